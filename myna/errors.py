@@ -104,9 +104,7 @@ class BodyTooLarge(InvalidRequest):
     status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
 
     def __init__(self, limit_bytes: int) -> None:
-        super().__init__(
-            "The body is over the limit of {limit_bytes} bytes; send a smaller one.", limit_bytes=limit_bytes
-        )
+        super().__init__(sentences.TOO_LARGE, limit_bytes=limit_bytes)
 
 
 class UnsupportedEncoding(InvalidRequest):
@@ -115,19 +113,14 @@ class UnsupportedEncoding(InvalidRequest):
     status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
 
     def __init__(self, encoding: str) -> None:
-        super().__init__(
-            "Content-Encoding: {encoding} isn't supported; send the body uncompressed.",
-            encoding=encoding[:40],
-        )
+        super().__init__(sentences.COMPRESSED, encoding=encoding[:40])
 
 
 class BodyTooSlow(InvalidRequest):
     """The body didn't arrive completely in time; the connection is closed after the response."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(
-            "The body didn't arrive whole within {seconds:g} s; send it faster.", seconds=seconds
-        )
+        super().__init__(sentences.TOO_SLOW, seconds=seconds)
 
 
 class RangeNotSatisfiable(InvalidRequest):

@@ -23,7 +23,6 @@ from msgspec import Struct
 
 from myna.audio.encoders import RATE_HZ, SoundFormat
 from myna.engines.interface import CallerDisconnected, EngineFailed, SoundParts, SoundTooLong
-from myna.engines.sound import silence
 from myna.engines.transcoder.transcoder import Transcoder
 from myna.errors import CallAbandoned, ClientDisconnected, MynaError, UpstreamFailed
 from myna.files.disk_threads import DiskExecutor
@@ -137,7 +136,7 @@ class Delivery:
 
     async def pause(self, seconds: float) -> None:
         """Sends a silence. Raises OSError."""
-        await self._sound.write(silence(seconds, RATE_HZ))
+        await self._sound.write(bytes(2 * round(seconds * RATE_HZ)))
 
     async def adopt(self, path: Path, client: Hashable = None) -> None:
         """Sends a stored mp3, after it was converted. Raises EngineFailed, OSError."""
