@@ -3,6 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 ONCE ?=
+EXTRAS ?=
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
   --no-emit-index-url --no-annotate
 
@@ -10,7 +11,7 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-extras demo demo-node serve test test-slow test-browser test-release test-clients test-pythons check check-types check-others quick mutants campaigns model model-kokoro bench bench-setup bench-quick bench-grow bench-speech bench-stream bench-parts listen pictures screenshots lock clean
+.PHONY: help setup setup-extras wheel install demo demo-node serve test test-slow test-browser test-release test-clients test-pythons check check-types check-others quick mutants campaigns model model-kokoro bench bench-setup bench-quick bench-grow bench-speech bench-stream bench-parts listen pictures screenshots lock clean
 
 help:
 	@echo "make demo       starts the service, chats, speaks, then keeps serving (ONCE=1: exits)"
@@ -29,6 +30,7 @@ help:
 	@echo "make model-kokoro  fetches the neural voices that the demo and the tests speak with, 111 MB"
 	@echo "make setup      what running needs, in .venv"
 	@echo "make setup-extras  also the extras: neural voices, Whisper, samples as m4a and webm, OpenID Connect"
+	@echo "make wheel      the package, in dist; then as root: make install, into /opt/myna (PREFIX=…, EXTRAS=1)"
 	@echo "make serve      serve from ./data"
 	@echo "make check      the quick half of make test: lint, types, import contracts, tidy"
 	@echo "make bench      calls per second, compared with the floor and with other gateways"
@@ -53,6 +55,21 @@ setup-extras: .venv/extras.stamp
 .venv/extras.stamp: requirements-extras.lock .venv/run.stamp
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-extras.lock
 	@touch $@
+
+wheel: .venv/run.stamp
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+# Each version has an environment of its own, so the one before can be current again.
+PREFIX := /opt/myna
+VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' myna/__init__.py)
+INSTALLED := $(PREFIX)/$(VERSION)
+
+install:
+	@test -f dist/myna-$(VERSION)-py3-none-any.whl || { echo "There is no package of $(VERSION): first 'make wheel'."; exit 1; }
+	$(PYTHON) -m venv --clear $(INSTALLED)
+	$(INSTALLED)/bin/python -m pip install --quiet --require-hashes -r requirements$(if $(EXTRAS),-extras).lock
+	$(INSTALLED)/bin/python -m pip install --quiet --no-deps dist/myna-$(VERSION)-py3-none-any.whl
+	ln -sfn $(VERSION) $(PREFIX)/current
 
 .venv/demo.stamp: requirements-demo.lock .venv/run.stamp
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-demo.lock

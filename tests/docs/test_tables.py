@@ -122,7 +122,9 @@ def here_document(mark: str) -> str:
 def test_systemd_verifies_the_unit(tmp_path: Path) -> None:
     """`verify` requires that the program exists, so the test replaces it by another one."""
     unit = tmp_path / "myna.service"
-    unit.write_text(here_document("UNIT").replace("/opt/myna/.venv/bin/myna", "/bin/true"), encoding="utf-8")
+    unit.write_text(
+        here_document("UNIT").replace("/opt/myna/current/bin/myna", "/bin/true"), encoding="utf-8"
+    )
     ended = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(unit)],
         capture_output=True,
