@@ -12,10 +12,11 @@ from msgspec import Struct
 
 from myna import activity, channels
 from myna.activity import Actor
+from myna.channel_circuits import OPERATOR
 from myna.channels import Channel, Channels
 from myna.chat import upstream
 from myna.chat.failover import FailedAttempt
-from myna.engines.interface import Engine, EngineBusy, EngineFailed, Utterance
+from myna.engines.interface import Engine, EngineBusy, EngineFailed, Utterance, UtteranceRefused
 from myna.errors import CommandError, Overloaded, UpstreamFailed
 from myna.http_client import HttpClient, RequestFailed
 from myna.names import check_model
@@ -24,6 +25,7 @@ from myna.store.database import Database
 from myna.store.queries.config import Config
 
 MESSAGE = "Say hello."
+MESSAGES = [{"role": "user", "content": MESSAGE}]
 TEXT = "Hello."
 ANSWER_MAX_CHARS = 200
 LISTEN_MAX_S = 60.0
@@ -57,7 +59,7 @@ async def chat(
             known,
             [channel],
             channel.model,
-            msgspec.json.encode({"messages": [{"role": "user", "content": MESSAGE}]}),
+            msgspec.json.encode({"messages": MESSAGES}),
             MESSAGE,
             seconds=deadline_s,
             fair_try_s=settings.fair_try_s,
@@ -82,8 +84,10 @@ async def speech(known: Channels, channel: Channel, engine: Engine, path: Path, 
         spoken = await engine.speak(utterance, path, deadline_s)
     except EngineFailed as failure:
         error = _failed(channel, failure)
-        if not isinstance(failure, EngineBusy):
-            known.circuits.failed(channel.name, str(failure))
+        if isinstance(failure, UtteranceRefused):
+            known.circuits.succeeded(channel.name)
+        elif not isinstance(failure, EngineBusy):
+            known.circuits.failed(channel.name, str(failure), OPERATOR)
         raise error from None
     known.circuits.succeeded(channel.name)
     return Trial(

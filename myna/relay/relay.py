@@ -16,7 +16,7 @@ import msgspec
 from myna import routes
 from myna.channels import PARROT, Channel, Channels
 from myna.chat.complete import Chat
-from myna.chat.failover import FailedAttempt, first_answer, of_request, of_status, refusal_of
+from myna.chat.failover import first_answer, of_request, of_status
 from myna.chat.upstream import headers_of
 from myna.config import ConfigCache
 from myna.errors import (
@@ -26,7 +26,6 @@ from myna.errors import (
     MynaError,
     StreamFailed,
     StreamUnread,
-    UpstreamFailed,
 )
 from myna.http.responses import Response
 from myna.http.stream import ResponseStream
@@ -200,21 +199,16 @@ class Relay:
     async def _first(
         self, call: Call, plan: RelayPlan, attempt: Callable[[Channel, float], Awaitable[bytes]]
     ) -> bytes:
-        """The first answer of a channel. Raises RequestRefused if the request was at fault everywhere."""
-        try:
-            return await first_answer(
-                self._channels,
-                plan.channels,
-                attempt,
-                account_id=call.account_id,
-                seconds=call.seconds_left,
-                fair_try_s=self._settings.fair_try_s,
-            )
-        except UpstreamFailed as failed:
-            cause = failed.__cause__
-            if isinstance(cause, FailedAttempt) and cause.body:
-                raise refusal_of(cause.body) from cause
-            raise
+        """The first answer of a channel. Raises MynaError."""
+        return await first_answer(
+            self._channels,
+            plan.channels,
+            attempt,
+            account_id=call.account_id,
+            seconds=call.seconds_left,
+            fair_try_s=self._settings.fair_try_s,
+            kind=plan.route.kind,
+        )
 
     # Streams:
 
@@ -259,7 +253,7 @@ class Relay:
             await call.keep("", reason=why.__name__)
             return None if left else StreamUnread()
         except StreamBroken as broken:
-            self._note_broken(broken)
+            self._note_broken(broken, call.account_id)
             kept = self._config.settings.broken_stream == KEPT_SETTING and streamed.sent
             reason = REASONS.get(broken.kind, "the channel broke its stream")
             if not kept:
@@ -274,11 +268,11 @@ class Relay:
         await call.keep(streamed.complete(last))
         return None
 
-    def _note_broken(self, broken: StreamBroken) -> None:
+    def _note_broken(self, broken: StreamBroken, account_id: int) -> None:
         """Counts the failure of a channel. A stream that is longer than its deadline is none."""
         channel = access_log.details().channel
         if broken.kind != TimedOut.__name__:
-            self._channels.circuits.failed(channel, str(broken))
+            self._channels.circuits.failed(channel, str(broken), account_id)
         metrics.UPSTREAM_FAILURES.labels(channel, broken.kind).inc()
         log.warning("chat channel %r broke a stream: %s%s", channel, broken, broken.detail)
 

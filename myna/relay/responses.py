@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from myna import routes
 from myna.channels import Channel
-from myna.chat.failover import FailedAttempt, logged
+from myna.chat.failover import FailedAttempt, of_error
 from myna.errors import MynaError
 from myna.http.large_bodies import read_body
 from myna.ids import new_name
@@ -190,5 +190,5 @@ def checked(body: bytes, channel: Channel) -> bytes:
     except UNREADABLE as error:
         raise FailedAttempt("NoResponse", "the answer is not what was asked for", f": {error}") from error
     if response.status not in _ENDED or is_set(response.error):
-        raise FailedAttempt("FailedResponse", "the channel's response failed", logged(body, channel))
+        raise of_error("FailedResponse", "the channel's response failed", body, channel)
     return body

@@ -9,13 +9,13 @@ import msgspec
 
 from myna import routes
 from myna.channels import PARROT, Channel
-from myna.chat.failover import FailedAttempt, logged, of_request, of_status
+from myna.chat.failover import FailedAttempt, logged, of_error, of_request, of_status
 from myna.chat.upstream import headers_of
 from myna.errors import MynaError, StreamUnread
 from myna.http.stream import ResponseStream
 from myna.http_client import Flow, HttpClient, RequestFailed, TimedOut
 from myna.relay import answers
-from myna.relay.events import BrokenEvents, EventRelay
+from myna.relay.events import ERROR_EVENT, BrokenEvents, EventRelay
 from myna.relay.plan import RelayPlan
 from myna.relay.shapes import Shape
 from myna.store.limits import STORED_ANSWER_MAX_BYTES
@@ -175,13 +175,18 @@ class Passage:
                 raise ClientLeft from failure  # the client does not read
             raise self._failure(of_request(failure)) from failure
         except BrokenEvents as broken:
-            detail = logged(broken.detail, self._channel) if broken.detail else ""
-            raise self._failure(FailedAttempt(broken.kind, str(broken), detail)) from broken
+            raise self._failure(self._of_events(broken)) from broken
 
     def _failure(self, failed: FailedAttempt) -> FailedAttempt | StreamBroken:
         """What to raise: another channel may begin only if nothing was sent. Not a local variable where it is
         raised: it and the frame in its traceback would be a reference cycle, which keeps the answer."""
         return StreamBroken(failed.kind, str(failed), failed.detail) if self._answer.begun else failed
+
+    def _of_events(self, broken: BrokenEvents) -> FailedAttempt:
+        if broken.kind == ERROR_EVENT:
+            return of_error(broken.kind, str(broken), broken.detail, self._channel)
+        detail = logged(broken.detail, self._channel) if broken.detail else ""
+        return FailedAttempt(broken.kind, str(broken), detail, limit_bytes=self._answer_max_bytes)
 
     async def _request(self, http_client: HttpClient, left_s: float) -> None:
         """The request, until its response has arrived or the client has left."""

@@ -10,6 +10,7 @@ import pytest
 
 from tests.conformance.caller import DELIVERED, REFUNDED, Caller, Stats
 from tests.conformance.conftest import make_caller
+from tests.rig.calls import call
 from tests.rig.service import Service
 from tests.rig.sse import EventReader
 from tests.rig.upstream import Upstream
@@ -156,6 +157,19 @@ def test_a_stream_that_is_silent_for_too_long_ends_with_an_error_and_is_refunded
             assert error["type"] == "upstream_error" and len(answer.chunks) == 3
         else:
             assert last["type"] == "response.failed"
+    assert impatient.stats() == REFUNDED
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_channel_that_sends_nothing_is_504_which_is_not_to_be_tried_again(
+    impatient: Caller, chat_upstream: Upstream, streams: bool
+) -> None:
+    chat_upstream.behave("hang")
+    said = {"model": "svc-chat", "messages": [{"role": "user", "content": "x"}], "stream": streams}
+    url = f"{impatient.service.root_url}/openai/v1/chat/completions"
+    answer = call("POST", url, key=impatient.key.plain, data=said)
+    assert (answer.status, answer.headers["x-should-retry"]) == (504, "false")
+    assert "try again" not in answer.json["error"]["message"]
     assert impatient.stats() == REFUNDED
 
 

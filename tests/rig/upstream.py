@@ -17,6 +17,7 @@ list            a JSON array                                 oversized    200 MB
 wrong-types     content a number                             surrogate    content "\\ud800", an unpaired half
 tool:JSON       call the first tool, then say its output     long:N       answer with N times "x"
 error-choices   an error beside choices                      null-choices choices [null]
+error:N,S BODY  the status N, with Retry-After: S and this body
 
 POST /responses is answered with the text; `failed` is a response that has failed, and `unnamed` is streamed
 as events without a name. With `withholds_usage` no completion has a usage.
@@ -282,6 +283,10 @@ def _bytes_of(fault: str, argument: str, seen: ReceivedRequest, *, usage: bool) 
     if fault == "status":
         error = {"error": {"message": f"no: {SECRET} at /srv/upstream.py", "type": "x", "code": argument}}
         return _http(int(argument), json.dumps(error).encode())
+    if fault == "error":
+        numbers, _, body = argument.partition(" ")
+        status, _, wait = numbers.partition(",")
+        return _http(int(status), body.encode(), retry_after=wait)
     if fault == "tool":
         return _http(200, *scripted_answers.tool_answer(seen.json, argument))
     if seen.path.endswith("/responses") and fault in ("echo", "say", "failed", "long", "unnamed"):
@@ -336,9 +341,9 @@ _SOUNDS: dict[str, Callable[[], bytes]] = {
 }
 
 
-def _http(status: int, body: bytes, media_type: str = "application/json") -> bytes:
+def _http(status: int, body: bytes, media_type: str = "application/json", *, retry_after: str = "0") -> bytes:
     head = f"HTTP/1.1 {status} Whatever\r\nContent-Type: {media_type}\r\nContent-Length: {len(body)}\r\n"
-    return head.encode() + b"Retry-After: 0\r\n\r\n" + body
+    return head.encode() + b"Retry-After: %b\r\n\r\n" % retry_after.encode() + body
 
 
 @pytest.fixture(scope="session")
