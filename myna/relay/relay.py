@@ -8,6 +8,7 @@ unless the call has an idempotency key, whose retry gets the whole answer.
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
@@ -16,7 +17,7 @@ import msgspec
 from myna import routes
 from myna.channels import PARROT, Channel, Channels
 from myna.chat.complete import Chat
-from myna.chat.failover import first_answer, of_request, of_status
+from myna.chat.failover import FailedAttempt, first_answer, of_request, of_status
 from myna.chat.upstream import headers_of
 from myna.config import ConfigCache
 from myna.errors import (
@@ -200,10 +201,23 @@ class Relay:
         self, call: Call, plan: RelayPlan, attempt: Callable[[Channel, float], Awaitable[bytes]]
     ) -> bytes:
         """The first answer of a channel. Raises MynaError."""
+
+        async def adapted(channel: Channel, left_s: float) -> bytes:
+            until = time.monotonic() + left_s
+            while True:
+                try:
+                    answer = await attempt(channel, until - time.monotonic())
+                except FailedAttempt as failed:
+                    if not plan.adapt(channel, failed):
+                        raise
+                else:
+                    plan.answered(channel)
+                    return answer
+
         return await first_answer(
             self._channels,
             plan.channels,
-            attempt,
+            adapted,
             account_id=call.account_id,
             seconds=call.seconds_left,
             fair_try_s=self._settings.fair_try_s,

@@ -18,6 +18,7 @@ wrong-types     content a number                             surrogate    conten
 tool:JSON       call the first tool, then say its output     long:N       answer with N times "x"
 error-choices   an error beside choices                      null-choices choices [null]
 error:N,S BODY  the status N, with Retry-After: S and this body
+refuses:A,B     a 400 that names the first of these members that the request has; else echo
 
 POST /responses is answered with the text; `failed` is a response that has failed, and `unnamed` is streamed
 as events without a name. With `withholds_usage` no completion has a usage.
@@ -160,6 +161,12 @@ class Upstream:
         if fault == "block":
             await self._released.wait()
             fault = "status" if argument else "echo"
+        if fault == "refuses":
+            refused = [name for name in argument.split(",") if name in seen.json]
+            message = f"Unrecognized request argument supplied: {refused[0]}" if refused else ""
+            fault, argument = (
+                ("error", "400,0 " + json.dumps({"error": {"message": message}})) if refused else ("echo", "")
+            )
         if fault == "oversized":
             await _pour(writer)
             return False
