@@ -147,10 +147,11 @@ def measure(arm: str, connections: int, requests: int) -> tuple[float, float]:
             port = int(server.stdout.readline())
             uvloop.run(load(port, connections, max(requests // 10, connections)))
             measured = Program(server.pid)
-            cpu_s, began_s = measured.cpu_s(), time.perf_counter()
+            cpu_nanos, began_s = measured.cpu_nanos()[server.pid], time.perf_counter()
             uvloop.run(load(port, connections, requests))
             took_s = time.perf_counter() - began_s
-            return (measured.cpu_s() - cpu_s) / requests * 1e6, requests / took_s
+            used_nanos = measured.cpu_nanos()[server.pid] - cpu_nanos
+            return used_nanos / requests / 1000, requests / took_s
         finally:
             server.kill()
 

@@ -170,7 +170,8 @@ async def _store(db: Sqlite, version: int) -> dict[str, float]:
         for number in range(REPEATED):
             one = charge(number)
             for ends, charges in (([], [one]), ([End(one.call_id, CallState.KEPT)], [])):
-                db._begin_and_commit(partial(sqlite_batch.run, db._writer.raw, ends, charges, clock_ms()))
+                batch = partial(sqlite_batch.run, db._writer.raw, ends, charges, clock_ms())
+                db._begin_and_commit(batch, synced=bool(ends))
 
     async def on_its_thread() -> None:
         await db._on_writer(pairs)

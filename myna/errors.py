@@ -5,6 +5,7 @@ MynaError                    status  type                    when
 │   ├── ClientDisconnected   400     invalid_request_error   before its answer; nobody gets this
 │   ├── MethodNotAllowed     405     invalid_request_error
 │   ├── BodyTooLarge         413     invalid_request_error
+│   ├── UnsupportedEncoding  415     invalid_request_error
 │   ├── BodyTooSlow          400     invalid_request_error
 │   ├── RangeNotSatisfiable  416     invalid_request_error   the requested range is outside the file
 │   └── NodeTooOld           426     invalid_request_error   the compute node speaks another protocol
@@ -53,14 +54,13 @@ from myna import sentences
 from myna.sentences import SentenceError
 
 MODEL_SHOWN_CHARS = 100
-NO_RETRY = MappingProxyType({"x-should-retry": "false"})
-"""OpenAI's SDKs try a 408, 409, 429 and all above again, but for this header."""
+NO_RETRY = MappingProxyType({"x-should-retry": "false"})  # OpenAI's SDKs obey it
 
 
 class MynaError(SentenceError):
     """An error response. The message says what to change and contains no secret. Below /openai/v1, `code` is
-    OpenAI's word for the error, and the status and type are `openai_status` and `openai_type` if those are
-    others; `param` is the field at fault, by default the one with which a 400's message begins."""
+    OpenAI's word for it, `param` the field at fault, and `openai_status` and `openai_type` precede the others.
+    """
 
     status: ClassVar[int] = HTTPStatus.INTERNAL_SERVER_ERROR
     type: ClassVar[str] = "server_error"
@@ -100,18 +100,23 @@ class BodyTooLarge(InvalidRequest):
     status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
 
     def __init__(self, limit_bytes: int) -> None:
-        super().__init__(
-            "The body is over the limit of {limit_bytes} bytes; send a smaller one.", limit_bytes=limit_bytes
-        )
+        super().__init__(sentences.TOO_LARGE, limit_bytes=limit_bytes)
+
+
+class UnsupportedEncoding(InvalidRequest):
+    """The body is compressed; the connection is closed after the response."""
+
+    status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+
+    def __init__(self, encoding: str) -> None:
+        super().__init__(sentences.COMPRESSED, encoding=encoding[:40])
 
 
 class BodyTooSlow(InvalidRequest):
     """The body didn't arrive completely in time; the connection is closed after the response."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(
-            "The body didn't arrive whole within {seconds:g} s; send it faster.", seconds=seconds
-        )
+        super().__init__(sentences.TOO_SLOW, seconds=seconds)
 
 
 class RangeNotSatisfiable(InvalidRequest):

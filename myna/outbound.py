@@ -5,6 +5,7 @@ others serve on. An account gets half of a channel's places, so that it leaves s
 """
 
 import math
+import sys
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from typing import Final
@@ -27,12 +28,13 @@ class ChannelFull(Exception):
 
 
 class Outbound:
-    """`total` places for requests to channels."""
+    """`total` places for requests to channels. What waits for a channel has none of them, so the places of an
+    account, in all and on a channel, are counted without a total."""
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._accounts = Shares[int](
-            total,
+            sys.maxsize,
             _part(total, ACCOUNT_SHARE),
             lambda: Overloaded(
                 "This account has as many calls open as it may have; the units were refunded, try again.",
@@ -40,7 +42,7 @@ class Outbound:
             ),
         )
         self._channels = Shares[str](total, _part(total, CHANNEL_SHARE), ChannelFull, _show)
-        self._on_channels = Shares[tuple[str, int]](total, total, ChannelFull)
+        self._on_channels = Shares[tuple[str, int]](sys.maxsize, total, ChannelFull)
 
     @asynccontextmanager
     async def place(self, channel: str, concurrent: int, account_id: int) -> AsyncIterator[None]:

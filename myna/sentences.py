@@ -44,6 +44,9 @@ NODE_TOO_OLD = (
     "The node speaks another protocol than the site, which speaks {wanted}: install"
     " the same version of Myna on both."
 )
+COMPRESSED = "Content-Encoding: {encoding} isn't supported; send the body uncompressed."
+TOO_SLOW = "The body didn't arrive whole within {seconds:g} s; send it faster."
+TOO_LARGE = "The body is over the limit of {limit_bytes} bytes; send a smaller one."
 CHANGES_WAIT = "Too many changes are waiting for the database; nothing was changed, try again."
 FORMS_PER_MINUTE = "Only {most} forms are accepted in a minute; nothing was changed, try again in {wait_s} s."
 NO_CHAT_CHANNEL = "There is no chat channel: see 'myna channel list'."

@@ -187,7 +187,8 @@ def _answer(description: str, shape: Any) -> dict[str, Any]:
 
 def _content(shape: Any) -> dict[str, Any]:
     if shape is AUDIO:
-        return {"audio/*": {"schema": {"type": "string", "format": "binary"}}}
+        sound = {"schema": {"type": "string", "format": "binary"}}
+        return {"audio/*": sound, "application/octet-stream": sound}  # generators know no range of types
     if shape is OBJECT:
         return {"application/json": {"schema": {"type": "object"}}}
     refs = [{"$ref": _REF.format(name=part.__name__)} for part in _parts(shape)]

@@ -72,7 +72,11 @@ _TASK_ID = parameter("id", "query", {"type": "integer"}, required=True)
 _LIMIT = parameter("limit", "query", {"type": "integer", "minimum": 1, "maximum": 200, "default": 100})
 _BEFORE = parameter("before", "query", {"type": "integer", "minimum": 1}, "Only records with a smaller id.")
 _PROTOCOL = parameter(
-    farm.PROTOCOL_HEADER, "header", {"const": str(farm.PROTOCOL)}, "The protocol's number.", required=True
+    farm.PROTOCOL_HEADER,
+    "header",
+    {"type": "string", "pattern": f"^{farm.PROTOCOL}$"},
+    "The protocol's number.",
+    required=True,
 )
 _SHA256 = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 _SAMPLE = parameter("sha256", "query", _SHA256, "The sample that a leased job uses.", required=True)
@@ -174,12 +178,23 @@ FARM_OPERATIONS = (
 """Below the service's root, not below /v1. A node sends its credential as the bearer token."""
 
 
+_TEXTS = [
+    {"type": "string"},
+    {"type": "array", "items": {"type": "string"}},
+    {"type": "array", "items": {"type": "integer"}},
+    {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+]
+"""A text, several, the tokens of one, or those of several."""
+
+
 def limit_fields(schemas: dict[str, Any], tts_max_chars: int) -> None:
     """Adds the limits that the use cases check to the schemas of the structs."""
     schemas["ChatRequest"]["properties"]["messages"]["minItems"] = 1
     schemas["ChatRequest"]["properties"]["messages"]["description"] = (
         "At least one has the role user; the text of the last of these decides and must not be blank."
     )
+    schemas["EmbeddingsRequest"]["properties"]["input"] = {"anyOf": _TEXTS}
+    schemas["CompletionRequest"]["properties"]["prompt"]["anyOf"] = [*_TEXTS, {"type": "null"}]
     fields = schemas["SpeechRequest"]["properties"]
     fields["text"] |= {"minLength": 1, "maxLength": tts_max_chars, "description": "What to speak; not blank."}
     fields["speed"] |= {

@@ -1,7 +1,8 @@
 """Encoders of the formats of `POST /audio/speech`: sound in, bytes out as they are made, mono at RATE_HZ.
 
 The streams can be played while they grow. A stream states no length: its first bytes leave before the last
-ones are made. The libraries of a format are imported at its first use, since a serving process may need none.
+ones are made; `with_length` adds it where the sound is complete. The libraries of a format are imported at
+its first use, since a serving process may need none.
 """
 
 import importlib.util
@@ -50,6 +51,26 @@ _MEDIA_TYPES: Final = {
     SoundFormat.WAV: b"audio/wav",
     SoundFormat.PCM: b"audio/pcm",
 }
+
+
+LENGTH_NEEDED: Final = frozenset({SoundFormat.FLAC})
+"""Formats that readers such as libsndfile refuse without a length, so that a stream of them can't be sent
+while it grows."""
+HEAD_BYTES: Final = 44
+"""What `with_length` needs of a stream."""
+
+
+def with_length(kind: SoundFormat, head: bytes, samples: int) -> bytes:
+    """The beginning of a stream of so many samples, with its length if it is a wav or FLAC. Source: RFC 9639,
+    8.2, for FLAC: 36 bits of the number of samples end at byte 26."""
+    if kind is SoundFormat.WAV:
+        size = samples * _SAMPLE_BYTES
+        sizes = struct.pack("<I", size + HEAD_BYTES - 8), struct.pack("<I", size)
+        return head[:4] + sizes[0] + head[8:40] + sizes[1] + head[HEAD_BYTES:]
+    if kind is SoundFormat.FLAC:
+        described = int.from_bytes(head[18:26], "big") >> 36 << 36 | samples
+        return head[:18] + described.to_bytes(8, "big") + head[26:]
+    return head
 
 
 class Encoder(Protocol):

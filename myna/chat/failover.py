@@ -42,6 +42,8 @@ class FailedAttempt(Exception):
     `kind` is the label of the metric; `detail` is what the server sent, for the log only. `meaning` is that
     of the kind, unless it is given. `server` is the error that the server sent, for the operator; `said`, as
     far as a caller may see it. An answer that is too large has more than `limit_bytes`, if they are known.
+    `blameless`: the channel is perhaps not at fault. `final`: no other channel may answer, and the caller is
+    told this failure.
     """
 
     def __init__(
@@ -64,11 +66,8 @@ class FailedAttempt(Exception):
         self.server = server
         self.said = said
         self.retry_after_s = retry_after_s
-
-    @property
-    def blameless(self) -> bool:
-        """Whether the channel is perhaps not at fault."""
-        return not self.meaning.counts
+        self.blameless = not self.meaning.counts
+        self.final = False
 
     @property
     def timed_out(self) -> bool:
@@ -120,8 +119,8 @@ def error_for(failures: Sequence[FailedAttempt]) -> MynaError:
     return error_of(told.meaning, said=told.said, waits=waits, limit_bytes=told.limit_bytes)
 
 
-def _place(failure: FailedAttempt) -> tuple[int, bool, bool]:
-    return MEANINGS.index(failure.meaning), not failure.said.message, not failure.said.code
+def _place(failure: FailedAttempt) -> tuple[bool, int, bool, bool]:
+    return not failure.final, MEANINGS.index(failure.meaning), not failure.said.message, not failure.said.code
 
 
 async def first_answer(
@@ -167,7 +166,7 @@ async def first_answer(
             # without its traceback, which has this frame: a reference cycle
             failures.append(failure.with_traceback(None))
             is_late = failure.timed_out and until - time.monotonic() < fair_try_s
-            if is_late or not failure.meaning.elsewhere:
+            if is_late or failure.final or not failure.meaning.elsewhere:
                 break
             continue
         channels.circuits.succeeded(channel.name)

@@ -20,6 +20,7 @@ from myna.errors import (
     MynaError,
     ShuttingDown,
     Unauthorized,
+    UnsupportedEncoding,
 )
 from myna.http.asgi_types import (
     BODY_COMPLETE,
@@ -186,7 +187,12 @@ class Request:
             self._counted_bytes = 0
 
     async def part(self) -> tuple[bytes, bool]:
-        """The next part of the body, and whether more follow. Raises InvalidRequest if it ends early."""
+        """The next part of the body, and whether more follow. Raises InvalidRequest if it ends early, and
+        UnsupportedEncoding."""
+        if b"content-encoding" in self._headers:
+            encoding = (self.header(b"content-encoding") or b"").decode("latin-1").strip().lower()
+            if encoding not in ("", "identity"):
+                raise UnsupportedEncoding(encoding)
         message = await self._receive()
         if message["type"] != "http.request":
             raise InvalidRequest("The body ended early.")

@@ -14,6 +14,7 @@ from myna.errors import (
     MynaError,
     ShuttingDown,
     TooManyBodies,
+    UnsupportedEncoding,
 )
 from myna.http.asgi_types import RESPOND, Receive, Scope, Send, linger
 from myna.telemetry import access_log as access
@@ -55,7 +56,7 @@ def envelope(error: MynaError, path: str = "") -> Response:
     details = access.details()
     details.error_type = error.type
     details.message = error.message
-    close = isinstance(error, BodyTooLarge | BodyTooSlow | TooManyBodies | ShuttingDown)
+    close = isinstance(error, BodyTooLarge | BodyTooSlow | TooManyBodies | ShuttingDown | UnsupportedEncoding)
     if path.startswith(OPENAI_PREFIX):
         status = error.openai_status or error.status
         body = to_json(openai_error(error))

@@ -9,7 +9,8 @@ docs/decisions/0002-http-client.md. Every call has these properties:
 - No caller gets the response to another caller's request: `idle.py` describes the limits of this.
 - A call that is cancelled, times out or fails closes its connection immediately and releases its slot.
 - Redirects are returned, not followed. There are no cookies, no proxies (not even the environment's), no
-  protocol upgrades and no decompression: the client requests `identity`, and limits count bytes received.
+  protocol upgrades. The client requests `identity`; a body in gzip or deflate is decompressed all the same,
+  and limits count its decompressed bytes.
 - Certificates are checked against the system's roots, or those in SSL_CERT_FILE.
 
 An `HttpClient` belongs to one event loop, of asyncio or uvloop.

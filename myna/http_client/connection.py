@@ -3,6 +3,7 @@
 import asyncio
 import select
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, cast
 
@@ -43,6 +44,9 @@ least 200. Names in `headers` are lower-case; duplicate headers are joined by `,
 body is returned in `ClientResponse.body` instead, truncated to 64 KiB. The function runs on the event loop
 and must not block. An exception that it raises closes the connection and is raised by the call."""
 
+_ZLIB_CODINGS: Final = (b"gzip", b"x-gzip", b"deflate")
+_GZIP_OR_ZLIB: Final = 47
+"""The `wbits` of zlib for either format."""
 # Linux reports a closed connection with POLLRDHUP, other systems with POLLHUP or not at all.
 _ENDED: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 # RFC 9110, 15.5.9: a server may send it on an idle connection before it closes it.
@@ -140,6 +144,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._call = call
         self._max_bytes = call.answer_max_bytes
         self._sink = call.sink
+        self._unzip: zlib._Decompress | None = None
         self._fields: list[tuple[bytes, bytes]] = []
         self._body = bytearray()
         self._status = self._body_bytes = self._wire_bytes = 0
@@ -206,6 +211,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._set_timeout(self._future)
 
     def _finish(self) -> None:
+        if self._unzip is not None and self._body_bytes and not self._unzip.eof and not self._truncate:
+            self.fail(ConnectionBroken(f"{self.origin} sent a compressed answer that ends too early."))
         if self._future is not None and not self._future.done():
             self._future.set_result(ClientResponse(self._status, self._fields, bytes(self._body)))
 
@@ -319,9 +326,15 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._sink = None
             self._truncate = True
             self._max_bytes = REFUSED_BODY_MAX_BYTES
-        length = dict(self._fields).get(b"content-length", b"0")
-        if int(length) > self._max_bytes and not self._truncate:
+        self._room = self._max_bytes
+        fields = dict(self._fields)
+        if int(fields.get(b"content-length", b"0")) > self._max_bytes and not self._truncate:
             self._too_large()
+        coding = fields.get(b"content-encoding", b"identity").strip().lower()
+        if coding in _ZLIB_CODINGS:
+            self._unzip = zlib.decompressobj(_GZIP_OR_ZLIB)
+        elif coding not in (b"", b"identity"):
+            self.fail(ConnectionBroken(f"{self.origin} sent a compressed answer that it was not asked for."))
 
     def _accepted(self, accept: Accept) -> bool:
         try:
@@ -333,27 +346,32 @@ class ClientConnection(asyncio.BufferedProtocol):
     def on_body(self, body: bytes) -> None:
         if self._complete or self._future is None or self._future.done():
             return
-        room = self._max_bytes - self._body_bytes
         self._body_bytes += len(body)
-        if self._sink is not None:
-            self._write_to_sink(self._sink, body, room)
-        elif len(body) <= room:
-            self._body += body
-        elif self._truncate:
-            self._body += body[:room]
-            self._finish()
-            self.abort()
-        else:
-            self._too_large()
-
-    def _write_to_sink(self, sink: Sink, body: bytes, room: int) -> None:
-        if len(body) > room:
-            return self._too_large()
+        if self._unzip is None:
+            self._take(body)
+            return
         try:
-            sink(body)
-        except Exception as error:
-            self.fail(error)
-        return None
+            while body and not self._future.done():
+                self._take(self._unzip.decompress(body, READ_MAX_BYTES))
+                body = self._unzip.unconsumed_tail
+        except zlib.error:
+            self.fail(ConnectionBroken(f"{self.origin} sent an answer that can't be decompressed."))
+
+    def _take(self, part: bytes) -> None:
+        room = self._room
+        self._room -= len(part)
+        if len(part) > room and not self._truncate:
+            self._too_large()
+        elif self._sink is None:
+            self._body += part[:room]
+            if len(part) > room:
+                self._finish()
+                self.abort()
+        elif part:
+            try:
+                self._sink(part)
+            except Exception as error:
+                self.fail(error)
 
     def _too_large(self) -> None:
         why = f"{self.origin} sent a response of more than {self._max_bytes} bytes."

@@ -1,6 +1,8 @@
 """Whole answers of channels: their checks, the usage that a channel left out, and an answer as a stream."""
 
+import base64
 import re
+import struct
 import time
 from typing import Any, Final
 
@@ -19,6 +21,7 @@ from myna.wire.openai import Usage
 
 COMPLETION_ID: Final = "chatcmpl-"
 _NULL: Final = msgspec.Raw(b"null")
+_TOO_MANY: Final = "the answer has too many objects and arrays"
 _NAMED: Final = b'"model"'
 _OBJECT: Final = re.compile(rb"\[\s*\{")
 
@@ -56,6 +59,7 @@ _message = msgspec.json.Decoder(_Message)
 _choices = msgspec.json.Decoder(list[_Choice])
 _members = msgspec.json.Decoder(_Members)
 _lists = msgspec.json.Decoder(list[_Members])
+_floats = msgspec.json.Decoder(list[float])
 _object = msgspec.json.Decoder(dict[str, Any])
 _encode = msgspec.json.Encoder().encode
 
@@ -88,7 +92,7 @@ def checked(body: bytes, list_name: str, prompt_tokens: int | None, channel: Cha
         usage = usage_of(prompt_tokens, sum(map(_han_count, choices)))
         return _encode(members | {"usage": usage})
     except UNREADABLE as error:
-        raise FailedAttempt("NoCompletion", "the answer is not what was asked for", f": {error}") from error
+        raise _no_completion(error) from error
 
 
 def completed(body: bytes, model: str) -> bytes:
@@ -101,20 +105,42 @@ def completed(body: bytes, model: str) -> bytes:
     missing: dict[str, Any] = {"id": COMPLETION_ID + new_name(), "object": kind, "created": int(time.time())}
     whole: dict[str, Any] = missing | members | {"model": model}
     if not has_too_many_containers(found):
-        whole["choices"] = [_completed(place, choice) for place, choice in enumerate(_lists.decode(found))]
+        try:
+            choices = _lists.decode(found)
+            whole["choices"] = [_completed(place, choice) for place, choice in enumerate(choices)]
+        except UNREADABLE as error:
+            raise _no_completion(error) from error
     return _encode(whole)
 
 
 def _completed(place: int, choice: _Members) -> dict[str, Any]:
-    ended = is_set(choice.get("finish_reason", _NULL))
     whole: dict[str, Any] = {"index": place} | choice
-    if not ended:
-        whole["finish_reason"] = (
-            "tool_calls" if b'"tool_calls"' in bytes(choice.get("message", _NULL)) else "stop"
-        )
+    message: _Members = {}
     if bytes(choice.get("message", _NULL)).startswith(b"{"):
-        whole["message"] = {"role": "assistant", "content": None} | _members.decode(choice["message"])
+        message = _members.decode(choice["message"])
+        whole["message"] = {"role": "assistant", "content": None} | message
+    if not is_set(choice.get("finish_reason", _NULL)):
+        whole["finish_reason"] = "tool_calls" if is_set(message.get("tool_calls", _NULL)) else "stop"
     return whole
+
+
+def in_base64(body: bytes) -> bytes:
+    """Checked embeddings with each vector in base64, of 32-bit floats in little-endian order, for a client
+    that asked for it where the channel answers lists: openai-node decodes whatever comes. Raises
+    FailedAttempt."""
+    members = strict(_members.decode, body)
+    if has_too_many_containers(body):
+        raise FailedAttempt("LargeAnswer", _TOO_MANY)
+    try:
+        vectors = _lists.decode(members["data"])
+        for item in vectors:
+            if bytes(item.get("embedding", _NULL)).startswith(b"["):
+                floats = _floats.decode(item["embedding"])
+                packed = struct.pack(f"<{len(floats)}f", *floats)
+                item["embedding"] = msgspec.Raw(b'"%b"' % base64.b64encode(packed))
+    except (*UNREADABLE, OverflowError) as error:
+        raise _no_completion(error) from error
+    return _encode(members | {"data": vectors})
 
 
 def with_model(body: bytes, model: str) -> bytes:
@@ -128,11 +154,15 @@ def with_model(body: bytes, model: str) -> bytes:
 def decoded(body: bytes) -> dict[str, Any]:
     """The object of an answer. Raises FailedAttempt if it is none, or takes long to decode."""
     if has_too_many_containers(body):
-        raise FailedAttempt("LargeAnswer", "the answer has too many objects and arrays")
+        raise FailedAttempt("LargeAnswer", _TOO_MANY)
     try:
         return strict(_object.decode, body)
     except UNREADABLE as error:
-        raise FailedAttempt("NoCompletion", "the answer is not what was asked for", f": {error}") from error
+        raise _no_completion(error) from error
+
+
+def _no_completion(error: Exception) -> FailedAttempt:
+    return FailedAttempt("NoCompletion", "the answer is not what was asked for", f": {error}")
 
 
 def _han_count(choice: _Choice) -> int:

@@ -45,7 +45,8 @@ EMBEDDINGS: Final = Endpoint("/embeddings", RouteKind.EMBEDDINGS, EmbeddingsRequ
 class RelayPlan(Struct, frozen=True):
     """`fields` is the body for a channel, without its model, as a JSON object: a call keeps bytes while it is
     open. `choices` is how many choices the answer has. `counts_usage`: the client wants an event with the
-    usage. `instruction` is the last user message; `speaks`: it is to be spoken, and no channel is asked."""
+    usage; `in_base64`: vectors in base64. `instruction` is the last user message; `speaks`: it is to be
+    spoken, and no channel is asked."""
 
     endpoint: Endpoint
     route: Route
@@ -59,6 +60,7 @@ class RelayPlan(Struct, frozen=True):
     prompt_tokens: int
     instruction: str
     speaks: bool
+    in_base64: bool
 
     def path_for(self, channel: Channel) -> str:
         """The path to ask, below the base URL of this channel."""
@@ -79,9 +81,9 @@ class RelayPlan(Struct, frozen=True):
     def answer_of(self, channel: Channel, body: bytes) -> bytes:
         """The whole answer, made from this channel's. Raises FailedAttempt."""
         if self.endpoint.list_name != "choices":
-            return answers.with_model(
-                answers.checked(body, self.endpoint.list_name, None, channel), self.model
-            )
+            checked = answers.checked(body, self.endpoint.list_name, None, channel)
+            vectors = answers.in_base64(checked) if self.in_base64 else checked
+            return answers.with_model(vectors, self.model)
         return answers.completed(answers.checked(body, "choices", self.prompt_tokens, channel), self.model)
 
     def streamed(self, channel: Channel, body: bytes) -> bytes:
@@ -112,6 +114,7 @@ class ReadRequest(Struct, frozen=True):
     instruction: str
     has_no_message: bool
     makes_more: bool
+    in_base64: bool
 
 
 def read(endpoint: Endpoint, body: bytes) -> ReadRequest:
@@ -144,6 +147,7 @@ def read_fields(
         instruction=_last_user_text(messages),
         has_no_message=isinstance(request, OpenAIChatRequest) and not messages,
         makes_more=isinstance(request, CompletionRequest) and (request.best_of or 0) > (request.n or 1),
+        in_base64=isinstance(request, EmbeddingsRequest) and request.encoding_format == "base64",
     )
 
 
@@ -184,6 +188,7 @@ class Planner:
             prompt_tokens=request.prompt_tokens,
             instruction=request.instruction,
             speaks=is_spoken,
+            in_base64=request.in_base64,
         )
 
 

@@ -7,9 +7,9 @@ unless the call has an idempotency key, whose retry gets the whole answer.
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
@@ -27,7 +27,9 @@ from myna.errors import (
     MynaError,
     StreamFailed,
     StreamUnread,
+    UpstreamFailed,
 )
+from myna.http.large_bodies import read_body
 from myna.http.responses import Response
 from myna.http.stream import ResponseStream
 from myna.http_client import HttpClient, IdleTimedOut, RequestFailed, TimedOut
@@ -36,13 +38,11 @@ from myna.ledger import Attempt, Call, ChargeOrder, Ledger
 from myna.relay import answers
 from myna.relay.plan import RelayPlan
 from myna.relay.shapes import DONE
-from myna.relay.streaming import EVENTS, HEADERS, ClientLeft, Passage, StreamBroken, StreamedAnswer
+from myna.relay.streaming import EVENTS, HEADERS, ClientLeft, Passage, StreamedAnswer
 from myna.settings import Settings
 from myna.store.batch import Replayed
-from myna.telemetry import access_log, metrics
+from myna.telemetry import access_log
 from myna.telemetry.access_log import RequestDetails
-
-log = logging.getLogger(__name__)
 
 
 class Client(Protocol):
@@ -164,7 +164,7 @@ class Relay:
             if channel.url == PARROT:
                 parrot = answers.parrot(plan.instruction, plan.model, plan.prompt_tokens)
                 return plan.answer_of(channel, parrot)
-            return await self._request(plan, channel, left_s)
+            return await self._request(plan, channel, left_s, b"%d" % call.account_id)
 
         try:
             async with asyncio.timeout(None) as limit:
@@ -180,8 +180,8 @@ class Relay:
         await call.keep(answer.decode(errors="replace") if call.repeatable else "")
         return Response(answer, headers=self._headers(access_log.details()))
 
-    async def _request(self, plan: RelayPlan, channel: Channel, left_s: float) -> bytes:
-        """The checked answer of a channel. Raises FailedAttempt."""
+    async def _request(self, plan: RelayPlan, channel: Channel, left_s: float, account: bytes) -> bytes:
+        """The checked answer of a channel to a call of the account. Raises FailedAttempt, TooManyBodies."""
         try:
             answer = await self._http_client.request(
                 "POST",
@@ -195,7 +195,8 @@ class Relay:
             raise of_request(failure) from failure
         if answer.status != 200:
             raise of_status(answer, channel, model_is_callers=routes.model_is_callers(plan.route))
-        return plan.answer_of(channel, answer.body)
+        read = partial(plan.answer_of, channel, answer.body)
+        return await read_body(read, len(answer.body), account)
 
     async def _first(
         self, call: Call, plan: RelayPlan, attempt: Callable[[Channel, float], Awaitable[bytes]]
@@ -208,7 +209,7 @@ class Relay:
                 try:
                     answer = await attempt(channel, until - time.monotonic())
                 except FailedAttempt as failed:
-                    if not plan.adapt(channel, failed):
+                    if failed.final or not plan.adapt(channel, failed):
                         raise
                 else:
                     plan.answered(channel)
@@ -266,12 +267,13 @@ class Relay:
             why = ClientDisconnected if left else StreamUnread
             await call.keep("", reason=why.__name__)
             return None if left else StreamUnread()
-        except StreamBroken as broken:
-            self._note_broken(broken, call.account_id)
-            kept = self._config.settings.broken_stream == KEPT_SETTING and streamed.sent
-            reason = REASONS.get(broken.kind, "the channel broke its stream")
-            if not kept:
-                raise StreamFailed(reason, kept=False) from broken
+        except UpstreamFailed as failed:
+            cause = failed.__cause__
+            if not streamed.sent or not isinstance(cause, FailedAttempt):
+                raise
+            reason = REASONS.get(cause.kind, "the channel broke its stream")
+            if self._config.settings.broken_stream != KEPT_SETTING:
+                raise StreamFailed(reason, kept=False) from cause
             failure = StreamFailed(reason, kept=True)
             streamed.failure_event = streamed.shape.failed(failure)
             copy = streamed.complete(streamed.failure_event)
@@ -281,14 +283,6 @@ class Relay:
             raise ClientDisconnected
         await call.keep(streamed.complete(last))
         return None
-
-    def _note_broken(self, broken: StreamBroken, account_id: int) -> None:
-        """Counts the failure of a channel. A stream that is longer than its deadline is none."""
-        channel = access_log.details().channel
-        if broken.kind != TimedOut.__name__:
-            self._channels.circuits.failed(channel, str(broken), account_id)
-        metrics.UPSTREAM_FAILURES.labels(channel, broken.kind).inc()
-        log.warning("chat channel %r broke a stream: %s%s", channel, broken, broken.detail)
 
 
 def _fail(streamed: StreamedAnswer, error: MynaError) -> None:

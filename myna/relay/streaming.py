@@ -30,16 +30,6 @@ STREAM_MAX_BYTES: Final = 2**30
 _SPACES: Final = b" \t\r\n"
 
 
-class StreamBroken(Exception):
-    """A channel failed after a part of its answer was sent to the client. `kind` is the label of the metric;
-    `detail` is for the log."""
-
-    def __init__(self, kind: str, why: str, detail: str = "") -> None:
-        super().__init__(why)
-        self.kind = kind
-        self.detail = detail
-
-
 class ClientLeft(Exception):
     """The client has disconnected; the request to the channel was ended."""
 
@@ -104,6 +94,8 @@ class StreamedAnswer:
 
     def end(self) -> None:
         """Sends the last events and the end of the response."""
+        if not self.out.started:
+            self._begin()
         self.stop()
         self.out.write(self._last)
         self.out.end()
@@ -157,7 +149,7 @@ class Passage:
 
     async def run(self, http_client: HttpClient, left_s: float) -> bytes:
         """Passes on the answer of the channel, all but the last events, which are returned. Raises
-        FailedAttempt while nothing was sent, StreamBroken after that, and ClientLeft."""
+        FailedAttempt, which is final once the response has begun, and ClientLeft."""
         try:
             if self._channel.url == PARROT:
                 plan = self._plan
@@ -167,20 +159,22 @@ class Passage:
                 self._finish()
             return self._events.last or self._answer.shape.last()
         except FailedAttempt as failed:
-            if not self._answer.begun:
-                raise
-            raise self._failure(failed) from failed
+            self._note(failed)
+            raise
         except RequestFailed as failure:
             if self._flow.paused and self._answer.begun and type(failure) is TimedOut:
                 raise ClientLeft from failure  # the client does not read
-            raise self._failure(of_request(failure)) from failure
+            raise self._note(of_request(failure)) from failure
         except BrokenEvents as broken:
-            raise self._failure(self._of_events(broken)) from broken
+            raise self._note(self._of_events(broken)) from broken
 
-    def _failure(self, failed: FailedAttempt) -> FailedAttempt | StreamBroken:
-        """What to raise: another channel may begin only if nothing was sent. Not a local variable where it is
-        raised: it and the frame in its traceback would be a reference cycle, which keeps the answer."""
-        return StreamBroken(failed.kind, str(failed), failed.detail) if self._answer.begun else failed
+    def _note(self, failed: FailedAttempt) -> FailedAttempt:
+        """The failure: another channel may begin only if nothing was sent, and a stream that is longer than
+        its deadline is no fault of the channel. Not a local variable where it is raised: it and the frame in
+        its traceback would be a reference cycle, which keeps the answer."""
+        failed.final = failed.final or self._answer.begun
+        failed.blameless = failed.blameless or (self._answer.sent and failed.kind == TimedOut.__name__)
+        return failed
 
     def _of_events(self, broken: BrokenEvents) -> FailedAttempt:
         if broken.kind == ERROR_EVENT:

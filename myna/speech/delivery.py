@@ -21,7 +21,7 @@ from typing import Self
 
 from msgspec import Struct
 
-from myna.audio.encoders import SoundFormat
+from myna.audio.encoders import RATE_HZ, SoundFormat
 from myna.engines.interface import CallerDisconnected, EngineFailed, SoundParts, SoundTooLong
 from myna.engines.transcoder.transcoder import Transcoder
 from myna.errors import CallAbandoned, ClientDisconnected, MynaError, UpstreamFailed
@@ -133,6 +133,10 @@ class Delivery:
             raise UpstreamFailed(NOT_CONVERTED) from failure
 
     # The caller:
+
+    async def pause(self, seconds: float) -> None:
+        """Sends a silence. Raises OSError."""
+        await self._sound.write(bytes(2 * round(seconds * RATE_HZ)))
 
     async def adopt(self, path: Path, client: Hashable = None) -> None:
         """Sends a stored mp3, after it was converted. Raises EngineFailed, OSError."""

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from myna.audio.encoders import Encoder, SoundFormat, encoder_of
+from myna.audio.encoders import LENGTH_NEEDED, Encoder, SoundFormat, encoder_of, with_length
 from myna.files.disk_threads import DiskExecutor
 from myna.store.files.spool import Spool
 
@@ -61,21 +61,28 @@ class SoundStream:
         self._changed.set()
 
     async def parts(self) -> AsyncGenerator[bytes, None]:
-        """The encoded bytes in order, as soon as they are there, up to the end. Raises OSError."""
-        at, unsent = 0, b""
+        """The encoded bytes in order, as soon as they are there, up to the end. Sound that is complete before
+        its first bytes leave states its length. Raises OSError."""
+        at, unsent, samples = 0, b"", 0
         while True:
             self._changed.clear()
-            while at < self._size_bytes:
+            if not at and self._whole and self._encoder is not None:
+                samples = self._size_bytes // 2
+            while at < self._size_bytes and (self._whole or self._kind not in LENGTH_NEEDED):
                 count = min(PART_MAX_BYTES, self._size_bytes - at)
                 unsent += await self._disk.run(partial(self._encoded, at, count))
                 at += count
                 ready = len(unsent) - TAIL_BYTES
                 if ready > 0:
+                    if samples:
+                        unsent, samples = with_length(self._kind, unsent, samples), 0
                     yield unsent[:ready]
                     unsent = unsent[ready:]
             if self._whole and at == self._size_bytes:
                 if self._encoder is not None:
                     unsent += await self._disk.run(self._encoder.finish)
+                if samples:
+                    unsent = with_length(self._kind, unsent, samples)
                 if unsent:
                     yield unsent
                 return

@@ -15,6 +15,7 @@ from myna.channels import Channels
 from myna.config import ConfigCache
 from myna.engines.interface import EngineFailed, EngineVoice
 from myna.engines.pool.admission import Slot
+from myna.engines.text.signs import speakable
 from myna.errors import (
     CommitInDoubt,
     InvalidRequest,
@@ -47,6 +48,8 @@ NO_AAC = (
 NO_SUCH_VOICE = "voice: there is no such voice; GET /audio/voices lists the existing ones."
 DELETED = "The sound of the first call with this Idempotency-Key was deleted; use a new key."
 NOT_SENT = "The text was spoken and is among the records, but the sound can't be converted; try mp3."
+MARKS_S = 0.3
+"""The silence for a text of marks alone."""
 _FIELDS = {"text": "input", "voice_id": "voice"}
 """The names of fields in errors of /v1, and in requests here."""
 
@@ -103,19 +106,22 @@ class StreamedSpeech:
     async def _speak(
         self, caller: UnverifiedCaller, body: bytes, outlet: Outlet, disconnected: Disconnected
     ) -> None:
+        request = await self._read(body)
+        if request.input.strip() and not speakable(request.input):
+            await self._pause(caller, request, outlet)
+            return
         with Slot() as slot:
             attempt = Attempt(self._ledger, caller)
             while attempt.outcome is None:  # again if the configuration was stale
                 async with attempt:
-                    planned = await self._plan(caller, body, slot)
+                    planned = await self._plan(caller, request, slot)
                     await attempt.charge(_order(planned))
             if isinstance(attempt.outcome, Replayed):
                 slot.release()
-                await self._replay(attempt.outcome.answer, body, outlet)
+                await self._replay(attempt.outcome.answer, request, outlet)
                 return
             keep_broken = self._config.settings.broken_stream == "keep"
-            style = _style(decode(body, OpenAISpeechRequest, empty_is_absent=True)[1])
-            async with Delivery(outlet, style, self._workshop, keep_broken=keep_broken) as delivery:
+            async with Delivery(outlet, _style(request), self._workshop, keep_broken=keep_broken) as delivery:
                 await self._deliver(attempt.outcome, planned, delivery, disconnected)
                 slot.release()  # a client that reads slowly needs no place in the queue
                 try:
@@ -125,6 +131,16 @@ class StreamedSpeech:
                 if delivery.failure is not None:
                     raise StreamFailed(BROKEN_OFF, kept=True) from delivery.failure
                 delivery.end()
+
+    async def _pause(self, caller: UnverifiedCaller, request: OpenAISpeechRequest, outlet: Outlet) -> None:
+        """Sends a short silence for a text of marks alone, such as the "..." that apps send between the
+        sentences of a chat. Nothing is charged or recorded. Raises Unauthorized, ModelNotFound."""
+        await self._ledger.account_of(caller)
+        self._checked_route(request)
+        async with Delivery(outlet, _style(request), self._workshop) as delivery:
+            await delivery.pause(MARKS_S)
+            await delivery.send_rest()
+            delivery.end()
 
     async def _deliver(
         self, call: Call, planned: PlannedSound, delivery: Delivery, disconnected: Disconnected
@@ -146,11 +162,10 @@ class StreamedSpeech:
                 # The node's completion has kept the call: a 500 reads as a refund.
                 raise CommitInDoubt from failure
 
-    async def _replay(self, answer: str, body: bytes, outlet: Outlet) -> None:
+    async def _replay(self, answer: str, request: OpenAISpeechRequest, outlet: Outlet) -> None:
         """Sends the stored sound again."""
         stored = msgspec.json.decode(answer, type=StoredSound)
-        style = _style(decode(body, OpenAISpeechRequest, empty_is_absent=True)[1])
-        async with Delivery(outlet, style, self._workshop) as delivery:
+        async with Delivery(outlet, _style(request), self._workshop) as delivery:
             await self._adopt(delivery, stored.audio, access_log.details().account_id)
             await delivery.send_rest()
             if stored.broken:
@@ -169,15 +184,20 @@ class StreamedSpeech:
         except (EngineFailed, OSError) as failure:
             raise UpstreamFailed(NOT_SENT) from failure
 
-    async def _plan(self, caller: UnverifiedCaller, body: bytes, slot: Slot) -> PlannedSound:
+    async def _read(self, body: bytes) -> OpenAISpeechRequest:
         """Raises the 503 of a service without any speech channel before the 400 of a bad body."""
         try:
             fields, request = decode(body, OpenAISpeechRequest, empty_is_absent=True)
-            access_log.details().ignored = ignored(fields, OpenAISpeechRequest)
-            if not _style(request).format.available:
-                raise InvalidRequest(NO_AAC)
-            settings = self._config.settings
-            route = routes.find(self._config.current, settings, request.model, RouteKind.SPEECH)
+        except InvalidRequest:
+            await self._planner.require_channel()
+            raise
+        access_log.details().ignored = ignored(fields, OpenAISpeechRequest)
+        return request
+
+    async def _plan(self, caller: UnverifiedCaller, request: OpenAISpeechRequest, slot: Slot) -> PlannedSound:
+        """Raises the 503 before a 400 too."""
+        try:
+            route, settings = self._checked_route(request), self._config.settings
             checked = CheckedSpeech(
                 text=request.input,
                 voice_id=await self._voice_id(request.voice, route),
@@ -193,6 +213,12 @@ class StreamedSpeech:
             await self._planner.require_channel()
             raise
         return PlannedSound(plan, _answers(), route)
+
+    def _checked_route(self, request: OpenAISpeechRequest) -> Route:
+        """The route of the request, whose format is there. Raises InvalidRequest, ModelNotFound."""
+        if not _style(request).format.available:
+            raise InvalidRequest(NO_AAC)
+        return routes.find(self._config.current, self._config.settings, request.model, RouteKind.SPEECH)
 
     async def _voice_id(self, voice: str | VoiceById | None, route: Route) -> str | None:
         """The voice's id, None for the default voice."""

@@ -155,6 +155,7 @@ class Sqlite:
         self._handover = WriterHandover(path.parent)
         self._jobs: queue.SimpleQueue[WriterJob | None] = queue.SimpleQueue()
         self._writer = SqliteConnection(path, clock, read_only=False)
+        self._synced = True
         self._reader = SqliteConnection(path, clock, read_only=True)
         self._reports = ReportReader(lambda: SqliteConnection(path, clock, read_only=True))
         self._checkpoints = Checkpoints(self._open_for_checkpoints, self._jobs.put) if serving else None
@@ -212,8 +213,13 @@ class Sqlite:
     async def commit_batch(
         self, ends: Sequence[End], charges: Sequence[Charge], *, contended: bool = False
     ) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
+        # A call that is open when the power fails is refunded, so its charge may be lost with it. The sync of
+        # the call's end covers the charge too, which is earlier in the log. A task's id is told at once.
+        synced = bool(ends) or any(charge.task is not None for charge in charges)
         return await self._on_writer(
-            lambda: self._transact(lambda: sqlite_batch.run(self._writer.raw, ends, charges, self._clock()))
+            lambda: self._transact(
+                lambda: sqlite_batch.run(self._writer.raw, ends, charges, self._clock()), synced=synced
+            )
         )
 
     def rolled_back(self, error: Exception) -> bool:
@@ -257,13 +263,13 @@ class Sqlite:
             job(self._writer.raw)
         self._writer.raw.close()
 
-    def _transact(self, run: Callable[[], T]) -> T:
+    def _transact(self, run: Callable[[], T], *, synced: bool = True) -> T:
         if not self._serving:
             with self._handover.acquire():
                 self._check_in_place()
-                return self._begin_and_commit(run)
+                return self._begin_and_commit(run, synced=synced)
         self._handover.yield_lock()
-        return self._begin_and_commit(run)
+        return self._begin_and_commit(run, synced=synced)
 
     def _check_in_place(self) -> None:
         """Raises CommandError if `myna move` replaced the file while this command waited."""
@@ -274,7 +280,10 @@ class Sqlite:
         if inode != self._inode:
             raise CommandError("The database was moved meanwhile: nothing was changed in it.")
 
-    def _begin_and_commit(self, run: Callable[[], T]) -> T:
+    def _begin_and_commit(self, run: Callable[[], T], *, synced: bool) -> T:
+        if synced is not self._synced:  # a transaction that has begun keeps its mode
+            self._writer.raw.pragma("synchronous", "FULL" if synced else "NORMAL")
+            self._synced = synced
         self._writer.raw.execute("BEGIN IMMEDIATE")
         try:
             result = run()

@@ -52,10 +52,15 @@ def decode(body: bytes, shape: type[T], *, empty_is_absent: bool = False) -> tup
         raise InvalidRequest("The body must be a JSON object, in braces.")
     _refuse_duplicates(body, fields)
     given = fields
+    if any(type(value) is float for value in fields.values()):  # 1.0 is a whole number in JSON
+        given = {
+            name: int(value) if type(value) is float and value.is_integer() else value
+            for name, value in fields.items()
+        }
     if empty_is_absent:
         members = msgspec.structs.fields(cast("type[Struct]", shape))
         optional = {member.name for member in members if not member.required}
-        given = {name: value for name, value in fields.items() if value != "" or name not in optional}
+        given = {name: value for name, value in given.items() if value != "" or name not in optional}
     return fields, convert(given, shape)
 
 

@@ -72,6 +72,7 @@ class EmbeddingsRequest(Struct, frozen=True):
 
     model: str
     input: str | list[Any]
+    encoding_format: Any = None
 
 
 class Usage(Struct, frozen=True):

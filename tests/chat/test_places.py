@@ -123,6 +123,18 @@ async def test_an_account_leaves_places_to_others_on_each_channel_and_in_all(sit
             assert await site.ask(2, third) == "hello"
 
 
+async def test_what_waits_for_a_full_channel_leaves_the_other_channels_to_all(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full, other = site.channel("full", concurrent=2), site.channel("other")
+    async with site.silent({(1, full): 1, (2, full): 1}):
+        monkeypatch.setattr(outbound, "WAIT_S", SOON_S)
+        waiting = [asyncio.create_task(site.ask(account, full)) for account in range(3, 3 + 2 * PLACES)]
+        await asyncio.sleep(0)
+        assert await site.ask(1, other) == "hello"
+    assert await asyncio.gather(*waiting) == ["hello"] * len(waiting)
+
+
 async def test_the_limit_of_a_channel_replaces_its_share(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     channel = site.channel("limited", concurrent=2)
     async with site.silent({(1, channel): 1, (2, channel): 1}):

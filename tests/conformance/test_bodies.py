@@ -1,5 +1,6 @@
 """Bodies that are too large, too slow, or not of their announced length."""
 
+import gzip
 import socket
 from collections.abc import Iterator
 
@@ -44,6 +45,19 @@ def test_a_large_body_is_refused_before_it_is_sent(caller: Caller, path: str) ->
             answer = wire.answer()
         check(answer)
         check_error(answer, 413, "invalid_request_error")
+
+
+def test_a_compressed_body_is_415_on_each_kind_of_endpoint(caller: Caller) -> None:
+    root, before = caller.service.root_url, caller.stats()
+    for path in ("/v1/chat/completions", "/openai/v1/chat/completions", "/openai/v1/audio/transcriptions"):
+        with Wire(root) as wire:
+            head = ("Content-Type: multipart/form-data; boundary=x", "Content-Encoding: gzip")
+            bearer = f"Authorization: Bearer {caller.key.plain}"
+            wire.head(f"POST {path} HTTP/1.1", bearer, *head, "Content-Length: 20")
+            wire.send(gzip.compress(b""))
+            answer = wire.answer()
+        assert answer.status == 415 and b"send the body uncompressed" in answer.body
+    assert caller.stats() == before
 
 
 @pytest.mark.parametrize("path", POSTS)

@@ -3,11 +3,12 @@ the client's connection open."""
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
 
+from myna.channel_circuits import FAILURES_MAX
 from tests.conformance.caller import DELIVERED, REFUNDED, Caller, Stats
 from tests.conformance.conftest import make_caller
 from tests.rig.calls import call
@@ -206,5 +207,16 @@ def test_a_stream_without_an_event_begins_with_a_comment_and_is_not_repeated_els
         with stream(talkative, "svc-chat", "chat", "fault=before one") as left:
             chat_upstream.block_again()
             assert left.next_event() == KEEP_ALIVE
+    upstream.behave("block:400")
+    upstream.block_again()
+    with two_channels(service, upstream.url, chat_upstream.url) as model, ExitStack() as opened:
+        refused = [opened.enter_context(stream(talkative, model, "chat")) for _ in range(FAILURES_MAX)]
+        assert {reader.next_event() for reader in refused} == {KEEP_ALIVE}
+        upstream.release()
+        assert {reader.rest().error["code"] for reader in refused} == {"400"}
+        upstream.behave()
+        with stream(talkative, model, "chat") as answer:
+            assert answer.headers["x-myna-channel"].startswith("first-")
     service.cli("settings", "set", "stream_begin_s", "10")
-    wait_until(lambda: talkative.stats() == Stats(calls=3, cost=1, ok_calls=1), 60, "the others are refunded")
+    answered = Stats(calls=4 + FAILURES_MAX, cost=2, ok_calls=2)
+    wait_until(lambda: talkative.stats() == answered, 60, "the others are refunded")

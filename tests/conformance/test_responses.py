@@ -223,6 +223,13 @@ def test_a_stream_that_is_passed_on_leaves_as_it_arrives(
     assert fresh_caller.stats() == Stats(calls=2, cost=2, ok_calls=2)
 
 
+def test_a_stream_of_its_last_event_alone_is_an_answer(fresh_caller: Caller) -> None:
+    with stream(fresh_caller, "by-responses", "fault=last-event").rest() as reader:
+        assert reader.status == 200 and reader.ended
+        assert said(reader.chunks[-1]["response"]) == "fault=last-event"
+    assert fresh_caller.stats() == DELIVERED
+
+
 def test_a_channel_that_sends_no_usage_has_it_counted(fresh_caller: Caller, chat_upstream: Upstream) -> None:
     chat_upstream.withholds_usage = True
     with stream(fresh_caller, "by-chat", "一二三").rest() as reader:

@@ -1,6 +1,8 @@
 """/openai/v1 beside chat: routes of the operator, models, completions, embeddings."""
 
+import base64
 import re
+import struct
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
@@ -136,6 +138,18 @@ def test_embeddings_pass_through(fresh_caller: Caller, chat_upstream: Upstream, 
         sent = chat_upstream.requests[-1]
         assert sent.path.endswith("/v1/embeddings") and sent.json == data | {"model": "embedder"}
         assert isinstance(answer.json["data"][0]["embedding"], str if encoding == "base64" else list)
+
+
+def test_vectors_asked_in_base64_are_encoded_if_the_channel_answers_lists(
+    fresh_caller: Caller, chat_upstream: Upstream
+) -> None:
+    chat_upstream.behave("floats")
+    for count in (1, 9000):
+        data = {"model": "vectors", "input": ["x"] * count, "encoding_format": "base64"}
+        answer = send(fresh_caller, "POST", "/embeddings", data)
+        assert answer.status == HTTPStatus.OK and len(answer.json["data"]) == count
+        for item in answer.json["data"]:
+            assert struct.unpack("<3f", base64.b64decode(item["embedding"])) == (0.25, -0.5, 1.0)
 
 
 def test_embeddings_without_vectors_are_refunded(fresh_caller: Caller) -> None:

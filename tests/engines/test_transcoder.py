@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import wave
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -49,7 +50,13 @@ async def test_an_mp3_becomes_each_format(transcoder: Transcoder, folders: Path,
     done = await transcoder.transcode(folders / "audio" / "a.mp3", target, kind)
     data = target.read_bytes()
     assert (round(done.seconds, 2), done.size_bytes) == (SECONDS, len(data))
-    assert abs(len(heard(data, kind)) / RATE_HZ - SECONDS) < 0.15
+    samples = len(heard(data, kind))
+    assert abs(samples / RATE_HZ - SECONDS) < 0.15
+    if kind in (SoundFormat.WAV, SoundFormat.FLAC):
+        assert soundfile.info(target).frames == samples
+    if kind is SoundFormat.WAV:
+        with wave.open(str(target)) as file:
+            assert file.getnframes() == samples
 
 
 async def test_sound_of_another_rate_keeps_its_pitch_and_length(

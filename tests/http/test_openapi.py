@@ -42,6 +42,14 @@ def operations(described: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
                 yield path, operation
 
 
+def members(value: Any) -> Iterator[dict[str, Any]]:
+    """All objects of the document."""
+    if isinstance(value, dict):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from members(inner)
+
+
 def test_every_operation_documents_its_errors(described: dict[str, Any]) -> None:
     for path, operation in operations(described):
         statuses = set(operation["responses"])
@@ -73,6 +81,15 @@ def test_every_path_is_documented_and_exists(described: dict[str, Any], edge: Ed
     for path in (*GETS, *POSTS):
         method = "GET" if path in GETS else "POST"
         assert call(method, described["servers"][0]["url"] + path).status == 401
+
+
+def test_generators_of_clients_know_every_type(described: dict[str, Any]) -> None:
+    """openapi-python-client leaves out what has a list of anything, or a header that is a constant."""
+    schemas = list(members(described))
+    assert not any("const" in schema for schema in schemas)
+    assert all(schema["items"] for schema in schemas if schema.get("type") == "array")
+    request = described["components"]["schemas"]["ResponsesRequest"]
+    assert request["required"] == ["model", "input"]
 
 
 def test_every_reference_is_to_an_existing_schema(described: dict[str, Any]) -> None:

@@ -1,14 +1,16 @@
 """The limit of an answer applies to every framing, and a download is written piece by piece."""
 
 import asyncio
+import gzip
 import hashlib
 import random
 import time
+import zlib
 from collections.abc import Callable, Mapping
 
 import pytest
 
-from myna.http_client import AnswerTooLarge, ClientResponse, HttpClient
+from myna.http_client import AnswerTooLarge, ClientResponse, ConnectionBroken, HttpClient
 from myna.http_client.connection import ClientConnection
 from tests.http_client.client_calls import HEADERS, post
 from tests.http_client.conftest import Serve
@@ -234,3 +236,44 @@ async def test_a_short_answer_may_come_in_chunks_of_a_byte(outbound: HttpClient,
 async def test_many_duplicate_headers_are_joined_once(outbound: HttpClient, serve: Serve) -> None:
     server = serve(once(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" + b"a:b\r\n" * 10_000 + b"\r\n"))
     assert (await post(outbound, server.url)).headers["a"] == ", ".join(["b"] * 10_000)
+
+
+def zipped(data: bytes, *, coding: str = "gzip", cut: int = 0) -> bytes:
+    """An answer that is compressed although the client asks for `identity`."""
+    packed = gzip.compress(data) if coding != "deflate" else zlib.compress(data)
+    headers = f"Content-Encoding: {coding}", "Content-Type: audio/mpeg"
+    return answer(packed[: len(packed) - cut], "200 OK", *headers)
+
+
+async def test_a_compressed_answer_is_decompressed_within_the_limit(
+    outbound: HttpClient, serve: Serve
+) -> None:
+    large = KB * 40
+    for coding in ("gzip", "deflate", "GZIP"):
+        server = serve(answering(zipped(large, coding=coding)))
+        for _ in range(2):
+            assert (await post(outbound, server.url)).body == large
+        pieces: list[bytes] = []
+        await download(outbound, server.url, pieces)
+        assert b"".join(pieces) == large and len(pieces) > 1
+        with pytest.raises(AnswerTooLarge):
+            await post(outbound, server.url, answer_max_bytes=len(large) - 1)
+    server = serve(answering(answer(b"", "204 No Content", "Content-Encoding: gzip")))
+    assert (await post(outbound, server.url)).status == 204
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (zipped(KB, coding="br"), "compressed answer that it was not asked for"),
+        (zipped(KB, cut=4), "compressed answer that ends too early"),
+        (answer(KB, "200 OK", "Content-Encoding: gzip"), "can't be decompressed"),
+        (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(KB)[:-4], "ends too early"),
+    ],
+    ids=["brotli", "cut", "not compressed", "cut without a length"],
+)
+async def test_an_answer_that_cannot_be_decompressed_says_so(
+    outbound: HttpClient, serve: Serve, data: bytes, why: str
+) -> None:
+    with pytest.raises(ConnectionBroken, match=why):
+        await post(outbound, serve(once(data)).url)

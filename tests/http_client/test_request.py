@@ -130,11 +130,9 @@ async def test_a_cookie_is_not_sent_back(outbound: HttpClient, serve: Serve) -> 
     assert [request.header("cookie") for request in server.requests] == [None, None]
 
 
-async def test_compression_is_not_requested_and_not_decoded(outbound: HttpClient, serve: Serve) -> None:
-    bomb = b"\x1f\x8b\x08\x00not looked into"
-    server = serve(answering(answer(bomb, "200 OK", "Content-Encoding: gzip")))
-    got = await get(outbound, server.url)
-    assert got.body == bomb
+async def test_compression_is_not_requested(outbound: HttpClient, serve: Serve) -> None:
+    server = serve(answering(answer()))
+    await get(outbound, server.url)
     assert server.requests[0].header("accept-encoding") == "identity"
 
 

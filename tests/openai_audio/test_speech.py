@@ -1,12 +1,15 @@
 """POST /openai/v1/audio/speech in a running service: formats, voices, errors, and openai-python."""
 
+import io
 import json
+import wave
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
+import soundfile
 
 from demo import tiny_voices
 from myna.audio.encoders import RATE_HZ, SoundFormat
@@ -129,6 +132,19 @@ def test_instructions_are_ignored_and_unknown_fields_are_named(speaker: Speaker)
     assert (answer.status, answer.headers["x-ignored-fields"]) == (200, "style")
 
 
+def test_a_text_of_marks_alone_is_a_short_silence_without_a_charge(speaker: Speaker) -> None:
+    before, records = speaker.balance(), speaker.newest()
+    for text, kind in (("...", SoundFormat.MP3), ("！？ 🎉", SoundFormat.WAV), ("—", SoundFormat.FLAC)):
+        answer = speaker.post(input=text, response_format=kind.value)
+        samples = heard(answer.body, kind)
+        assert (answer.status, answer.headers["x-units-cost"]) == (200, "0")
+        assert 0.25 < len(samples) / RATE_HZ < 0.5 and not samples.any()
+    assert (speaker.balance(), speaker.newest()) == (before, records)
+    wrong = {"model": "tts-1", "input": "..."}
+    assert call("POST", f"{speaker.base_url}/audio/speech", key="sk-wrong", data=wrong).status == 401
+    assert speaker.post(input="...", model="svc-chat").status == 404
+
+
 WRONG_FIELDS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"input": " "}, "input"),
     ({"input": None}, "input"),
@@ -202,6 +218,9 @@ def test_a_stored_mp3_is_sent_again_in_the_same_format(speaker: Speaker) -> None
             )
             assert answer.status == 200
             bodies.append(heard(answer.body, kind))
+            if kind is SoundFormat.FLAC:  # spoken now, and then converted from the record
+                samples, _ = soundfile.read(io.BytesIO(answer.body))
+                assert len(samples) == len(bodies[-1])
         assert answer.headers["x-units-cost"] == "0"
         assert abs(len(bodies[0]) - len(bodies[1])) < 0.2 * RATE_HZ
 
@@ -215,7 +234,9 @@ def test_openai_python_streams_speech_to_a_file(speaker: Speaker, tmp_path: Path
         response.stream_to_file(path)
     assert len(heard(path.read_bytes(), SoundFormat.MP3)) > 0.3 * RATE_HZ
     whole = client.audio.speech.create(model="tts-1", voice="marin", input=TEXT, response_format="wav")
-    assert len(heard(whole.content, SoundFormat.WAV)) > 0.3 * RATE_HZ
+    with wave.open(io.BytesIO(whole.content)) as file:
+        samples = len(file.readframes(file.getnframes())) // 2
+    assert samples == len(heard(whole.content, SoundFormat.WAV)) > 0.3 * RATE_HZ
 
 
 def test_openai_python_reads_speech_as_events(speaker: Speaker) -> None:

@@ -293,11 +293,13 @@ async def test_a_body_that_is_no_whole_form_is_400(visitor: Visitor) -> None:
         ("multipart/form-data; boundary=x", b"no boundary at all"),
         ("multipart/form-data; boundary=x", FIELD % b'"file"; filename="a"' + b"RI"),
         ("multipart/form-data; boundary=x", FIELD % b'"a"' + b"\xff\r\n--x--\r\n"),
+        ("multipart/form-data; boundary=x", FIELD % b'"file"' + b"RIFF\r\n--x--\r\n"),
     ):
         sent = {"Content-Type": media_type}
         answer = await (await visitor.post("/openai/v1/audio/transcriptions", body, sent)).head()
         await answer.rest()
         assert answer.status == 400, (media_type, body)
+    assert b"has no file name" in answer.body
     assert await visitor.balance() == UNITS
 
 

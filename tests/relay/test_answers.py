@@ -112,6 +112,12 @@ def test_what_typed_clients_need_is_filled_in() -> None:
         },
     ]
     assert json.loads(answers.completed(json.dumps(COMPLETION).encode(), "m")) == COMPLETION
+    empty: Any = {"choices": [{"message": {"content": "x", "tool_calls": []}}]}
+    (choice,) = json.loads(answers.completed(json.dumps(empty).encode(), "m"))["choices"]
+    assert choice["finish_reason"] == "stop"
+    with pytest.raises(FailedAttempt) as failed:
+        answers.completed(b'{"choices":[{"message":{"content":"x"}},null]}', "m")
+    assert failed.value.kind == "NoCompletion"
     legacy = json.loads(answers.completed(b'{"choices":[{"text":"x"}]}', "m"))
     assert legacy["object"] == "text_completion"
     assert checked(COMPLETION | {"usage": {}})["usage"]["total_tokens"] == 5

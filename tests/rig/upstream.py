@@ -20,8 +20,9 @@ error-choices   an error beside choices                      null-choices choice
 error:N,S BODY  the status N, with Retry-After: S and this body
 refuses:A,B     a 400 that names the first of these members that the request has; else echo
 
-POST /responses is answered with the text; `failed` is a response that has failed, and `unnamed` is streamed
-as events without a name. With `withholds_usage` no completion has a usage.
+POST /embeddings is answered with vectors, which `floats` never encodes. POST /responses is answered with the
+text; `failed` is a response that has failed, `unnamed` is streamed as events without a name, and `last-event`
+is the last event alone. With `withholds_usage` no completion has a usage.
 
 A request for a stream is answered as `event_streams.py` says. A text to speak that names no fault is answered
 with an mp3, and the list of voices with 404. The faults above
@@ -301,6 +302,9 @@ def _bytes_of(fault: str, argument: str, seen: ReceivedRequest, *, usage: bool) 
         text = "x" * int(argument) if argument and fault in ("long", "unnamed") else text
         named = fault != "unnamed"
         return _http(200, *scripted_answers.response_answer(seen.json, text, status, named=named))
+    if fault == "last-event":
+        events = scripted_answers.response_events(seen.json, _last_user_text(seen))
+        return _http(200, events[-1], scripted_answers.EVENTS)
     if seen.path.partition("?")[0].endswith("/voices"):
         return _http(404, b"{}")
     if seen.path.endswith("/audio/speech") and fault in _SOUNDS:
@@ -310,8 +314,9 @@ def _bytes_of(fault: str, argument: str, seen: ReceivedRequest, *, usage: bool) 
 
 def _body_of(fault: str, argument: str, seen: ReceivedRequest, *, usage: bool) -> bytes:
     request = seen.json if seen.body else {}
-    if fault == "echo" and seen.path.endswith("/embeddings"):
-        return json.dumps(scripted_answers.embeddings(request)).encode()
+    if fault in ("echo", "floats") and seen.path.endswith("/embeddings"):
+        encoding = {} if fault == "echo" else {"encoding_format": "float"}
+        return json.dumps(scripted_answers.embeddings(request | encoding)).encode()
     completion = partial(scripted_answers.completion, request, usage=usage)
     if fault == "no-choices":
         return json.dumps(completion("") | {"choices": []}).encode()

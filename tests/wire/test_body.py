@@ -381,3 +381,16 @@ def test_an_empty_text_is_no_value_of_an_optional_field_where_forms_send_one() -
     assert found == Optional("") and fields["speed"] == ""
     with pytest.raises(InvalidRequest):
         decode(body, Optional)
+
+
+class Counted(Struct):
+    n: Annotated[int, Meta(ge=1, le=128)]
+    speed: float
+
+
+def test_a_whole_number_may_have_a_fraction_of_zero() -> None:
+    fields, found = decode(b'{"n":1.0,"speed":2.0}', Counted)
+    assert (found.n, type(found.n)) == (1, int) and type(fields["n"]) is float
+    for wrong in (b"1.5", b"200.0", b"1e300"):
+        with pytest.raises(InvalidRequest, match=r"^n: "):
+            decode(b'{"n":%b,"speed":1}' % wrong, Counted)

@@ -175,6 +175,8 @@ class _Reader:
         self._name = options.get(b"name", b"").decode("utf-8", "replace")
         file_name = options.get(b"filename")
         self._value = None if file_name is not None else bytearray()
+        if file_name is None and self._name == "file":
+            raise InvalidRequest('file: this part has no file name; send one, such as filename="audio.wav".')
         if file_name is None:
             return
         if self._name != "file" or self.file_name is not None:

@@ -4,6 +4,7 @@ from typing import Any
 
 from myna.api.operations import AUDIO, ERRORS, IDEMPOTENCY, OBJECT, Operation, parameter
 from myna.wire import openai, openai_audio
+from myna.wire.responses.request import ResponsesRequest
 
 PREFIX = "/openai/v1"
 OPENAI_ERRORS = {
@@ -27,6 +28,7 @@ _FORM = {
         "prompt": {"type": "string"},
         "response_format": {"enum": ["json", "text", "srt", "vtt", "verbose_json"]},
         "temperature": {"type": "number"},
+        "timestamp_granularities[]": {"type": "array", "items": {"enum": ["segment", "word"]}},
     },
 }
 
@@ -54,7 +56,7 @@ OPENAI_OPERATIONS = (
     _get("/models", "The models that the key may use", "chat", openai.RoutedModelList, errors=("403",)),
     _get("/models/{id}", "A model", "chat", openai.RoutedModel, errors=("403", "404"), parameters=(_MODEL,)),
     _post("/chat/completions", "A chat completion", "chat", openai.OpenAIChatRequest, streams=True),
-    _post("/responses", "A response", "chat", OBJECT, streams=True),
+    _post("/responses", "A response", "chat", ResponsesRequest, streams=True),
     _post("/completions", "A completion", "chat", openai.CompletionRequest, streams=True),
     _post("/embeddings", "Embeddings", "chat", openai.EmbeddingsRequest),
     _post("/audio/speech", "Text to speech", "tts", openai_audio.OpenAISpeechRequest, AUDIO, streams=True),

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import soxr
 
-from myna.audio.encoders import RATE_HZ, encoder_of
+from myna.audio.encoders import HEAD_BYTES, RATE_HZ, encoder_of, with_length
 from myna.audio.levels import Sound
 from myna.engines.inspector.recording import UnreadableRecording, opened
 from myna.engines.interface import NoAudio, SoundTooLong
@@ -30,18 +30,25 @@ def transcode(job: TranscodeJob) -> Transcoded:
         data = file.read(SOURCE_MAX_BYTES + 1)
     if len(data) > SOURCE_MAX_BYTES:
         raise NoAudio(f"The file is over {SOURCE_MAX_BYTES // 2**20} MB.")
-    encoder, frames = encoder_of(job.format), 0
+    encoder, frames, samples = encoder_of(job.format), 0, 0
     try:
-        with opened(data) as recording, Path(os.fsdecode(job.target)).open("xb") as target:
+        with opened(data) as recording, Path(os.fsdecode(job.target)).open("x+b") as target:
             resampler = soxr.ResampleStream(recording.rate_hz, RATE_HZ, 1, dtype="float32")
             for block in recording.blocks:
                 frames += len(block)
                 if frames > SOUND_MAX_S * recording.rate_hz:
                     raise SoundTooLong("The file makes more sound than the limit.")
-                target.write(encoder.encode(pcm_of(resampler.resample_chunk(block.mean(axis=1)))))
+                sound: Sound = resampler.resample_chunk(block.mean(axis=1))
+                target.write(encoder.encode(pcm_of(sound)))
+                samples += len(sound)
             rest: Sound = resampler.resample_chunk(np.empty(0, np.float32), last=True)
             target.write(encoder.encode(pcm_of(rest)) + encoder.finish())
-            return Transcoded(frames / recording.rate_hz, target.tell())
+            size_bytes = target.tell()
+            target.seek(0)
+            head = with_length(job.format, target.read(HEAD_BYTES), samples + len(rest))
+            target.seek(0)
+            target.write(head)
+            return Transcoded(frames / recording.rate_hz, size_bytes)
     except UnreadableRecording as error:
         raise NoAudio(str(error)) from error
 
