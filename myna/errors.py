@@ -59,7 +59,7 @@ NO_RETRY = MappingProxyType({"x-should-retry": "false"})  # OpenAI's SDKs obey i
 
 class MynaError(SentenceError):
     """An error response. The message says what to change and contains no secret. Below /openai/v1, `code` is
-    OpenAI's word for it, `param` the field at fault, and `openai_status` and `openai_type` precede the others.
+    OpenAI's word for it, `param` the field at fault, and `openai_status` and `openai_type` precede others.
     """
 
     status: ClassVar[int] = HTTPStatus.INTERNAL_SERVER_ERROR

@@ -4,7 +4,7 @@ The envelope of every answer that is no success:
 
     {"error": {"message": str, "type": str, "code": int}}
 
-`code` is the HTTP status. `type` depends on it: 400, 405, 413, 416 and 426 invalid_request_error, 401
+`code` is the HTTP status. `type` depends on it: 400, 405, 413, 415, 416 and 426 invalid_request_error, 401
 authentication_error, 402 insufficient_quota, 404 not_found_error, 409 conflict_error, 500 upstream_error
 where every channel failed and server_error for an internal error, 503 service_unavailable. `message` says
 what to change, is one line, and is never empty. Headers: 401 has the scheme, 405 the methods, 416 the length,
@@ -24,6 +24,7 @@ MADE = {
     errors.InvalidRequest: errors.InvalidRequest("m"),
     errors.MethodNotAllowed: errors.MethodNotAllowed("PUT", "GET, POST"),
     errors.BodyTooLarge: errors.BodyTooLarge(10),
+    errors.UnsupportedEncoding: errors.UnsupportedEncoding("gzip"),
     errors.BodyTooSlow: errors.BodyTooSlow(1.5),
     errors.RangeNotSatisfiable: errors.RangeNotSatisfiable(500),
     errors.NodeTooOld: errors.NodeTooOld(7),
@@ -67,6 +68,7 @@ TYPES = {
     405: {"invalid_request_error"},
     409: {"conflict_error"},
     413: {"invalid_request_error"},
+    415: {"invalid_request_error"},
     416: {"invalid_request_error"},
     426: {"invalid_request_error"},
     429: {"rate_limit_error"},
@@ -104,7 +106,13 @@ def test_the_envelope_of_every_error(error: MynaError) -> None:
     assert body["error"]["message"].strip()
     assert body["error"]["message"].isprintable()
     assert dict(answer.headers or {}) == HEADERS.get(type(error), HEADERS.get(answer.status, {}))
-    ends = errors.BodyTooLarge | errors.BodyTooSlow | errors.TooManyBodies | errors.ShuttingDown
+    ends = (
+        errors.BodyTooLarge
+        | errors.UnsupportedEncoding
+        | errors.BodyTooSlow
+        | errors.TooManyBodies
+        | errors.ShuttingDown
+    )
     assert answer.close is isinstance(error, ends)
 
 
