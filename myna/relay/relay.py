@@ -39,6 +39,7 @@ from myna.relay import answers
 from myna.relay.plan import RelayPlan
 from myna.relay.shapes import DONE
 from myna.relay.streaming import EVENTS, HEADERS, ClientLeft, Passage, StreamedAnswer
+from myna.routes import RouteKind
 from myna.settings import Settings
 from myna.store.batch import Replayed
 from myna.telemetry import access_log
@@ -182,6 +183,8 @@ class Relay:
 
     async def _request(self, plan: RelayPlan, channel: Channel, left_s: float, account: bytes) -> bytes:
         """The checked answer of a channel to a call of the account. Raises FailedAttempt, TooManyBodies."""
+        embeds = plan.route.kind is RouteKind.EMBEDDINGS
+        limits = self._settings
         try:
             answer = await self._http_client.request(
                 "POST",
@@ -189,7 +192,7 @@ class Relay:
                 headers=headers_of(channel),
                 body=plan.body_for(channel),
                 deadline_s=left_s,
-                answer_max_bytes=self._settings.answer_max_bytes,
+                answer_max_bytes=limits.embeddings_answer_max_bytes if embeds else limits.answer_max_bytes,
             )
         except RequestFailed as failure:
             raise of_request(failure) from failure

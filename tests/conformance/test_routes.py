@@ -152,6 +152,21 @@ def test_vectors_asked_in_base64_are_encoded_if_the_channel_answers_lists(
             assert struct.unpack("<3f", base64.b64decode(item["embedding"])) == (0.25, -0.5, 1.0)
 
 
+def test_embeddings_have_a_limit_of_their_own_which_the_error_names(
+    fresh_caller: Caller, chat_upstream: Upstream
+) -> None:
+    chat_upstream.behave("vectors:3072")
+    data = {"model": "vectors", "input": ["a"] * 1000, "encoding_format": "base64"}
+    answer = send(fresh_caller, "POST", "/embeddings", data)
+    assert answer.status == 200 and len(answer.json["data"]) == 1000 and len(answer.body) > 16_000_000
+    chat_upstream.behave("oversized")
+    answer = send(fresh_caller, "POST", "/embeddings", data)
+    assert answer.status == 500 and f"{64 * 2**20} bytes" in answer.json["error"]["message"]
+    assert answer.headers["x-should-retry"] == "false"
+    answer = chat(fresh_caller, "gpt-4o")
+    assert answer.status == 500 and f"{8 * 2**20} bytes" in answer.json["error"]["message"]
+
+
 def test_embeddings_without_vectors_are_refunded(fresh_caller: Caller) -> None:
     answer = send(fresh_caller, "POST", "/embeddings", {"model": "vectors", "input": "fault=not-chat"})
     assert answer.status == HTTPStatus.INTERNAL_SERVER_ERROR

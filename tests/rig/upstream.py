@@ -18,6 +18,7 @@ wrong-types     content a number                             surrogate    conten
 tool:JSON       call the first tool, then say its output     long:N       answer with N times "x"
 error-choices   an error beside choices                      null-choices choices [null]
 error:N,S BODY  the status N, with Retry-After: S and this body
+vectors:N       embeddings of N numbers each
 refuses:A,B     a 400 that names the first of these members that the request has; else echo
 
 POST /embeddings is answered with vectors, which `floats` never encodes. POST /responses is answered with the
@@ -314,9 +315,9 @@ def _bytes_of(fault: str, argument: str, seen: ReceivedRequest, *, usage: bool) 
 
 def _body_of(fault: str, argument: str, seen: ReceivedRequest, *, usage: bool) -> bytes:
     request = seen.json if seen.body else {}
-    if fault in ("echo", "floats") and seen.path.endswith("/embeddings"):
+    if fault in ("echo", "floats", "vectors") and seen.path.endswith("/embeddings"):
         encoding = {} if fault == "echo" else {"encoding_format": "float"}
-        return json.dumps(scripted_answers.embeddings(request | encoding)).encode()
+        return json.dumps(scripted_answers.embeddings(request | encoding, int(argument or 0))).encode()
     completion = partial(scripted_answers.completion, request, usage=usage)
     if fault == "no-choices":
         return json.dumps(completion("") | {"choices": []}).encode()
