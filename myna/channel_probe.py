@@ -58,7 +58,9 @@ class Prober:
         audio, path = self._audio.new()
         try:
             with contextlib.suppress(CommandError):  # the trial has counted it
-                await channel_trial.speech(self._channels, channel, engine, path, self._deadline_s)
+                await channel_trial.speech(
+                    self._http_client, self._channels, channel, engine, path, self._deadline_s
+                )
         finally:
             await self._audio.discard(audio)
 

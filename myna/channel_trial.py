@@ -12,7 +12,9 @@ from msgspec import Struct
 
 from myna import activity, channels
 from myna.activity import Actor
+from myna.channel_causes import in_line, likely_cause
 from myna.channel_circuits import OPERATOR
+from myna.channel_failures import NOT_OFFERED, REFUSED
 from myna.channels import Channel, Channels
 from myna.chat import upstream
 from myna.chat.failover import FailedAttempt
@@ -66,11 +68,13 @@ async def chat(
             answer_max_bytes=settings.answer_max_bytes,
         )
     except (UpstreamFailed, Overloaded) as failure:
-        raise _failed(channel, failure) from None
+        raise await _failed(http_client, channel, failure) from None
     return Trial(ms=_ms_since(began), answer=answer.content[:ANSWER_MAX_CHARS])
 
 
-async def speech(known: Channels, channel: Channel, engine: Engine, path: Path, deadline_s: float) -> Trial:
+async def speech(
+    http_client: HttpClient, known: Channels, channel: Channel, engine: Engine, path: Path, deadline_s: float
+) -> Trial:
     """Has a speech channel speak TEXT in its first voice, into a new file at `path`. An engine of this
     machine has been started. Raises CommandError."""
     try:
@@ -83,12 +87,11 @@ async def speech(known: Channels, channel: Channel, engine: Engine, path: Path, 
         utterance = Utterance(text=TEXT, voice_id=voice.voice_id, speed=1.0)
         spoken = await engine.speak(utterance, path, deadline_s)
     except EngineFailed as failure:
-        error = _failed(channel, failure)
         if isinstance(failure, UtteranceRefused):
             known.circuits.succeeded(channel.name)
         elif not isinstance(failure, EngineBusy):
             known.circuits.failed(channel.name, str(failure), OPERATOR)
-        raise error from None
+        raise await _failed(http_client, channel, failure) from None
     known.circuits.succeeded(channel.name)
     return Trial(
         ms=_ms_since(began),
@@ -118,21 +121,30 @@ def _ms_since(began: float) -> int:
     return round((time.monotonic() - began) * 1000)
 
 
-def _failed(channel: Channel, failure: Exception) -> CommandError:
+async def _failed(http_client: HttpClient, channel: Channel, failure: Exception) -> CommandError:
+    """The error about a failed trial, with its likely cause."""
+    why, refused = _reason(failure, channel)
+    cause = await likely_cause(http_client, channel, told=why, refused=refused)
+    if cause is None:
+        return CommandError("The channel {name!r} failed: {failure}.", name=channel.name, failure=why)
     return CommandError(
-        "The channel {name!r} failed: {failure}.", name=channel.name, failure=_reason(failure)
+        "The channel {name!r} failed: {failure}. {cause}", name=channel.name, failure=why, cause=cause
     )
 
 
-def _reason(failure: Exception) -> str:
-    """The message of the deepest cause whose text never contains a secret."""
+def _reason(failure: Exception, channel: Channel) -> tuple[str, bool]:
+    """The message of the deepest cause whose text never contains a secret, with what the server said; and
+    whether the server refused the request."""
     deepest: BaseException = failure
-    message = str(failure)
+    message, said, refused = str(failure), "", isinstance(failure, UtteranceRefused)
     while deepest.__cause__ is not None:
         deepest = deepest.__cause__
         if isinstance(deepest, RequestFailed | FailedAttempt):
             message = str(deepest)
+        if isinstance(deepest, FailedAttempt):
+            said = in_line(deepest.server.message, channel)
+            refused = deepest.meaning in (REFUSED, NOT_OFFERED)
     if isinstance(deepest, OSError) and deepest.errno:
         known = os.strerror(deepest.errno) if deepest.errno > 0 else deepest.strerror
         message = f"it can't be reached: {known}"
-    return message.rstrip(".")
+    return f"{message}: {said}" if said else message.rstrip("."), refused

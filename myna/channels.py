@@ -244,7 +244,7 @@ def resolved(row: ChannelRow, environ: Mapping[str, str], key_of: Callable[[str,
     """The channel of the database with its key: the one that is stored for its name and URL, else that in the
     environment of this process."""
     stored = key_of(row.name, row.url)
-    key = stored or (environ.get(row.key_env, "") if row.key_env else "")
+    key = stored or (environ.get(row.key_env, "").strip() if row.key_env else "")
     return Channel(
         kind=row.kind,
         name=row.name,
@@ -277,7 +277,7 @@ def from_settings(settings: Settings) -> list[Channel]:
                 name=FROM_SETTINGS,
                 url=url,
                 model=settings.chat_model,
-                key=settings.chat_key,
+                key=settings.chat_key.strip(),
                 source="settings",
             )
         )
@@ -288,7 +288,7 @@ def from_settings(settings: Settings) -> list[Channel]:
                 name=registry.DEFAULT_SPEECH,
                 url=settings.speech,
                 model=settings.speech_model,
-                key=settings.speech_key,
+                key=settings.speech_key.strip(),
                 source="settings",
             )
         )

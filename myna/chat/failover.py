@@ -176,12 +176,12 @@ async def first_answer(
 
 def logged(body: bytes, channel: Channel) -> str:
     """The beginning of an answer, without secrets, as the detail of a failed attempt."""
-    return f": {_without_secrets(body, channel)[:LOGGED_MAX_CHARS]!r}"
-
-
-def _without_secrets(body: bytes, channel: Channel) -> str:
-    """The beginning of the body, with the channel's key and password masked."""
     text = body[: 4 * LOGGED_MAX_CHARS].decode(errors="replace")
+    return f": {without_secrets(text, channel)[:LOGGED_MAX_CHARS]!r}"
+
+
+def without_secrets(text: str, channel: Channel) -> str:
+    """The text with the channel's key and password masked."""
     for secret in filter(None, (channel.key, unquote(urlsplit(channel.url).password or ""))):
         text = text.replace(secret, "***")
     return text

@@ -21,7 +21,8 @@ error:N,S BODY  the status N, with Retry-After: S and this body
 vectors:N       embeddings of N numbers each
 refuses:A,B     a 400 that names the first of these members that the request has; else echo
 
-POST /embeddings is answered with vectors, which `floats` never encodes. POST /responses is answered with the
+GET /v1/models is answered with a list, and is not among `requests`, unless a key is refused (401). POST
+/embeddings is answered with vectors, which `floats` never encodes. POST /responses is answered with the
 text; `failed` is a response that has failed, `unnamed` is streamed as events without a name, and `last-event`
 is the last event alone. With `withholds_usage` no completion has a usage.
 
@@ -155,8 +156,16 @@ class Upstream:
         """Do what the request's fault says; true if the connection may be used again."""
         if seen.path.endswith("/trap"):
             self.trapped += 1
-        self.requests.append(seen)
         fault, _, argument = _fault_of(seen, self._fault).partition(":")
+        if (
+            seen.method == "GET"
+            and seen.path.endswith("/models")
+            and self._fault not in ("status:401", "close")
+        ):
+            listed = {"object": "list", "data": [{"id": self.model}, {"id": "m"}]}
+            writer.write(_http(200 if seen.path == "/v1/models" else 404, json.dumps(listed).encode()))
+            return True
+        self.requests.append(seen)
         if fault in ("hang", "drip"):
             await self._stall(fault, reader, writer)
             return False
