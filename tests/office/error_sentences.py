@@ -36,11 +36,12 @@ def classes() -> set[type[SentenceError]]:
 
 def sentences() -> set[str]:
     """The sentences of all errors that the modules below the pages raise."""
+    modules = _modules()  # imports them, and so their classes
     names = {kind.__name__ for kind in classes()}
     found = set(limits.SENTENCES.values()) | set(synthesize.SENTENCES.values())
     found |= {meaning.sentence for meaning in channel_failures.MEANINGS}
     found |= {default for kind in classes() if isinstance(default := _default(kind), str)}
-    for module in _modules():
+    for module in modules:
         for call in _calls(module):
             name = _name(call.func)
             if name in names or (name == "__init__" and module in (errors, refusal)):
