@@ -36,15 +36,9 @@ async def likely_cause(
     without a mistake. `told` is what the operator is told already."""
     if channel.url == PARROT or is_local(channel):
         return None
+    if wrong := cause_in_url(channel.url):
+        return wrong
     base = channel.url.rstrip("/")
-    shown = without_login(base)
-    endpoint = next((each for each in ENDPOINTS if base.endswith(each)), "")
-    if endpoint:
-        return Cause(
-            "Its base URL ends in an endpoint, {endpoint}: use {base}.",
-            endpoint=endpoint,
-            base=shown.removesuffix(endpoint),
-        )
     listed = await _models(http_client, channel, base)
     if listed is None:
         return None
@@ -54,11 +48,25 @@ async def likely_cause(
     models = _listed(listed)
     if models is None and not _VERSIONED.search(base):
         below = await _models(http_client, channel, f"{base}/v1")
-        if below and (below.status in _REFUSALS or _listed(below) is not None):
-            return Cause("Its base URL lacks /v1: use {base}/v1.", base=shown)
+        found = below and (below.status in _REFUSALS or _listed(below) is not None)
+        if found or (refused and listed.status == HTTPStatus.NOT_FOUND):
+            return Cause("Its base URL lacks /v1: use {base}/v1.", base=without_login(base))
     if refused or (channel.kind == "chat" and channel.model):  # what serves speech often lists other models
         return _of_model(channel.model, models or [])
     return None
+
+
+def cause_in_url(url: str) -> Cause | None:
+    """What is wrong with a base URL, if that can be told without its server."""
+    base = without_login(url.rstrip("/"))
+    endpoint = next((each for each in ENDPOINTS if base.endswith(each)), "")
+    if not endpoint:
+        return None
+    return Cause(
+        "Its base URL ends in an endpoint, {endpoint}: use {base}.",
+        endpoint=endpoint,
+        base=base.removesuffix(endpoint),
+    )
 
 
 def in_line(text: str, channel: Channel) -> str:

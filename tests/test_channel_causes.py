@@ -71,7 +71,10 @@ async def test_an_endpoint_in_the_base_url_is_named(root: str, endpoint: str) ->
 async def test_a_missing_v1_is_named(root: str) -> None:
     for key in (KEY, ""):
         assert await cause(root, key=key) == f"Its base URL lacks /v1: use {root}/v1."
-    assert await cause(f"{root}/elsewhere") == await cause(f"{root}/v2") == ""
+    assert await cause(f"{root}/elsewhere") == await cause(f"{root}/v2", refused=True) == ""
+    assert (
+        await cause(f"{root}/elsewhere", refused=True) == f"Its base URL lacks /v1: use {root}/elsewhere/v1."
+    )
 
 
 async def test_a_refused_key_is_named_with_the_servers_sentence_and_without_the_key(root: str) -> None:

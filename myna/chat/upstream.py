@@ -2,8 +2,8 @@
 
 The next channel is tried after a failed connection, a status other than 200, a timeout, or an answer that is
 invalid, empty or too large. An empty answer with a `finish_reason` is final, since the request caused it. The
-body of an error is logged, truncated and without the channel's key. It is never returned to the client, since
-it may contain an address or a secret.
+body of an error is logged, truncated and without the channel's key. What of it the client gets is decided in
+`myna.channel_failures`.
 """
 
 from http import HTTPStatus

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from myna import channel_changes, channel_keys, channel_trial, channels
 from myna.activity import command_line
-from myna.channel_causes import Cause, likely_cause
+from myna.channel_causes import Cause, cause_in_url, likely_cause
 from myna.channel_changes import Edit, no_channel
 from myna.channel_keys import ChannelKeys
 from myna.channels import Channel, Channels
@@ -281,10 +281,10 @@ def _warn_of(name: str, cause: Cause | None) -> None:
 
 
 async def _cause(row: ChannelRow) -> Cause | None:
-    """Why the channel may not work; unknown if this command lacks the channel's key."""
+    """Why the channel may not work. Its server is not asked if this command lacks the channel's key."""
     channel = channels.resolved(row, os.environ, _keys().read)
     if channel.key_env and not channel.key:
-        return None
+        return cause_in_url(channel.url)
     http_client = HttpClient(connections_max=1)
     try:
         return await likely_cause(http_client, channel)
