@@ -104,14 +104,14 @@ _RULES: Final = (
         words=r"context_length|context_size|context_window",
         phrases=r"maximum context length|maximum model length|prompt is too long|input token count"
         r"|exceeds? [^.]{0,40}context|context (length|size|window)[^.]{0,40}exceed"
-        r"|(longer|larger|greater) than [^.]{0,40}context",
+        r"|(longer|larger|greater) than [^.]{0,40}context|max_(new|total)_tokens\W{1,3}must be",
     ),
     _rule(FORBIDDEN, 451),
     _rule(
         FORBIDDEN, 400, 403, 422, 500,
         words=r"content_?(filter|policy)|moderation|responsible_?ai|data_?inspection|safety",
         phrases=r"content[ _-](filter|polic|management|moderation|safety)|(usage|safety) polic|moderation"
-        r"|flagged|inappropriate|sensitive|harmful|safety system|敏感|违规|审核",
+        r"|flagged|inappropriate|(?<!case[ -])sensitive|harmful|safety system|敏感|违规|审核",
     ),
     _rule(NO_QUOTA, 402),
     _rule(
@@ -121,17 +121,18 @@ _RULES: Final = (
         r"|余额不足|欠费",
     ),
     _rule(
+        UNSUPPORTED, 400, 404, 422, 500, 501,
+        phrases=r"(image|audio|video|vision|file|multimodal)\b[^.]{0,40}not (be )?support"
+        r"|(not|n't) support[^.]{0,30} (image|audio|video|vision|file|multimodal)"
+        r"|required for (image|audio|video) input|no endpoints [^.]{0,30}support (image|audio|video|file)",
+    ),
+    _rule(
         UNKNOWN_MODEL, 400, 403, 404,
         words=r"model_?not_?(found|exist)|invalid_?model|unknown_?model",
         phrases=r"model\b[^.]{0,120}(does not exist|not exist|not found)|(unknown|no such) model",
     ),
     _rule(NO_ACCESS, 401, 403, 407),
     _rule(NO_ACCESS, 400, words=r"api_?key", phrases=r"(invalid|incorrect) api key|api key not valid"),
-    _rule(
-        UNSUPPORTED, 400, 422, 500, 501,
-        phrases=r"(image|audio|video|vision|file|multimodal)\b[^.]{0,40}not (be )?support"
-        r"|(not|n't) support[^.]{0,30} (image|audio|video|vision|file|multimodal)",
-    ),
     _rule(SLOW, 408, 504, 524),
     _rule(BUSY, 429),
     _rule(UNKNOWN_MODEL, 404),

@@ -45,6 +45,7 @@ def told(*failures: FailedAttempt) -> MynaError:
 
 CONTEXT = (400, "context_length_exceeded")
 LIMITED = (429, "rate_limit_exceeded")
+UNSUPPORTED = (400, "unsupported_value")
 UNKNOWN = (404, "model_not_found")
 FORBIDDEN = (400, "content_policy_violation")
 SGLANG = "The input (5 tokens) is longer than the model's context length (4 tokens)."
@@ -62,7 +63,11 @@ REQUEST_FAULTS: dict[str, tuple[int, Any, tuple[int, str | None]]] = {
     "azure": (400, error("The response was filtered", code="content_filter"), (400, "content_filter")),
     "zhipu": (400, error("系统检测到输入可能包含敏感内容", code="1301"), (400, "1301")),
     "451": (451, b"", FORBIDDEN),
-    "images": (500, error(NO_IMAGES, type="server_error", code=500), (400, "unsupported_value")),
+    "tgi": (422, {"error": "`inputs` tokens + `max_new_tokens` must be <= 4096"}, CONTEXT),
+    "openrouter": (404, error("No endpoints found that support image input"), UNSUPPORTED),
+    "ollama": (500, {"error": "this model is missing data required for image input"}, UNSUPPORTED),
+    "case": (400, error("names are case-sensitive"), (400, None)),
+    "images": (500, error(NO_IMAGES, type="server_error", code=500), UNSUPPORTED),
     "413": (413, b"<html>too large</html>", (400, None)),
     "415": (415, b"", (400, None)),
     "422": (422, {"detail": [{"loc": ["body", "top_p"], "msg": "must be at most 1"}]}, (400, None)),
