@@ -34,7 +34,7 @@ from myna.http_client import ClientResponse, HttpClient
 from myna.ids import new_id
 from myna.key_throttle import KeyThrottle
 from myna.keys import Scope, UnverifiedCaller, hash_of
-from myna.ledger import Attempt, Call
+from myna.ledger import Call
 from myna.service import Service
 from myna.store import sqlite_batch
 from myna.store.batch import CallState, Charge, End
@@ -122,14 +122,11 @@ async def _layers(service: Service) -> dict[str, float]:
         return Response(b"{}")
 
     async def admitted() -> None:
-        order = chat._order(await chat._plan(caller, BODY, Slot()), "")
+        order = (await chat._plan(caller, BODY, Slot())).order
         for _ in range(REPEATED):
-            attempt = Attempt(service.ledger, caller)
-            while attempt.outcome is None:
-                async with attempt:
-                    await attempt.charge(order)
-            assert isinstance(attempt.outcome, Call)
-            async with attempt.outcome as call:
+            charged = await service.ledger.charge(caller, order, service.config.current)
+            assert isinstance(charged, Call)
+            async with charged as call:
                 await call.keep("")
 
     access = AccessLog(len)

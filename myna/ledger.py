@@ -11,9 +11,9 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -70,7 +70,8 @@ TOO_LARGE_TO_REPEAT = (
 
 
 class ChargeOrder(Struct, frozen=True):
-    """What to charge for a request; the work may take `seconds`. The other fields are those of `Charge`."""
+    """What to charge for a request; the work may take `seconds`. `model` is what the caller asked for, if it
+    is not the name of the route. The other fields are those of `Charge`."""
 
     pays: Scope
     units: int
@@ -78,6 +79,7 @@ class ChargeOrder(Struct, frozen=True):
     task: NewTask | None = None
     draft: str | None = None
     route: str = ""
+    model: str = ""
 
 
 class Call:
@@ -150,42 +152,14 @@ class Call:
             raise CommitInDoubt from error
 
 
-class Attempt:
-    """Charges a request that is planned under one version of the configuration:
+class Planned(Protocol):
+    """A request that is planned: what to charge for it."""
 
-        while attempt.outcome is None:  # again if the configuration was stale
-            async with attempt:
-                plan = ...
-                await attempt.charge(order)
+    @property
+    def order(self) -> ChargeOrder: ...
 
-    The outcome is the open call, or the stored response to a retry. If planning raises MynaError, the key is
-    checked first, since an error of the key precedes every other error, and a retry gets its stored response.
-    """
 
-    def __init__(self, ledger: "Ledger", caller: UnverifiedCaller) -> None:
-        self._ledger = ledger
-        self._caller = caller
-        self._config = ledger.config.current
-        self._is_planning = False
-        self.outcome: Call | Replayed | None = None
-
-    async def charge(self, order: ChargeOrder) -> None:
-        """Charges the order, unless the configuration is stale. Raises MynaError."""
-        self._is_planning = False
-        self.outcome = await self._ledger.charge(self._caller, order, self._config)
-
-    async def __aenter__(self) -> None:
-        self._config = self._ledger.config.current
-        self._is_planning = True
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        """Suppresses an error of planning if there is a stored response or the configuration was stale."""
-        if not self._is_planning or not isinstance(error, MynaError):
-            return False
-        self.outcome = await self._ledger.check_refusal(self._caller)
-        return self.outcome is not None or self._ledger.config.current.version != self._config.version
+P = TypeVar("P", bound=Planned)
 
 
 class Ledger:
@@ -202,6 +176,28 @@ class Ledger:
         self._refunds: dict[bytes, asyncio.Task[bool]] = {}
         """In progress, so that the sweep sends no second refund of these calls."""
         self._call_ended = asyncio.Event()
+
+    async def charge_plan(
+        self, caller: UnverifiedCaller, plan: Callable[[], Awaitable[P]]
+    ) -> tuple[Call, P] | Replayed:
+        """Charges what `plan` returns; plans again if the configuration was stale. Returns the open call and
+        its plan, or the stored response to a retry. If planning fails, the key is checked first, since an
+        error of the key precedes every other one. Raises MynaError."""
+        while True:
+            config = self.config.current
+            try:
+                planned = await plan()
+            except MynaError:
+                if (stored := await self.check_refusal(caller)) is not None:
+                    return stored
+                if self.config.current.version == config.version:
+                    raise
+            else:
+                match await self.charge(caller, planned.order, config):
+                    case Call() as call:
+                        return call, planned
+                    case Replayed() as stored:
+                        return stored
 
     async def charge(
         self, caller: UnverifiedCaller, order: ChargeOrder, config: Config
@@ -357,7 +353,7 @@ class Ledger:
             key_id=(await self._verify(caller)).key.id,
             refused=refused,
             units=order.units,
-            route=order.route,
+            route=order.model or order.route,
             zone=self.config.settings.time_zone,
         )
         return await self._query(refused_charges.error_of(self._db, refusal))

@@ -20,11 +20,11 @@ from myna.http.large_bodies import read_body
 from myna.http_client import HttpClient
 from myna.ids import new_name
 from myna.keys import Scope, UnverifiedCaller
-from myna.ledger import Attempt, Call, ChargeOrder, Ledger
+from myna.ledger import Call, ChargeOrder, Ledger
 from myna.settings import Settings
 from myna.speech.draft import filled
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
-from myna.speech.synthesize import Answers, Disconnected, Synthesizer
+from myna.speech.synthesize import Answers, Disconnected, SpokenPlan, Synthesizer
 from myna.store.batch import Replayed
 from myna.wire import lenient
 from myna.wire.body import decode
@@ -65,14 +65,7 @@ class ChatPlan(Struct, frozen=True):
     conversation: bytes
     instruction: str
     channels: list[Channel]
-
-
-class SpokenPlan(Struct, frozen=True):
-    """A chat request for speech, and its responses."""
-
-    model: str
-    speech: SpeechPlan
-    answers: Answers
+    order: ChargeOrder
 
 
 class Chat:
@@ -96,22 +89,16 @@ class Chat:
         self._planner = planner
         self._synthesizer = synthesizer
 
-    async def complete(
-        self, caller: UnverifiedCaller, body: bytes, disconnected: Disconnected, *, route: str = ""
-    ) -> bytes:
-        """Returns the JSON of a ChatCompletion. The call is one of `route`, by default the request's model.
-        Raises MynaError."""
+    async def complete(self, caller: UnverifiedCaller, body: bytes, disconnected: Disconnected) -> bytes:
+        """Returns the JSON of a ChatCompletion. Raises MynaError."""
         with Slot() as slot:
-            attempt = Attempt(self._ledger, caller)
-            while attempt.outcome is None:  # again if the configuration was stale
-                async with attempt:
-                    plan = await self._plan(caller, body, slot)
-                    await attempt.charge(self._order(plan, route))
-            if isinstance(attempt.outcome, Replayed):
-                return attempt.outcome.answer.encode()
+            outcome = await self._ledger.charge_plan(caller, lambda: self._plan(caller, body, slot))
+            if isinstance(outcome, Replayed):
+                return outcome.answer.encode()
+            charged, plan = outcome
             if isinstance(plan, SpokenPlan):
-                return (await self._speak(attempt.outcome, plan, disconnected)).encode()
-        async with attempt.outcome as call:
+                return (await self.speak(charged, plan, disconnected)).encode()
+        async with charged as call:
             model_answer = await self._ask(call, plan)
             answer = to_json(_completion(plan.summary, model_answer))
             stored = answer.decode() if call.repeatable else ""  # only a retry reads it
@@ -127,26 +114,30 @@ class Chat:
                 conversation=request.conversation,
                 instruction=request.instruction,
                 channels=self._channels.chat(self._config.current),
+                order=ChargeOrder(
+                    pays=Scope.CHAT,
+                    units=self._config.settings.chat_units,
+                    seconds=self._settings.call_deadline_s,
+                    route=summary.model,
+                ),
             )
+        return await self.plan_speech(caller, to_speak, summary, slot, summary.model)
+
+    async def plan_speech(
+        self, caller: UnverifiedCaller, text: str, summary: RequestSummary, slot: Slot, route: str
+    ) -> SpokenPlan:
+        """A chat call that speaks. Raises MynaError."""
         checked = CheckedSpeech(
-            text=to_speak,
+            text=text,
             voice_id=None,
             speed=1.0,
             channel_s=self._settings.call_deadline_s,
             node_s=self._settings.chat_speech_wait_s,
         )
         speech = await self._planner.plan(caller, checked, slot)
-        return SpokenPlan(summary.model, speech, self._answers(summary, speech))
-
-    def _order(self, plan: ChatPlan | SpokenPlan, route: str) -> ChargeOrder:
-        if isinstance(plan, SpokenPlan):
-            return self._synthesizer.order(plan.speech, plan.answers, route or plan.model)
-        return ChargeOrder(
-            pays=Scope.CHAT,
-            units=self._config.settings.chat_units,
-            seconds=self._settings.call_deadline_s,
-            route=route or plan.summary.model,
-        )
+        answers = self._answers(summary, speech)
+        order = self._synthesizer.order(speech, answers, route)
+        return SpokenPlan(speech, answers, order)
 
     def _ask(self, call: Call, plan: ChatPlan) -> Awaitable[ModelAnswer]:
         return upstream.ask(
@@ -162,7 +153,7 @@ class Chat:
             answer_max_bytes=self._settings.answer_max_bytes,
         )
 
-    async def _speak(self, call: Call, plan: SpokenPlan, disconnected: Disconnected) -> str:
+    async def speak(self, call: Call, plan: SpokenPlan, disconnected: Disconnected) -> str:
         """Returns the response with the audio's URL. Waits for the task if a node speaks."""
         async with call:
             spoken = await self._synthesizer.deliver(call, plan.speech, plan.answers, disconnected)

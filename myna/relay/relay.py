@@ -12,18 +12,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final, Protocol
 
-import msgspec
+from msgspec import Struct
 
 from myna import routes
 from myna.channels import PARROT, Channel, Channels
-from myna.chat.complete import Chat
+from myna.chat.complete import Chat, RequestSummary
 from myna.chat.failover import FailedAttempt, first_answer, of_request, of_status
+from myna.chat.intent import speech_text
 from myna.chat.upstream import headers_of
 from myna.config import ConfigCache
+from myna.engines.pool.admission import Slot
 from myna.errors import (
     CallAbandoned,
     ClientDisconnected,
-    ModelNotFound,
     MynaError,
     StreamFailed,
     StreamUnread,
@@ -34,13 +35,14 @@ from myna.http.responses import Response
 from myna.http.stream import ResponseStream
 from myna.http_client import HttpClient, IdleTimedOut, RequestFailed, TimedOut
 from myna.keys import Scope, UnverifiedCaller
-from myna.ledger import Attempt, Call, ChargeOrder, Ledger
+from myna.ledger import Call, ChargeOrder, Ledger
 from myna.relay import answers
 from myna.relay.plan import RelayPlan
 from myna.relay.shapes import DONE
 from myna.relay.streaming import EVENTS, HEADERS, ClientLeft, Passage, StreamedAnswer
 from myna.routes import RouteKind
 from myna.settings import Settings
+from myna.speech.synthesize import SpokenPlan
 from myna.store.batch import Replayed
 from myna.telemetry import access_log
 from myna.telemetry.access_log import RequestDetails
@@ -63,7 +65,14 @@ REASONS: Final = {
     IdleTimedOut.__name__: "the channel was silent for too long",
 }
 """Why a stream is incomplete, by the kind of its failure."""
-SPEAKING_MODEL: Final = "svc-chat"
+
+
+class ToRelay(Struct, frozen=True):
+    """A plan, what it costs, and the stream of its client, or the speech that is the answer."""
+
+    plan: RelayPlan
+    order: ChargeOrder
+    answer: StreamedAnswer | SpokenPlan
 
 
 class Relay:
@@ -94,22 +103,29 @@ class Relay:
         client: Client,
     ) -> Response | ResponseStream:
         """Answers a request. `plan` is called again if the configuration was stale. Raises MynaError."""
-        attempt, out = Attempt(self._ledger, caller), client.stream()
-        while attempt.outcome is None:
-            async with attempt:
-                planned = await plan()
-                if planned.speaks:
-                    break
-                streamed = self._answer_to(caller, planned, out)
-                await self._charge(attempt, planned)
-        if attempt.outcome is None:
-            return await self._speak(caller, planned, client, out)
-        if isinstance(attempt.outcome, Replayed):  # perhaps without a plan: its route may be removed
-            return self._replay(attempt.outcome.answer, out)
-        if not planned.streams:
-            async with attempt.outcome as call:
-                return await self._whole(call, planned, out)
-        await self._streamed(attempt.outcome, planned, streamed)
+        out = client.stream()
+
+        async def planned() -> ToRelay:
+            found = await plan()
+            if not found.speaks:
+                return ToRelay(found, self._order(found), self._answer_to(caller, found, out))
+            summary = RequestSummary(found.model, found.prompt_tokens)
+            text = speech_text(found.instruction) or found.instruction
+            speech = await self._chat.plan_speech(caller, text, summary, slot, found.route.name)
+            return ToRelay(found, speech.order, speech)
+
+        with Slot() as slot:
+            outcome = await self._ledger.charge_plan(caller, planned)
+            if isinstance(outcome, Replayed):
+                return self._replay(outcome.answer, out)
+            charged, relayed = outcome
+            if isinstance(relayed.answer, SpokenPlan):
+                answer = await self._chat.speak(charged, relayed.answer, client.disconnected)
+                return self._spoken(answer.encode(), relayed.plan, out)
+        if not relayed.plan.streams:
+            async with charged as call:
+                return await self._whole(call, relayed.plan, out)
+        await self._streamed(charged, relayed.plan, relayed.answer)
         return out
 
     def _answer_to(self, caller: UnverifiedCaller, plan: RelayPlan, out: ResponseStream) -> StreamedAnswer:
@@ -120,15 +136,11 @@ class Relay:
         stores = caller.idempotency_key is not None
         return StreamedAnswer(out, shape, lambda: self._headers(details), stores=stores)
 
-    async def _charge(self, attempt: Attempt, plan: RelayPlan) -> None:
-        try:
-            await attempt.charge(self._order(plan))
-        except ModelNotFound:  # of the route, whose name is the operator's
-            raise ModelNotFound(plan.model) from None
-
     def _order(self, plan: RelayPlan) -> ChargeOrder:
         seconds = self._settings.stream_deadline_s if plan.streams else self._settings.call_deadline_s
-        return ChargeOrder(pays=Scope.CHAT, units=plan.units, seconds=seconds, route=plan.route.name)
+        return ChargeOrder(
+            pays=Scope.CHAT, units=plan.units, seconds=seconds, route=plan.route.name, model=plan.model
+        )
 
     def _headers(self, details: RequestDetails) -> dict[str, str]:
         return {**self._unit_headers(details), "X-Myna-Channel": details.channel}
@@ -143,14 +155,8 @@ class Relay:
         out.end()
         return out
 
-    async def _speak(
-        self, caller: UnverifiedCaller, plan: RelayPlan, client: Client, out: ResponseStream
-    ) -> Response | ResponseStream:
-        """Has the instruction spoken, as /v1 does. The answer's content is the address of the audio."""
-        message = {"role": "user", "content": plan.instruction}
-        body = msgspec.json.encode({"model": SPEAKING_MODEL, "messages": [message]})
-        spoken = await self._chat.complete(caller, body, client.disconnected, route=plan.route.name)
-        answer = msgspec.json.encode(msgspec.json.decode(spoken) | {"model": plan.model})
+    def _spoken(self, answer: bytes, plan: RelayPlan, out: ResponseStream) -> Response | ResponseStream:
+        """The answer of a call that was spoken. Its content is the address of the audio."""
         if not plan.streams:
             return Response(answer, headers=self._headers(access_log.details()))
         out.start({**HEADERS, **self._headers(access_log.details())}, EVENTS)

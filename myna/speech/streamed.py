@@ -27,7 +27,7 @@ from myna.errors import (
 )
 from myna.farm.capacity import NO_NODES, Capacity
 from myna.keys import Scope, UnverifiedCaller
-from myna.ledger import Attempt, Call, ChargeOrder, Ledger
+from myna.ledger import Call, ChargeOrder, Ledger
 from myna.routes import Route, RouteKind
 from myna.settings import Settings
 from myna.speech.delivery import Delivery, Outlet, Style, Workshop
@@ -67,6 +67,17 @@ class PlannedSound(Struct, frozen=True):
     plan: SpeechPlan
     answers: Answers
     route: Route
+
+    @property
+    def order(self) -> ChargeOrder:
+        return ChargeOrder(
+            pays=Scope.TTS,
+            units=self.route.units,
+            seconds=self.plan.seconds,
+            task=self.plan.task,
+            route=self.route.name,
+            draft=self.answers.draft if self.plan.by_node else None,
+        )
 
 
 class StreamedSpeech:
@@ -111,18 +122,15 @@ class StreamedSpeech:
             await self._pause(caller, request, outlet)
             return
         with Slot() as slot:
-            attempt = Attempt(self._ledger, caller)
-            while attempt.outcome is None:  # again if the configuration was stale
-                async with attempt:
-                    planned = await self._plan(caller, request, slot)
-                    await attempt.charge(_order(planned))
-            if isinstance(attempt.outcome, Replayed):
+            outcome = await self._ledger.charge_plan(caller, lambda: self._plan(caller, request, slot))
+            if isinstance(outcome, Replayed):
                 slot.release()
-                await self._replay(attempt.outcome.answer, request, outlet)
+                await self._replay(outcome.answer, request, outlet)
                 return
+            call, planned = outcome
             keep_broken = self._config.settings.broken_stream == "keep"
             async with Delivery(outlet, _style(request), self._workshop, keep_broken=keep_broken) as delivery:
-                await self._deliver(attempt.outcome, planned, delivery, disconnected)
+                await self._deliver(call, planned, delivery, disconnected)
                 slot.release()  # a client that reads slowly needs no place in the queue
                 try:
                     await delivery.send_rest()
@@ -252,17 +260,6 @@ def _described(voice_id: str, voice: EngineVoice) -> AudioVoice:
 def _style(request: OpenAISpeechRequest) -> Style:
     kind = SoundFormat(request.response_format or SoundFormat.MP3)
     return Style(format=kind, events=request.stream_format == "sse", chars=len(request.input))
-
-
-def _order(planned: PlannedSound) -> ChargeOrder:
-    return ChargeOrder(
-        pays=Scope.TTS,
-        units=planned.route.units,
-        seconds=planned.plan.seconds,
-        task=planned.plan.task,
-        route=planned.route.name,
-        draft=planned.answers.draft if planned.plan.by_node else None,
-    )
 
 
 def _answers() -> Answers:

@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct
+
 from myna.channel_failures import BUSY, FAILED, FULL, REFUSED, SLOW, error_of
 from myna.channels import Channels, SpeechChannel
 from myna.config import ConfigCache, SiteSettings
@@ -41,7 +43,7 @@ from myna.errors import (
 )
 from myna.farm.tasks import Tasks
 from myna.keys import Scope, UnverifiedCaller
-from myna.ledger import Attempt, Call, ChargeOrder, Ledger
+from myna.ledger import Call, ChargeOrder, Ledger
 from myna.outbound import ChannelFull
 from myna.routes import SPEECH_ROUTE
 from myna.settings import Settings
@@ -97,6 +99,14 @@ class Answers:
         return draft(self._ordered)
 
 
+class SpokenPlan(Struct, frozen=True):
+    """A request for speech, its responses, and what it costs."""
+
+    speech: SpeechPlan
+    answers: Answers
+    order: ChargeOrder
+
+
 class Listener(Protocol):
     """Takes the sound of a text before its call is kept."""
 
@@ -139,18 +149,15 @@ class Synthesizer:
     async def speak(self, caller: UnverifiedCaller, body: bytes, disconnected: Disconnected) -> str:
         """Returns the JSON of a SpeechDone or a SpeechOrdered. Raises MynaError."""
         with Slot() as slot:
-            attempt = Attempt(self._ledger, caller)
-            while attempt.outcome is None:  # again if the configuration was stale
-                async with attempt:
-                    plan, answers = await self._plan(caller, body, slot)
-                    await attempt.charge(self.order(plan, answers))
-            if isinstance(attempt.outcome, Replayed):
-                return attempt.outcome.answer
-            async with attempt.outcome as call:
-                spoken = await self.deliver(call, plan, answers, disconnected)
-        return filled(answers.draft, call.task_id) if spoken is None else spoken
+            outcome = await self._ledger.charge_plan(caller, lambda: self._plan(caller, body, slot))
+            if isinstance(outcome, Replayed):
+                return outcome.answer
+            charged, to_speak = outcome
+            async with charged as call:
+                spoken = await self.deliver(call, to_speak.speech, to_speak.answers, disconnected)
+        return filled(to_speak.answers.draft, call.task_id) if spoken is None else spoken
 
-    async def _plan(self, caller: UnverifiedCaller, body: bytes, slot: Slot) -> tuple[SpeechPlan, Answers]:
+    async def _plan(self, caller: UnverifiedCaller, body: bytes, slot: Slot) -> SpokenPlan:
         """Raises the 503 of a service without any speech channel before the 400 of a bad body."""
         try:
             fields, request = decode(body, SpeechRequest)
@@ -167,7 +174,8 @@ class Synthesizer:
         except (InvalidRequest, NoSpeechChannel):
             await self._planner.require_channel()
             raise
-        return plan, _answers(checked, settings)
+        answers = _answers(checked, settings)
+        return SpokenPlan(plan, answers, self.order(plan, answers))
 
     def order(self, plan: SpeechPlan, answers: Answers, route: str = SPEECH_ROUTE) -> ChargeOrder:
         """What to charge for this plan on a route."""

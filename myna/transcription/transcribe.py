@@ -16,7 +16,7 @@ from myna.files.disk_threads import DiskExecutor
 from myna.http.body_limits import BodyBudget
 from myna.http_client import HttpClient
 from myna.keys import Scope, UnverifiedCaller
-from myna.ledger import Attempt, Call, ChargeOrder, Ledger
+from myna.ledger import Call, ChargeOrder, Ledger
 from myna.routes import Route, RouteKind
 from myna.settings import Settings
 from myna.speech.synthesize import Disconnected
@@ -37,6 +37,13 @@ class TranscriptionPlan(Struct, frozen=True):
     route: Route
     channels: list[Channel]
     embedded: bool
+    seconds: float
+
+    @property
+    def order(self) -> ChargeOrder:
+        return ChargeOrder(
+            pays=Scope.CHAT, units=self.route.units, seconds=self.seconds, route=self.route.name
+        )
 
 
 class Transcriber:
@@ -69,20 +76,22 @@ class Transcriber:
     ) -> bytes:
         """The transcript in the request's format. A recording for a channel is read into memory, and counts
         against `memory` until the answer. Raises MynaError."""
-        attempt = Attempt(self._ledger, caller)
         with ExitStack() as taken:
-            while attempt.outcome is None:  # again if the configuration was stale
-                async with attempt:
-                    plan = await self._plan(request.model)
-                    taken.close()  # by an earlier plan
-                    if not plan.embedded:
-                        size_bytes = request.upload.size_bytes
-                        memory.take(size_bytes, caller.key_hash)  # before the charge, since it may refuse
-                        taken.callback(memory.release, size_bytes, caller.key_hash)
-                    await attempt.charge(self._order(plan.route))
-            if isinstance(attempt.outcome, Replayed):
-                return attempt.outcome.answer.encode()
-            async with attempt.outcome as call:
+
+            async def planned() -> TranscriptionPlan:
+                plan = await self._plan(request.model)
+                taken.close()  # by an earlier plan
+                if not plan.embedded:
+                    size_bytes = request.upload.size_bytes
+                    memory.take(size_bytes, caller.key_hash)  # before the charge, since it may refuse
+                    taken.callback(memory.release, size_bytes, caller.key_hash)
+                return plan
+
+            outcome = await self._ledger.charge_plan(caller, planned)
+            if isinstance(outcome, Replayed):
+                return outcome.answer.encode()
+            charged, plan = outcome
+            async with charged as call:
                 if plan.embedded:
                     answer = await self._hear(call, request, disconnected)
                 else:
@@ -114,14 +123,9 @@ class Transcriber:
         route = routes.find(config, settings, model, RouteKind.TRANSCRIPTION)
         if route.name == routes.TRANSCRIPTION_ROUTE:
             await self._whisper.require(model)
-            return TranscriptionPlan(route, [], embedded=True)
+            return TranscriptionPlan(route, [], True, self._settings.call_deadline_s)
         found = [one for one in self._channels.of_route(config, route) if one.url != PARROT]
-        return TranscriptionPlan(route, found, embedded=False)
-
-    def _order(self, route: Route) -> ChargeOrder:
-        return ChargeOrder(
-            pays=Scope.CHAT, units=route.units, seconds=self._settings.call_deadline_s, route=route.name
-        )
+        return TranscriptionPlan(route, found, False, self._settings.call_deadline_s)
 
     async def _hear(self, call: Call, request: TranscriptionRequest, disconnected: Disconnected) -> bytes:
         access_log.details().channel = EMBEDDED

@@ -2,11 +2,12 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from types import SimpleNamespace
 
 from myna.config import ConfigCache
 from myna.errors import MynaError
 from myna.keys import Scope, UnverifiedCaller
-from myna.ledger import Attempt, Call, ChargeOrder, Ledger
+from myna.ledger import Call, ChargeOrder, Ledger
 from myna.store.batch import IdempotencyKey, NewTask, Replayed
 from myna.store.database import Database
 from myna.store.group_commit import GroupCommit
@@ -43,12 +44,12 @@ class LedgerService:
 
     async def charge(self, caller: UnverifiedCaller, plan: Plan) -> Call | Replayed:
         """A call that was charged, or the stored response to a retry, as a use case gets it."""
-        attempt = Attempt(self.ledger, caller)
-        while attempt.outcome is None:
-            async with attempt:
-                order = await plan()
-                await attempt.charge(order)
-        return attempt.outcome
+
+        async def planned() -> SimpleNamespace:
+            return SimpleNamespace(order=await plan())
+
+        outcome = await self.ledger.charge_plan(caller, planned)
+        return outcome if isinstance(outcome, Replayed) else outcome[0]
 
     async def admit(
         self, customer: Customer, plan: Plan | None = None, idempotency_key: IdempotencyKey | None = None
