@@ -85,6 +85,13 @@ def test_channels_of_a_route_are_of_its_kind_and_among_those_it_names() -> None:
     assert of(RouteKind.CHAT, "c", "a") == ["c", "a"]
 
 
+def test_white_space_around_a_key_is_no_part_of_it() -> None:
+    """A file that ends with a line end is a common source of a variable."""
+    settings = Settings(chat_url="http://h/v1", chat_key=" one\n", speech="http://h/v1", speech_key="two\r\n")
+    assert [channel.key for channel in from_settings(settings)] == ["one", "two"]
+    assert resolved(row("a", key_env="KEY"), {"KEY": "\tthree "}, lambda name, url: "").key == "three"
+
+
 def test_weights_order_only_channels_of_one_priority() -> None:
     site = config(
         row("first", priority=1),

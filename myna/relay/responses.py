@@ -183,12 +183,13 @@ class ResponseShape:
     def failed(self, error: MynaError) -> bytes:
         """A failed response. Where events pass unparsed, its members and the number of events are unknown: it
         is a plain error with the number 0."""
+        code = error.code or "server_error"
         if self._events is not None:
-            return self._events.failed(error.message)
+            return self._events.failed(error.message, code)
         data = {
             "type": "error",
             "sequence_number": 0,
-            "code": "server_error",
+            "code": code,
             "message": error.message,
             "param": None,
         }

@@ -210,10 +210,12 @@ def test_a_stream_without_an_event_begins_with_a_comment_and_is_not_repeated_els
     upstream.behave("block:400")
     upstream.block_again()
     with two_channels(service, upstream.url, chat_upstream.url) as model, ExitStack() as opened:
-        refused = [opened.enter_context(stream(talkative, model, "chat")) for _ in range(FAILURES_MAX)]
+        calls = ["responses"] + ["chat"] * (FAILURES_MAX - 1)
+        refused = [opened.enter_context(stream(talkative, model, call)) for call in calls]
         assert {reader.next_event() for reader in refused} == {KEEP_ALIVE}
         upstream.release()
-        assert {reader.rest().error["code"] for reader in refused} == {"400"}
+        last = [reader.rest().chunks[-1] for reader in refused]
+        assert {each.get("response", each)["error"]["code"] for each in last} == {"400"}
         upstream.behave()
         with stream(talkative, model, "chat") as answer:
             assert answer.headers["x-myna-channel"].startswith("first-")
