@@ -12,10 +12,13 @@ from msgspec import Struct
 
 from myna import activity, channels
 from myna.activity import Actor
+from myna.channel_causes import in_line, likely_cause
+from myna.channel_circuits import OPERATOR
+from myna.channel_failures import NOT_OFFERED, REFUSED
 from myna.channels import Channel, Channels
 from myna.chat import upstream
 from myna.chat.failover import FailedAttempt
-from myna.engines.interface import Engine, EngineBusy, EngineFailed, Utterance
+from myna.engines.interface import Engine, EngineBusy, EngineFailed, Utterance, UtteranceRefused
 from myna.errors import CommandError, Overloaded, UpstreamFailed
 from myna.http_client import HttpClient, RequestFailed
 from myna.names import check_model
@@ -24,6 +27,7 @@ from myna.store.database import Database
 from myna.store.queries.config import Config
 
 MESSAGE = "Say hello."
+MESSAGES = [{"role": "user", "content": MESSAGE}]
 TEXT = "Hello."
 ANSWER_MAX_CHARS = 200
 LISTEN_MAX_S = 60.0
@@ -57,18 +61,20 @@ async def chat(
             known,
             [channel],
             channel.model,
-            msgspec.json.encode({"messages": [{"role": "user", "content": MESSAGE}]}),
+            msgspec.json.encode({"messages": MESSAGES}),
             MESSAGE,
             seconds=deadline_s,
             fair_try_s=settings.fair_try_s,
             answer_max_bytes=settings.answer_max_bytes,
         )
     except (UpstreamFailed, Overloaded) as failure:
-        raise _failed(channel, failure) from None
+        raise await _failed(http_client, channel, failure) from None
     return Trial(ms=_ms_since(began), answer=answer.content[:ANSWER_MAX_CHARS])
 
 
-async def speech(known: Channels, channel: Channel, engine: Engine, path: Path, deadline_s: float) -> Trial:
+async def speech(
+    http_client: HttpClient, known: Channels, channel: Channel, engine: Engine, path: Path, deadline_s: float
+) -> Trial:
     """Has a speech channel speak TEXT in its first voice, into a new file at `path`. An engine of this
     machine has been started. Raises CommandError."""
     try:
@@ -81,10 +87,11 @@ async def speech(known: Channels, channel: Channel, engine: Engine, path: Path, 
         utterance = Utterance(text=TEXT, voice_id=voice.voice_id, speed=1.0)
         spoken = await engine.speak(utterance, path, deadline_s)
     except EngineFailed as failure:
-        error = _failed(channel, failure)
-        if not isinstance(failure, EngineBusy):
-            known.circuits.failed(channel.name, str(failure))
-        raise error from None
+        if isinstance(failure, UtteranceRefused):
+            known.circuits.succeeded(channel.name)
+        elif not isinstance(failure, EngineBusy):
+            known.circuits.failed(channel.name, str(failure), OPERATOR)
+        raise await _failed(http_client, channel, failure) from None
     known.circuits.succeeded(channel.name)
     return Trial(
         ms=_ms_since(began),
@@ -114,21 +121,30 @@ def _ms_since(began: float) -> int:
     return round((time.monotonic() - began) * 1000)
 
 
-def _failed(channel: Channel, failure: Exception) -> CommandError:
+async def _failed(http_client: HttpClient, channel: Channel, failure: Exception) -> CommandError:
+    """The error about a failed trial, with its likely cause."""
+    why, refused = _reason(failure, channel)
+    cause = await likely_cause(http_client, channel, told=why, refused=refused)
+    if cause is None:
+        return CommandError("The channel {name!r} failed: {failure}.", name=channel.name, failure=why)
     return CommandError(
-        "The channel {name!r} failed: {failure}.", name=channel.name, failure=_reason(failure)
+        "The channel {name!r} failed: {failure}. {cause}", name=channel.name, failure=why, cause=cause
     )
 
 
-def _reason(failure: Exception) -> str:
-    """The message of the deepest cause whose text never contains a secret."""
+def _reason(failure: Exception, channel: Channel) -> tuple[str, bool]:
+    """The message of the deepest cause whose text never contains a secret, with what the server said; and
+    whether the server refused the request."""
     deepest: BaseException = failure
-    message = str(failure)
+    message, said, refused = str(failure), "", isinstance(failure, UtteranceRefused)
     while deepest.__cause__ is not None:
         deepest = deepest.__cause__
         if isinstance(deepest, RequestFailed | FailedAttempt):
             message = str(deepest)
+        if isinstance(deepest, FailedAttempt):
+            said = in_line(deepest.server.message, channel)
+            refused = deepest.meaning in (REFUSED, NOT_OFFERED)
     if isinstance(deepest, OSError) and deepest.errno:
         known = os.strerror(deepest.errno) if deepest.errno > 0 else deepest.strerror
         message = f"it can't be reached: {known}"
-    return message.rstrip(".")
+    return f"{message}: {said}" if said else message.rstrip("."), refused

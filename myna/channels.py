@@ -1,21 +1,19 @@
 """Upstream channels for chat and speech: their order, their keys, and their circuits.
 
-The circuit of a channel that failed `FAILURES_MAX` times in a row is open for a cooldown. For chat, channels
-with an open circuit are tried last. For speech, such a channel is unavailable: its voices are not listed, and
-the next channel speaks, or the answer is a 503. After the cooldown one attempt closes the circuit or opens it
-again.
+For chat, channels with an open circuit are tried last. For speech, such a channel is unavailable: its voices
+are not listed, and the next channel speaks, or the answer is a 503.
 """
 
 import logging
 import math
 import random
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 
 from msgspec import Struct, convert, structs
 
+from myna.channel_circuits import CircuitChange, Circuits
 from myna.channel_keys import ChannelKeys, LoadedKeys
 from myna.engines import registry
 from myna.engines.blend import can_make
@@ -30,12 +28,10 @@ from myna.store.database import Database, Transaction
 from myna.store.queries import circuits as circuit_store
 from myna.store.queries import config as store
 from myna.store.queries.config import BlendRow, ChannelRow, ChannelVoiceRow, Config
-from myna.telemetry import metrics
 from myna.urls import is_base_url
 
 log = logging.getLogger(__name__)
 
-FAILURES_MAX = 5
 FROM_SETTINGS = "default"
 """The name of the channel from the process settings, which precedes all others."""
 PARROT = "parrot:"
@@ -79,62 +75,6 @@ class SpeechChannel(Struct, frozen=True):
     def engine_voice_id(self, voice_id: str) -> str:
         """What the engine is asked for, to speak in this voice of the channel."""
         return self.recipes.get(voice_id, voice_id)
-
-
-class Circuits:
-    """The circuits of one process, which are not shared with other processes.
-
-    `on_change` is called when a circuit opens or closes. An open circuit admits calls again after the
-    cooldown. It closes with the first success; the next failure opens it again.
-    """
-
-    def __init__(
-        self,
-        cooldown_s: float,
-        clock: Callable[[], float] = time.monotonic,
-        on_change: Callable[["CircuitChange"], None] = lambda change: None,
-    ) -> None:
-        self._cooldown_s = cooldown_s
-        self._clock = clock
-        self._on_change = on_change
-        self._failures: dict[str, int] = {}
-        self._until: dict[str, float] = {}
-
-    def open(self, name: str) -> bool:
-        return name in self._until and self.open_s(name) > 0
-
-    def open_s(self, name: str) -> float:
-        """Seconds until it admits calls again; 0 if it isn't open."""
-        return max(0.0, self._until.get(name, 0.0) - self._clock())
-
-    def half_open(self, name: str) -> None:
-        """Restores a circuit that was open before this process started: the first success closes it."""
-        self._until.setdefault(name, 0.0)
-
-    def failed(self, name: str, error: str) -> None:
-        count = self._failures[name] = self._failures.get(name, 0) + 1
-        if count < FAILURES_MAX or self.open(name):
-            return
-        self._until[name] = self._clock() + self._cooldown_s
-        metrics.CIRCUIT_OPEN.labels(name).set(1)
-        metrics.CIRCUIT_OPENED.labels(name).inc()
-        log.warning("circuit of channel %r is open for %g s: %s", name, self._cooldown_s, error)
-        self._on_change(CircuitChange(name, self._cooldown_s, error))
-
-    def succeeded(self, name: str) -> None:
-        self._failures.pop(name, None)
-        if self._until.pop(name, None) is not None:
-            metrics.CIRCUIT_OPEN.labels(name).set(0)
-            log.info("circuit of channel %r is closed: a call succeeded", name)
-            self._on_change(CircuitChange(name, 0.0, ""))
-
-
-class CircuitChange(Struct, frozen=True):
-    """A circuit opened for `open_s` seconds after `error`, or closed if that is 0."""
-
-    channel: str
-    open_s: float
-    error: str
 
 
 class Channels:
@@ -304,7 +244,7 @@ def resolved(row: ChannelRow, environ: Mapping[str, str], key_of: Callable[[str,
     """The channel of the database with its key: the one that is stored for its name and URL, else that in the
     environment of this process."""
     stored = key_of(row.name, row.url)
-    key = stored or (environ.get(row.key_env, "") if row.key_env else "")
+    key = stored or (environ.get(row.key_env, "").strip() if row.key_env else "")
     return Channel(
         kind=row.kind,
         name=row.name,
@@ -337,7 +277,7 @@ def from_settings(settings: Settings) -> list[Channel]:
                 name=FROM_SETTINGS,
                 url=url,
                 model=settings.chat_model,
-                key=settings.chat_key,
+                key=settings.chat_key.strip(),
                 source="settings",
             )
         )
@@ -348,7 +288,7 @@ def from_settings(settings: Settings) -> list[Channel]:
                 name=registry.DEFAULT_SPEECH,
                 url=settings.speech,
                 model=settings.speech_model,
-                key=settings.speech_key,
+                key=settings.speech_key.strip(),
                 source="settings",
             )
         )

@@ -3,7 +3,6 @@
 MynaError                    status  type                    when
 ├── InvalidRequest           400     invalid_request_error   the request can't be read or isn't allowed
 │   ├── ClientDisconnected   400     invalid_request_error   before its answer; nobody gets this
-│   ├── RequestRefused       400     invalid_request_error   the channels refused the request itself
 │   ├── MethodNotAllowed     405     invalid_request_error
 │   ├── BodyTooLarge         413     invalid_request_error
 │   ├── UnsupportedEncoding  415     invalid_request_error
@@ -24,6 +23,7 @@ MynaError                    status  type                    when
 ├── RateLimited              429     rate_limit_error        a limit of the key or the account is reached
 ├── TooManyFailures          429     rate_limit_error        too many unknown keys from this address
 ├── UpstreamFailed           500     upstream_error          every channel failed; the units are refunded
+│   ├── RequestRefused       500     upstream_error          the channels refused the request itself
 │   ├── StreamFailed         500     upstream_error          an event: a channel broke its stream
 │   └── StreamUnread         500     upstream_error          an event: the client read its stream too slowly
 ├── InternalError            500     server_error            an unhandled exception
@@ -54,15 +54,20 @@ from myna import sentences
 from myna.sentences import SentenceError
 
 MODEL_SHOWN_CHARS = 100
+NO_RETRY = MappingProxyType({"x-should-retry": "false"})  # OpenAI's SDKs obey it
 
 
 class MynaError(SentenceError):
-    """An error response. The message says what to change and contains no secret. `code` is OpenAI's word for
-    the error, below /openai/v1."""
+    """An error response. The message says what to change and contains no secret. Below /openai/v1, `code` is
+    OpenAI's word for it, `param` the field at fault, and `openai_status` and `openai_type` precede others.
+    """
 
     status: ClassVar[int] = HTTPStatus.INTERNAL_SERVER_ERROR
     type: ClassVar[str] = "server_error"
+    openai_status: int = 0
+    openai_type: str = ""
     code: str | None = None
+    param: str | None = None
     headers: Mapping[str, str] = MappingProxyType({})
 
 
@@ -77,15 +82,6 @@ class ClientDisconnected(InvalidRequest):
 
     def __init__(self) -> None:
         super().__init__("The client disconnected before its answer; the units were refunded.")
-
-
-class RequestRefused(InvalidRequest):
-    """Every channel refused the request itself, with `code` and `param` if the last one gave any."""
-
-    def __init__(self, code: str | None, param: str | None) -> None:
-        where = f"{param}: " if param else ""
-        super().__init__(sentences.REFUSED_CODE if code else sentences.REFUSED, where=where, code=code)
-        self.code = code
 
 
 class MethodNotAllowed(InvalidRequest):
@@ -156,6 +152,7 @@ class Unauthorized(MynaError):
 class ScopeMissing(Unauthorized):
     """The key lacks the scope of the endpoint."""
 
+    openai_status = HTTPStatus.FORBIDDEN
     code = "missing_scope"
 
 
@@ -267,9 +264,13 @@ class TooManyFailures(MynaError):
 
 
 class UpstreamFailed(MynaError):
-    """Every channel failed; the units were refunded."""
+    """Every channel failed; the units were refunded. /v1 knows the status 500 alone for that."""
 
     type = "upstream_error"
+
+
+class RequestRefused(UpstreamFailed):
+    """The channels refused the request itself."""
 
 
 class StreamFailed(UpstreamFailed):
@@ -350,7 +351,7 @@ class Overloaded(Unavailable):
 class TextTooLong(Unavailable):
     """The text takes longer to speak than a call may take. A retry is refused too."""
 
-    headers = MappingProxyType({})
+    headers = NO_RETRY
 
 
 class TooManyBodies(Unavailable):

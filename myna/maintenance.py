@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from myna import audit, clones, rollup
+from myna.channel_probe import Prober
 from myna.channels import Channels, record_circuits, record_voices
 from myna.config import DAY_MS, ConfigCache, unreadable
 from myna.engines.interface import EngineFailed
@@ -69,6 +70,7 @@ class Maintenance:
         space: FreeSpace,
         quota: Quota,
         refusals: Refusals,
+        prober: Prober,
     ) -> None:
         self._settings = settings
         self._db = db
@@ -83,6 +85,7 @@ class Maintenance:
         self._space = space
         self._quota = quota
         self._refusals = refusals
+        self._prober = prober
         self._running: list[asyncio.Task[None]] = []
         self._checked_until = float("-inf")
 
@@ -101,6 +104,7 @@ class Maintenance:
             self.remove_old_audio: CLEAN_EVERY_S,
             self.remove_leftovers: LEFTOVERS_EVERY_S,
             self.refresh_voices: VOICES_EVERY_S,
+            self.probe_channels: CIRCUITS_EVERY_S,
             self.record_circuits: CIRCUITS_EVERY_S,
             self.store_refusals: REFUSALS_EVERY_S,
             self.check_free_space: FREE_SPACE_EVERY_S,
@@ -184,6 +188,12 @@ class Maintenance:
                 except Exception:  # continues with the next channel
                     log.exception("the voices of speech channel %r can't be recorded", channel.name)
         await self._config.refresh()
+
+    async def probe_channels(self) -> None:
+        """Probes the channels whose calls fail for a few accounts only."""
+        suspected = self._channels.circuits.to_probe()
+        config = self._config.current
+        await asyncio.gather(*(self._prober.probe(config, *each) for each in suspected.items()))
 
     async def record_circuits(self) -> None:
         """Stores which circuits opened and closed, for the command line."""

@@ -3,8 +3,30 @@
 The long ones of `errors` are here.
 """
 
-REFUSED = "{where}the channel refused this request; the units were refunded."
-REFUSED_CODE = "{where}the channel refused this request, with the code {code}; the units were refunded."
+REFUSED = "The channel refused this request; the units were refunded."
+REFUSED_CODE = "The channel refused this request, with the code {code}; the units were refunded."
+REFUSED_SAYING = "The channel refused this request: {said} The units were refunded."
+MODEL_UNKNOWN = "model: the channel does not have this model; the units were refunded."
+LARGE_ANSWER = "The channel's answer is too large to be passed on; the units were refunded. Ask for less."
+LARGER_ANSWER = (
+    "The channel's answer has more than {limit_bytes} bytes, which is the limit; the units were refunded. Ask"
+    " for less."
+)
+EMPTY_ANSWER = "The model's answer is empty; the units were refunded."
+CHANNELS_BUSY = "The channel has reached a limit of its server; the units were refunded, try again later."
+CHANNELS_FULL = "Every channel has as many requests open as it may have; the units were refunded, try again."
+CHANNELS_SLOW = (
+    "The channel took too long; the units were refunded. A retry would take as long: ask for less at a time."
+)
+OUT_OF_FILES = "The service has as many files open as it may have; the units were refunded, try again."
+ALL_FAILED = "No channel gave an answer; the units were refunded, try again later."
+NO_QUOTA = "The channel's server says that its quota is used up; the units were refunded. Tell the operator."
+NO_ACCESS = (
+    "The channel's server refuses the key of this service; the units were refunded. Tell the operator."
+)
+NOT_OFFERED = (
+    "The channel's server does not offer this model or endpoint; the units were refunded. Tell the operator."
+)
 NO_MODEL = (
     "model: there is no model {model!r} that this API key can use here; list the models, and use one of them."
 )

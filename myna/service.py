@@ -21,6 +21,7 @@ from myna.api.openai.relayed import RelayApi
 from myna.api.openapi import OpenApi
 from myna.api.speech import SpeechApi
 from myna.api.uploads import UploadsApi
+from myna.channel_probe import Prober
 from myna.channels import Channels, restore_circuits
 from myna.chat.complete import Chat
 from myna.config import ConfigCache
@@ -222,6 +223,7 @@ class Service:
             space=self.space,
             quota=self.quota,
             refusals=self.refusals,
+            prober=Prober(self.http_client, self.channels, self.settings, self.audio),
         )
 
     async def _start(self) -> None:

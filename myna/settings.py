@@ -133,6 +133,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         Seconds, Setting("how long a channel may send nothing, before and during its answer")
     ] = 120.0
     answer_max_bytes: Annotated[Bytes, Setting("the largest answer of a chat channel")] = 8 * 2**20
+    embeddings_answer_max_bytes: Annotated[
+        Bytes, Setting("the largest answer of a chat channel to a request for embeddings")
+    ] = 64 * 2**20
     speech_answer_max_bytes: Annotated[Bytes, Setting("the largest audio of a speech channel")] = 64 * 2**20
     speech_queue_max: Annotated[
         Count, Setting("texts in the queue for the embedded voice or model, or its disk")

@@ -8,17 +8,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from prometheus_client import REGISTRY
 
 from myna import channel_keys
 from myna.channel_changes import check
+from myna.channel_circuits import FAILURES_MAX, Circuits
 from myna.channel_keys import ChannelKeys
 from myna.channels import (
-    FAILURES_MAX,
     FROM_SETTINGS,
     Channels,
-    CircuitChange,
-    Circuits,
     from_settings,
     in_order,
     resolved,
@@ -30,34 +27,13 @@ from myna.settings import Settings
 from myna.store.queries.config import ChannelRow, ChannelVoiceRow, Config
 from tests.store.stalls import until
 
-COOLDOWN_S = 10.0
 URL = "https://up.example/v1"
 KEY = "sk-an-entered-key"
 
 
-class Clock:
-    """A clock that the test moves; in seconds."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def circuits(clock: Clock) -> Circuits:
-    return Circuits(COOLDOWN_S, clock)
-
-
-def fail(circuits: Circuits, name: str, times: int = FAILURES_MAX) -> None:
-    for _ in range(times):
-        circuits.failed(name, "why")
+def fail(circuits: Circuits, name: str) -> None:
+    for account_id in range(1, FAILURES_MAX + 1):
+        circuits.failed(name, "why", account_id)
 
 
 def row(name: str, kind: str = "chat", url: str = "http://h/v1", **changes: object) -> ChannelRow:
@@ -85,41 +61,6 @@ def channels(settings: Settings | None = None, environ: dict[str, str] | None = 
     )
 
 
-def test_a_circuit_opens_after_so_many_failures_in_a_row(circuits: Circuits) -> None:
-    fail(circuits, "a", FAILURES_MAX - 1)
-    assert not circuits.open("a")
-    circuits.failed("a", "why")
-    assert circuits.open("a")
-    assert not circuits.open("b")
-
-
-def test_a_success_resets_the_count_of_failures(circuits: Circuits) -> None:
-    fail(circuits, "a", FAILURES_MAX - 1)
-    circuits.succeeded("a")
-    fail(circuits, "a", FAILURES_MAX - 1)
-    assert not circuits.open("a")
-
-
-def test_after_the_cooldown_one_attempt_opens_or_closes_the_circuit(circuits: Circuits, clock: Clock) -> None:
-    fail(circuits, "a")
-    clock.now += COOLDOWN_S - 0.01
-    assert circuits.open("a")
-    clock.now += 0.02
-    assert not circuits.open("a")
-    circuits.failed("a", "why")
-    assert circuits.open("a")
-    clock.now += COOLDOWN_S
-    circuits.succeeded("a")
-    fail(circuits, "a", FAILURES_MAX - 1)
-    assert not circuits.open("a")
-
-
-def test_a_success_closes_a_circuit(circuits: Circuits) -> None:
-    fail(circuits, "a")
-    circuits.succeeded("a")
-    assert not circuits.open("a")
-
-
 def test_chat_channels_with_an_open_circuit_are_tried_last_and_disabled_ones_never() -> None:
     known = channels()
     site = config(row("a"), row("b", enabled=0), row("c"), row("d"), row("s", kind="speech"))
@@ -142,6 +83,13 @@ def test_channels_of_a_route_are_of_its_kind_and_among_those_it_names() -> None:
     assert of(RouteKind.CHAT, "gone") == []
     fail(known.circuits, "a")
     assert of(RouteKind.CHAT, "c", "a") == ["c", "a"]
+
+
+def test_white_space_around_a_key_is_no_part_of_it() -> None:
+    """A file that ends with a line end is a common source of a variable."""
+    settings = Settings(chat_url="http://h/v1", chat_key=" one\n", speech="http://h/v1", speech_key="two\r\n")
+    assert [channel.key for channel in from_settings(settings)] == ["one", "two"]
+    assert resolved(row("a", key_env="KEY"), {"KEY": "\tthree "}, lambda name, url: "").key == "three"
 
 
 def test_weights_order_only_channels_of_one_priority() -> None:
@@ -273,28 +221,6 @@ def test_an_invalid_channel_is_refused_without_its_secret(wrong: ChannelRow) -> 
     with pytest.raises(CommandError) as raised:
         check(wrong)
     assert "the-key-itself" not in str(raised.value)
-
-
-def test_opening_and_closing_of_a_circuit_is_logged_counted_and_notified(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    changes: list[CircuitChange] = []
-    circuits = Circuits(COOLDOWN_S, clock, changes.append)
-    fail(circuits, "logged")
-    circuits.failed("logged", "one that was under way")
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "circuit of channel 'logged' is open for 10 s: why" in caplog.text
-    labels = {"channel": "logged"}
-    assert REGISTRY.get_sample_value("myna_channel_circuit_open", labels) == 1
-    assert REGISTRY.get_sample_value("myna_channel_circuit_opened_total", labels) == 1
-
-    clock.now += COOLDOWN_S
-    circuits.succeeded("logged")
-    circuits.succeeded("logged")
-    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-    assert REGISTRY.get_sample_value("myna_channel_circuit_open", labels) == 0
-    assert changes == [CircuitChange("logged", COOLDOWN_S, "why"), CircuitChange("logged", 0.0, "")]
 
 
 # ---- keys that the operator entered: private files, for one server each

@@ -4,12 +4,12 @@ The envelope of every answer that is no success:
 
     {"error": {"message": str, "type": str, "code": int}}
 
-`code` is the HTTP status. `type` depends on it: 400, 405, 413, 416 and 426 invalid_request_error, 401
+`code` is the HTTP status. `type` depends on it: 400, 405, 413, 415, 416 and 426 invalid_request_error, 401
 authentication_error, 402 insufficient_quota, 404 not_found_error, 409 conflict_error, 500 upstream_error
 where every channel failed and server_error for an internal error, 503 service_unavailable. `message` says
 what to change, is one line, and is never empty. Headers: 401 has the scheme, 405 the methods, 416 the length,
-426 the protocol, 503 Retry-After: at once, in a minute where the disk is full, and no such header for a text
-that is always too long. The connection is closed after a body that was refused unread.
+426 the protocol, 503 Retry-After: at once, in a minute where the disk is full, and x-should-retry: false for
+a text that is always too long. The connection is closed after a body that was refused unread.
 """
 
 import msgspec
@@ -24,6 +24,7 @@ MADE = {
     errors.InvalidRequest: errors.InvalidRequest("m"),
     errors.MethodNotAllowed: errors.MethodNotAllowed("PUT", "GET, POST"),
     errors.BodyTooLarge: errors.BodyTooLarge(10),
+    errors.UnsupportedEncoding: errors.UnsupportedEncoding("gzip"),
     errors.BodyTooSlow: errors.BodyTooSlow(1.5),
     errors.RangeNotSatisfiable: errors.RangeNotSatisfiable(500),
     errors.NodeTooOld: errors.NodeTooOld(7),
@@ -37,7 +38,7 @@ MADE = {
     errors.Forbidden: errors.Forbidden("m"),
     errors.NotFound: errors.NotFound("m"),
     errors.ClientDisconnected: errors.ClientDisconnected(),
-    errors.RequestRefused: errors.RequestRefused("context_length_exceeded", "messages"),
+    errors.RequestRefused: errors.RequestRefused("m"),
     errors.StreamFailed: errors.StreamFailed("the channel broke its stream", kept=False),
     errors.StreamUnread: errors.StreamUnread(),
     errors.ModelNotFound: errors.ModelNotFound("gpt-9"),
@@ -67,6 +68,7 @@ TYPES = {
     405: {"invalid_request_error"},
     409: {"conflict_error"},
     413: {"invalid_request_error"},
+    415: {"invalid_request_error"},
     416: {"invalid_request_error"},
     426: {"invalid_request_error"},
     429: {"rate_limit_error"},
@@ -81,7 +83,7 @@ HEADERS = {
     426: {"Upgrade": "myna-farm/7", "Connection": "upgrade"},
     503: {"Retry-After": "0"},
     errors.DiskFull: {"Retry-After": "60"},
-    errors.TextTooLong: {},
+    errors.TextTooLong: {"x-should-retry": "false"},
 }
 
 
@@ -104,7 +106,13 @@ def test_the_envelope_of_every_error(error: MynaError) -> None:
     assert body["error"]["message"].strip()
     assert body["error"]["message"].isprintable()
     assert dict(answer.headers or {}) == HEADERS.get(type(error), HEADERS.get(answer.status, {}))
-    ends = errors.BodyTooLarge | errors.BodyTooSlow | errors.TooManyBodies | errors.ShuttingDown
+    ends = (
+        errors.BodyTooLarge
+        | errors.UnsupportedEncoding
+        | errors.BodyTooSlow
+        | errors.TooManyBodies
+        | errors.ShuttingDown
+    )
     assert answer.close is isinstance(error, ends)
 
 
@@ -116,6 +124,16 @@ def test_the_envelope_of_every_error_below_openai(error: MynaError) -> None:
     assert body["message"] == error.message and body["code"] == error.code
     missing = isinstance(error, errors.ScopeMissing)
     assert answer.status == (403 if missing else int(error.status))
+
+
+def test_a_failure_of_channels_has_its_own_status_and_type_below_openai_alone() -> None:
+    error = errors.RequestRefused("m")
+    error.openai_status, error.openai_type, error.param = 400, "BadRequestError", "messages"
+    below = envelope(error, "/openai/v1/x")
+    said = msgspec.json.decode(below.body)["error"]
+    assert (below.status, said["type"], said["param"]) == (400, "BadRequestError", "messages")
+    above = envelope(error, "/v1/x")
+    assert (above.status, msgspec.json.decode(above.body)["error"]["type"]) == (500, "upstream_error")
 
 
 def test_the_field_at_fault_is_the_param_of_a_bad_request() -> None:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from myna.api import health as module
 from myna.api.health import CACHE_MAX_AGE_S, HealthApi
-from myna.channels import FAILURES_MAX
+from myna.channel_circuits import FAILURES_MAX
 from myna.errors import DatabaseUnavailable
 from myna.sentences import CHAT_CHANNELS_FAIL
 from myna.store.files.audio import AudioStore

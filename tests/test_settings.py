@@ -81,6 +81,7 @@ WRONG = {
     "upstream_connect_s": ["0"],
     "upstream_idle_s": ["0"],
     "answer_max_bytes": ["0"],
+    "embeddings_answer_max_bytes": ["0"],
     "speech_answer_max_bytes": ["x"],
     "speech_queue_max": ["0"],
     "speech_account_max": ["0"],

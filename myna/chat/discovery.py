@@ -74,10 +74,16 @@ async def models_of(http_client: HttpClient, url: str, key: str = "") -> list[st
             deadline_s=WAIT_S,
             answer_max_bytes=ANSWER_MAX_BYTES,
         )
-        if response.status != 200:
-            return None
-        listed = _decoder.decode(response.body).data or []
-    except (RequestFailed, msgspec.DecodeError):
+    except RequestFailed:
         return None
-    names = [model.id for model in listed if is_line(model.id, MODEL_MAX_CHARS)]
-    return names[:MODELS_MAX]
+    models = models_in(response.body) if response.status == 200 else None
+    return None if models is None else models[:MODELS_MAX]
+
+
+def models_in(body: bytes) -> list[str] | None:
+    """The models of an answer to GET /models; None if it is no such list."""
+    try:
+        listed = _decoder.decode(body).data or []
+    except msgspec.DecodeError:
+        return None
+    return [model.id for model in listed if is_line(model.id, MODEL_MAX_CHARS)]

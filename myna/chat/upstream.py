@@ -2,8 +2,8 @@
 
 The next channel is tried after a failed connection, a status other than 200, a timeout, or an answer that is
 invalid, empty or too large. An empty answer with a `finish_reason` is final, since the request caused it. The
-body of an error is logged, truncated and without the channel's key. It is never returned to the client, since
-it may contain an address or a secret.
+body of an error is logged, truncated and without the channel's key. What of it the client gets is decided in
+`myna.channel_failures`.
 """
 
 from http import HTTPStatus
@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from myna.channel_failures import EMPTY, EMPTY_CAUSED
 from myna.channels import PARROT, Channel, Channels
 from myna.chat.failover import FailedAttempt, first_answer, of_request, of_status
 from myna.http_client import ClientResponse, HttpClient, RequestFailed
@@ -128,7 +129,7 @@ def _read(answer: ClientResponse, channel: Channel) -> ModelAnswer:
         raise FailedAttempt("NoCompletion", "the answer is no chat completion", f": {error}") from error
     if not content and not tool_calls:
         # such as max_tokens 1 for a model that reasons, or a stop sequence that it begins with
-        raise FailedAttempt("EmptyAnswer", "the answer is empty", blameless=True, final=bool(reason))
+        raise FailedAttempt("EmptyAnswer", "the answer is empty", meaning=EMPTY_CAUSED if reason else EMPTY)
     return ModelAnswer(content, tool_calls, reason or "stop")
 
 

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from myna import channel_changes, channel_keys, channel_trial, channels
 from myna.activity import command_line
+from myna.channel_causes import Cause, cause_in_url, likely_cause
 from myna.channel_changes import Edit, no_channel
 from myna.channel_keys import ChannelKeys
 from myna.channels import Channel, Channels
@@ -83,12 +84,13 @@ def add(
     )
     channel_changes.check(row)
 
-    async def work(db: Database) -> str:
+    async def work(db: Database) -> tuple[str, Cause | None]:
         await channel_changes.add(db, _keys(), row, by=command_line())
-        return await _record_voices(db, row) if kind == "speech" else ""
+        return await _record_voices(db, row) if kind == "speech" else "", await _cause(row)
 
-    note = with_database(work, json=json)
+    note, cause = with_database(work, json=json)
     _warn([channels.resolved(row, os.environ, _keys().read)])
+    _warn_of(name, cause)
     show({"kind": kind, "name": name, "url": without_login(url), **({"voices": note} if note else {})}, json)
 
 
@@ -172,12 +174,13 @@ def change(
         concurrent=concurrent,
     )
 
-    async def work(db: Database) -> tuple[ChannelRow, str]:
+    async def work(db: Database) -> tuple[ChannelRow, str, Cause | None]:
         row = await channel_changes.change(db, read_settings(), _keys(), name, edit, by=command_line())
-        return row, await _record_voices(db, row) if row.kind == "speech" else ""
+        return row, await _record_voices(db, row) if row.kind == "speech" else "", await _cause(row)
 
-    row, note = with_database(work, json=json)
+    row, note, cause = with_database(work, json=json)
     _warn([channels.resolved(row, os.environ, _keys().read)])
+    _warn_of(name, cause)
     now = {
         "name": name,
         "url": without_login(row.url),
@@ -272,6 +275,23 @@ def _warn(rows: Iterable[Channel]) -> None:
         )
 
 
+def _warn_of(name: str, cause: Cause | None) -> None:
+    if cause:
+        print(f"myna: warning: the channel {name!r} may not work. {cause}", file=sys.stderr)
+
+
+async def _cause(row: ChannelRow) -> Cause | None:
+    """Why the channel may not work. Its server is not asked if this command lacks the channel's key."""
+    channel = channels.resolved(row, os.environ, _keys().read)
+    if channel.key_env and not channel.key:
+        return cause_in_url(channel.url)
+    http_client = HttpClient(connections_max=1)
+    try:
+        return await likely_cause(http_client, channel)
+    finally:
+        await http_client.close()
+
+
 def _all(config: Config) -> list[Channel]:
     keys = _keys()
     stored = [channels.resolved(row, os.environ, keys.read) for row in config.channels]
@@ -306,7 +326,7 @@ async def _try(db: Database, channel: Channel, model: str) -> dict[str, object]:
         known = Channels(settings=settings, environ=os.environ, http_client=http_client, local=local)
         if channel.kind == "speech" and (engine := known.engine(channel)):
             with tempfile.TemporaryDirectory() as folder:
-                trial = await _speak(known, channel, engine, Path(folder), deadline_s)
+                trial = await _speak(http_client, known, channel, engine, Path(folder), deadline_s)
             sound = f"{trial.voice!r}, of {trial.voices} voices, spoke for {trial.sound_s:.1f} s"
             return {"ms": trial.ms, "result": sound}
         trial = await channel_trial.chat(http_client, known, settings, channel, deadline_s)
@@ -316,12 +336,18 @@ async def _try(db: Database, channel: Channel, model: str) -> dict[str, object]:
 
 
 async def _speak(
-    known: Channels, channel: Channel, engine: Engine, folder: Path, deadline_s: float
+    http_client: HttpClient,
+    known: Channels,
+    channel: Channel,
+    engine: Engine,
+    folder: Path,
+    deadline_s: float,
 ) -> channel_trial.Trial:
     try:
         if channels.is_local(channel):
             await engine.start(AllowedPaths.of(writes=(folder,)))
-        return await channel_trial.speech(known, channel, engine, folder / "test.mp3", deadline_s)
+        path = folder / "test.mp3"
+        return await channel_trial.speech(http_client, known, channel, engine, path, deadline_s)
     except EngineFailed as failure:
         raise CommandError(f"The channel {channel.name!r} failed: {str(failure).rstrip('.')}.") from None
     finally:

@@ -4,6 +4,7 @@ The site's speech channels and the compute nodes use the same engines. `registry
 
 EngineFailed              the engine made no audio; no file is left at the path
 ├── EngineBusy            the queue is full; the job was not started
+│   ├── ServerBusy        the speech server has reached a limit of its own
 │   └── NoConnection      this process has no place or file for a connection to the speech server
 ├── EngineUnavailable     no process of the engine runs, or it is closing
 ├── EngineTimedOut        the deadline passed; the job was ended
@@ -185,6 +186,14 @@ class EngineBusy(EngineFailed):
 
 class NoConnection(EngineBusy):
     """This process has no place, or no file, for one more connection to the speech server."""
+
+
+class ServerBusy(EngineBusy):
+    """The speech server has reached a limit of its own. `retry_after_s`: when it says to try again."""
+
+    def __init__(self, why: str, retry_after_s: int | None) -> None:
+        super().__init__(why)
+        self.retry_after_s = retry_after_s
 
 
 class EngineUnavailable(EngineFailed):

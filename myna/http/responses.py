@@ -3,7 +3,6 @@
 import logging
 import re
 from collections.abc import Mapping
-from http import HTTPStatus
 
 from msgspec import Struct
 
@@ -13,7 +12,6 @@ from myna.errors import (
     InternalError,
     InvalidRequest,
     MynaError,
-    ScopeMissing,
     ShuttingDown,
     TooManyBodies,
     UnsupportedEncoding,
@@ -60,7 +58,7 @@ def envelope(error: MynaError, path: str = "") -> Response:
     details.message = error.message
     close = isinstance(error, BodyTooLarge | BodyTooSlow | TooManyBodies | ShuttingDown | UnsupportedEncoding)
     if path.startswith(OPENAI_PREFIX):
-        status = HTTPStatus.FORBIDDEN if isinstance(error, ScopeMissing) else error.status
+        status = error.openai_status or error.status
         body = to_json(openai_error(error))
     else:
         status = error.status
@@ -69,10 +67,13 @@ def envelope(error: MynaError, path: str = "") -> Response:
 
 
 def openai_error(error: MynaError) -> OpenAIError:
-    """The error in the shape of OpenAI's API. `param` is the field with which a 400's message begins."""
+    """The error in the shape of OpenAI's API."""
     field = _FIELD.match(error.message) if isinstance(error, InvalidRequest) else None
     body = OpenAIErrorBody(
-        message=error.message, type=error.type, param=field[1] if field else None, code=error.code
+        message=error.message,
+        type=error.openai_type or error.type,
+        param=error.param or (field[1] if field else None),
+        code=error.code,
     )
     return OpenAIError(body)
 

@@ -374,7 +374,8 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self.fail(error)
 
     def _too_large(self) -> None:
-        self.fail(AnswerTooLarge(f"{self.origin} sent a response of more than {self._max_bytes} bytes."))
+        why = f"{self.origin} sent a response of more than {self._max_bytes} bytes."
+        self.fail(AnswerTooLarge(why, self._max_bytes))
 
     def on_message_complete(self) -> None:
         if self._status and not self._complete and not self._transport.is_closing():

@@ -35,4 +35,8 @@ class ConnectionBroken(RequestFailed):
 
 
 class AnswerTooLarge(RequestFailed):
-    """The response is over the caller's limit; the rest was not read."""
+    """The response is over the caller's limit of `limit_bytes`, if these are not 0; the rest was not read."""
+
+    def __init__(self, why: str, limit_bytes: int = 0) -> None:
+        super().__init__(why)
+        self.limit_bytes = limit_bytes

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from myna.channels import Channel
-from myna.chat.failover import FailedAttempt, logged
+from myna.chat.failover import FailedAttempt, of_error
 from myna.chat.han import han_count
 from myna.ids import new_name
 from myna.relay.events import ERROR
@@ -85,7 +85,7 @@ def checked(body: bytes, list_name: str, prompt_tokens: int | None, channel: Cha
             choices = _choices.decode(found)
             reports = reports or any(choice.failed for choice in choices)
         if reports:
-            raise FailedAttempt("ErrorAnswer", "the answer reports an error", logged(body, channel))
+            raise of_error("ErrorAnswer", "the answer reports an error", body, channel)
         if prompt_tokens is None or not (counts and choices):
             return body
         members = _members.decode(read)

@@ -26,6 +26,8 @@ BUFFERED_MAX_BYTES: Final = 128 * 1024
 it must be read."""
 ERROR: Final = b'"error"'
 """In each event that reports an error, and in few others."""
+ERROR_EVENT: Final = "ErrorEvent"
+"""The kind of a stream that is broken by an event with an error."""
 _LINES_MAX: Final = 1000
 """Of one event: a million of them would take half a second of the event loop."""
 _RECENT: Final = 4
@@ -317,7 +319,7 @@ def _check(data: bytes, name: bytes) -> Mapping[str, Any]:
         is_set(fields.get("error")) or kind == "error" or (isinstance(kind, Raw) and bytes(kind) == ERROR)
     )
     if name in _FAILED or reports or _FINISHED_BY_ERROR.search(data):
-        raise BrokenEvents("ErrorEvent", "the channel sent an error", data)
+        raise BrokenEvents(ERROR_EVENT, "the channel sent an error", data)
     return fields
 
 
@@ -328,4 +330,4 @@ def _check_long(data: bytes) -> None:
         raise BrokenEvents("LongEvent", "the stream has an event that is too long and has no JSON")
     _, name = _parsed(data[: start.end()])
     if name in _FAILED or _LONG_ERROR.match(data, start.end()):
-        raise BrokenEvents("ErrorEvent", "the channel sent an error", data)
+        raise BrokenEvents(ERROR_EVENT, "the channel sent an error", data)

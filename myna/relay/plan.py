@@ -9,6 +9,7 @@ from msgspec import Struct
 from myna import routes
 from myna.channels import PARROT, Channel, Channels
 from myna.chat.complete import text_of
+from myna.chat.failover import FailedAttempt
 from myna.chat.han import han_count
 from myna.chat.intent import speech_text
 from myna.config import ConfigCache
@@ -22,6 +23,8 @@ from myna.wire.body import decode
 from myna.wire.openai import CompletionRequest, EmbeddingsRequest, OpenAIChatRequest, RelayedRequest
 
 N_MAX_UNITS: Final = 2**53 - 1
+LeftOut = dict[tuple[str, str, str], frozenset[str]]
+"""The members that servers refused and that are not sent any more, by channel, its URL and the model."""
 
 
 class Endpoint(Struct, frozen=True):
@@ -67,6 +70,13 @@ class RelayPlan(Struct, frozen=True):
         """The body to send to this channel."""
         model = routes.model_for(self.route, channel.model, self.model)
         return b'{"model":%b,%b' % (msgspec.json.encode(model), self.fields[1:])
+
+    def adapt(self, channel: Channel, failed: FailedAttempt) -> bool:
+        """Whether this channel is to be asked again at once, with another body."""
+        return False
+
+    def answered(self, channel: Channel) -> None:
+        """This channel has answered what `body_for` returned last."""
 
     def answer_of(self, channel: Channel, body: bytes) -> bytes:
         """The whole answer, made from this channel's. Raises FailedAttempt."""
@@ -147,6 +157,7 @@ class Planner:
     def __init__(self, config: ConfigCache, channels: Channels) -> None:
         self._config = config
         self._channels = channels
+        self.left_out: LeftOut = {}
 
     async def plan(self, endpoint: Endpoint, caller: UnverifiedCaller, body: bytes) -> RelayPlan:
         """Raises InvalidRequest, ModelNotFound, TooManyBodies."""

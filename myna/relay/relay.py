@@ -7,6 +7,7 @@ unless the call has an idempotency key, whose retry gets the whole answer.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final, Protocol
@@ -16,7 +17,7 @@ from msgspec import Struct
 from myna import routes
 from myna.channels import PARROT, Channel, Channels
 from myna.chat.complete import Chat, RequestSummary
-from myna.chat.failover import FailedAttempt, first_answer, of_request, of_status, refusal_of
+from myna.chat.failover import FailedAttempt, first_answer, of_request, of_status
 from myna.chat.intent import speech_text
 from myna.chat.upstream import headers_of
 from myna.config import ConfigCache
@@ -39,6 +40,7 @@ from myna.relay import answers
 from myna.relay.plan import RelayPlan
 from myna.relay.shapes import DONE
 from myna.relay.streaming import EVENTS, HEADERS, ClientLeft, Passage, StreamedAnswer
+from myna.routes import RouteKind
 from myna.settings import Settings
 from myna.speech.synthesize import SpokenPlan
 from myna.store.batch import Replayed
@@ -187,6 +189,8 @@ class Relay:
 
     async def _request(self, plan: RelayPlan, channel: Channel, left_s: float, account: bytes) -> bytes:
         """The checked answer of a channel to a call of the account. Raises FailedAttempt, TooManyBodies."""
+        embeds = plan.route.kind is RouteKind.EMBEDDINGS
+        limits = self._settings
         try:
             answer = await self._http_client.request(
                 "POST",
@@ -194,7 +198,7 @@ class Relay:
                 headers=headers_of(channel),
                 body=plan.body_for(channel),
                 deadline_s=left_s,
-                answer_max_bytes=self._settings.answer_max_bytes,
+                answer_max_bytes=limits.embeddings_answer_max_bytes if embeds else limits.answer_max_bytes,
             )
         except RequestFailed as failure:
             raise of_request(failure) from failure
@@ -206,21 +210,29 @@ class Relay:
     async def _first(
         self, call: Call, plan: RelayPlan, attempt: Callable[[Channel, float], Awaitable[bytes]]
     ) -> bytes:
-        """The first answer of a channel. Raises RequestRefused if the request was at fault everywhere."""
-        try:
-            return await first_answer(
-                self._channels,
-                plan.channels,
-                attempt,
-                account_id=call.account_id,
-                seconds=call.seconds_left,
-                fair_try_s=self._settings.fair_try_s,
-            )
-        except UpstreamFailed as failed:
-            cause = failed.__cause__
-            if isinstance(cause, FailedAttempt) and cause.body:
-                raise refusal_of(cause.body) from cause
-            raise
+        """The first answer of a channel. Raises MynaError."""
+
+        async def adapted(channel: Channel, left_s: float) -> bytes:
+            until = time.monotonic() + left_s
+            while True:
+                try:
+                    answer = await attempt(channel, until - time.monotonic())
+                except FailedAttempt as failed:
+                    if failed.final or not plan.adapt(channel, failed):
+                        raise
+                else:
+                    plan.answered(channel)
+                    return answer
+
+        return await first_answer(
+            self._channels,
+            plan.channels,
+            adapted,
+            account_id=call.account_id,
+            seconds=call.seconds_left,
+            fair_try_s=self._settings.fair_try_s,
+            kind=plan.route.kind,
+        )
 
     # Streams:
 

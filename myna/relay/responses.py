@@ -13,8 +13,9 @@ import msgspec
 from msgspec import Struct, structs
 
 from myna import routes
+from myna.channel_failures import REFUSED, UNSUPPORTED
 from myna.channels import Channel
-from myna.chat.failover import FailedAttempt, logged
+from myna.chat.failover import FailedAttempt, of_error
 from myna.errors import MynaError
 from myna.http.large_bodies import read_body
 from myna.ids import new_name
@@ -22,7 +23,7 @@ from myna.keys import UnverifiedCaller
 from myna.relay import answers
 from myna.relay.answers import usage_of
 from myna.relay.events import BrokenEvents, Observer
-from myna.relay.plan import CHAT, Planner, ReadRequest, RelayPlan, read_fields
+from myna.relay.plan import CHAT, LeftOut, Planner, ReadRequest, RelayPlan, read_fields
 from myna.relay.shapes import han_count_of
 from myna.wire.body import convert, decode
 from myna.wire.encode import to_event
@@ -35,6 +36,9 @@ from myna.wire.responses.output import ID_PREFIX
 from myna.wire.responses.request import ResponsesRequest, to_chat
 
 PATH: Final = "/responses"
+ADDED: Final = {"stream_options": "", "max_completion_tokens": "max_tokens"}
+"""Members that the translation adds, with their names at older servers; "" for none."""
+_LEFT_OUT_MAX: Final = 1000
 _ENDED: Final = (None, "completed", "incomplete")
 """The statuses of a response that is kept. Some servers leave it out."""
 
@@ -48,23 +52,60 @@ class _Response(Struct):
 
 
 _response = msgspec.json.Decoder(_Response)
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
     """A plan of the chat that a request is translated to. `passed` is the request for a channel that has the
-    endpoint, without its model, as a JSON object. `repeated` are the members that a response repeats."""
+    endpoint, without its model, as a JSON object. `repeated` are the members that a response repeats.
+
+    Older servers refuse members that the translation adds. Such a channel is asked again without them, and
+    they are `left_out` of later requests if it answers then. `leaves_out` is by channel, for this request.
+    """
 
     passed: bytes
     repeated: bytes
+    left_out: LeftOut
+    leaves_out: dict[str, frozenset[str]]
 
     def path_for(self, channel: Channel) -> str:
         return PATH if channel.responses else super().path_for(channel)
 
     def body_for(self, channel: Channel) -> bytes:
-        if not channel.responses:
-            return super().body_for(channel)
         model = routes.model_for(self.route, channel.model, self.model)
-        return b'{"model":%b,%b' % (msgspec.json.encode(model), self.passed[1:])
+        if channel.responses:
+            return b'{"model":%b,%b' % (msgspec.json.encode(model), self.passed[1:])
+        left_out = self._leaves_out(channel)
+        if not left_out:
+            return super().body_for(channel)
+        members = _members.decode(self.fields)
+        older = {ADDED[name]: members.pop(name) for name in left_out if name in members}
+        older.pop("", None)
+        return msgspec.json.encode({"model": model} | members | older)
+
+    def adapt(self, channel: Channel, failed: FailedAttempt) -> bool:
+        left_out, error = self._leaves_out(channel), failed.server
+        sent = {name for name in ADDED if name.encode() in self.fields} - left_out
+        if channel.responses or failed.meaning not in (REFUSED, UNSUPPORTED) or not sent:
+            return False
+        said = error.param + error.message
+        refused = {name for name in sent if name in said or not said}
+        self.leaves_out[channel.name] = left_out | refused
+        return bool(refused)
+
+    def answered(self, channel: Channel) -> None:
+        left_out = self.leaves_out.get(channel.name)
+        if left_out:
+            if len(self.left_out) >= _LEFT_OUT_MAX:
+                self.left_out.clear()
+            self.left_out[self._asked(channel)] = left_out
+
+    def _leaves_out(self, channel: Channel) -> frozenset[str]:
+        known = self.left_out.get(self._asked(channel), frozenset())
+        return self.leaves_out.get(channel.name, known)
+
+    def _asked(self, channel: Channel) -> tuple[str, str, str]:
+        return channel.name, channel.url, routes.model_for(self.route, channel.model, self.model)
 
     def answer_of(self, channel: Channel, body: bytes) -> bytes:
         if channel.responses:
@@ -142,12 +183,13 @@ class ResponseShape:
     def failed(self, error: MynaError) -> bytes:
         """A failed response. Where events pass unparsed, its members and the number of events are unknown: it
         is a plain error with the number 0."""
+        code = error.code or "server_error"
         if self._events is not None:
-            return self._events.failed(error.message)
+            return self._events.failed(error.message, code)
         data = {
             "type": "error",
             "sequence_number": 0,
-            "code": "server_error",
+            "code": code,
             "message": error.message,
             "param": None,
         }
@@ -180,7 +222,13 @@ async def plan(planner: Planner, caller: UnverifiedCaller, body: bytes) -> Respo
     InvalidRequest, ModelNotFound, TooManyBodies."""
     request = await read_body(partial(read, body), len(body), caller.key_hash)
     planned = structs.asdict(planner.planned(request.chat)) | {"speaks": False}
-    return ResponsesPlan(**planned, passed=request.passed, repeated=request.repeated)
+    return ResponsesPlan(
+        **planned,
+        passed=request.passed,
+        repeated=request.repeated,
+        left_out=planner.left_out,
+        leaves_out={},
+    )
 
 
 def checked(body: bytes, channel: Channel) -> bytes:
@@ -190,5 +238,5 @@ def checked(body: bytes, channel: Channel) -> bytes:
     except UNREADABLE as error:
         raise FailedAttempt("NoResponse", "the answer is not what was asked for", f": {error}") from error
     if response.status not in _ENDED or is_set(response.error):
-        raise FailedAttempt("FailedResponse", "the channel's response failed", logged(body, channel))
+        raise of_error("FailedResponse", "the channel's response failed", body, channel)
     return body

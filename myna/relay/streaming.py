@@ -9,13 +9,13 @@ import msgspec
 
 from myna import routes
 from myna.channels import PARROT, Channel
-from myna.chat.failover import FailedAttempt, logged, of_request, of_status
+from myna.chat.failover import FailedAttempt, logged, of_error, of_request, of_status
 from myna.chat.upstream import headers_of
 from myna.errors import MynaError, StreamUnread
 from myna.http.stream import ResponseStream
 from myna.http_client import Flow, HttpClient, RequestFailed, TimedOut
 from myna.relay import answers
-from myna.relay.events import BrokenEvents, EventRelay
+from myna.relay.events import ERROR_EVENT, BrokenEvents, EventRelay
 from myna.relay.plan import RelayPlan
 from myna.relay.shapes import Shape
 from myna.store.limits import STORED_ANSWER_MAX_BYTES
@@ -166,8 +166,7 @@ class Passage:
                 raise ClientLeft from failure  # the client does not read
             raise self._note(of_request(failure)) from failure
         except BrokenEvents as broken:
-            detail = logged(broken.detail, self._channel) if broken.detail else ""
-            raise self._note(FailedAttempt(broken.kind, str(broken), detail)) from broken
+            raise self._note(self._of_events(broken)) from broken
 
     def _note(self, failed: FailedAttempt) -> FailedAttempt:
         """The failure: another channel may begin only if nothing was sent, and a stream that is longer than
@@ -176,6 +175,12 @@ class Passage:
         failed.final = failed.final or self._answer.begun
         failed.blameless = failed.blameless or (self._answer.sent and failed.kind == TimedOut.__name__)
         return failed
+
+    def _of_events(self, broken: BrokenEvents) -> FailedAttempt:
+        if broken.kind == ERROR_EVENT:
+            return of_error(broken.kind, str(broken), broken.detail, self._channel)
+        detail = logged(broken.detail, self._channel) if broken.detail else ""
+        return FailedAttempt(broken.kind, str(broken), detail, limit_bytes=self._answer_max_bytes)
 
     async def _request(self, http_client: HttpClient, left_s: float) -> None:
         """The request, until its response has arrived or the client has left."""

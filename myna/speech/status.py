@@ -22,6 +22,7 @@ WHY = {
     "the caller had gone": ("请求已中断", "the request was cancelled"),  # stored by earlier versions
     "CancelledError": ("请求已中断", "the request was cancelled"),
     "UpstreamFailed": ("语音通道失败", "the speech channels failed"),
+    "RequestRefused": ("语音通道失败", "the speech channels failed"),
 }
 """Chinese and English text by stored reason."""
 OTHERWISE = ("无法合成", "the speech could not be made")

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from myna.channel_failures import BUSY, FAILED, FULL, REFUSED, SLOW, error_of
 from myna.channels import Channels, SpeechChannel
 from myna.config import ConfigCache, SiteSettings
 from myna.engines.interface import (
@@ -20,6 +21,7 @@ from myna.engines.interface import (
     EngineTimedOut,
     NoConnection,
     NothingSpoken,
+    ServerBusy,
     SoundParts,
     SoundTooLong,
     SpeechResult,
@@ -36,14 +38,13 @@ from myna.errors import (
     InvalidRequest,
     MynaError,
     NoSpeechChannel,
-    Overloaded,
     StreamFailed,
     UpstreamFailed,
 )
 from myna.farm.tasks import Tasks
 from myna.keys import Scope, UnverifiedCaller
 from myna.ledger import Call, ChargeOrder, Ledger
-from myna.outbound import RETRY_AFTER_S, ChannelFull
+from myna.outbound import ChannelFull
 from myna.routes import SPEECH_ROUTE
 from myna.settings import Settings
 from myna.speech.draft import draft, filled
@@ -62,7 +63,9 @@ Disconnected = Callable[[], Awaitable[None]]
 NOTHING_SPOKEN = "text: holds nothing that this voice can speak; the units were refunded."
 TOO_LONG = "text: makes more sound than one text may; the units were refunded, send less text at a time."
 BROKEN_OFF = "the speech broke off"
-BUSY = "Every speech channel has as many requests open as it may have; the units were refunded, try again."
+ALL_FULL = (
+    "Every speech channel has as many requests open as it may have; the units were refunded, try again."
+)
 ALL_FAILED = "No speech channel could speak this; the units were refunded, try again later."
 NOT_SPOKEN = "No compute node could speak this in time; the units were refunded, try again later."
 NODES = "node"
@@ -75,6 +78,11 @@ TIPS = {
 
 _UNFIT = NothingSpoken | SoundTooLong | UnsupportedUtterance
 """Failures that the text causes on any channel."""
+
+
+_MEANINGS = ((UtteranceRefused, REFUSED), (ServerBusy, BUSY), (NoConnection, FULL), (EngineTimedOut, SLOW))
+"""Of failures; the first tells the caller most."""
+SENTENCES = {FULL.name: ALL_FULL, FAILED.name: ALL_FAILED}
 
 
 class Answers:
@@ -309,23 +317,30 @@ class Synthesizer:
                 spoken = await channel.engine.speak(utterance, path, seconds, client)
         except ChannelFull:
             failure = NoConnection("The channel has as many requests open as it may have.")
-            self._count(channel, failure, plan, seconds)
+            self._count(channel, account_id, failure, plan, seconds)
             raise failure from None
         except (CallerDisconnected, NothingSpoken, SoundTooLong, UnsupportedUtterance, UtteranceRefused):
             raise
         except EngineFailed as failure:
-            self._count(channel, failure, plan, seconds)
+            self._count(channel, account_id, failure, plan, seconds)
             raise
         if listener is not None and listener.failure is not None:
-            self._count(channel, listener.failure, plan, seconds)
+            self._count(channel, account_id, listener.failure, plan, seconds)
         else:
             self._channels.circuits.succeeded(channel.name)
         return spoken
 
-    def _count(self, channel: SpeechChannel, failure: EngineFailed, plan: SpeechPlan, seconds: float) -> None:
+    def _count(
+        self,
+        channel: SpeechChannel,
+        account_id: int,
+        failure: EngineFailed,
+        plan: SpeechPlan,
+        seconds: float,
+    ) -> None:
         """Counts a failure of the channel."""
         if not isinstance(failure, EngineBusy) and not self._explained(failure, plan, seconds):
-            self._channels.circuits.failed(channel.name, str(failure))
+            self._channels.circuits.failed(channel.name, str(failure), account_id)
         metrics.UPSTREAM_FAILURES.labels(channel.name, type(failure).__name__).inc()
         log.warning("speech channel %r failed: %s", channel.name, failure)
 
@@ -352,14 +367,18 @@ async def unless_silent(parts: SoundParts, idle_s: float) -> SoundParts:
 
 
 def error_for(failures: Sequence[EngineFailed]) -> MynaError:
-    """The error if no channel spoke: InvalidRequest if every failure is about the text, Overloaded if there
-    was no connection for a channel, else UpstreamFailed."""
+    """The error if no channel spoke: InvalidRequest if every failure is about the text; else that of the
+    failure that tells the caller most, in whatever order they came."""
     unfit = [failure for failure in failures if isinstance(failure, _UNFIT)]
-    if not unfit or len(unfit) < len(failures):
-        busy = any(isinstance(failure, NoConnection) for failure in failures)
-        return Overloaded(BUSY, RETRY_AFTER_S) if busy else UpstreamFailed(ALL_FAILED)
-    too_long = any(isinstance(failure, SoundTooLong) for failure in unfit)
-    return InvalidRequest(TOO_LONG if too_long else NOTHING_SPOKEN)
+    if unfit and len(unfit) == len(failures):
+        too_long = any(isinstance(failure, SoundTooLong) for failure in unfit)
+        return InvalidRequest(TOO_LONG if too_long else NOTHING_SPOKEN)
+    meaning = next(
+        (meaning for kind, meaning in _MEANINGS if any(isinstance(failure, kind) for failure in failures)),
+        FAILED,
+    )
+    waits = [failure.retry_after_s for failure in failures if isinstance(failure, ServerBusy)]
+    return error_of(meaning, waits=waits, sentence=SENTENCES.get(meaning.name, ""))
 
 
 def _answers(request: CheckedSpeech, settings: SiteSettings) -> Answers:

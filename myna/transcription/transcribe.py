@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from myna import routes
 from myna.channels import PARROT, Channel, Channels
-from myna.chat.failover import FailedAttempt, first_answer, refusal_of
+from myna.chat.failover import first_answer
 from myna.config import ConfigCache
-from myna.errors import ClientDisconnected, UpstreamFailed
+from myna.errors import ClientDisconnected
 from myna.files.disk_threads import DiskExecutor
 from myna.http.body_limits import BodyBudget
 from myna.http_client import HttpClient
@@ -134,30 +134,26 @@ class Transcriber:
 
     async def _relay(self, call: Call, request: TranscriptionRequest, plan: TranscriptionPlan) -> bytes:
         """The answer of the first channel that gives one."""
-        try:
-            recording = await self._disk.run(request.upload.path.read_bytes)
+        recording = await self._disk.run(request.upload.path.read_bytes)
 
-            async def attempt(channel: Channel, left_s: float) -> bytes:
-                return await channel_calls.ask(
-                    self._http_client,
-                    channel,
-                    request,
-                    routes.model_for(plan.route, channel.model, request.model),
-                    recording,
-                    model_is_callers=routes.model_is_callers(plan.route),
-                    deadline_s=left_s,
-                    answer_max_bytes=self._settings.answer_max_bytes,
-                )
-
-            return await first_answer(
-                self._channels,
-                plan.channels,
-                attempt,
-                account_id=call.account_id,
-                seconds=call.seconds_left,
-                fair_try_s=self._settings.fair_try_s,
+        async def attempt(channel: Channel, left_s: float) -> bytes:
+            return await channel_calls.ask(
+                self._http_client,
+                channel,
+                request,
+                routes.model_for(plan.route, channel.model, request.model),
+                recording,
+                model_is_callers=routes.model_is_callers(plan.route),
+                deadline_s=left_s,
+                answer_max_bytes=self._settings.answer_max_bytes,
             )
-        except UpstreamFailed as failed:
-            if isinstance(failed.__cause__, FailedAttempt) and failed.__cause__.blameless:
-                raise refusal_of(failed.__cause__.body) from failed.__cause__
-            raise
+
+        return await first_answer(
+            self._channels,
+            plan.channels,
+            attempt,
+            account_id=call.account_id,
+            seconds=call.seconds_left,
+            fair_try_s=self._settings.fair_try_s,
+            kind=plan.route.kind,
+        )

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from myna import outbound
-from myna.channels import FAILURES_MAX, Channel, Channels
+from myna.channel_circuits import FAILURES_MAX
+from myna.channels import Channel, Channels
 from myna.chat.upstream import ask
 from myna.errors import Overloaded
 from myna.http_client import HttpClient

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from myna.channels import FAILURES_MAX, PARROT, Channel, Channels
+from myna.channel_circuits import FAILURES_MAX
+from myna.channels import PARROT, Channel, Channels
 from myna.chat.complete import conversation_of
 from myna.chat.failover import FailedAttempt
 from myna.chat.upstream import TOOL_CALLS_MAX_BYTES, ModelAnswer, ask

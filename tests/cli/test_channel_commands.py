@@ -63,7 +63,7 @@ def test_an_available_speech_channel_is_added_with_its_number_of_voices(cli: Cli
     cli.lines("channel", "set", "up", "--priority", "3", **LOGIN)  # asks for the voices again
     assert len(cli.lines("voice", "list")) == 7
     upstream.behave("status:401")
-    assert failure(cli) == "The speech server answered 401."
+    assert failure(cli).startswith("The speech server answered 401. Its server refuses the key: no: ***")
 
 
 def test_a_chat_channel_that_answers_passes_its_test(cli: Cli, upstream: Upstream) -> None:
@@ -73,7 +73,8 @@ def test_a_chat_channel_that_answers_passes_its_test(cli: Cli, upstream: Upstrea
 
 
 FAULTS = {
-    "status:401": "status 401.",
+    "status:401": "status 401: no: *** at /srv/upstream.py. Its server refuses the key.",
+    "status:404": "its server lists upstream-model, m.",
     "close": "closed the connection without an answer.",
     "garbage": "is not HTTP/1.1.",
     "not-chat": "the answer is no chat completion.",
@@ -95,13 +96,38 @@ def test_a_failing_chat_channel_is_reported_with_the_reason(
     assert "Connection refused" in failure(cli)
 
 
+def test_a_channel_that_is_added_or_changed_with_a_mistake_is_a_warning(cli: Cli, upstream: Upstream) -> None:
+    root = upstream.url.removesuffix("/v1")
+    warned = "myna: warning: the channel 'up' may not work. "
+    for command, why in (
+        (
+            f"add chat up {upstream.url}/chat/completions",
+            f"ends in an endpoint, /chat/completions: use {upstream.url}.",
+        ),
+        (f"set up --url {root}", f"Its base URL lacks /v1: use {upstream.url}."),
+        (
+            f"set up --url {upstream.url} --model n",
+            "does not list the model 'n'; it lists upstream-model, m.",
+        ),
+    ):
+        ended = cli.run("channel", *command.split())
+        assert (ended.code, ended.stderr[: len(warned)]) == (0, warned)
+        assert ended.stderr.endswith(f"{why}\n"), ended
+    upstream.behave("status:401")
+    ended = cli.run("channel", "set", "up", "--key-env", "KEY_OF_UP", KEY_OF_UP=f" {SECRET}\n")
+    assert ended.stderr == f"{warned}Its server refuses the key: no: *** at /srv/upstream.py.\n"
+    assert upstream.requests[-1].headers["authorization"] == f"Bearer {SECRET}"
+
+
 def test_a_speech_channel_is_tested_by_speaking(cli: Cli, upstream: Upstream) -> None:
     """A server without a list of voices may still speak; one at a wrong address does neither."""
     add(cli, "speech", upstream.url)
     said = "\n".join(cli.lines("channel", "test", "up", **LOGIN))
     assert "'alloy', of 6 voices, spoke for " in said
     upstream.behave("status:404")
-    assert failure(cli) == "The speech server answered 404."
+    assert failure(cli).startswith(
+        "The speech server answered 404. Its server does not list the model 'tts-1'"
+    )
 
 
 def listed(cli: Cli, name: str, **env: str) -> Any:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from myna.channels import FAILURES_MAX
+from myna.channel_circuits import FAILURES_MAX
 from tests.conformance.caller import DELIVERED, REFUNDED, Caller, Stats
 from tests.conformance.conftest import make_caller
+from tests.rig.calls import call
 from tests.rig.service import Service
 from tests.rig.sse import EventReader
 from tests.rig.upstream import Upstream
@@ -160,6 +161,19 @@ def test_a_stream_that_is_silent_for_too_long_ends_with_an_error_and_is_refunded
     assert impatient.stats() == REFUNDED
 
 
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_channel_that_sends_nothing_is_504_which_is_not_to_be_tried_again(
+    impatient: Caller, chat_upstream: Upstream, streams: bool
+) -> None:
+    chat_upstream.behave("hang")
+    said = {"model": "svc-chat", "messages": [{"role": "user", "content": "x"}], "stream": streams}
+    url = f"{impatient.service.root_url}/openai/v1/chat/completions"
+    answer = call("POST", url, key=impatient.key.plain, data=said)
+    assert (answer.status, answer.headers["x-should-retry"]) == (504, "false")
+    assert "try again" not in answer.json["error"]["message"]
+    assert impatient.stats() == REFUNDED
+
+
 def test_a_channel_that_is_silent_before_its_first_event_is_followed_by_the_next_one(
     impatient: Caller, upstream: Upstream, chat_upstream: Upstream
 ) -> None:
@@ -196,10 +210,12 @@ def test_a_stream_without_an_event_begins_with_a_comment_and_is_not_repeated_els
     upstream.behave("block:400")
     upstream.block_again()
     with two_channels(service, upstream.url, chat_upstream.url) as model, ExitStack() as opened:
-        refused = [opened.enter_context(stream(talkative, model, "chat")) for _ in range(FAILURES_MAX)]
+        calls = ["responses"] + ["chat"] * (FAILURES_MAX - 1)
+        refused = [opened.enter_context(stream(talkative, model, call)) for call in calls]
         assert {reader.next_event() for reader in refused} == {KEEP_ALIVE}
         upstream.release()
-        assert {reader.rest().error["type"] for reader in refused} == {"invalid_request_error"}
+        last = [reader.rest().chunks[-1] for reader in refused]
+        assert {each.get("response", each)["error"]["code"] for each in last} == {"400"}
         upstream.behave()
         with stream(talkative, model, "chat") as answer:
             assert answer.headers["x-myna-channel"].startswith("first-")

@@ -72,6 +72,43 @@ def test_a_stream_ends_with_the_completed_response(fresh_caller: Caller, model: 
         assert fresh_caller.stats() == DELIVERED
 
 
+@pytest.mark.parametrize(
+    "fault", ["refuses:stream_options,max_completion_tokens", "refuses:max_completion_tokens"]
+)
+@pytest.mark.parametrize("streams", [False, True])
+def test_an_older_channel_is_asked_without_what_the_translation_adds_and_so_later_on(
+    service: Service, fresh_caller: Caller, upstream: Upstream, fault: str, streams: bool
+) -> None:
+    upstream.behave(fault)
+    service.cli("channel", "add", "chat", "older", upstream.url)
+    service.cli("route", "add", "older", "--channel", "older", "--units", "1")
+    refused = {"max_completion_tokens"} | (
+        {"stream_options"} if streams and "stream_options" in fault else set()
+    )
+    for asked in (len(refused) + 1, 1):
+        answer = respond(fresh_caller, "older", max_output_tokens=77, stream=streams)
+        assert answer.status == 200 and b"hello" in answer.body, answer
+        assert len(upstream.requests) == asked
+        last = upstream.requests[-1].json
+        assert last["max_tokens"] == 77 and not refused & set(last)
+        assert ("stream_options" in last) is (streams and "stream_options" not in refused)
+        upstream.requests.clear()
+    upstream.behave("error:400,0 " + '{"error": {"message": "max_completion_tokens: too many"}}')
+    assert respond(fresh_caller, "older", max_output_tokens=10**9, stream=streams).status == 400
+    assert len(upstream.requests) == 1
+    service.cli("route", "remove", "older")
+    service.cli("channel", "remove", "older")
+
+
+def test_a_refusal_of_something_else_is_not_tried_again(
+    fresh_caller: Caller, chat_upstream: Upstream
+) -> None:
+    chat_upstream.behave('error:400,0 {"error": {"message": "temperature is too high", "code": "too_hot"}}')
+    answer = respond(fresh_caller, "by-chat", max_output_tokens=77)
+    assert (answer.status, answer.json["error"]["code"]) == (400, "too_hot")
+    assert len(chat_upstream.requests) == 1
+
+
 def test_a_channel_with_the_endpoint_gets_the_request_as_it_is(
     fresh_caller: Caller, chat_upstream: Upstream
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from myna.channels import FAILURES_MAX
+from myna.channel_circuits import FAILURES_MAX
 from tests.conformance.caller import COPY_WAIT_S, DELIVERED, REFUNDED, UNCHARGED, Caller, Stats
 from tests.rig.calls import Answer, call
 from tests.rig.service import Service
@@ -69,7 +69,7 @@ def test_a_model_without_a_route_of_its_kind_is_404(fresh_caller: Caller) -> Non
     assert fresh_caller.stats() == UNCHARGED
 
 
-def test_a_model_that_the_caller_chose_and_the_channel_refuses_opens_no_circuit(
+def test_a_model_that_the_channel_does_not_have_is_404_if_the_caller_chose_it_and_opens_no_circuit(
     service: Service, fresh_caller: Caller
 ) -> None:
     def counted() -> tuple[float, float]:
@@ -83,13 +83,14 @@ def test_a_model_that_the_caller_chose_and_the_channel_refuses_opens_no_circuit(
     for number in range(2 * FAILURES_MAX):
         messages = [{"role": "user", "content": "fault=status:404"}]
         data = {"model": "gpt-unknown", "messages": messages, "stream": bool(number % 2)}
-        assert send(fresh_caller, "POST", "/chat/completions", data).status == 500
-    assert chat(fresh_caller, "gpt-unknown").status == 200  # a circuit that had opened would open again
-    for _ in range(FAILURES_MAX):  # the operator's model: the channel is at fault
-        assert chat(fresh_caller, "gpt-4o", "fault=status:404").status == 500
+        answer = send(fresh_caller, "POST", "/chat/completions", data)
+        assert (answer.status, answer.json["error"]["code"]) == (HTTPStatus.NOT_FOUND, "model_not_found")
+    for _ in range(FAILURES_MAX):  # the operator's model: the caller can't help it
+        answer = chat(fresh_caller, "gpt-4o", "fault=status:404")
+        assert answer.status == 500 and "Tell the operator" in answer.json["error"]["message"]
+        assert answer.headers["x-should-retry"] == "false"
     wait_until(lambda: counted()[0] == refused + 3 * FAILURES_MAX, COPY_WAIT_S, "the metrics are copied")
-    assert counted()[1] == opened + 1
-    assert chat(fresh_caller, "gpt-4o").status == 200
+    assert counted()[1] == opened
 
 
 def test_models_are_listed_without_wildcards(fresh_caller: Caller) -> None:
@@ -149,6 +150,21 @@ def test_vectors_asked_in_base64_are_encoded_if_the_channel_answers_lists(
         assert answer.status == HTTPStatus.OK and len(answer.json["data"]) == count
         for item in answer.json["data"]:
             assert struct.unpack("<3f", base64.b64decode(item["embedding"])) == (0.25, -0.5, 1.0)
+
+
+def test_embeddings_have_a_limit_of_their_own_which_the_error_names(
+    fresh_caller: Caller, chat_upstream: Upstream
+) -> None:
+    chat_upstream.behave("vectors:3072")
+    data = {"model": "vectors", "input": ["a"] * 1000, "encoding_format": "base64"}
+    answer = send(fresh_caller, "POST", "/embeddings", data)
+    assert answer.status == 200 and len(answer.json["data"]) == 1000 and len(answer.body) > 16_000_000
+    chat_upstream.behave("oversized")
+    answer = send(fresh_caller, "POST", "/embeddings", data)
+    assert answer.status == 500 and f"{64 * 2**20} bytes" in answer.json["error"]["message"]
+    assert answer.headers["x-should-retry"] == "false"
+    answer = chat(fresh_caller, "gpt-4o")
+    assert answer.status == 500 and f"{8 * 2**20} bytes" in answer.json["error"]["message"]
 
 
 def test_embeddings_without_vectors_are_refunded(fresh_caller: Caller) -> None:

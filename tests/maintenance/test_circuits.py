@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from myna.channels import FAILURES_MAX, restore_circuits
+from myna.channel_circuits import FAILURES_MAX
+from myna.channels import restore_circuits
 from myna.service import Service
 from myna.store.queries import circuits as store
 from myna.store.queries import config as config_store
@@ -29,8 +30,8 @@ ROW = ChannelRow(
 
 
 def fail(service: Service, error: str = "status 500") -> None:
-    for _ in range(FAILURES_MAX):
-        service.channels.circuits.failed("up", error)
+    for account_id in range(1, FAILURES_MAX + 1):
+        service.channels.circuits.failed("up", error, account_id)
 
 
 async def state(books: Books) -> tuple[str, str]:

@@ -8,10 +8,11 @@ from pathlib import Path
 from types import ModuleType
 
 import myna
-from myna import errors, limits
+from myna import channel_failures, errors, limits
 from myna.office import messages
 from myna.sentences import SentenceError
 from myna.sign_in import refusal
+from myna.speech import synthesize
 
 PACKAGE = Path(myna.__file__).parent
 OFFICE = Path(messages.__file__).parents[1]
@@ -35,11 +36,12 @@ def classes() -> set[type[SentenceError]]:
 
 def sentences() -> set[str]:
     """The sentences of all errors that the modules below the pages raise."""
+    modules = _modules()  # imports them, and so their classes
     names = {kind.__name__ for kind in classes()}
-    found = set(limits.SENTENCES.values()) | {
-        default for kind in classes() if isinstance(default := _default(kind), str)
-    }
-    for module in _modules():
+    found = set(limits.SENTENCES.values()) | set(synthesize.SENTENCES.values())
+    found |= {meaning.sentence for meaning in channel_failures.MEANINGS}
+    found |= {default for kind in classes() if isinstance(default := _default(kind), str)}
+    for module in modules:
         for call in _calls(module):
             name = _name(call.func)
             if name in names or (name == "__init__" and module in (errors, refusal)):
@@ -85,7 +87,7 @@ def _modules() -> list[ModuleType]:
     """The modules of the office, those that it imports, and those of errors and of signing in."""
     paths = [*OFFICE.rglob("*.py")]
     names = {_dotted(path) for path in [*paths, *(PACKAGE / "sign_in").glob("*.py")]}
-    names |= {"myna.errors", "myna.names"}
+    names |= {"myna.errors", "myna.names", "myna.channel_failures"}
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("myna"):

@@ -66,8 +66,20 @@ def test_an_added_channel_is_tested_with_a_real_request(
 def test_a_failed_test_says_why_without_the_key(operator: Visitor, upstream: Upstream, channel: str) -> None:
     upstream.behave("status:401")
     answer = operator.result(f"{PATH}/test", name=channel)
-    assert "The channel 'up' failed: status 401." in html.unescape(text_of(answer))
+    said = html.unescape(text_of(answer))
+    assert "The channel 'up' failed: status 401: no: sk-upstream" in said
+    assert "Its server refuses the key." in said
     assert KEY not in answer.body.decode()
+
+
+def test_a_mistake_in_an_added_channel_is_named(operator: Visitor, site: Service, upstream: Upstream) -> None:
+    said = add(operator, "wrong", f"{upstream.url}/chat/completions")
+    assert (
+        f"It may not work. Its base URL ends in an endpoint, /chat/completions: use {upstream.url}." in said
+    )
+    said = operator.submit(f"{PATH}/change", name="wrong", url=upstream.url, model="n")
+    assert "Its server does not list the model 'n'; it lists upstream-model, m." in html.unescape(said)
+    site.cli("channel", "remove", "wrong")
 
 
 def test_a_speech_channel_of_this_machine_speaks_its_test(operator: Visitor, site: Service) -> None:

@@ -1,13 +1,14 @@
 """Speech by a server that sends its mp3 while it speaks: what leaves when, and who pays."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from myna.audio.encoders import SoundFormat
-from myna.channels import FAILURES_MAX
+from myna.channel_circuits import FAILURES_MAX
 from myna.engines.registry import DEFAULT_SPEECH
 from myna.store.batch import CallState, TaskStatus
 from tests.audio.test_encoders import heard
@@ -207,15 +208,17 @@ async def test_a_server_that_always_breaks_off_opens_its_circuit(
     visitor: Visitor, server: Server, broken_stream: str
 ) -> None:
     await visitor.set("broken_stream", broken_stream)
-    for _ in range(FAILURES_MAX):
-        answer = await visitor.speak(response_format="mp3")
-        server.send(ONE)
-        await read(await answer.head(), 1)
-        server.send(Server.CUT)
-        await answer.rest()
-        assert (answer.status, answer.whole) == (200, False)
-    assert visitor.site.channels.circuits.open(DEFAULT_SPEECH)
-    assert (await (await visitor.speak(response_format="mp3")).head()).status == 503
+    async with contextlib.AsyncExitStack() as accounts:
+        for _ in range(FAILURES_MAX):
+            one = await accounts.enter_async_context(visitor.newcomer())
+            answer = await one.speak(response_format="mp3")
+            server.send(ONE)
+            await read(await answer.head(), 1)
+            server.send(Server.CUT)
+            await answer.rest()
+            assert (answer.status, answer.whole) == (200, False)
+        assert visitor.site.channels.circuits.open(DEFAULT_SPEECH)
+        assert (await (await visitor.speak(response_format="mp3")).head()).status == 503
 
 
 async def test_the_second_request_of_a_text_has_the_deadline_of_the_first(

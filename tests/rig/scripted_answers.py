@@ -66,13 +66,14 @@ def completion(
     }
 
 
-def embeddings(request: dict[str, Any]) -> dict[str, Any]:
-    """A vector for each text, or for the one list of tokens, as floats or in base64."""
+def embeddings(request: dict[str, Any], numbers: int = 0) -> dict[str, Any]:
+    """A vector for each text, or for the one list of tokens, as floats or in base64: of so many zeros, or of
+    three numbers."""
     given = request["input"]
     count = len(given) if isinstance(given, list) and not isinstance(given[0], int) else 1
-    vector: Any = [0.25, -0.5, 1.0]
+    vector: Any = [0.0] * numbers or [0.25, -0.5, 1.0]
     if request.get("encoding_format") == "base64":
-        vector = base64.b64encode(struct.pack("<3f", *vector)).decode()
+        vector = base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
     data = [{"object": "embedding", "index": index, "embedding": vector} for index in range(count)]
     usage = {"prompt_tokens": 8, "total_tokens": 8}
     return {"object": "list", "model": request["model"], "data": data, "usage": usage}

@@ -17,8 +17,12 @@ list            a JSON array                                 oversized    200 MB
 wrong-types     content a number                             surrogate    content "\\ud800", an unpaired half
 tool:JSON       call the first tool, then say its output     long:N       answer with N times "x"
 error-choices   an error beside choices                      null-choices choices [null]
+error:N,S BODY  the status N, with Retry-After: S and this body
+vectors:N       embeddings of N numbers each
+refuses:A,B     a 400 that names the first of these members that the request has; else echo
 
-POST /embeddings is answered with vectors, which `floats` never encodes. POST /responses is answered with the
+GET /v1/models is answered with a list, and is not among `requests`, unless a key is refused (401). POST
+/embeddings is answered with vectors, which `floats` never encodes. POST /responses is answered with the
 text; `failed` is a response that has failed, `unnamed` is streamed as events without a name, and `last-event`
 is the last event alone. With `withholds_usage` no completion has a usage.
 
@@ -152,14 +156,28 @@ class Upstream:
         """Do what the request's fault says; true if the connection may be used again."""
         if seen.path.endswith("/trap"):
             self.trapped += 1
-        self.requests.append(seen)
         fault, _, argument = _fault_of(seen, self._fault).partition(":")
+        if (
+            seen.method == "GET"
+            and seen.path.endswith("/models")
+            and self._fault not in ("status:401", "close")
+        ):
+            listed = {"object": "list", "data": [{"id": self.model}, {"id": "m"}]}
+            writer.write(_http(200 if seen.path == "/v1/models" else 404, json.dumps(listed).encode()))
+            return True
+        self.requests.append(seen)
         if fault in ("hang", "drip"):
             await self._stall(fault, reader, writer)
             return False
         if fault == "block":
             await self._released.wait()
             fault = "status" if argument else "echo"
+        if fault == "refuses":
+            refused = [name for name in argument.split(",") if name in seen.json]
+            message = f"Unrecognized request argument supplied: {refused[0]}" if refused else ""
+            fault, argument = (
+                ("error", "400,0 " + json.dumps({"error": {"message": message}})) if refused else ("echo", "")
+            )
         if fault == "oversized":
             await _pour(writer)
             return False
@@ -283,6 +301,10 @@ def _bytes_of(fault: str, argument: str, seen: ReceivedRequest, *, usage: bool) 
     if fault == "status":
         error = {"error": {"message": f"no: {SECRET} at /srv/upstream.py", "type": "x", "code": argument}}
         return _http(int(argument), json.dumps(error).encode())
+    if fault == "error":
+        numbers, _, body = argument.partition(" ")
+        status, _, wait = numbers.partition(",")
+        return _http(int(status), body.encode(), retry_after=wait)
     if fault == "tool":
         return _http(200, *scripted_answers.tool_answer(seen.json, argument))
     if seen.path.endswith("/responses") and fault in ("echo", "say", "failed", "long", "unnamed"):
@@ -302,9 +324,9 @@ def _bytes_of(fault: str, argument: str, seen: ReceivedRequest, *, usage: bool) 
 
 def _body_of(fault: str, argument: str, seen: ReceivedRequest, *, usage: bool) -> bytes:
     request = seen.json if seen.body else {}
-    if fault in ("echo", "floats") and seen.path.endswith("/embeddings"):
+    if fault in ("echo", "floats", "vectors") and seen.path.endswith("/embeddings"):
         encoding = {} if fault == "echo" else {"encoding_format": "float"}
-        return json.dumps(scripted_answers.embeddings(request | encoding)).encode()
+        return json.dumps(scripted_answers.embeddings(request | encoding, int(argument or 0))).encode()
     completion = partial(scripted_answers.completion, request, usage=usage)
     if fault == "no-choices":
         return json.dumps(completion("") | {"choices": []}).encode()
@@ -341,9 +363,9 @@ _SOUNDS: dict[str, Callable[[], bytes]] = {
 }
 
 
-def _http(status: int, body: bytes, media_type: str = "application/json") -> bytes:
+def _http(status: int, body: bytes, media_type: str = "application/json", *, retry_after: str = "0") -> bytes:
     head = f"HTTP/1.1 {status} Whatever\r\nContent-Type: {media_type}\r\nContent-Length: {len(body)}\r\n"
-    return head.encode() + b"Retry-After: 0\r\n\r\n" + body
+    return head.encode() + b"Retry-After: %b\r\n\r\n" % retry_after.encode() + body
 
 
 @pytest.fixture(scope="session")

@@ -1,18 +1,21 @@
 """The answer and the refund when a speech channel at an upstream fails."""
 
+import itertools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from myna.channels import FAILURES_MAX
+from myna.channel_circuits import FAILURES_MAX
+from myna.engines.interface import EngineFailed, EngineTimedOut, ServerBusy, UtteranceRefused
+from myna.speech.synthesize import error_for
 from tests.conformance.caller import Caller, check_error
 from tests.rig.service import Service, ServiceMaker
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import SOON_S, wait_until
 from tests.speech.conftest import NewCaller, balance
 
-REFUSED = (429, 400, 422)
+REFUSED = (429, 400, 404, 415, 422, 451)
 """The statuses by which a server refuses one request."""
 
 
@@ -62,9 +65,10 @@ def test_a_full_channel_is_503_and_refunded(caller: Caller, upstream: Upstream) 
 
 
 def test_a_failing_channel_is_500_refunded_and_opens_its_circuit(caller: Caller, upstream: Upstream) -> None:
-    """Then no text is valid, in whatever voice."""
+    """One account fails, and so does the probe. Then no text is valid, in whatever voice."""
     upstream.behave("status:500")
     assert [caller.speak("hello").status for _ in range(FAILURES_MAX)] == [500] * FAILURES_MAX
+    wait_until(lambda: "circuit of channel" in caller.service.stderr, SOON_S, "the channel is probed")
     asked = len(upstream.requests)
     for voice_id in ("alloy", "nobody"):
         for text in ("hello", ""):
@@ -92,12 +96,27 @@ def test_after_a_timeout_the_next_speech_channel_is_asked(
 def test_a_timeout_of_a_long_text_opens_no_circuit(
     make_service: ServiceMaker, upstream: Upstream, new_caller: NewCaller
 ) -> None:
-    """Long texts of one caller don't open the circuit for everyone; timeouts of short ones do."""
+    """Long texts don't open the circuit for everyone; timeouts of short ones do."""
     made = make_service(chat_url="parrot:", speech=upstream.url, env={"MYNA_UPSTREAM_IDLE_S": "0.15"})
-    caller = new_caller(with_voices(made, upstream))
+    service = with_voices(made, upstream)
+    callers = [new_caller(service) for _ in range(FAILURES_MAX)]
     upstream.behave("hang")
     for text, speed in (("a long text", "0.25"), ("a", "4.0")):
-        statuses = [caller.speak(text, speed=speed).status for _ in range(FAILURES_MAX)]
-        assert statuses == [500] * FAILURES_MAX
-    assert caller.speak("a", speed="4.0").status == 503
+        assert [caller.speak(text, speed=speed).status for caller in callers] == [500] * FAILURES_MAX
+    assert callers[0].speak("a", speed="4.0").status == 503
     assert made.stderr.count("circuit of channel 'default-speech' is open for 10 s") == 1
+
+
+def test_what_tells_most_of_several_failures_is_told_whatever_the_order() -> None:
+    ranked = [
+        (UtteranceRefused("400"), 400, {"x-should-retry": "false"}),
+        (ServerBusy("429", 9), 429, {"Retry-After": "9"}),
+        (EngineTimedOut("slow"), 504, {"x-should-retry": "false"}),
+        (EngineFailed("500"), 500, {}),
+    ]
+    for (better, status, headers), (worse, *_) in itertools.combinations(ranked, 2):
+        for failures in ([better, worse], [worse, better]):
+            error = error_for(failures)
+            assert (error.openai_status, error.headers, error.status) == (status, headers, 500)
+    waits = error_for([ServerBusy("429", wait) for wait in (9, None, 4)])
+    assert waits.headers == {"Retry-After": "4"}

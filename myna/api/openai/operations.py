@@ -13,6 +13,9 @@ OPENAI_ERRORS = {
     "402": "not enough units, or the storage quota is reached; nothing charged",
     "403": "the key lacks the scope",
     "404": "no such model, or none that this key may use",
+    "429": "a limit of the key, the account or the channel is reached, or too many requests from this address"
+    " had an unknown key; nothing charged",
+    "504": "the channel took too long; the units were refunded",
 }
 _MODEL = parameter("id", "path", {"type": "string"}, "The name of a model.", required=True)
 _FORM = {
@@ -44,7 +47,7 @@ def _post(path: str, summary: str, scope: str, body: Any, answer: Any = OBJECT, 
         body=body,
         answer=answer,
         parameters=(IDEMPOTENCY,),
-        errors=("400", "402", "403", "404", "413"),
+        errors=("400", "402", "403", "404", "413", "504"),
         **more,
     )
 

@@ -28,13 +28,14 @@ class OpenAIConfig(Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
         check_unique("voices", self.voices or ())
         if not is_base_url(self.url):
             raise ConfigError("url: must be http://… or https://… without a query.")
-        if self.key_env and not os.environ.get(self.key_env):
+        key = os.environ.get(self.key_env, "").strip()
+        if self.key_env and not key:
             raise ConfigError(f"key_env: {self.key_env} is not set, or empty.")
         return OpenAISpeech(
             HttpClient(connections_max=limits.processes),
             DiskExecutor(limits.processes),
             url=self.url,
-            key=os.environ.get(self.key_env) or None,
+            key=key or None,
             model=self.model,
             answer_max_bytes=AUDIO_MAX_BYTES,
             only=self.voices,

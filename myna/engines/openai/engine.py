@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 
 from myna.audio.mpeg import duration_s, info_frames
+from myna.channel_failures import BUSY, NO_QUOTA, SLOW, read, retry_after_s
 from myna.engines.interface import (
     NO_CLIENT,
     CallerDisconnected,
@@ -26,6 +27,7 @@ from myna.engines.interface import (
     EngineVoice,
     NoConnection,
     NothingSpoken,
+    ServerBusy,
     SoundPart,
     SoundParts,
     SoundTooLong,
@@ -65,12 +67,6 @@ _WAITING_MAX: Final = 16
 
 # Statuses of servers without a list of voices, such as LocalAI.
 _NO_VOICE_LIST: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
-_ERRORS_BY_STATUS: Final[dict[int, type[EngineFailed]]] = {
-    HTTPStatus.TOO_MANY_REQUESTS: EngineBusy,
-    HTTPStatus.BAD_REQUEST: UtteranceRefused,
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: UtteranceRefused,
-    HTTPStatus.UNPROCESSABLE_ENTITY: UtteranceRefused,
-}
 _MP3: Final = ("audio/mpeg", "audio/mp3")
 _MEDIA_TYPE: Final = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,40}")
 
@@ -322,9 +318,13 @@ class OpenAISpeech:
             return EngineFailed(
                 f"The speech server was asked for mp3 and sent {_media_type(answer.headers)}."
             )
-        return _ERRORS_BY_STATUS.get(answer.status, EngineFailed)(
-            f"The speech server answered {answer.status}."
-        )
+        meaning = read(answer.status, answer.body).meaning(model_is_callers=False)
+        why = f"The speech server answered {answer.status}."
+        if meaning in (BUSY, NO_QUOTA):
+            return ServerBusy(why, retry_after_s(answer.headers))
+        if meaning is SLOW:
+            return EngineTimedOut(why)
+        return EngineFailed(why) if meaning.counts else UtteranceRefused(why)
 
 
 def _media_type(headers: Mapping[str, str]) -> str:

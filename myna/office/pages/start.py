@@ -62,7 +62,7 @@ async def show(
 async def add_server(visit: Visit) -> Response:
     """Tries the server, adds it as a chat channel, and stores its key."""
     form = visit.fields(NewServer)
-    url = form.url.rstrip("/")
+    url, form.key = form.url.rstrip("/"), form.key.strip()
     name = form.name or _name_of(url)
     row = ChannelRow(
         kind="chat", name=name, url=url, model=form.model, key_env="", priority=PRIORITY, enabled=1

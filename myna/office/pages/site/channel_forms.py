@@ -6,6 +6,7 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from myna import channel_changes, channel_keys
+from myna.channel_causes import likely_cause
 from myna.channel_changes import PRIORITY_MAX, PRIORITY_STEP, Edit
 from myna.channels import Channel, record_voices
 from myna.engines.interface import EngineFailed
@@ -84,14 +85,15 @@ async def add(visit: Visit) -> Response:
     try:
         if form.kind not in KINDS:
             raise CommandError("A channel is for chat or for speech.")
+        form.key = form.key.strip()
         if form.key:
             channel_keys.check(form.name, form.key)
         await _add(visit, form)
     except CommandError as error:
         return await show_new(visit, visit.said(error))
-    await _look_up_voices(visit, form.name)
+    channel = await _look_up_voices(visit, form.name)
     notice = visit.text("{name} is added. Test it: it answers in a moment.")
-    return visit.redirect(PATH, notice.format(name=form.name))
+    return visit.redirect(PATH, notice.format(name=form.name) + await _warning(visit, channel))
 
 
 async def _add(visit: Visit, form: NewChannel) -> None:
@@ -155,24 +157,30 @@ async def change(visit: Visit) -> Response:
         await channel_changes.change(visit.db, settings, keys_of(visit), form.name, edit, by=visit.actor)
     except CommandError as error:
         return await show_change(visit, form.name, visit.said(error))
-    await _look_up_voices(visit, form.name)
-    after = await found(visit, form.name)
+    after = await _look_up_voices(visit, form.name)
     notice = visit.text("{name} is changed.")
     if before.key_stored and not after.key_stored:
         notice = visit.text("{name} is changed. Its key was for another server and is removed.")
-    return visit.redirect(PATH, notice.format(name=form.name))
+    return visit.redirect(PATH, notice.format(name=form.name) + await _warning(visit, after))
 
 
-async def _look_up_voices(visit: Visit, name: str) -> None:
-    """Looks up the voices of a speech channel. Where that fails, the service tries again later."""
+async def _look_up_voices(visit: Visit, name: str) -> Channel:
+    """The channel. Looks up the voices of one for speech; where that fails, the service tries again later."""
     await visit.parts.config.refresh()
     channel = await found(visit, name)
     if channel.kind == "speech":
         try:
             await record_voices(visit.db, visit.parts.channels, channel)
         except EngineFailed:  # the channel's test says why
-            return
+            return channel
         await visit.parts.config.refresh()
+    return channel
+
+
+async def _warning(visit: Visit, channel: Channel) -> str:
+    """What may be wrong with a channel that was added or changed; empty if nothing."""
+    cause = await likely_cause(visit.parts.http_client, channel)
+    return " " + visit.text("It may not work.") + " " + visit.said(cause) if cause else ""
 
 
 async def store_key(visit: Visit) -> Response:
@@ -181,7 +189,7 @@ async def store_key(visit: Visit) -> Response:
     settings = visit.parts.settings
     try:
         await channel_changes.store_key(
-            visit.db, settings, keys_of(visit), form.name, form.key, by=visit.actor
+            visit.db, settings, keys_of(visit), form.name, form.key.strip(), by=visit.actor
         )
     except CommandError as error:
         return await show_change(visit, form.name, visit.said(error))

@@ -145,7 +145,8 @@ async def _try(visit: Visit, channel: Channel) -> Result:
         raise CommandError("The disk has less free space than MYNA_DISK_RESERVE_BYTES.")
     # No row names the file, so the service removes it within two hours.
     audio, path = parts.audio.new()
-    trial = await channel_trial.speech(parts.channels, channel, engine, path, deadline_s)
+    speech = partial(channel_trial.speech, parts.http_client, parts.channels)
+    trial = await speech(channel, engine, path, deadline_s)
     return Result(channel.name, trial=trial, audio=audio)
 
 

@@ -1,0 +1,251 @@
+"""What a caller is told about the failures of channels, by what their servers answered: see
+`myna.channel_failures`."""
+
+import itertools
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from myna.channel_failures import MEANINGS, SLOW
+from myna.channels import Channel
+from myna.chat.failover import FailedAttempt, error_for, of_error, of_status
+from myna.errors import MynaError, UpstreamFailed
+from myna.http_client import ClientResponse
+
+KEY = "a-key-without-a-prefix"
+CHANNEL = Channel(kind="chat", name="up", url="http://gpu-box:8000/v1", model="", key=KEY)
+VLLM = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens."
+LLAMA = "the request exceeds the available context size (4096 tokens), try increasing it"
+NO_IMAGES = "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"
+
+
+def attempt(
+    status: int, body: Any = None, headers: Mapping[str, str] | None = None, *, callers: bool = False
+) -> FailedAttempt:
+    text = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return of_status(ClientResponse(status, _pairs(headers or {}), text), CHANNEL, model_is_callers=callers)
+
+
+def _pairs(headers: Mapping[str, str]) -> tuple[tuple[bytes, bytes], ...]:
+    return tuple((name.encode(), value.encode()) for name, value in headers.items())
+
+
+def error(message: str = "", **members: Any) -> dict[str, Any]:
+    return {"error": {"message": message, **members}}
+
+
+def told(*failures: FailedAttempt) -> MynaError:
+    return error_for(failures)
+
+
+CONTEXT = (400, "context_length_exceeded")
+LIMITED = (429, "rate_limit_exceeded")
+UNSUPPORTED = (400, "unsupported_value")
+UNKNOWN = (404, "model_not_found")
+FORBIDDEN = (400, "content_policy_violation")
+SGLANG = "The input (5 tokens) is longer than the model's context length (4 tokens)."
+GEMINI = "The input token count (9) exceeds the maximum number of tokens allowed (8)."
+REQUEST_FAULTS: dict[str, tuple[int, Any, tuple[int, str | None]]] = {
+    "openai": (400, error(VLLM, code="context_length_exceeded"), CONTEXT),
+    "vllm": (400, error(VLLM, type="BadRequestError", param=None, code=400), CONTEXT),
+    "older vllm": (400, {"object": "error", "message": VLLM, "code": 400}, CONTEXT),
+    "llama.cpp": (400, error(LLAMA, type="exceed_context_size_error", code=400, n_ctx=4096), CONTEXT),
+    "llama.cpp without a sentence": (400, error(type="exceed_context_size_error", code=400), CONTEXT),
+    "anthropic": (400, error("prompt is too long: 210000 tokens > 200000 maximum"), CONTEXT),
+    "sglang": (400, error(SGLANG), CONTEXT),
+    "gemini": (400, [error(GEMINI)], CONTEXT),
+    "content": (403, error("Your input was flagged", code=403, metadata={}), FORBIDDEN),
+    "azure": (400, error("The response was filtered", code="content_filter"), (400, "content_filter")),
+    "zhipu": (400, error("系统检测到输入可能包含敏感内容", code="1301"), (400, "1301")),
+    "451": (451, b"", FORBIDDEN),
+    "tgi": (422, {"error": "`inputs` tokens + `max_new_tokens` must be <= 4096"}, CONTEXT),
+    "openrouter": (404, error("No endpoints found that support image input"), UNSUPPORTED),
+    "ollama": (500, {"error": "this model is missing data required for image input"}, UNSUPPORTED),
+    "case": (400, error("names are case-sensitive"), (400, None)),
+    "images": (500, error(NO_IMAGES, type="server_error", code=500), UNSUPPORTED),
+    "413": (413, b"<html>too large</html>", (400, None)),
+    "415": (415, b"", (400, None)),
+    "422": (422, {"detail": [{"loc": ["body", "top_p"], "msg": "must be at most 1"}]}, (400, None)),
+    "400 in words": (400, error("no", code="unknown_thing"), (400, "unknown_thing")),
+    "callers model": (404, error("The model `x` does not exist", code="model_not_found"), UNKNOWN),
+    "deepseek": (400, error("Model Not Exist", code="invalid_request_error"), UNKNOWN),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REQUEST_FAULTS)
+def test_a_fault_of_the_request_is_told_and_counts_for_no_circuit(name: str) -> None:
+    status, body, expected = REQUEST_FAULTS[name]
+    failed = attempt(status, body, callers=True)
+    assert failed.blameless
+    found = told(failed)
+    assert (found.openai_status, found.code) == expected
+    assert found.headers == {"x-should-retry": "false"}
+    assert "again" not in found.message and "refunded" in found.message
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "expected", "says"),
+    [
+        (429, b"", LIMITED, "try again later"),
+        (429, error("Slow down", code="rate_limit_exceeded"), LIMITED, "try again later"),
+        (408, b"", (504, "timeout"), ""),
+        (504, b"<html>", (504, "timeout"), ""),
+        (500, b"", (500, None), "try again later"),
+        (503, error("overloaded"), (500, None), "try again later"),
+        (307, b"", (500, None), "try again later"),
+        (401, error("Incorrect API key"), (500, None), "Tell the operator"),
+        (403, error("Forbidden"), (500, None), "Tell the operator"),
+        (400, [error("API key not valid. Please pass a valid API key.")], (500, None), "Tell the operator"),
+        (402, error("Insufficient Balance"), LIMITED, "Tell the operator"),
+        (429, error("Used up", code="insufficient_quota"), LIMITED, "Tell the operator"),
+    ],
+)
+def test_a_fault_of_the_channel_counts_and_has_a_retry_only_where_one_may_help(
+    status: int, body: Any, expected: tuple[int, str | None], says: str
+) -> None:
+    failed = attempt(status, body)
+    assert not failed.blameless
+    found = told(failed)
+    assert (found.openai_status, found.code) == expected
+    assert says in found.message
+    may_help = says == "try again later"
+    assert found.headers == ({} if may_help else {"x-should-retry": "false"})
+    assert may_help or "try again" not in found.message
+
+
+def test_a_model_of_the_operators_that_is_missing_is_for_the_operator() -> None:
+    for status in (404, 405, 501):
+        found = told(attempt(status, error("The model `x` does not exist", code="model_not_found")))
+        assert (found.openai_status, found.code) == (500, None) and "Tell the operator" in found.message
+        assert attempt(status).blameless
+
+
+def test_an_error_with_the_status_200_has_its_own_status() -> None:
+    for body, expected in (
+        (error(LLAMA, code=400, type="exceed_context_size_error"), CONTEXT),
+        (error("slow down", code=429), (429, "rate_limit_exceeded")),
+        (
+            {"type": "response.failed", "response": {"error": {"code": "context_length_exceeded"}}},
+            (500, None),
+        ),
+        ({"type": "error", "message": VLLM, "code": "context_length_exceeded"}, CONTEXT),
+        (error("out of memory", code=500), (500, None)),
+    ):
+        found = told(of_error("ErrorEvent", "an error", json.dumps(body).encode(), CHANNEL))
+        if "response" in body:
+            expected = CONTEXT
+        assert (found.openai_status, found.code) == expected
+
+
+def test_words_and_a_harmless_message_are_passed_on() -> None:
+    found = told(
+        attempt(400, error(VLLM, type="BadRequestError", param="messages[0].content", code="bad-one"))
+    )
+    assert VLLM in found.message
+    assert (found.openai_type, found.param) == ("BadRequestError", "messages[0].content")
+    found = told(attempt(422, REQUEST_FAULTS["422"][1]))
+    assert "top_p: must be at most 1." in found.message and found.param == "top_p"
+    found = told(
+        attempt(400, error("line one\nline two", type="no word", param="no word either", code=["x"]))
+    )
+    assert "line one line two." in found.message and found.message.isprintable()
+    assert (found.openai_type, found.param, found.code) == ("invalid_request_error", None, None)
+    assert told(attempt(400, error("x" * 35 + " y" * 1000))).message.count("y") < 300
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "see https://internal.example/errors",
+        "model /models/llama.gguf failed",
+        "cannot open 'weights/llama.gguf'",
+        "upstream gpu-box said no",
+        "10.0.0.7 refused",
+        "[fe80::1:2:3] refused",
+        "backend node7:8000 refused",
+        "backend.internal refused",
+        "api.example.com refused",
+        "localhost refused",
+        "C:\\models\\llama refused",
+        'File "engine.py", line 3',
+        f"key {KEY} is wrong",
+        "key sk-abcdef123456 is wrong",
+        "in organization org-abcdef123456",
+        "Bearer abc is wrong",
+    ],
+)
+def test_a_message_that_names_a_server_a_path_or_a_key_is_not_passed_on(message: str) -> None:
+    found = told(attempt(400, error(message, code="bad_thing", type=KEY, param="gpu-box")))
+    assert message not in found.message and "with the code bad_thing" in found.message
+    assert found.openai_type == "invalid_request_error" and found.param is None
+
+
+def test_the_smallest_retry_after_of_all_channels_is_told() -> None:
+    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=40), usegmt=True)
+    given = [
+        {"retry-after": "30"},
+        {},
+        {"retry-after": soon},
+        {"retry-after": "7.4"},
+        {"retry-after": "soon"},
+    ]
+    failures = [attempt(429, b"", headers) for headers in given]
+    assert told(*failures).headers == {"Retry-After": "7"}
+    assert told(*failures[:3]).headers == {"Retry-After": "30"}
+    wait = told(failures[2]).headers["Retry-After"]
+    assert 35 <= int(wait) <= 40
+    assert told(failures[4]).headers == {}
+    assert told(failures[0], attempt(503, b"", {"retry-after": "3"})).headers == {"Retry-After": "3"}
+
+
+def test_of_several_failures_the_one_that_tells_most_is_told_whatever_the_order() -> None:
+    ranked = [
+        attempt(400, error(VLLM)),
+        attempt(403, error("moderation")),
+        attempt(500, error(NO_IMAGES)),
+        attempt(400, error("temperature is too high")),
+        attempt(400, error(code="bad_thing")),
+        attempt(400),
+        FailedAttempt("AnswerTooLarge", "too large", limit_bytes=10),
+        attempt(429),
+        FailedAttempt("ChannelFull", "full"),
+        FailedAttempt("TimedOut", "slow"),
+        attempt(404, callers=True),
+        attempt(500),
+        attempt(429, error(code="insufficient_quota")),
+        attempt(401),
+        attempt(404),
+    ]
+    for better, worse in itertools.combinations(ranked, 2):
+        assert told(better, worse).message == told(worse, better).message == told(better).message
+    assert len({meaning.name for meaning in MEANINGS}) == len(MEANINGS)
+
+
+def test_the_table_in_the_documentation_is_that_of_the_code() -> None:
+    text = (Path(__file__).parents[2] / "docs/accounting.md").read_text(encoding="utf-8")
+    table = text.partition("## Failures of channels")[2].partition("\n## ")[0]
+    rows = [
+        [cell.strip() for cell in line.split("|")[2:6]]
+        for line in table.splitlines()
+        if "| yes |" in line or "| no |" in line
+    ]
+    yes = {True: "yes", False: "no"}
+    expected = [
+        (str(one.status), yes[one.retry], yes[one.counts]) for one in MEANINGS if one.name != "no file"
+    ]
+    assert [(status, retry, counts) for status, _, retry, counts in rows] == expected
+
+
+def test_too_large_an_answer_names_the_limit() -> None:
+    found = told(FailedAttempt("AnswerTooLarge", "too large", limit_bytes=8_388_608))
+    assert "8388608 bytes" in found.message and found.headers == {"x-should-retry": "false"}
+    assert FailedAttempt("LongEvent", "too long").blameless
+
+
+def test_without_time_for_a_channel_the_call_took_too_long() -> None:
+    assert isinstance(told(), UpstreamFailed) and told().openai_status == SLOW.status
