@@ -26,7 +26,7 @@ from myna.relay.plan import CHAT, Planner, ReadRequest, RelayPlan, read_fields
 from myna.relay.shapes import han_count_of
 from myna.wire.body import convert, decode
 from myna.wire.encode import to_event
-from myna.wire.lenient import UNREADABLE, is_set, loads, object_of, strict
+from myna.wire.lenient import UNREADABLE, is_set, loads, object_of, repaired
 from myna.wire.openai import OpenAIChatRequest
 from myna.wire.responses.answer import to_response
 from myna.wire.responses.completion import UnusableAnswer
@@ -184,9 +184,14 @@ async def plan(planner: Planner, caller: UnverifiedCaller, body: bytes) -> Respo
 
 
 def checked(body: bytes, channel: Channel) -> bytes:
-    """A channel's response. Raises FailedAttempt if it is none, has not ended or reports an error."""
+    """A channel's response, repaired if strict readers can't read it. Raises FailedAttempt if it is none, has
+    not ended or reports an error."""
     try:
-        response = strict(_response.decode, body)
+        try:
+            response = _response.decode(body)
+        except UNREADABLE:
+            body, readable = repaired(body)
+            response = _response.decode(readable)
     except UNREADABLE as error:
         raise FailedAttempt("NoResponse", "the answer is not what was asked for", f": {error}") from error
     if response.status not in _ENDED or is_set(response.error):
