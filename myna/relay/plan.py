@@ -11,7 +11,7 @@ from myna.channels import PARROT, Channel, Channels
 from myna.chat.complete import text_of
 from myna.chat.han import han_count
 from myna.chat.intent import speech_text
-from myna.config import ConfigCache
+from myna.config import ConfigCache, SiteSettings
 from myna.errors import InvalidRequest
 from myna.http.large_bodies import read_body
 from myna.keys import UnverifiedCaller
@@ -143,6 +143,10 @@ class Planner:
     def __init__(self, config: ConfigCache, channels: Channels) -> None:
         self._config = config
         self._channels = channels
+
+    @property
+    def settings(self) -> SiteSettings:
+        return self._config.settings
 
     async def plan(self, endpoint: Endpoint, caller: UnverifiedCaller, body: bytes) -> RelayPlan:
         """Raises InvalidRequest, ModelNotFound, TooManyBodies."""

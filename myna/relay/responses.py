@@ -24,7 +24,8 @@ from myna.relay.answers import usage_of
 from myna.relay.events import BrokenEvents, Observer
 from myna.relay.plan import CHAT, Planner, ReadRequest, RelayPlan, read_fields
 from myna.relay.shapes import han_count_of
-from myna.wire.body import convert, decode
+from myna.telemetry import access_log
+from myna.wire.body import convert, decode, listed
 from myna.wire.encode import to_event
 from myna.wire.lenient import UNREADABLE, is_set, loads, object_of, repaired
 from myna.wire.openai import OpenAIChatRequest
@@ -33,8 +34,10 @@ from myna.wire.responses.completion import UnusableAnswer
 from myna.wire.responses.events import ResponseEvents
 from myna.wire.responses.output import ID_PREFIX
 from myna.wire.responses.request import ResponsesRequest, to_chat
+from myna.wire.responses.tools import Tools
 
 PATH: Final = "/responses"
+REFUSE_SETTING: Final = "refuse"
 _ENDED: Final = (None, "completed", "incomplete")
 """The statuses of a response that is kept. Some servers leave it out."""
 
@@ -155,30 +158,39 @@ class ResponseShape:
 
 
 class ReadResponses(Struct, frozen=True):
-    """A request as it was translated, and what a `ResponsesPlan` needs of it besides."""
+    """A request as it was translated, and what a `ResponsesPlan` needs of it besides. `ignored_tools` are the
+    types of tools that nothing here can run, as the value of a header."""
 
     chat: ReadRequest
     passed: bytes
     repeated: bytes
+    ignored_tools: str
 
 
-def read(body: bytes) -> ReadResponses:
-    """The request with this body. Raises InvalidRequest, whose message begins with the field's name."""
-    fields, _ = decode(body, ResponsesRequest)
-    chat = to_chat(fields)
+def read(body: bytes, *, refuses_hosted: bool) -> ReadResponses:
+    """The request with this body, without tools that nothing here can run, or none if it `refuses_hosted`.
+    Raises InvalidRequest, whose message begins with the field's name."""
+    fields, request = decode(body, ResponsesRequest)
+    tools = Tools(request.tools or [], refuses_hosted=refuses_hosted)
+    if tools.hosted:
+        fields |= {"tools": tools.kept}
+    chat = to_chat(fields, tools)
     passed = {name: value for name, value in fields.items() if name != "model"} | {"store": False}
     repeated = {name: value for name, value in fields.items() if name != "input"}
     return ReadResponses(
         read_fields(CHAT, chat, convert(chat, OpenAIChatRequest)),
         msgspec.json.encode(passed),
         msgspec.json.encode(repeated),
+        listed(dict.fromkeys(tools.hosted), len(set(tools.hosted))),
     )
 
 
 async def plan(planner: Planner, caller: UnverifiedCaller, body: bytes) -> ResponsesPlan:
     """The plan of a request. Instructions are not spoken, also where the route has intents. Raises
     InvalidRequest, ModelNotFound, TooManyBodies."""
-    request = await read_body(partial(read, body), len(body), caller.key_hash)
+    refuses = planner.settings.hosted_tools == REFUSE_SETTING
+    request = await read_body(partial(read, body, refuses_hosted=refuses), len(body), caller.key_hash)
+    access_log.details().ignored_tools = request.ignored_tools
     planned = structs.asdict(planner.planned(request.chat)) | {"speaks": False}
     return ResponsesPlan(**planned, passed=request.passed, repeated=request.repeated)
 

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from myna.wire.responses.completion import ChatUsage
 from myna.wire.responses.items import REASONING_ID_PREFIX
+from myna.wire.responses.tools import Called, CallKind, to_input
 
 Status = Literal["in_progress", "completed", "incomplete"]
 PartKind = Literal["output_text", "refusal", "reasoning_text"]
@@ -34,7 +35,7 @@ def request_members(request: dict[str, Any], response_id: str, created_at: int) 
         "temperature": request.get("temperature"),
         "text": {**text, "format": text.get("format") or {"type": "text"}},
         "tool_choice": request.get("tool_choice") or "auto",
-        "tools": [{"parameters": None, "strict": None, **tool} for tool in request.get("tools") or []],
+        "tools": [_tool(tool) for tool in request.get("tools") or []],
         "top_p": request.get("top_p"),
         "truncation": "disabled",
         "user": request.get("user"),
@@ -100,16 +101,25 @@ def reasoning(item_id: str, parts: list[Any], status: Status) -> dict[str, Any]:
     return {"id": item_id, "type": "reasoning", "summary": [], "status": status, "content": parts}
 
 
-def function_call(item_id: str, call_id: str, name: str, arguments: str, status: Status) -> dict[str, Any]:
-    """A call of a function. `arguments` is JSON."""
+def call(item_id: str, call_id: str, called: Called, arguments: str, status: Status) -> dict[str, Any]:
+    """A call of a function or a custom tool. `arguments` is JSON."""
+    custom = called.kind == "custom"
     return {
         "id": item_id,
-        "type": "function_call",
+        "type": "custom_tool_call" if custom else "function_call",
         "status": status,
         "call_id": call_id,
-        "name": name,
-        "arguments": arguments,
+        "name": called.name,
+        **({} if called.namespace is None else {"namespace": called.namespace}),
+        **({"input": to_input(arguments)} if custom else {"arguments": arguments}),
     }
+
+
+def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+    """A tool of the request, with the members that a function has in a response."""
+    if tool["type"] != "function":
+        return tool
+    return {"description": None, "parameters": None, "strict": None, **tool}
 
 
 class ItemIds:
@@ -124,8 +134,8 @@ class ItemIds:
     def reasoning(self, place: int) -> str:
         return f"{REASONING_ID_PREFIX}{self._name}_{place}"
 
-    def function_call(self, place: int) -> str:
-        return f"fc_{self._name}_{place}"
+    def tool_call(self, place: int, kind: CallKind) -> str:
+        return f"{'ctc' if kind == 'custom' else 'fc'}_{self._name}_{place}"
 
     def call(self, place: int) -> str:
         """For a server that gives its call no id."""

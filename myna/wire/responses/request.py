@@ -1,14 +1,14 @@
 """The body of POST /responses as the body of POST /chat/completions."""
 
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
 from myna.errors import InvalidRequest
 from myna.wire.body import convert
 from myna.wire.responses.items import messages_of
+from myna.wire.responses.tools import Tools, given
 
-FUNCTIONS_ONLY = "this service has function tools only"
 STATELESS = "this service is stateless and keeps no responses"
 
 
@@ -42,22 +42,6 @@ class Reasoning(Struct, frozen=True):
     effort: str | None = None
 
 
-class FunctionTool(Struct, frozen=True):
-    """A function that the model may call. Chat completions nest these fields in `function`."""
-
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
-class ChosenFunction(Struct, frozen=True):
-    """The only function that the model must call."""
-
-    type: Literal["function"]
-    name: str
-
-
 class ResponsesRequest(Struct, frozen=True):
     """POST /responses. All other fields are ignored.
 
@@ -87,20 +71,19 @@ class ResponsesRequest(Struct, frozen=True):
     prompt: Any = None
 
 
-def to_chat(fields: dict[str, Any]) -> dict[str, Any]:
-    """The body for POST /chat/completions. A stream asks for its usage.
+def to_chat(fields: dict[str, Any], tools: Tools) -> dict[str, Any]:
+    """The body for POST /chat/completions, with these tools of it. A stream asks for its usage.
 
     Raises InvalidRequest, whose message begins with the name of the field.
     """
     request = convert(fields, ResponsesRequest)
     _refuse_state(request)
-    tools = [_tool(tool, f"tools[{number}]") for number, tool in enumerate(request.tools or [])]
     chat: dict[str, Any] = {
         "model": request.model,
-        "messages": messages_of(request.instructions, request.input),
-        "tools": tools or None,
-        "tool_choice": _tool_choice(request.tool_choice),
-        "parallel_tool_calls": request.parallel_tool_calls,
+        "messages": messages_of(request.instructions, request.input, tools),
+        "tools": tools.functions or None,
+        "tool_choice": tools.choice(request.tool_choice),
+        "parallel_tool_calls": request.parallel_tool_calls if tools.functions or not tools.hosted else None,
         "max_completion_tokens": request.max_output_tokens,
         "temperature": request.temperature,
         "top_p": request.top_p,
@@ -132,36 +115,11 @@ def _refuse_state(request: ResponsesRequest) -> None:
         )
 
 
-def _tool(tool: dict[str, Any], path: str) -> dict[str, Any]:
-    kind = tool.get("type")
-    if kind != "function":
-        shown = f'"{kind[:40]}"' if isinstance(kind, str) else "something else"
-        raise InvalidRequest(f'{path}.type: must be "function", not {shown}; {FUNCTIONS_ONLY}.')
-    function = convert(tool, FunctionTool, path)
-    return {"type": "function", "function": _given(function)}
-
-
-def _tool_choice(choice: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
-    if choice is None or choice in ("none", "auto", "required"):
-        return choice
-    if isinstance(choice, str):
-        raise InvalidRequest('tool_choice: must be "none", "auto", "required" or a function.')
-    if choice.get("type") != "function":
-        raise InvalidRequest(f'tool_choice.type: must be "function"; {FUNCTIONS_ONLY}.')
-    return {"type": "function", "function": {"name": convert(choice, ChosenFunction, "tool_choice").name}}
-
-
 def _response_format(text: TextOptions) -> dict[str, Any] | None:
     match text.format:
         case JsonObjectFormat():
             return {"type": "json_object"}
         case JsonSchemaFormat() as schema:
-            return {"type": "json_schema", "json_schema": _given(schema)}
+            return {"type": "json_schema", "json_schema": given(schema)}
         case _:
             return None
-
-
-def _given(struct: Struct) -> dict[str, Any]:
-    """The fields of the struct that are not null."""
-    values = ((name, getattr(struct, name)) for name in struct.__struct_fields__)
-    return {name: value for name, value in values if value is not None}

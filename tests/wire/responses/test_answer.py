@@ -54,7 +54,7 @@ def test_a_text_becomes_a_message() -> None:
         "temperature": None,
         "text": {"format": {"type": "text"}},
         "tool_choice": "auto",
-        "tools": REQUEST["tools"],
+        "tools": [{"description": None, **REQUEST["tools"][0]}],
         "top_p": None,
         "truncation": "disabled",
         "usage": None,
@@ -182,7 +182,7 @@ def test_the_response_repeats_the_request() -> None:
     assert {name: translated[name] for name in same} == {name: given[name] for name in same}
     assert translated["reasoning"] == {"effort": "low", "summary": None}
     assert translated["tools"] == [
-        {"type": "function", "name": "weather", "parameters": None, "strict": None}
+        {"type": "function", "name": "weather", "description": None, "parameters": None, "strict": None}
     ]
 
 

@@ -7,13 +7,14 @@ import pytest
 
 from myna.errors import InvalidRequest
 from myna.wire.responses.request import to_chat
+from myna.wire.responses.tools import Tools
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 IMAGE = "data:image/png;base64,AAAA"
 
 
 def chat(**fields: Any) -> dict[str, Any]:
-    return to_chat({"model": "svc-chat", "input": "hello", **fields})
+    return to_chat({"model": "svc-chat", "input": "hello", **fields}, Tools(fields.get("tools") or []))
 
 
 def messages(*items: dict[str, Any], **fields: Any) -> list[Any]:
@@ -243,23 +244,11 @@ def test_a_reference_to_reasoning_is_left_out_as_reasoning_is() -> None:
     assert messages(reference, {"role": "user", "content": "hi"}) == [{"role": "user", "content": "hi"}]
 
 
-@pytest.mark.parametrize(
-    "kind", ["web_search", "file_search", "code_interpreter", "computer_use_preview", "mcp", "custom"]
-)
-def test_built_in_tools_are_refused(kind: str) -> None:
-    assert refused(tools=[{"type": "function", "name": "now"}, {"type": kind}]) == (
-        f'tools[1].type: must be "function", not "{kind}"; this service has function tools only.'
-    )
-    assert refused(tool_choice={"type": kind}) == (
-        'tool_choice.type: must be "function"; this service has function tools only.'
-    )
-
-
-@pytest.mark.parametrize("kind", ["web_search_call", "mcp_approval_response", "custom_tool_call", 5, [], {}])
+@pytest.mark.parametrize("kind", ["web_search_call", "mcp_approval_response", 5, [], {}])
 def test_items_of_other_types_are_refused(kind: Any) -> None:
     assert refused(input=[{"role": "user", "content": "hi"}, {"type": kind}]) == (
-        'input[1].type: must be one of "message", "function_call", "function_call_output", "reasoning";'
-        " this service has function tools only."
+        'input[1].type: must be one of "message", "function_call", "function_call_output",'
+        ' "custom_tool_call", "custom_tool_call_output", "reasoning"; other tools are not run here.'
     )
 
 
@@ -281,7 +270,11 @@ def test_items_of_other_types_are_refused(kind: Any) -> None:
         ({"input": [{"type": "function_call", "call_id": "c", "name": "f"}]},
          "input[0].arguments: is missing."),
         ({"tools": [{"type": "function"}]}, "tools[0].name: is missing."),
-        ({"tools": [{}]}, 'tools[0].type: must be "function", not something else; '),
+        ({"tools": [{}]}, 'tools[0].type: must be a string, such as "function".'),
+        ({"tools": [{"type": "custom"}]}, "tools[0].name: is missing."),
+        ({"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "mcp"}]}]},
+         'tools[0].tools[0].type: must be "function" or "custom".'),
+        ({"tool_choice": {"type": "web_search"}}, 'tool_choice.type: must be "function" or "custom"; '),
         ({"tool_choice": "sometimes"}, 'tool_choice: must be "none", "auto", "required" or a function.'),
         ({"tool_choice": {"type": "function"}}, "tool_choice.name: is missing."),
         ({"text": {"format": {"type": "json_schema"}}}, "text.format.name: is missing."),
