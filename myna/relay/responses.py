@@ -55,10 +55,13 @@ _response = msgspec.json.Decoder(_Response)
 
 class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
     """A plan of the chat that a request is translated to. `passed` is the request for a channel that has the
-    endpoint, without its model, as a JSON object. `repeated` are the members that a response repeats."""
+    endpoint, without its model, as a JSON object. `repeated` are the members that a response repeats.
+    `created_at` in Unix seconds."""
 
     passed: bytes
     repeated: bytes
+    response_id: str
+    created_at: int
 
     def path_for(self, channel: Channel) -> str:
         return PATH if channel.responses else super().path_for(channel)
@@ -74,7 +77,9 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
             return answers.with_model(checked(body, channel), self.model)
         completion = answers.decoded(super().answer_of(channel, body))
         try:
-            response = to_response(completion, self.request(), ID_PREFIX + new_name(), int(time.time()))
+            response = to_response(
+                completion, self.request(), self.response_id, self.created_at, int(time.time())
+            )
         except UnusableAnswer as error:
             raise FailedAttempt("NoCompletion", "the answer is no chat completion", f": {error}") from error
         return msgspec.json.encode(response)
@@ -113,8 +118,8 @@ class ResponseShape:
             return None
         self._events = ResponseEvents(
             self._plan.request(),
-            ID_PREFIX + new_name(),
-            int(time.time()),
+            self._plan.response_id,
+            self._plan.created_at,
             answer_max_bytes=self._answer_max_bytes,
         )
         return self
@@ -140,7 +145,7 @@ class ResponseShape:
         if not self._events.has_usage:
             counted = usage_of(self._plan.prompt_tokens, self._completion_tokens)
             self._events.feed({"choices": [], "usage": msgspec.to_builtins(counted)})
-        return b"".join(self._events.finish())
+        return b"".join(self._events.finish(int(time.time())))
 
     def failed(self, error: MynaError) -> bytes:
         """A failed response. Where events pass unparsed, its members and the number of events are unknown: it
@@ -192,7 +197,13 @@ async def plan(planner: Planner, caller: UnverifiedCaller, body: bytes) -> Respo
     request = await read_body(partial(read, body, refuses_hosted=refuses), len(body), caller.key_hash)
     access_log.details().ignored_tools = request.ignored_tools
     planned = structs.asdict(planner.planned(request.chat)) | {"speaks": False}
-    return ResponsesPlan(**planned, passed=request.passed, repeated=request.repeated)
+    return ResponsesPlan(
+        **planned,
+        passed=request.passed,
+        repeated=request.repeated,
+        response_id=ID_PREFIX + new_name(),
+        created_at=int(time.time()),
+    )
 
 
 def checked(body: bytes, channel: Channel) -> bytes:

@@ -8,9 +8,9 @@ from myna.wire.responses.tools import Tools
 
 
 def to_response(
-    completion: dict[str, Any], request: dict[str, Any], response_id: str, created_at: int
+    completion: dict[str, Any], request: dict[str, Any], response_id: str, created_at: int, ended_at: int
 ) -> dict[str, Any]:
-    """The response to a valid request, from the first choice of a completion. `created_at` in Unix seconds.
+    """The response to a valid request, from the first choice of a completion. Times in Unix seconds.
 
     Raises UnusableAnswer.
     """
@@ -22,7 +22,7 @@ def to_response(
     if items:
         items[-1]["status"] = output.status_of(choice.finish_reason)
     return output.request_members(request, response_id, created_at) | output.ended_members(
-        choice.finish_reason, items, decoded.usage
+        choice.finish_reason, items, decoded.usage, ended_at
     )
 
 

@@ -110,8 +110,8 @@ class ResponseEvents:
                 self._add(choice.delta or choice.message or ChatMessage())
         return self._taken()
 
-    def finish(self) -> list[bytes]:
-        """The closing events of an answer that has ended well."""
+    def finish(self, ended_at: int) -> list[bytes]:
+        """The closing events of an answer that has ended well. `ended_at` in Unix seconds."""
         self._begin()
         status = output.status_of(self._finish_reason)
         last = len(self._items) - 1
@@ -119,7 +119,7 @@ class ResponseEvents:
             self._close_text(status if self._text.place == last else "completed")
         for call in self._calls:
             self._close_call(call, status if call.place == last else "completed")
-        members = output.ended_members(self._finish_reason, self._items, self._usage)
+        members = output.ended_members(self._finish_reason, self._items, self._usage, ended_at)
         self._emit(f"response.{status}", response=self._response(members))
         return self._taken()
 

@@ -24,19 +24,27 @@ def request_members(request: dict[str, Any], response_id: str, created_at: int) 
         "object": "response",
         "created_at": created_at,
         "background": False,
+        "frequency_penalty": _number(request.get("frequency_penalty"), 0),
         "instructions": request.get("instructions"),
         "max_output_tokens": request.get("max_output_tokens"),
+        "max_tool_calls": request.get("max_tool_calls"),
         "metadata": request.get("metadata") or {},
         "model": request["model"],
         "parallel_tool_calls": parallel if parallel is not None else True,
+        "presence_penalty": _number(request.get("presence_penalty"), 0),
         "previous_response_id": None,
+        "prompt_cache_key": request.get("prompt_cache_key"),
         "reasoning": {"effort": reasoning.get("effort"), "summary": None},
+        "safety_identifier": request.get("safety_identifier"),
+        "service_tier": "default",
         "store": False,
-        "temperature": request.get("temperature"),
-        "text": {**text, "format": text.get("format") or {"type": "text"}},
+        "temperature": _number(request.get("temperature"), 1),
+        "text": {name: value for name, value in text.items() if value is not None}
+        | {"format": text.get("format") or {"type": "text"}},
         "tool_choice": request.get("tool_choice") or "auto",
         "tools": [_tool(tool) for tool in request.get("tools") or []],
-        "top_p": request.get("top_p"),
+        "top_logprobs": 0,
+        "top_p": _number(request.get("top_p"), 1),
         "truncation": "disabled",
         "user": request.get("user"),
     }
@@ -46,6 +54,7 @@ def answer_members(status: str, output: list[Any], usage: ChatUsage | None) -> d
     """The other members, which the answer changes. `status` is the response's."""
     return {
         "status": status,
+        "completed_at": None,
         "error": None,
         "incomplete_details": None,
         "output": output,
@@ -53,11 +62,15 @@ def answer_members(status: str, output: list[Any], usage: ChatUsage | None) -> d
     }
 
 
-def ended_members(finish_reason: str | None, output: list[Any], usage: ChatUsage | None) -> dict[str, Any]:
-    """The members of an answer that has ended."""
+def ended_members(
+    finish_reason: str | None, output: list[Any], usage: ChatUsage | None, ended_at: int
+) -> dict[str, Any]:
+    """The members of an answer that has ended. `ended_at` in Unix seconds."""
     members = answer_members(status_of(finish_reason), output, usage)
     if finish_reason in _INCOMPLETE:
         members["incomplete_details"] = {"reason": _INCOMPLETE[finish_reason]}
+    else:
+        members["completed_at"] = ended_at
     return members
 
 
@@ -113,6 +126,11 @@ def call(item_id: str, call_id: str, called: Called, arguments: str, status: Sta
         **({} if called.namespace is None else {"namespace": called.namespace}),
         **({"input": to_input(arguments)} if custom else {"arguments": arguments}),
     }
+
+
+def _number(given: float | None, default: float) -> float:
+    """What was given, or OpenAI's default: a response has numbers where a request need not."""
+    return default if given is None else given
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:

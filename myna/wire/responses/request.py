@@ -45,9 +45,9 @@ class Reasoning(Struct, frozen=True):
 class ResponsesRequest(Struct, frozen=True):
     """POST /responses. All other fields are ignored.
 
-    `include`, `truncation`, `service_tier`, `prompt_cache_key`, `safety_identifier`, `max_tool_calls` and
-    `top_logprobs` are among those: they don't change what a stateless service without built-in tools answers.
-    `metadata` is repeated in the response and not sent to the model.
+    `include`, `truncation`, `service_tier` and `top_logprobs` are among those: they don't change what a
+    service without built-in tools answers. `metadata`, `prompt_cache_key`, `safety_identifier` and
+    `max_tool_calls` are repeated in the response and not sent to the model.
     """
 
     model: str
@@ -61,6 +61,11 @@ class ResponsesRequest(Struct, frozen=True):
     reasoning: Reasoning | None = None
     temperature: float | None = None
     top_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    prompt_cache_key: str | None = None
+    safety_identifier: str | None = None
+    max_tool_calls: int | None = None
     user: str | None = None
     metadata: dict[str, str] | None = None
     stream: bool | None = None
@@ -87,6 +92,8 @@ def to_chat(fields: dict[str, Any], tools: Tools) -> dict[str, Any]:
         "max_completion_tokens": request.max_output_tokens,
         "temperature": request.temperature,
         "top_p": request.top_p,
+        "presence_penalty": request.presence_penalty,
+        "frequency_penalty": request.frequency_penalty,
         "user": request.user,
         "stream": request.stream,
     }

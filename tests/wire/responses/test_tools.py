@@ -11,7 +11,7 @@ from myna.wire.responses.answer import to_response
 from myna.wire.responses.events import ResponseEvents
 from myna.wire.responses.request import to_chat
 from myna.wire.responses.tools import NAME_MAX, Tools
-from tests.wire.responses.stream import CREATED_AT, RESPONSE_ID, chunk, parsed
+from tests.wire.responses.stream import CREATED_AT, ENDED_AT, RESPONSE_ID, chunk, parsed
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 SHELL: dict[str, Any] = {"type": "function", "name": "shell", "parameters": SCHEMA, "strict": False}
@@ -86,7 +86,7 @@ def test_each_tool_becomes_a_function() -> None:
 
 def test_calls_become_calls_of_the_tools() -> None:
     completion = {"choices": [{"message": {"content": None, "tool_calls": calls()}}]}
-    response = to_response(completion, REQUEST, RESPONSE_ID, CREATED_AT)
+    response = to_response(completion, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)
     assert response["output"] == items()
     Response.model_validate(response)
 
@@ -100,7 +100,7 @@ def test_streamed_calls_become_calls_of_the_tools() -> None:
         rest = {"index": number, "function": {"arguments": call["function"]["arguments"][3:]}}
         sent += events.feed(chunk(tool_calls=[first]))
         sent += events.feed(chunk(tool_calls=[rest]))
-    told = parsed(b"".join([*sent, *events.finish()]))
+    told = parsed(b"".join([*sent, *events.finish(ENDED_AT)]))
     assert told[-1]["response"]["output"] == items()
     added = [event["item"] for event in told if event["type"] == "response.output_item.added"]
     assert [(item["type"], item["name"], item.get("namespace")) for item in added] == [
@@ -194,5 +194,5 @@ def test_the_input_of_a_custom_tool_is_whatever_the_model_wrote() -> None:
     for arguments, text in [('{"input": 5}', '{"input": 5}'), ("[]", "[]"), ("", ""), ('{"input":""}', "")]:
         call = {"id": "c", "function": {"name": "apply_patch", "arguments": arguments}}
         completion = {"choices": [{"message": {"tool_calls": [call]}}]}
-        (item,) = to_response(completion, REQUEST, RESPONSE_ID, CREATED_AT)["output"]
+        (item,) = to_response(completion, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)["output"]
         assert item["input"] == text, json.dumps(item)
