@@ -100,6 +100,9 @@ class SiteSettings(Struct, frozen=True):
     account_units_per_day: Annotated[int, _whole(0, 10**12, "units of an account in 24 h; 0: no limit")] = 0
     task_deadline_s: Annotated[int, _whole(1, 86_400, "seconds from the order to a task's deadline")] = 120
     audio_keep_days: Annotated[int, _whole(0, 36_500, "days until audio is removed; 0 keeps it")] = 90
+    responses_keep_days: Annotated[
+        int, _whole(0, 36_500, "days until a stored response is removed; 0 stores none")
+    ] = 0
     account_storage_mib: Annotated[int, _whole(0, 2**30, "MiB an account may store; 0: no quota")] = 1024
     openai_voices: Annotated[
         str, SiteSetting("the voices that OpenAI's names mean: NAME=VOICE_ID, …", _openai_voices)

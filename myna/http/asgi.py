@@ -55,7 +55,10 @@ CORS_PREFIXES = ("/v1/", "/openai/v1/", "/uploads/")
 """CORS applies to the paths below these prefixes."""
 MODELS_PREFIX = "/openai/v1/models/"
 MODEL_ROUTE = MODELS_PREFIX + "{id}"
-"""The one route whose path has a part that varies: the name of a model, which may contain slashes."""
+RESPONSES_PREFIX = "/openai/v1/responses/"
+RESPONSE_ROUTE = RESPONSES_PREFIX + "{id}"
+_BELOW = {MODELS_PREFIX: MODEL_ROUTE, RESPONSES_PREFIX: RESPONSE_ROUTE}
+"""The routes whose path has a part that varies, by what is before it. A model's name may contain slashes."""
 LOGGED_PATH_MAX_CHARS = 200
 QUERY_PARAMETERS_MAX = 100
 UNANSWERED = 0
@@ -268,9 +271,10 @@ class Application:
         if methods is None and (tidy := _tidy(path)) in self._routes:
             path = route = scope["path"] = tidy
             methods = self._routes[path]
-        if methods is None and path.startswith(MODELS_PREFIX):
-            route = MODEL_ROUTE
-            methods = self._routes.get(route)
+        for prefix, below in _BELOW.items():
+            if methods is None and path.startswith(prefix):
+                route = below
+                methods = self._routes.get(route)
         added: list[Header] = []
         if self._cors is not None and path.startswith(CORS_PREFIXES):
             added = self._cors.answer(scope["headers"])

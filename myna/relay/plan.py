@@ -83,6 +83,10 @@ class RelayPlan(Struct, frozen=True):
         """Whether the events of this channel are those of a response, which have a type."""
         return False
 
+    async def answered(self, account_id: int, answer: bytes) -> None:
+        """Called with a complete answer, or with the last events of one, before the call is kept. Raises
+        DatabaseUnavailable."""
+
     def shape(self, answer_max_bytes: int) -> Shape:
         """The shape of a stream's events. At most `answer_max_bytes` of the answer are kept in memory."""
         return WithUsage(self.prompt_tokens, self.model) if self.counts_usage else Passed()

@@ -95,17 +95,21 @@ _SHAPES: dict[str, type[Message] | type[FunctionCall] | type[CustomToolCall] | t
 
 
 def messages_of(
-    instructions: str | None, items: str | Sequence[dict[str, Any]], tools: Tools
+    instructions: str | None,
+    items: str | Sequence[dict[str, Any]],
+    tools: Tools,
+    earlier: Sequence[dict[str, Any]] = (),
 ) -> list[dict[str, Any]]:
-    """The messages of the chat. The time is linear in the size of the items. Raises InvalidRequest."""
+    """The messages of the chat, with those of `earlier` items before those of the request. The time is linear
+    in the size of the items. Raises InvalidRequest."""
     messages: list[dict[str, Any]] = []
     if instructions:
         messages.append({"role": "system", "content": instructions})
     if isinstance(items, str):
-        return [*messages, {"role": "user", "content": items}]
+        items = [{"role": "user", "content": items}]
     if not items:
         raise InvalidRequest("input: must have at least one item.")
-    for number, item in enumerate(items):
+    for number, item in enumerate([*earlier, *items], -len(earlier)):
         _add(messages, item, tools, f"input[{number}]")
     for message in messages:
         message["content"] = _simplified(message["content"])
@@ -135,19 +139,25 @@ def _add(messages: list[dict[str, Any]], item: dict[str, Any], tools: Tools, pat
             messages.append({"role": "tool", "tool_call_id": result.call_id, "content": content})
 
 
+def reference_of(item: dict[str, Any]) -> str | None:
+    """The id of the item that this one refers to; None if it is no reference."""
+    kind = item.get("type")
+    is_reference = kind == "item_reference" or (kind is None and "id" in item and "role" not in item)
+    return str(item.get("id")) if is_reference else None
+
+
 def _kind(item: dict[str, Any], path: str) -> str:
     """The type of an item. Messages and references may have none. Raises InvalidRequest for other types than
     those of `_SHAPES` and reasoning."""
-    kind = item.get("type")
-    if kind is None:
-        kind = "item_reference" if "id" in item and "role" not in item else "message"
-    if kind == "item_reference":
-        if str(item.get("id")).startswith(REASONING_ID_PREFIX):
+    reference = reference_of(item)
+    if reference is not None:
+        if reference.startswith(REASONING_ID_PREFIX):
             return "reasoning"
         raise InvalidRequest(
-            f"{path}: this service is stateless and keeps no items to refer to; send the item itself"
+            f"{path}: this service keeps no such item to refer to; send the item itself"
             " (the AI SDK does with the provider option store: false)."
         )
+    kind = "message" if item.get("type") is None else item["type"]
     if kind == "reasoning" or (isinstance(kind, str) and kind in _SHAPES):
         return kind
     names = ", ".join(f'"{name}"' for name in (*_SHAPES, "reasoning"))

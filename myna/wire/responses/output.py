@@ -1,5 +1,6 @@
 """Members and output items of a response, whole or streamed."""
 
+import re
 from typing import Any, Literal
 
 from myna.wire.responses.completion import ChatUsage
@@ -10,6 +11,7 @@ Status = Literal["in_progress", "completed", "incomplete"]
 PartKind = Literal["output_text", "refusal", "reasoning_text"]
 
 ID_PREFIX = "resp_"
+_ITEM_ID = re.compile(r"(?:msg|fc|ctc)_([0-9a-f]{32})_([0-9]{1,6})")
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Finish reasons of a chat whose answer is not complete."""
 
@@ -32,12 +34,12 @@ def request_members(request: dict[str, Any], response_id: str, created_at: int) 
         "model": request["model"],
         "parallel_tool_calls": parallel if parallel is not None else True,
         "presence_penalty": _number(request.get("presence_penalty"), 0),
-        "previous_response_id": None,
+        "previous_response_id": request.get("previous_response_id"),
         "prompt_cache_key": request.get("prompt_cache_key"),
         "reasoning": {"effort": reasoning.get("effort"), "summary": None},
         "safety_identifier": request.get("safety_identifier"),
         "service_tier": "default",
-        "store": False,
+        "store": request.get("store") or False,
         "temperature": _number(request.get("temperature"), 1),
         "text": {name: value for name, value in text.items() if value is not None}
         | {"format": text.get("format") or {"type": "text"}},
@@ -138,6 +140,12 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     if tool["type"] != "function":
         return tool
     return {"description": None, "parameters": None, "strict": None, **tool}
+
+
+def response_and_place(item_id: str) -> tuple[str, int] | None:
+    """The response and the place in its output for an id that `ItemIds` made."""
+    match = _ITEM_ID.fullmatch(item_id)
+    return (ID_PREFIX + match[1], int(match[2])) if match else None
 
 
 class ItemIds:

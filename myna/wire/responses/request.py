@@ -1,5 +1,6 @@
 """The body of POST /responses as the body of POST /chat/completions."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -76,16 +77,21 @@ class ResponsesRequest(Struct, frozen=True):
     prompt: Any = None
 
 
-def to_chat(fields: dict[str, Any], tools: Tools) -> dict[str, Any]:
-    """The body for POST /chat/completions, with these tools of it. A stream asks for its usage.
+def to_chat(
+    fields: dict[str, Any], tools: Tools, earlier: Sequence[dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """The body for POST /chat/completions, with these tools of it, and the items that it continues; None
+    where no responses are kept. A stream asks for its usage.
 
     Raises InvalidRequest, whose message begins with the name of the field.
     """
     request = convert(fields, ResponsesRequest)
+    if earlier is None:
+        _refuse_stored(request)
     _refuse_state(request)
     chat: dict[str, Any] = {
         "model": request.model,
-        "messages": messages_of(request.instructions, request.input, tools),
+        "messages": messages_of(request.instructions, request.input, tools, earlier or ()),
         "tools": tools.functions or None,
         "tool_choice": tools.choice(request.tool_choice),
         "parallel_tool_calls": request.parallel_tool_calls if tools.functions or not tools.hosted else None,
@@ -107,19 +113,20 @@ def to_chat(fields: dict[str, Any], tools: Tools) -> dict[str, Any]:
     return {name: value for name, value in chat.items() if value is not None}
 
 
-def _refuse_state(request: ResponsesRequest) -> None:
+def _refuse_stored(request: ResponsesRequest) -> None:
     if request.store:
         raise InvalidRequest(f"store: must be false; {STATELESS}.")
-    if request.background:
-        raise InvalidRequest(f"background: must be false; {STATELESS}.")
     if request.previous_response_id is not None:
         raise InvalidRequest(f"previous_response_id: {STATELESS}; send the earlier items in input.")
+
+
+def _refuse_state(request: ResponsesRequest) -> None:
+    if request.background:
+        raise InvalidRequest("background: must be false; a response is the answer to its request here.")
     if request.conversation is not None:
-        raise InvalidRequest(f"conversation: {STATELESS}; send the earlier items in input.")
+        raise InvalidRequest("conversation: this service keeps none; send the earlier items in input.")
     if request.prompt is not None:
-        raise InvalidRequest(
-            "prompt: this service is stateless and keeps no prompts; send instructions and input."
-        )
+        raise InvalidRequest("prompt: this service keeps no prompts; send instructions and input.")
 
 
 def _response_format(text: TextOptions) -> dict[str, Any] | None:

@@ -226,19 +226,19 @@ def parts(*content: dict[str, Any]) -> dict[str, Any]:
     return {"input": [{"role": "user", "content": list(content)}]}
 
 
-STATELESS = "this service is stateless"
+STATELESS = "this service is stateless and keeps no responses"
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"store": True}, f"store: must be false; {STATELESS} and keeps no responses."),
-        ({"background": True}, f"background: must be false; {STATELESS} and keeps no responses."),
+        ({"store": True}, f"store: must be false; {STATELESS}."),
+        ({"background": True}, "background: must be false; a response is the answer to its request here."),
         ({"previous_response_id": "resp_1"}, f"previous_response_id: {STATELESS}"),
-        ({"conversation": {"id": "conv_1"}}, f"conversation: {STATELESS}"),
-        ({"prompt": {"id": "pmpt_1"}}, f"prompt: {STATELESS}"),
-        ({"input": [{"type": "item_reference", "id": "msg_1"}]}, f"input[0]: {STATELESS} and keeps no items"),
-        ({"input": [{"id": "msg_1"}]}, f"input[0]: {STATELESS} and keeps no items"),
+        ({"conversation": {"id": "conv_1"}}, "conversation: this service keeps none; "),
+        ({"prompt": {"id": "pmpt_1"}}, "prompt: this service keeps no prompts; "),
+        ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]: this service keeps no such item"),
+        ({"input": [{"id": "msg_1"}]}, "input[0]: this service keeps no such item"),
     ],
 )
 def test_state_is_refused(fields: dict[str, Any], message: str) -> None:
