@@ -26,9 +26,10 @@ from myna.api.auth import KeyAuth
 from myna.api.chat import ChatApi
 from myna.chat.complete import Chat
 from myna.engines.pool.admission import Slot
-from myna.http.asgi import Application, Request
+from myna.http.asgi import Application
 from myna.http.asgi_types import BODY_COMPLETE
 from myna.http.body_limits import BodyBudget, BodyLimits
+from myna.http.request import Request
 from myna.http.responses import Response
 from myna.http_client import ClientResponse, HttpClient
 from myna.ids import new_id

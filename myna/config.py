@@ -43,26 +43,25 @@ def _whole(least: int, most: int, meaning: str) -> SiteSetting:
     return SiteSetting(meaning, parse)
 
 
+def _either(meaning: str, one: str, other: str) -> SiteSetting:
+    """A word that is one of two, which the meaning is followed by."""
+
+    def parse(text: str) -> str:
+        if text not in (one, other):
+            raise ValueError(f"must be {one} or {other}")
+        return text
+
+    return SiteSetting(f"{meaning}: {one} or {other}", parse)
+
+
 def _owner(text: str) -> str:
     if not is_name(text, 100):
         raise ValueError("must be 1 to 100 printable characters")
     return text
 
 
-def _language(text: str) -> str:
-    if text not in ("zh", "en"):
-        raise ValueError("must be zh or en")
-    return text
-
-
 def _zone(text: str) -> str:
     zone_of(text)
-    return text
-
-
-def _broken_stream(text: str) -> str:
-    if text not in ("refund", "keep"):
-        raise ValueError("must be refund or keep")
     return text
 
 
@@ -80,16 +79,19 @@ class SiteSettings(Struct, frozen=True):
     ] = 4096
     tts_max_sound_s: Annotated[int, _whole(1, 36_000, "seconds of sound that one text may make")] = 1800
     owner: Annotated[str, SiteSetting("the owner label of GET /models", _owner)] = "myna"
-    language: Annotated[str, SiteSetting("the language of status texts: zh or en", _language)] = "zh"
+    language: Annotated[str, _either("the language of status texts", "zh", "en")] = "zh"
     chat_units: Annotated[int, _whole(0, 1_000_000, "units a chat call costs")] = 1
     tts_units: Annotated[int, _whole(0, 1_000_000, "units a speech call costs")] = 1
     transcription_units: Annotated[int, _whole(0, 1_000_000, "units a transcription costs")] = 1
     stream_begin_s: Annotated[
         int, _whole(0, 600, "seconds until a stream that has no event yet begins with a comment; 0: never")
     ] = 10
-    broken_stream: Annotated[
-        str, SiteSetting("a stream that its channel breaks off: refund or keep", _broken_stream)
-    ] = "refund"
+    broken_stream: Annotated[str, _either("a stream that its channel breaks off", "refund", "keep")] = (
+        "refund"
+    )
+    hosted_tools: Annotated[
+        str, _either("tools of a response that nothing here can run, such as web_search", "ignore", "refuse")
+    ] = "ignore"
     key_rpm: Annotated[int, _whole(0, 10**12, "calls of a key in a minute; 0: no limit")] = 0
     key_concurrent: Annotated[int, _whole(0, 10**12, "open calls of a key; 0: no limit")] = 0
     key_units_per_day: Annotated[int, _whole(0, 10**12, "units of a key in 24 h; 0: no limit")] = 0
@@ -98,6 +100,9 @@ class SiteSettings(Struct, frozen=True):
     account_units_per_day: Annotated[int, _whole(0, 10**12, "units of an account in 24 h; 0: no limit")] = 0
     task_deadline_s: Annotated[int, _whole(1, 86_400, "seconds from the order to a task's deadline")] = 120
     audio_keep_days: Annotated[int, _whole(0, 36_500, "days until audio is removed; 0 keeps it")] = 90
+    responses_keep_days: Annotated[
+        int, _whole(0, 36_500, "days until a stored response is removed; 0 stores none")
+    ] = 0
     account_storage_mib: Annotated[int, _whole(0, 2**30, "MiB an account may store; 0: no quota")] = 1024
     openai_voices: Annotated[
         str, SiteSetting("the voices that OpenAI's names mean: NAME=VOICE_ID, …", _openai_voices)

@@ -186,7 +186,7 @@ class CapReached(MynaError):
 
 
 class StorageQuotaReached(MynaError):
-    """The account stores `stored_mib` MiB of audio and samples and may store `mib_max`."""
+    """The account stores `stored_mib` MiB of audio, samples and responses and may store `mib_max`."""
 
     status, type, code = HTTPStatus.PAYMENT_REQUIRED, "insufficient_quota", "insufficient_quota"
 

@@ -31,7 +31,7 @@ from myna.store.files.free_space import FreeSpace
 from myna.store.files.samples import SampleStore
 from myna.store.files.spool import Spool
 from myna.store.group_commit import GroupCommit
-from myna.store.queries import audit_state, form_submissions
+from myna.store.queries import audit_state, form_submissions, stored_responses
 from myna.store.queries import ledger as ledger_store
 from myna.store.queries import tasks as tasks_store
 from myna.telemetry import metrics
@@ -102,6 +102,7 @@ class Maintenance:
             self.remove_expired_sign_ins: CLEAN_EVERY_S,
             self.remove_old_submissions: CLEAN_EVERY_S,
             self.remove_old_audio: CLEAN_EVERY_S,
+            self.remove_old_responses: CLEAN_EVERY_S,
             self.remove_leftovers: LEFTOVERS_EVERY_S,
             self.refresh_voices: VOICES_EVERY_S,
             self.probe_channels: CIRCUITS_EVERY_S,
@@ -170,6 +171,15 @@ class Maintenance:
     async def remove_old_audio(self) -> None:
         """Removes audio older than `audio_keep_days`, a page at a time."""
         while await self._remove_page_of_audio() == PAGE:
+            pass
+
+    async def remove_old_responses(self) -> None:
+        """Removes stored responses older than `responses_keep_days`, a page of ends of conversations at a
+        time; all where none are stored any more."""
+        days = self._days("responses_keep_days")
+        if days is None:
+            return
+        while await self._db.transaction(lambda db: stored_responses.delete_old(db, days * DAY_MS, PAGE)):
             pass
 
     async def remove_leftovers(self) -> None:
@@ -250,9 +260,9 @@ class Maintenance:
         return removed
 
     async def _remove_page_of_audio(self) -> int:
-        days = self._config.settings.audio_keep_days
-        if not days or "audio_keep_days" in {one.name for one in unreadable(self._config.current)}:
-            return 0  # audio can't be restored, so the default of an unreadable setting removes none
+        days = self._days("audio_keep_days")
+        if not days:
+            return 0
         old = await tasks_store.old_audio(self._db, days * DAY_MS, PAGE)
         # The files first: if the process dies in between, the next run repeats both.
         await asyncio.to_thread(self._delete, [name for _, name in old])
@@ -263,6 +273,12 @@ class Maintenance:
 
         await self._db.transaction(record)
         return len(old)
+
+    def _days(self, setting: str) -> int | None:
+        """This site setting; None if it can't be read: what its default would remove can't be restored."""
+        if setting in {one.name for one in unreadable(self._config.current)}:
+            return None
+        return int(getattr(self._config.settings, setting))
 
     def _delete(self, names: list[str]) -> None:
         for name in names:

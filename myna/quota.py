@@ -1,4 +1,4 @@
-"""The storage quota: how many bytes of audio and samples an account may store.
+"""The storage quota: how many bytes of audio, samples and responses an account may store.
 
 It limits abuse: an account that has reached it can store no more. No request queries the database for it:
 each process sums up the stored bytes in the background. So an account can exceed its quota by what it stores

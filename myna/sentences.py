@@ -36,9 +36,9 @@ CAP_REACHED = (
     " key, or ask for a higher cap."
 )
 STORAGE_QUOTA_REACHED = (
-    "The account stores {stored_mib} MiB of audio and samples and may store"
+    "The account stores {stored_mib} MiB of audio, samples and responses and may store"
     " {mib_max}; nothing was charged. Ask the operator to delete cloned voices or old"
-    " audio, or to raise this quota."
+    " audio, or to raise this quota; delete stored responses, or send store: false."
 )
 NODE_TOO_OLD = (
     "The node speaks another protocol than the site, which speaks {wanted}: install"

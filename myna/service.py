@@ -32,7 +32,7 @@ from myna.errors import NoSpeechChannel
 from myna.farm.capacity import Capacity
 from myna.farm.nodes import Nodes
 from myna.farm.tasks import Tasks
-from myna.http.asgi import METRICS_PATH, MODEL_ROUTE, Routes
+from myna.http.asgi import METRICS_PATH, MODEL_ROUTE, RESPONSE_ROUTE, Routes
 from myna.http_client import HttpClient
 from myna.key_throttle import KeyThrottle
 from myna.ledger import Ledger
@@ -45,6 +45,7 @@ from myna.quota import Quota
 from myna.refusals import Refusals
 from myna.relay.plan import Planner as RelayPlanner
 from myna.relay.relay import Relay, UnitHeaders
+from myna.relay.stored_responses import StoredResponses
 from myna.sandbox.confinement import AllowedPaths
 from myna.settings import Settings, usable_cores
 from myna.sign_in.oidc.client import client_of
@@ -124,6 +125,7 @@ class Service:
         self.chat = self._chat()
         self.relay_planner = RelayPlanner(config, self.channels)
         self.relay = self._relay(units.headers)
+        self.stored_responses = StoredResponses(settings, db, self.ledger, config, self.quota, self.space)
         self.openai_audio = self._openai_audio()
         self.health = HealthApi(
             db, self.audio, settings.metrics_token, self._missing, try_commit=self.commits.try_commit
@@ -294,7 +296,7 @@ class Service:
         throttle = KeyThrottle()
         key_auth = KeyAuth(self.db, self.settings.charge_wait_s, throttle)
         chat = ChatApi(key_auth, self.chat, self.config)
-        relayed = RelayApi(key_auth, self.relay, self.relay_planner)
+        relayed = RelayApi(key_auth, self.relay, self.relay_planner, self.stored_responses)
         models = ModelsApi(key_auth, self.db, self.config, self.openai_audio.whisper)
         me = MeApi(key_auth, self.db)
         speech = SpeechApi(
@@ -328,6 +330,7 @@ class Service:
             "/v1/records": {"GET": speech.records},
             "/openai/v1/chat/completions": {"POST": relayed.chat_completions},
             "/openai/v1/responses": {"POST": relayed.responses},
+            RESPONSE_ROUTE: {"GET": relayed.stored_response, "DELETE": relayed.delete_response},
             "/openai/v1/completions": {"POST": relayed.completions},
             "/openai/v1/models": {"GET": models.list_all},
             MODEL_ROUTE: {"GET": models.one},
@@ -338,12 +341,8 @@ class Service:
         """The other routes, served by Starlette."""
         openapi = OpenApi(self.settings.base_url, self.config)
         uploads = UploadsApi(self.audio)
-        previews = Previews(
-            self.settings.data_folder / "previews",
-            self.audio,
-            self.space,
-            try_s=self.settings.upstream_idle_s,
-        )
+        folder, try_s = self.settings.data_folder / "previews", self.settings.upstream_idle_s
+        previews = Previews(folder, self.audio, self.space, try_s=try_s)
         office = Office(
             Parts(
                 settings=self.settings,

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from myna import keys
 from myna.errors import InvalidRequest, ModelNotFound, MynaError, Unauthorized
-from myna.http.asgi import Request
+from myna.http.request import Request
 from myna.key_throttle import KeyThrottle
 from myna.keys import Scope, UnverifiedCaller
 from myna.store.batch import IdempotencyKey

@@ -4,7 +4,7 @@ from myna.api import units
 from myna.api.auth import KeyAuth, models_of_v1
 from myna.chat.complete import Chat
 from myna.config import ConfigCache
-from myna.http.asgi import Request
+from myna.http.request import Request
 from myna.http.responses import Response
 from myna.keys import Scope
 from myna.wire.encode import to_json

@@ -2,7 +2,7 @@
 
 from myna.api import units
 from myna.api.auth import KeyAuth
-from myna.http.asgi import Request
+from myna.http.request import Request
 from myna.http.responses import Response
 from myna.keys import Scope
 from myna.store.database import Database

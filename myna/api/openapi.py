@@ -49,6 +49,14 @@ _IGNORED = {
         "example": "voice, format, 2 more",
     },
 }
+_IGNORED_TOOLS = {
+    "X-Ignored-Tools": {
+        "description": "The types of the tools that nothing here can run and that were left out. Only if"
+        " there are any.",
+        "schema": {"type": "string"},
+        "example": "web_search",
+    },
+}
 _CHANNEL = {
     "X-Myna-Channel": {
         "description": "The channel that answered; `node` for compute nodes. Not of a stored response.",
@@ -177,6 +185,8 @@ def _headers_of(one: Operation) -> dict[str, Any]:
         headers |= _UNITS
     if one.path in _WITH_IGNORED:
         headers |= _IGNORED
+    if one.path == f"{OPENAI}/responses":
+        headers |= _IGNORED_TOOLS
     return headers
 
 

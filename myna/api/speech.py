@@ -12,7 +12,7 @@ from myna.config import ConfigCache
 from myna.engines.interface import EngineVoice
 from myna.errors import InvalidRequest, NotFound
 from myna.farm.capacity import Capacity
-from myna.http.asgi import Request
+from myna.http.request import Request
 from myna.http.responses import Response
 from myna.keys import Scope
 from myna.speech.status import status_text

@@ -12,7 +12,7 @@ from myna.chat.complete import text_of
 from myna.chat.failover import FailedAttempt
 from myna.chat.han import han_count
 from myna.chat.intent import speech_text
-from myna.config import ConfigCache
+from myna.config import ConfigCache, SiteSettings
 from myna.errors import InvalidRequest
 from myna.http.large_bodies import read_body
 from myna.keys import UnverifiedCaller
@@ -95,6 +95,10 @@ class RelayPlan(Struct, frozen=True):
         """Whether the events of this channel are those of a response, which have a type."""
         return False
 
+    async def store_answer(self, account_id: int, answer: bytes) -> None:
+        """Called with a complete answer, or with the last events of one, before the call is kept. Raises
+        DatabaseUnavailable."""
+
     def shape(self, answer_max_bytes: int) -> Shape:
         """The shape of a stream's events. At most `answer_max_bytes` of the answer are kept in memory."""
         return WithUsage(self.prompt_tokens, self.model) if self.counts_usage else Passed()
@@ -158,6 +162,10 @@ class Planner:
         self._config = config
         self._channels = channels
         self.left_out: LeftOut = {}
+
+    @property
+    def settings(self) -> SiteSettings:
+        return self._config.settings
 
     async def plan(self, endpoint: Endpoint, caller: UnverifiedCaller, body: bytes) -> RelayPlan:
         """Raises InvalidRequest, ModelNotFound, TooManyBodies."""

@@ -184,6 +184,7 @@ class Relay:
             raise ClientDisconnected from None
         finally:
             out.on_disconnect = None
+        await plan.store_answer(call.account_id, answer)
         await call.keep(answer.decode(errors="replace") if call.repeatable else "")
         return Response(answer, headers=self._headers(access_log.details()))
 
@@ -290,6 +291,7 @@ class Relay:
             return failure
         if streamed.out.disconnected and not streamed.sent and not streamed.stores:
             raise ClientDisconnected
+        await plan.store_answer(call.account_id, last)
         await call.keep(streamed.complete(last))
         return None
 

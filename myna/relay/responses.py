@@ -2,7 +2,8 @@
 
 Both kinds may be among the channels of one route, so a request is checked as for a translation in any case:
 what it may contain doesn't depend on the channel that answers. The accounts share a channel's key, by which
-its server would let one account read what it stores for another. Nothing is stored there.
+its server would let one account read what it stores for another. Nothing is stored there: a response that the
+site keeps, or that continues one, is translated for every channel.
 """
 
 import time
@@ -25,20 +26,26 @@ from myna.relay.answers import usage_of
 from myna.relay.events import BrokenEvents, Observer
 from myna.relay.plan import CHAT, LeftOut, Planner, ReadRequest, RelayPlan, read_fields
 from myna.relay.shapes import han_count_of
-from myna.wire.body import convert, decode
+from myna.relay.stored_responses import Earlier, StoredResponses, referenced_in
+from myna.relay.stored_responses import own_items as own_items_of
+from myna.store.queries.stored_responses import StoredResponse
+from myna.telemetry import access_log
+from myna.wire.body import convert, decode, listed
 from myna.wire.encode import to_event
-from myna.wire.lenient import UNREADABLE, is_set, loads, object_of, strict
+from myna.wire.lenient import UNREADABLE, is_set, loads, object_of, repaired
 from myna.wire.openai import OpenAIChatRequest
 from myna.wire.responses.answer import to_response
 from myna.wire.responses.completion import UnusableAnswer
 from myna.wire.responses.events import ResponseEvents
 from myna.wire.responses.output import ID_PREFIX
 from myna.wire.responses.request import ResponsesRequest, to_chat
+from myna.wire.responses.tools import Tools
 
 PATH: Final = "/responses"
 ADDED: Final = {"stream_options": "", "max_completion_tokens": "max_tokens"}
 """Members that the translation adds, with their names at older servers; "" for none."""
 _LEFT_OUT_MAX: Final = 1000
+REFUSE_SETTING: Final = "refuse"
 _ENDED: Final = (None, "completed", "incomplete")
 """The statuses of a response that is kept. Some servers leave it out."""
 
@@ -51,13 +58,22 @@ class _Response(Struct):
     error: msgspec.Raw = msgspec.Raw(b"null")
 
 
+class _Closing(Struct):
+    """The last event of a response."""
+
+    response: msgspec.Raw = msgspec.Raw(b"")
+
+
 _response = msgspec.json.Decoder(_Response)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_closing = msgspec.json.Decoder(_Closing)
 
 
 class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
     """A plan of the chat that a request is translated to. `passed` is the request for a channel that has the
-    endpoint, without its model, as a JSON object. `repeated` are the members that a response repeats.
+    endpoint, without its model, as a JSON object, empty if each channel gets a chat. `repeated` are the
+    members that a response repeats. `created_at` in Unix seconds. `store` keeps the response, with the
+    `own_items` of the request and the id of the response that it continues.
 
     Older servers refuse members that the translation adds. Such a channel is asked again without them, and
     they are `left_out` of later requests if it answers then. `leaves_out` is by channel, for this request.
@@ -65,15 +81,24 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
 
     passed: bytes
     repeated: bytes
+    response_id: str
+    created_at: int
+    store: StoredResponses | None
+    own_items: bytes
+    previous_id: str | None
     left_out: LeftOut
     leaves_out: dict[str, frozenset[str]]
 
+    def passes_to(self, channel: Channel) -> bool:
+        """Whether this channel gets the request as it is."""
+        return channel.responses and bool(self.passed)
+
     def path_for(self, channel: Channel) -> str:
-        return PATH if channel.responses else super().path_for(channel)
+        return PATH if self.passes_to(channel) else super().path_for(channel)
 
     def body_for(self, channel: Channel) -> bytes:
         model = routes.model_for(self.route, channel.model, self.model)
-        if channel.responses:
+        if self.passes_to(channel):
             return b'{"model":%b,%b' % (msgspec.json.encode(model), self.passed[1:])
         left_out = self._leaves_out(channel)
         if not left_out:
@@ -86,7 +111,7 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
     def adapt(self, channel: Channel, failed: FailedAttempt) -> bool:
         left_out, error = self._leaves_out(channel), failed.server
         sent = {name for name in ADDED if name.encode() in self.fields} - left_out
-        if channel.responses or failed.meaning not in (REFUSED, UNSUPPORTED) or not sent:
+        if self.passes_to(channel) or failed.meaning not in (REFUSED, UNSUPPORTED) or not sent:
             return False
         said = error.param + error.message
         refused = {name for name in sent if name in said or not said}
@@ -108,22 +133,32 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
         return channel.name, channel.url, routes.model_for(self.route, channel.model, self.model)
 
     def answer_of(self, channel: Channel, body: bytes) -> bytes:
-        if channel.responses:
+        if self.passes_to(channel):
             return answers.with_model(checked(body, channel), self.model)
         completion = answers.decoded(super().answer_of(channel, body))
         try:
-            response = to_response(completion, self.request(), ID_PREFIX + new_name(), int(time.time()))
+            response = to_response(
+                completion, self.request(), self.response_id, self.created_at, int(time.time())
+            )
         except UnusableAnswer as error:
             raise FailedAttempt("NoCompletion", "the answer is no chat completion", f": {error}") from error
         return msgspec.json.encode(response)
 
     def streamed(self, channel: Channel, body: bytes) -> bytes:
-        if channel.responses:
+        if self.passes_to(channel):
             raise FailedAttempt("NoEvents", "the channel's response is not a stream")
         return super().streamed(channel, body)
 
     def has_typed_events(self, channel: Channel) -> bool:
-        return channel.responses
+        return self.passes_to(channel)
+
+    async def store_answer(self, account_id: int, answer: bytes) -> None:
+        if self.store is None:
+            return
+        _, _, data = answer.rpartition(b"\ndata: ")  # of the last event, if there are events
+        response = _closing.decode(data).response or answer
+        row = StoredResponse(self.response_id, self.previous_id, self.own_items, bytes(response))
+        await self.store.put(account_id, row)
 
     def shape(self, answer_max_bytes: int) -> "ResponseShape":
         return ResponseShape(self, answer_max_bytes)
@@ -147,12 +182,12 @@ class ResponseShape:
 
     def observer_for(self, channel: Channel) -> Observer | None:
         self._begin()  # a channel that failed has perhaps been read
-        if channel.responses:
+        if self._plan.passes_to(channel):
             return None
         self._events = ResponseEvents(
             self._plan.request(),
-            ID_PREFIX + new_name(),
-            int(time.time()),
+            self._plan.response_id,
+            self._plan.created_at,
             answer_max_bytes=self._answer_max_bytes,
         )
         return self
@@ -178,7 +213,7 @@ class ResponseShape:
         if not self._events.has_usage:
             counted = usage_of(self._plan.prompt_tokens, self._completion_tokens)
             self._events.feed({"choices": [], "usage": msgspec.to_builtins(counted)})
-        return b"".join(self._events.finish())
+        return b"".join(self._events.finish(int(time.time())))
 
     def failed(self, error: MynaError) -> bytes:
         """A failed response. Where events pass unparsed, its members and the number of events are unknown: it
@@ -197,30 +232,63 @@ class ResponseShape:
 
 
 class ReadResponses(Struct, frozen=True):
-    """A request as it was translated, and what a `ResponsesPlan` needs of it besides."""
+    """A request as it was translated, and what a `ResponsesPlan` needs of it besides. `ignored_tools` are the
+    types of tools that nothing here can run, as the value of a header."""
 
     chat: ReadRequest
     passed: bytes
     repeated: bytes
+    own_items: bytes
+    ignored_tools: str
 
 
-def read(body: bytes) -> ReadResponses:
-    """The request with this body. Raises InvalidRequest, whose message begins with the field's name."""
-    fields, _ = decode(body, ResponsesRequest)
-    chat = to_chat(fields)
+def decoded(body: bytes) -> tuple[dict[str, Any], ResponsesRequest, list[str]]:
+    """The fields of a body, the same as a struct, and the ids of the responses whose items it refers to.
+    Raises InvalidRequest."""
+    fields, request = decode(body, ResponsesRequest)
+    return fields, request, referenced_in(request.input)
+
+
+def read(
+    fields: dict[str, Any], request: ResponsesRequest, earlier: Earlier | None, *, refuses_hosted: bool
+) -> ReadResponses:
+    """The request with these fields, without tools that nothing here can run, or none if it `refuses_hosted`.
+    Raises InvalidRequest, whose message begins with the field's name."""
+    tools = Tools(request.tools or [], refuses_hosted=refuses_hosted)
+    if tools.hosted:
+        fields |= {"tools": tools.kept}
+    if earlier is None:
+        chat, own_items, passes = to_chat(fields, tools), b"", True
+    else:
+        items = own_items_of(request.input)
+        before, resolved = earlier.resolved(items)
+        chat = to_chat(fields | {"input": resolved}, tools, before)
+        own_items = msgspec.json.encode(items)
+        passes = not (earlier.stores or earlier.continued or earlier.referenced)
+        fields |= {"store": earlier.stores}
     passed = {name: value for name, value in fields.items() if name != "model"} | {"store": False}
     repeated = {name: value for name, value in fields.items() if name != "input"}
     return ReadResponses(
-        read_fields(CHAT, chat, convert(chat, OpenAIChatRequest)),
-        msgspec.json.encode(passed),
-        msgspec.json.encode(repeated),
+        chat=read_fields(CHAT, chat, convert(chat, OpenAIChatRequest)),
+        passed=msgspec.json.encode(passed) if passes else b"",
+        repeated=msgspec.json.encode(repeated),
+        own_items=own_items,
+        ignored_tools=listed(dict.fromkeys(tools.hosted), len(set(tools.hosted))),
     )
 
 
-async def plan(planner: Planner, caller: UnverifiedCaller, body: bytes) -> ResponsesPlan:
+async def plan(
+    planner: Planner, stored: StoredResponses, caller: UnverifiedCaller, body: bytes
+) -> ResponsesPlan:
     """The plan of a request. Instructions are not spoken, also where the route has intents. Raises
-    InvalidRequest, ModelNotFound, TooManyBodies."""
-    request = await read_body(partial(read, body), len(body), caller.key_hash)
+    InvalidRequest, ModelNotFound, TooManyBodies, and what `StoredResponses.earlier` raises."""
+    fields, given, referenced = await read_body(partial(decoded, body), len(body), caller.key_hash)
+    earlier = await stored.earlier(caller, given, referenced)
+    refuses = planner.settings.hosted_tools == REFUSE_SETTING
+    translate = partial(read, fields, given, earlier, refuses_hosted=refuses)
+    size_bytes = len(body) + (earlier.size_bytes if earlier else 0)
+    request = await read_body(translate, size_bytes, caller.key_hash)
+    access_log.details().ignored_tools = request.ignored_tools
     planned = structs.asdict(planner.planned(request.chat)) | {"speaks": False}
     return ResponsesPlan(
         **planned,
@@ -228,13 +296,23 @@ async def plan(planner: Planner, caller: UnverifiedCaller, body: bytes) -> Respo
         repeated=request.repeated,
         left_out=planner.left_out,
         leaves_out={},
+        response_id=ID_PREFIX + new_name(),
+        created_at=int(time.time()),
+        store=stored if earlier and earlier.stores else None,
+        own_items=request.own_items,
+        previous_id=given.previous_response_id,
     )
 
 
 def checked(body: bytes, channel: Channel) -> bytes:
-    """A channel's response. Raises FailedAttempt if it is none, has not ended or reports an error."""
+    """A channel's response, repaired if strict readers can't read it. Raises FailedAttempt if it is none, has
+    not ended or reports an error."""
     try:
-        response = strict(_response.decode, body)
+        try:
+            response = _response.decode(body)
+        except UNREADABLE:
+            body, readable = repaired(body)
+            response = _response.decode(readable)
     except UNREADABLE as error:
         raise FailedAttempt("NoResponse", "the answer is not what was asked for", f": {error}") from error
     if response.status not in _ENDED or is_set(response.error):

@@ -29,8 +29,9 @@ class RequestDetails(Struct, gc=False):
     """Details of a request; 0 or empty if unknown. `error_type` is the type in the error envelope. `units`
     were charged and not refunded. `channel` answered or was tried last. `replay_of` is the id, in hex, of the
     call whose stored response was sent. `balance` is the account's at the last key check or charge, `ignored`
-    names unknown fields of the body (see `body.ignored`), `message` is that of the error envelope, `call_id`
-    is the charged call, and `rate_headers` are the headers about its limits; these five are not logged."""
+    names unknown fields of the body (see `body.ignored`), `ignored_tools` the tools that were left out,
+    `message` is that of the error envelope, `call_id` is the charged call, and `rate_headers` are the headers
+    about its limits; these six are not logged."""
 
     account_id: int = 0
     key_id: int = 0
@@ -40,6 +41,7 @@ class RequestDetails(Struct, gc=False):
     replay_of: str = ""
     balance: int = 0
     ignored: str = ""
+    ignored_tools: str = ""
     message: str = ""
     call_id: bytes = b""
     rate_headers: dict[str, str] = {}

@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from collections.abc import Iterable
 from itertools import accumulate, islice
 from typing import Any, TypeVar, cast
 
@@ -82,8 +83,12 @@ def ignored(fields: dict[str, Any], shape: type[Struct]) -> str:
     """
     known = shape.__struct_encode_fields__
     count = len(fields) - sum(name in fields for name in known)
-    unknown = islice((name for name in fields if name not in known), NAMES_MAX)
-    named = [name for name in unknown if _NAME.fullmatch(name)]
+    return listed((name for name in fields if name not in known), count)
+
+
+def listed(names: Iterable[str], count: int) -> str:
+    """So many names that a caller chose, as the value of a header."""
+    named = [name for name in islice(names, NAMES_MAX) if _NAME.fullmatch(name)]
     more = count - len(named)
     return ", ".join([*named, f"{more} more"] if more else named)
 

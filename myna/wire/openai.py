@@ -39,6 +39,14 @@ class RoutedModelList(Struct, frozen=True):
     data: list[RoutedModel]
 
 
+class DeletedResponse(Struct, frozen=True):
+    """The answer of DELETE /responses/{id}."""
+
+    id: str
+    object: str
+    deleted: bool
+
+
 class StreamOptions(Struct, frozen=True):
     """`include_usage`: an event with the usage comes before the end of the stream."""
 

@@ -139,7 +139,7 @@ STATEFUL: list[tuple[dict[str, Any], str]] = [
     ({"store": True}, "store"),
     ({"previous_response_id": "resp_1"}, "previous_response_id"),
     ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]"),
-    ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+    ({"tools": [{"type": 5}]}, "tools[0].type"),
     ({"input": 5}, "input"),
 ]
 
@@ -152,6 +152,32 @@ def test_what_needs_state_is_refused_whichever_channel_answers(
         assert answer.status == 400
         assert answer.json["error"]["param"] == param
     assert chat_upstream.requests == []
+    assert fresh_caller.stats() == UNCHARGED
+
+
+FUNCTION = {"type": "function", "name": "now", "parameters": {"type": "object"}}
+HOSTED = [{"type": "web_search"}, {"type": "a\nb: c"}, {"type": "web_search"}]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_tools_that_nothing_here_runs_are_left_out_and_named(
+    fresh_caller: Caller, model: str, chat_upstream: Upstream, streams: bool
+) -> None:
+    answer = respond(fresh_caller, model, tools=[FUNCTION, *HOSTED], stream=streams)
+    assert (answer.status, answer.headers["x-ignored-tools"]) == (200, "web_search, 1 more")
+    (request,) = chat_upstream.requests
+    assert [tool["type"] for tool in request.json["tools"]] == ["function"]
+    assert "x-ignored-tools" not in respond(fresh_caller, model, tools=[FUNCTION]).headers
+
+
+def test_a_site_can_refuse_them(service: Service, fresh_caller: Caller, model: str) -> None:
+    service.cli("settings", "set", "hosted_tools", "refuse")
+    try:
+        answer = respond(fresh_caller, model, tools=[FUNCTION, *HOSTED])
+    finally:
+        service.cli("settings", "set", "hosted_tools", "ignore")
+    assert (answer.status, answer.json["error"]["param"]) == (400, "tools[1].type")
+    assert '"web_search"' in answer.json["error"]["message"]
     assert fresh_caller.stats() == UNCHARGED
 
 

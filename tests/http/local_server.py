@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from myna.http import server
-from myna.http.asgi import Application, Request
+from myna.http.asgi import Application
 from myna.http.asgi_types import OPEN_STREAM, Message, Receive, Scope, Send
 from myna.http.body_limits import BodyBudget, BodyLimits
+from myna.http.request import Request
 from myna.http.responses import Response
 from myna.settings import Settings
 from myna.telemetry.access_log import AccessLog

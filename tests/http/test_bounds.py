@@ -25,8 +25,8 @@ from myna.chat.han import han_count
 from myna.chat.intent import speech_text
 from myna.engines.openai.text import cut
 from myna.errors import InvalidRequest
-from myna.http.asgi import Request
 from myna.http.body_limits import BodyBudget, BodyLimits
+from myna.http.request import Request
 from myna.http.responses import public_error
 from myna.http_client import ClientResponse
 from myna.settings import Settings

@@ -14,7 +14,7 @@ from tests.rig.service import Service
 
 GETS = ("/me", "/models", "/voices", "/task", "/records")
 POSTS = ("/chat/completions", "/tts")
-OPENAI_GETS = ("/models", "/models/{id}", "/audio/voices")
+OPENAI_GETS = ("/models", "/models/{id}", "/responses/{id}", "/audio/voices")
 OPENAI_POSTS = (
     "/chat/completions", "/responses", "/completions", "/embeddings", "/audio/speech",
     "/audio/transcriptions", "/audio/translations",
@@ -69,6 +69,7 @@ def test_every_path_is_documented_and_exists(described: dict[str, Any], edge: Ed
     openai = {f"/openai/v1{path}": "GET" for path in OPENAI_GETS}
     openai |= {f"/openai/v1{path}": "POST" for path in OPENAI_POSTS}
     assert set(described["paths"]) == {*GETS, *POSTS, *prefixed, *openai}
+    assert described["paths"]["/openai/v1/responses/{id}"].keys() == {"servers", "get", "delete"}
     for path, method in openai.items():
         (server,) = described["paths"][path]["servers"]
         answer = call(method, server["url"] + path)

@@ -5,9 +5,9 @@ import contextlib
 
 import pytest
 
-from myna.http.asgi import Request
 from myna.http.asgi_types import BODY_COMPLETE, Message
 from myna.http.body_limits import SMALL_BODY_BYTES, BodyBudget, BodyLimits
+from myna.http.request import Request
 from myna.http.responses import Response
 from tests.http.local_server import LocalServer, local_server, until
 

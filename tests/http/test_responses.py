@@ -7,10 +7,11 @@ import starlette.requests
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from myna.http.asgi import Application, Request
+from myna.http.asgi import Application
 from myna.http.asgi_types import Message
 from myna.http.body_limits import BodyBudget, BodyLimits
 from myna.http.fallback import answer_for
+from myna.http.request import Request
 from myna.http.responses import Response
 from myna.telemetry.access_log import AccessLog
 from tests.http.local_server import LocalServer, local_server, until

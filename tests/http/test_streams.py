@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from myna.http.asgi import Request
+from myna.http.request import Request
 from myna.http.stream import ResponseStream
 from tests.http.local_server import WAIT_S, LocalServer, RawConnection, local_server, until
 

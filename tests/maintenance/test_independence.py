@@ -13,6 +13,8 @@ from myna.ledger import DEADLINE_MARGIN_S
 from myna.maintenance import LEFTOVER_AGE_S
 from myna.service import Service
 from myna.store.batch import Audio, CallState
+from myna.store.queries import stored_responses
+from myna.store.queries.stored_responses import StoredResponse
 from tests.maintenance.serving import service_on
 from tests.maintenance.test_leftovers import OLD_S, there, write
 from tests.rig.actors import TESTER
@@ -88,6 +90,27 @@ async def test_with_an_unreadable_retention_time_no_audio_is_removed(
     await service.jobs.refresh_config()
     await service.jobs.remove_old_audio()
     assert not there(old)
+
+
+async def test_stored_responses_are_removed_after_the_days_of_a_setting_that_can_be_read(
+    books: Books, service: Service
+) -> None:
+    customer, row = await books.customer(), StoredResponse("resp_1", None, b"[]", b"{}")
+    await books.db.transaction(lambda db: stored_responses.put(db, customer.account_id, row))
+    await books.sql("UPDATE stored_responses SET created_at = created_at - $1", DAY_MS)
+
+    async def count(setting: str) -> int:
+        await books.sql("DELETE FROM settings WHERE name = 'responses_keep_days'")
+        await books.sql(UNREADABLE, "responses_keep_days", setting)
+        await books.sql("UPDATE site SET version = version + 1")
+        await service.jobs.refresh_config()
+        await service.jobs.remove_old_responses()
+        ((found,),) = await books.sql("SELECT count(*) FROM stored_responses")
+        return int(found)
+
+    assert [await count(setting) for setting in ("for ever", "2", "1")] == [1, 1, 0]
+    await books.db.transaction(lambda db: stored_responses.put(db, customer.account_id, row))
+    assert await count("0") == 0
 
 
 async def test_a_failing_job_does_not_stop_others(books: Books, service: Service, tmp_path: Path) -> None:

@@ -75,6 +75,20 @@ def test_a_response_has_ended_without_an_error(response: Any, good: bool) -> Non
     assert SECRET not in failed.value.detail
 
 
+@pytest.mark.parametrize(
+    ("sent", "passed"),
+    [
+        (b'\xef\xbb\xbf{"output":[]}', {"output": []}),
+        (b'{"output":[],"temperature":NaN}', {"output": [], "temperature": None}),
+        (b'{"output":[{"text":"\\ud83d"}]}', {"output": [{"text": "\ud83d"}]}),
+    ],
+)
+def test_a_response_that_strict_readers_refuse_is_passed_on_repaired(sent: bytes, passed: Any) -> None:
+    repaired = responses.checked(sent, CHANNEL)
+    assert json.loads(repaired) == passed
+    assert not repaired.startswith(b"\xef") and b"NaN" not in repaired
+
+
 @pytest.mark.parametrize("answer", [COMPLETION | {"error": None}, json.dumps(COMPLETION, indent=2).encode()])
 def test_a_usage_is_counted_where_there_is_none(answer: Any) -> None:
     usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}

@@ -10,8 +10,8 @@ from myna.api.farm.auth import NodeAuth
 from myna.api.farm.handlers import FarmApi
 from myna.engines.inspector.inspector import Inspector
 from myna.farm.nodes import Nodes
-from myna.http.asgi import BodyLimits, Request
-from myna.http.body_limits import BodyBudget
+from myna.http.body_limits import BodyBudget, BodyLimits
+from myna.http.request import Request
 from myna.http.responses import Response
 from myna.wire.farm import PROTOCOL, PROTOCOL_HEADER
 from tests.rig.waiting import SOON_S

@@ -15,7 +15,7 @@ from myna.wire import lenient
 from myna.wire.encode import to_event
 from myna.wire.responses.answer import to_response
 from myna.wire.responses.completion import usage_in
-from tests.wire.responses.stream import CREATED_AT, REQUEST, RESPONSE_ID, parsed, translated
+from tests.wire.responses.stream import CREATED_AT, ENDED_AT, REQUEST, RESPONSE_ID, parsed, translated
 
 CHANNEL = Channel(kind="chat", name="up", url="http://127.0.0.1", model="m", key="k")
 HELLO = {"role": "assistant", "content": "Hello"}
@@ -68,13 +68,15 @@ def test_a_whole_answer_is_read_by_each_reader(name: str) -> None:
     assert b"NaN" not in passed and not passed.startswith(lenient.BOM)
     (event,) = answers.as_events(body, with_usage=False)
     assert "delta" in json.loads(event.removeprefix(b"data: "))["choices"][0]
-    response = to_response(answers.decoded(body), REQUEST, RESPONSE_ID, CREATED_AT)
+    response = to_response(answers.decoded(body), REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)
     assert response["output"][-1]["content"][0]["text"] == text
     assert response["status"] == "completed"
 
 
 def test_thinking_among_the_parts_of_a_content_is_reasoning() -> None:
-    response = to_response(completion(HELLO | {"content": MISTRAL}), REQUEST, RESPONSE_ID, CREATED_AT)
+    response = to_response(
+        completion(HELLO | {"content": MISTRAL}), REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT
+    )
     thought, said = response["output"]
     assert thought["content"][0]["text"] == "Let me see." and said["content"][0]["text"] == "Hello"
 
@@ -83,7 +85,7 @@ def test_the_arguments_of_a_call_may_be_an_object() -> None:
     answer = completion({"content": None, "tool_calls": [CALL]}, finish="tool_calls")
     body = json.dumps(answer).encode()
     (called,) = upstream._read(ClientResponse(200, {}, body), CHANNEL).tool_calls or []
-    (item,) = to_response(answer, REQUEST, RESPONSE_ID, CREATED_AT)["output"]
+    (item,) = to_response(answer, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)["output"]
     assert called["function"]["arguments"] == item["arguments"] == '{"city":"Oslo"}'
 
 
@@ -97,7 +99,7 @@ def test_the_arguments_of_a_call_may_be_an_object() -> None:
     ],
 )
 def test_the_tokens_of_a_response_are_whole_numbers(usage: Any, tokens: tuple[int, int]) -> None:
-    found = to_response(completion(HELLO, usage), REQUEST, RESPONSE_ID, CREATED_AT)["usage"]
+    found = to_response(completion(HELLO, usage), REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)["usage"]
     assert (found["input_tokens"], found["output_tokens"]) == tokens
 
 

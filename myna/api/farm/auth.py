@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from myna.errors import BodyTooLarge, BodyTooSlow, NodeRefused, NodeTooOld
 from myna.farm.nodes import JoinedNode, Nodes, credential_in
-from myna.http.asgi import Request
+from myna.http.request import Request
 from myna.key_throttle import KeyThrottle
 from myna.store.database import Database, in_time
 from myna.store.queries.farm.nodes import NodeRow

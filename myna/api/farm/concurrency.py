@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from myna.errors import Unavailable
 from myna.farm.nodes import credential_in
-from myna.http.asgi import Handler, Request
+from myna.http.asgi import Handler
+from myna.http.request import Request
 from myna.http.responses import Response
 from myna.http.stream import ResponseStream
 from myna.wire.farm import SLOTS_MAX

@@ -11,7 +11,8 @@ from myna.engines.inspector.inspector import Inspector
 from myna.errors import DatabaseUnavailable, InvalidRequest, NotFound
 from myna.farm.nodes import Nodes
 from myna.farm.tasks import Tasks
-from myna.http.asgi import Request, Routes
+from myna.http.asgi import Routes
+from myna.http.request import Request
 from myna.http.responses import Response
 from myna.key_throttle import KeyThrottle
 from myna.settings import Settings

@@ -27,7 +27,7 @@ from myna.errors import (
 from myna.farm.tasks import Tasks
 from myna.files.atomic_file import AtomicFile
 from myna.files.disk_threads import DiskExecutor
-from myna.http.asgi import Request
+from myna.http.request import Request
 from myna.http.responses import Response, envelope
 from myna.speech.length import sound_s
 from myna.store.batch import Audio

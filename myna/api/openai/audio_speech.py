@@ -6,7 +6,7 @@ from myna.api.auth import KeyAuth
 from myna.channels import Channels
 from myna.config import ConfigCache
 from myna.farm.capacity import Capacity
-from myna.http.asgi import Request
+from myna.http.request import Request
 from myna.http.responses import Response
 from myna.http.stream import ResponseStream
 from myna.keys import Scope

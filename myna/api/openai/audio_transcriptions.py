@@ -7,8 +7,9 @@ from myna.api.auth import KeyAuth
 from myna.api.openai.multipart import Form
 from myna.errors import DiskFull, MynaError
 from myna.files.disk_threads import DiskExecutor
-from myna.http.asgi import Handler, Request
+from myna.http.asgi import Handler
 from myna.http.body_limits import BodyBudget
+from myna.http.request import Request
 from myna.http.responses import Response, envelope
 from myna.keys import Scope, UnverifiedCaller
 from myna.store.files.free_space import FreeSpace

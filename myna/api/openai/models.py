@@ -4,7 +4,8 @@ from myna import routes
 from myna.api.auth import KeyAuth
 from myna.config import ConfigCache
 from myna.errors import ModelNotFound
-from myna.http.asgi import MODELS_PREFIX, Request
+from myna.http.asgi import MODELS_PREFIX
+from myna.http.request import Request
 from myna.http.responses import Response
 from myna.keys import Scope
 from myna.routes import Route

@@ -19,7 +19,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from myna.errors import BodyTooLarge, BodyTooSlow, InvalidRequest, ShuttingDown
 from myna.files.disk_threads import DiskExecutor
 from myna.files.fsync import remove
-from myna.http.asgi import Request
+from myna.http.request import Request
 from myna.store.files.spool import Spool
 
 PATIENCE_S: Final = 30.0

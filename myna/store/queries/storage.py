@@ -1,10 +1,11 @@
-"""Queries on the bytes that accounts store: speech, and samples and previews of cloned voices."""
+"""Queries on the bytes that accounts store: speech, samples and previews of cloned voices, and responses."""
 
 from myna.store.database import Queries
 
 _STORED = """
 SELECT account_id, audio_bytes AS bytes FROM tasks WHERE audio <> '' AND audio_removed_at = 0
-UNION ALL SELECT account_id, sample_bytes + preview_bytes FROM clones"""
+UNION ALL SELECT account_id, sample_bytes + preview_bytes FROM clones
+UNION ALL SELECT account_id, bytes FROM stored_responses"""
 
 
 async def reached(db: Queries, bytes_max: int) -> dict[int, int]:

@@ -10,10 +10,13 @@
         for a function call:
           response.function_call_arguments.delta …
           response.function_call_arguments.done
+        for a call of a custom tool, whose input is known when its arguments are complete:
+          response.custom_tool_call_input.delta
+          response.custom_tool_call_input.done
       response.output_item.done
     response.completed, response.incomplete or response.failed
 
-A message or reasoning is done when another item begins. Function calls are done at the end of the chat, since
+A message or reasoning is done when another item begins. Calls are done at the end of the chat, since
 the parts of several calls may alternate.
 """
 
@@ -27,6 +30,7 @@ from myna.wire.lenient import dumps, joined
 from myna.wire.responses import output
 from myna.wire.responses.completion import ChatMessage, ChatUsage, ToolCall, UnusableAnswer, read
 from myna.wire.responses.output import ItemIds, PartKind
+from myna.wire.responses.tools import Called, Tools
 
 ITEM_BYTES = 1000
 """What an item counts for in the limit, beside its text."""
@@ -52,18 +56,18 @@ class _Text:
 
 
 class _Call:
-    """An open function call."""
+    """An open call of a function or a custom tool."""
 
-    def __init__(self, item_id: str, place: int, call_id: str, name: str) -> None:
+    def __init__(self, item_id: str, place: int, call_id: str, called: Called) -> None:
         self.item_id = item_id
         self.place = place
         self.call_id = call_id
-        self.name = name
+        self.called = called
         self.arguments = StringIO()
 
     def item(self, status: output.Status) -> dict[str, Any]:
         arguments = joined(self.arguments.getvalue())
-        return output.function_call(self.item_id, self.call_id, self.name, arguments, status)
+        return output.call(self.item_id, self.call_id, self.called, arguments, status)
 
 
 class ResponseEvents:
@@ -78,6 +82,7 @@ class ResponseEvents:
         members = output.request_members(request, response_id, created_at)
         self._members = dumps(members)[1:]  # as bytes, which take less memory
         self._ids = ItemIds(response_id)
+        self._tools = Tools(request.get("tools") or [])
         self._left_bytes = answer_max_bytes
         self._sequence = 0
         self._events: list[bytes] = []
@@ -105,8 +110,8 @@ class ResponseEvents:
                 self._add(choice.delta or choice.message or ChatMessage())
         return self._taken()
 
-    def finish(self) -> list[bytes]:
-        """The closing events of an answer that has ended well."""
+    def finish(self, ended_at: int) -> list[bytes]:
+        """The closing events of an answer that has ended well. `ended_at` in Unix seconds."""
         self._begin()
         status = output.status_of(self._finish_reason)
         last = len(self._items) - 1
@@ -114,7 +119,7 @@ class ResponseEvents:
             self._close_text(status if self._text.place == last else "completed")
         for call in self._calls:
             self._close_call(call, status if call.place == last else "completed")
-        members = output.ended_members(self._finish_reason, self._items, self._usage)
+        members = output.ended_members(self._finish_reason, self._items, self._usage, ended_at)
         self._emit(f"response.{status}", response=self._response(members))
         return self._taken()
 
@@ -190,28 +195,27 @@ class ResponseEvents:
         if call is None or (name and delta.id and delta.id != call.call_id):
             self._close_text("completed")
             place = self._new_place()
-            item_id, call_id = self._ids.function_call(place), delta.id or self._ids.call(place)
-            call = self._call_at[delta.index] = _Call(item_id, place, call_id, name)
+            called, call_id = self._tools.called(name), delta.id or self._ids.call(place)
+            item_id = self._ids.tool_call(place, called.kind)
+            call = self._call_at[delta.index] = _Call(item_id, place, call_id, called)
             self._calls.append(call)
             self._open_item(call)
-        call.name = call.name or name
-        if arguments:
-            call.arguments.write(arguments)
-            self._emit(
-                "response.function_call_arguments.delta",
-                item_id=call.item_id,
-                output_index=call.place,
-                delta=arguments,
-            )
+        if not call.called.name:
+            call.called = self._tools.called(name)
+        call.arguments.write(arguments)
+        if arguments and call.called.kind == "function":
+            at = {"item_id": call.item_id, "output_index": call.place}
+            self._emit("response.function_call_arguments.delta", **at, delta=arguments)
 
     def _close_call(self, call: _Call, status: output.Status) -> None:
-        self._emit(
-            "response.function_call_arguments.done",
-            item_id=call.item_id,
-            output_index=call.place,
-            name=call.name,
-            arguments=joined(call.arguments.getvalue()),
-        )
+        item = call.item(status)
+        at = {"item_id": call.item_id, "output_index": call.place}
+        if call.called.kind == "custom":
+            self._emit("response.custom_tool_call_input.delta", **at, delta=item["input"])
+            self._emit("response.custom_tool_call_input.done", **at, input=item["input"])
+        else:
+            done = {"name": item["name"], "arguments": item["arguments"]}
+            self._emit("response.function_call_arguments.done", **at, **done)
         self._close_item(call, status)
 
     def _new_place(self) -> int:

@@ -1,6 +1,6 @@
 """The input of a response, a text or a list of items, as the messages of a chat.
 
-An item is a message, a function call or the output of one. The consecutive items of the assistant become one
+An item is a message, a call of a tool or the output of one. The consecutive items of the assistant become one
 message, since a chat's tool calls and the text before them are one message. Items of reasoning, and
 references to them, are left out: a chat has no place for them.
 """
@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from myna.errors import InvalidRequest
 from myna.wire.body import convert
+from myna.wire.responses.tools import Tools, to_arguments
 
 REASONING_ID_PREFIX = "rs_"
 """The beginning of the ids of reasoning items. The AI SDK sends these ids back."""
@@ -65,33 +66,51 @@ class FunctionCall(Struct, frozen=True):
     call_id: str
     name: str
     arguments: str
+    namespace: str | None = None
 
 
-class FunctionCallOutput(Struct, frozen=True):
-    """What the called function returned."""
+class CustomToolCall(Struct, frozen=True):
+    """A call of a custom tool by the model."""
+
+    call_id: str
+    name: str
+    input: str
+    namespace: str | None = None
+
+
+class CallOutput(Struct, frozen=True):
+    """What the called function or custom tool returned."""
 
     call_id: str
     output: str | list[Part]
 
 
-_SHAPES: dict[str, type[Message] | type[FunctionCall] | type[FunctionCallOutput]] = {
+_SHAPES: dict[str, type[Message] | type[FunctionCall] | type[CustomToolCall] | type[CallOutput]] = {
     "message": Message,
     "function_call": FunctionCall,
-    "function_call_output": FunctionCallOutput,
+    "function_call_output": CallOutput,
+    "custom_tool_call": CustomToolCall,
+    "custom_tool_call_output": CallOutput,
 }
 
 
-def messages_of(instructions: str | None, items: str | Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages of the chat. The time is linear in the size of the items. Raises InvalidRequest."""
+def messages_of(
+    instructions: str | None,
+    items: str | Sequence[dict[str, Any]],
+    tools: Tools,
+    earlier: Sequence[dict[str, Any]] = (),
+) -> list[dict[str, Any]]:
+    """The messages of the chat, with those of `earlier` items before those of the request. The time is linear
+    in the size of the items. Raises InvalidRequest."""
     messages: list[dict[str, Any]] = []
     if instructions:
         messages.append({"role": "system", "content": instructions})
     if isinstance(items, str):
-        return [*messages, {"role": "user", "content": items}]
+        items = [{"role": "user", "content": items}]
     if not items:
         raise InvalidRequest("input: must have at least one item.")
-    for number, item in enumerate(items):
-        _add(messages, item, f"input[{number}]")
+    for number, item in enumerate([*earlier, *items], -len(earlier)):
+        _add(messages, item, tools, f"input[{number}]")
     for message in messages:
         message["content"] = _simplified(message["content"])
         if not message["content"]:
@@ -99,7 +118,7 @@ def messages_of(instructions: str | None, items: str | Sequence[dict[str, Any]])
     return messages
 
 
-def _add(messages: list[dict[str, Any]], item: dict[str, Any], path: str) -> None:
+def _add(messages: list[dict[str, Any]], item: dict[str, Any], tools: Tools, path: str) -> None:
     """Adds an item to the messages, whose contents are lists of parts until all items are added."""
     kind = _kind(item, path)
     if kind == "reasoning":
@@ -110,32 +129,39 @@ def _add(messages: list[dict[str, Any]], item: dict[str, Any], path: str) -> Non
         case Message() as message:
             role = "user" if message.role == "user" else "system"
             messages.append({"role": role, "content": _parts(message.content, f"{path}.content")})
-        case FunctionCall() as call:
-            function = {"name": call.name, "arguments": call.arguments}
+        case FunctionCall() | CustomToolCall() as call:
+            arguments = call.arguments if isinstance(call, FunctionCall) else to_arguments(call.input)
+            function = {"name": tools.name_of(call.name, call.namespace), "arguments": arguments}
             calls = _assistants(messages).setdefault("tool_calls", [])
             calls.append({"id": call.call_id, "type": "function", "function": function})
-        case FunctionCallOutput() as result:
+        case CallOutput() as result:
             content = _parts(result.output, f"{path}.output")
             messages.append({"role": "tool", "tool_call_id": result.call_id, "content": content})
+
+
+def reference_of(item: dict[str, Any]) -> str | None:
+    """The id of the item that this one refers to; None if it is no reference."""
+    kind = item.get("type")
+    is_reference = kind == "item_reference" or (kind is None and "id" in item and "role" not in item)
+    return str(item.get("id")) if is_reference else None
 
 
 def _kind(item: dict[str, Any], path: str) -> str:
     """The type of an item. Messages and references may have none. Raises InvalidRequest for other types than
     those of `_SHAPES` and reasoning."""
-    kind = item.get("type")
-    if kind is None:
-        kind = "item_reference" if "id" in item and "role" not in item else "message"
-    if kind == "item_reference":
-        if str(item.get("id")).startswith(REASONING_ID_PREFIX):
+    reference = reference_of(item)
+    if reference is not None:
+        if reference.startswith(REASONING_ID_PREFIX):
             return "reasoning"
         raise InvalidRequest(
-            f"{path}: this service is stateless and keeps no items to refer to; send the item itself"
+            f"{path}: this service keeps no such item to refer to; send the item itself"
             " (the AI SDK does with the provider option store: false)."
         )
+    kind = "message" if item.get("type") is None else item["type"]
     if kind == "reasoning" or (isinstance(kind, str) and kind in _SHAPES):
         return kind
     names = ", ".join(f'"{name}"' for name in (*_SHAPES, "reasoning"))
-    raise InvalidRequest(f"{path}.type: must be one of {names}; this service has function tools only.")
+    raise InvalidRequest(f"{path}.type: must be one of {names}; other tools are not run here.")
 
 
 def _assistants(messages: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,14 +1,17 @@
 """Members and output items of a response, whole or streamed."""
 
+import re
 from typing import Any, Literal
 
 from myna.wire.responses.completion import ChatUsage
 from myna.wire.responses.items import REASONING_ID_PREFIX
+from myna.wire.responses.tools import Called, CallKind, to_input
 
 Status = Literal["in_progress", "completed", "incomplete"]
 PartKind = Literal["output_text", "refusal", "reasoning_text"]
 
 ID_PREFIX = "resp_"
+_ITEM_ID = re.compile(r"(?:msg|fc|ctc)_([0-9a-f]{32})_([0-9]{1,6})")
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Finish reasons of a chat whose answer is not complete."""
 
@@ -23,19 +26,27 @@ def request_members(request: dict[str, Any], response_id: str, created_at: int) 
         "object": "response",
         "created_at": created_at,
         "background": False,
+        "frequency_penalty": _number(request.get("frequency_penalty"), 0),
         "instructions": request.get("instructions"),
         "max_output_tokens": request.get("max_output_tokens"),
+        "max_tool_calls": request.get("max_tool_calls"),
         "metadata": request.get("metadata") or {},
         "model": request["model"],
         "parallel_tool_calls": parallel if parallel is not None else True,
-        "previous_response_id": None,
+        "presence_penalty": _number(request.get("presence_penalty"), 0),
+        "previous_response_id": request.get("previous_response_id"),
+        "prompt_cache_key": request.get("prompt_cache_key"),
         "reasoning": {"effort": reasoning.get("effort"), "summary": None},
-        "store": False,
-        "temperature": request.get("temperature"),
-        "text": {**text, "format": text.get("format") or {"type": "text"}},
+        "safety_identifier": request.get("safety_identifier"),
+        "service_tier": "default",
+        "store": request.get("store") or False,
+        "temperature": _number(request.get("temperature"), 1),
+        "text": {name: value for name, value in text.items() if value is not None}
+        | {"format": text.get("format") or {"type": "text"}},
         "tool_choice": request.get("tool_choice") or "auto",
-        "tools": [{"parameters": None, "strict": None, **tool} for tool in request.get("tools") or []],
-        "top_p": request.get("top_p"),
+        "tools": [_tool(tool) for tool in request.get("tools") or []],
+        "top_logprobs": 0,
+        "top_p": _number(request.get("top_p"), 1),
         "truncation": "disabled",
         "user": request.get("user"),
     }
@@ -45,6 +56,7 @@ def answer_members(status: str, output: list[Any], usage: ChatUsage | None) -> d
     """The other members, which the answer changes. `status` is the response's."""
     return {
         "status": status,
+        "completed_at": None,
         "error": None,
         "incomplete_details": None,
         "output": output,
@@ -52,11 +64,15 @@ def answer_members(status: str, output: list[Any], usage: ChatUsage | None) -> d
     }
 
 
-def ended_members(finish_reason: str | None, output: list[Any], usage: ChatUsage | None) -> dict[str, Any]:
-    """The members of an answer that has ended."""
+def ended_members(
+    finish_reason: str | None, output: list[Any], usage: ChatUsage | None, ended_at: int
+) -> dict[str, Any]:
+    """The members of an answer that has ended. `ended_at` in Unix seconds."""
     members = answer_members(status_of(finish_reason), output, usage)
     if finish_reason in _INCOMPLETE:
         members["incomplete_details"] = {"reason": _INCOMPLETE[finish_reason]}
+    else:
+        members["completed_at"] = ended_at
     return members
 
 
@@ -100,16 +116,36 @@ def reasoning(item_id: str, parts: list[Any], status: Status) -> dict[str, Any]:
     return {"id": item_id, "type": "reasoning", "summary": [], "status": status, "content": parts}
 
 
-def function_call(item_id: str, call_id: str, name: str, arguments: str, status: Status) -> dict[str, Any]:
-    """A call of a function. `arguments` is JSON."""
+def call(item_id: str, call_id: str, called: Called, arguments: str, status: Status) -> dict[str, Any]:
+    """A call of a function or a custom tool. `arguments` is JSON."""
+    custom = called.kind == "custom"
     return {
         "id": item_id,
-        "type": "function_call",
+        "type": "custom_tool_call" if custom else "function_call",
         "status": status,
         "call_id": call_id,
-        "name": name,
-        "arguments": arguments,
+        "name": called.name,
+        **({} if called.namespace is None else {"namespace": called.namespace}),
+        **({"input": to_input(arguments)} if custom else {"arguments": arguments}),
     }
+
+
+def _number(given: float | None, default: float) -> float:
+    """What was given, or OpenAI's default: a response has numbers where a request need not."""
+    return default if given is None else given
+
+
+def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+    """A tool of the request, with the members that a function has in a response."""
+    if tool["type"] != "function":
+        return tool
+    return {"description": None, "parameters": None, "strict": None, **tool}
+
+
+def response_and_place(item_id: str) -> tuple[str, int] | None:
+    """The response and the place in its output for an id that `ItemIds` made."""
+    match = _ITEM_ID.fullmatch(item_id)
+    return (ID_PREFIX + match[1], int(match[2])) if match else None
 
 
 class ItemIds:
@@ -124,8 +160,8 @@ class ItemIds:
     def reasoning(self, place: int) -> str:
         return f"{REASONING_ID_PREFIX}{self._name}_{place}"
 
-    def function_call(self, place: int) -> str:
-        return f"fc_{self._name}_{place}"
+    def tool_call(self, place: int, kind: CallKind) -> str:
+        return f"{'ctc' if kind == 'custom' else 'fc'}_{self._name}_{place}"
 
     def call(self, place: int) -> str:
         """For a server that gives its call no id."""

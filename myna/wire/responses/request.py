@@ -1,14 +1,15 @@
 """The body of POST /responses as the body of POST /chat/completions."""
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 
 from myna.errors import InvalidRequest
 from myna.wire.body import convert
 from myna.wire.responses.items import messages_of
+from myna.wire.responses.tools import Tools, given
 
-FUNCTIONS_ONLY = "this service has function tools only"
 STATELESS = "this service is stateless and keeps no responses"
 
 
@@ -42,28 +43,12 @@ class Reasoning(Struct, frozen=True):
     effort: str | None = None
 
 
-class FunctionTool(Struct, frozen=True):
-    """A function that the model may call. Chat completions nest these fields in `function`."""
-
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
-class ChosenFunction(Struct, frozen=True):
-    """The only function that the model must call."""
-
-    type: Literal["function"]
-    name: str
-
-
 class ResponsesRequest(Struct, frozen=True):
     """POST /responses. All other fields are ignored.
 
-    `include`, `truncation`, `service_tier`, `prompt_cache_key`, `safety_identifier`, `max_tool_calls` and
-    `top_logprobs` are among those: they don't change what a stateless service without built-in tools answers.
-    `metadata` is repeated in the response and not sent to the model.
+    `include`, `truncation`, `service_tier` and `top_logprobs` are among those: they don't change what a
+    service without built-in tools answers. `metadata`, `prompt_cache_key`, `safety_identifier` and
+    `max_tool_calls` are repeated in the response and not sent to the model.
     """
 
     model: str
@@ -77,6 +62,11 @@ class ResponsesRequest(Struct, frozen=True):
     reasoning: Reasoning | None = None
     temperature: float | None = None
     top_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    prompt_cache_key: str | None = None
+    safety_identifier: str | None = None
+    max_tool_calls: int | None = None
     user: str | None = None
     metadata: dict[str, str] | None = None
     stream: bool | None = None
@@ -87,23 +77,29 @@ class ResponsesRequest(Struct, frozen=True):
     prompt: Any = None
 
 
-def to_chat(fields: dict[str, Any]) -> dict[str, Any]:
-    """The body for POST /chat/completions. A stream asks for its usage.
+def to_chat(
+    fields: dict[str, Any], tools: Tools, earlier: Sequence[dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """The body for POST /chat/completions, with these tools of it, and the items that it continues; None
+    where no responses are kept. A stream asks for its usage.
 
     Raises InvalidRequest, whose message begins with the name of the field.
     """
     request = convert(fields, ResponsesRequest)
+    if earlier is None:
+        _refuse_stored(request)
     _refuse_state(request)
-    tools = [_tool(tool, f"tools[{number}]") for number, tool in enumerate(request.tools or [])]
     chat: dict[str, Any] = {
         "model": request.model,
-        "messages": messages_of(request.instructions, request.input),
-        "tools": tools or None,
-        "tool_choice": _tool_choice(request.tool_choice),
-        "parallel_tool_calls": request.parallel_tool_calls,
+        "messages": messages_of(request.instructions, request.input, tools, earlier or ()),
+        "tools": tools.functions or None,
+        "tool_choice": tools.choice(request.tool_choice),
+        "parallel_tool_calls": request.parallel_tool_calls if tools.functions or not tools.hosted else None,
         "max_completion_tokens": request.max_output_tokens,
         "temperature": request.temperature,
         "top_p": request.top_p,
+        "presence_penalty": request.presence_penalty,
+        "frequency_penalty": request.frequency_penalty,
         "user": request.user,
         "stream": request.stream,
     }
@@ -117,38 +113,20 @@ def to_chat(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in chat.items() if value is not None}
 
 
-def _refuse_state(request: ResponsesRequest) -> None:
+def _refuse_stored(request: ResponsesRequest) -> None:
     if request.store:
         raise InvalidRequest(f"store: must be false; {STATELESS}.")
-    if request.background:
-        raise InvalidRequest(f"background: must be false; {STATELESS}.")
     if request.previous_response_id is not None:
         raise InvalidRequest(f"previous_response_id: {STATELESS}; send the earlier items in input.")
+
+
+def _refuse_state(request: ResponsesRequest) -> None:
+    if request.background:
+        raise InvalidRequest("background: must be false; a response is the answer to its request here.")
     if request.conversation is not None:
-        raise InvalidRequest(f"conversation: {STATELESS}; send the earlier items in input.")
+        raise InvalidRequest("conversation: this service keeps none; send the earlier items in input.")
     if request.prompt is not None:
-        raise InvalidRequest(
-            "prompt: this service is stateless and keeps no prompts; send instructions and input."
-        )
-
-
-def _tool(tool: dict[str, Any], path: str) -> dict[str, Any]:
-    kind = tool.get("type")
-    if kind != "function":
-        shown = f'"{kind[:40]}"' if isinstance(kind, str) else "something else"
-        raise InvalidRequest(f'{path}.type: must be "function", not {shown}; {FUNCTIONS_ONLY}.')
-    function = convert(tool, FunctionTool, path)
-    return {"type": "function", "function": _given(function)}
-
-
-def _tool_choice(choice: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
-    if choice is None or choice in ("none", "auto", "required"):
-        return choice
-    if isinstance(choice, str):
-        raise InvalidRequest('tool_choice: must be "none", "auto", "required" or a function.')
-    if choice.get("type") != "function":
-        raise InvalidRequest(f'tool_choice.type: must be "function"; {FUNCTIONS_ONLY}.')
-    return {"type": "function", "function": {"name": convert(choice, ChosenFunction, "tool_choice").name}}
+        raise InvalidRequest("prompt: this service keeps no prompts; send instructions and input.")
 
 
 def _response_format(text: TextOptions) -> dict[str, Any] | None:
@@ -156,12 +134,6 @@ def _response_format(text: TextOptions) -> dict[str, Any] | None:
         case JsonObjectFormat():
             return {"type": "json_object"}
         case JsonSchemaFormat() as schema:
-            return {"type": "json_schema", "json_schema": _given(schema)}
+            return {"type": "json_schema", "json_schema": given(schema)}
         case _:
             return None
-
-
-def _given(struct: Struct) -> dict[str, Any]:
-    """The fields of the struct that are not null."""
-    values = ((name, getattr(struct, name)) for name in struct.__struct_fields__)
-    return {name: value for name, value in values if value is not None}

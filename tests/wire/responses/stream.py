@@ -22,6 +22,7 @@ REQUEST: dict[str, Any] = {
 }
 RESPONSE_ID = "resp_abc"
 CREATED_AT = 1_700_000_000
+ENDED_AT = CREATED_AT + 5
 _event = TypeAdapter[Any](ResponseStreamEvent)
 
 
@@ -45,7 +46,7 @@ def usage(prompt: int, completion: int, **more: Any) -> dict[str, Any]:
 def translated(chunks: Iterable[dict[str, Any]]) -> bytes:
     """The whole stream."""
     events = translator()
-    return b"".join([*(event for chunk in chunks for event in events.feed(chunk)), *events.finish()])
+    return b"".join([*(event for chunk in chunks for event in events.feed(chunk)), *events.finish(ENDED_AT)])
 
 
 def parsed(stream: bytes) -> list[dict[str, Any]]:

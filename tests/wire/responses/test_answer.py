@@ -7,7 +7,7 @@ from openai.types.responses import Response
 
 from myna.wire.responses.answer import to_response
 from myna.wire.responses.completion import UnusableAnswer
-from tests.wire.responses.stream import CREATED_AT, REQUEST, RESPONSE_ID
+from tests.wire.responses.stream import CREATED_AT, ENDED_AT, REQUEST, RESPONSE_ID
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}}
 
@@ -19,7 +19,7 @@ def response(
     **more: Any,
 ) -> dict[str, Any]:
     choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish_reason}
-    translated = to_response({"choices": [choice], **more}, request, RESPONSE_ID, CREATED_AT)
+    translated = to_response({"choices": [choice], **more}, request, RESPONSE_ID, CREATED_AT, ENDED_AT)
     Response.model_validate(translated)
     return translated
 
@@ -30,12 +30,15 @@ def test_a_text_becomes_a_message() -> None:
         "id": "resp_abc",
         "object": "response",
         "created_at": CREATED_AT,
+        "completed_at": ENDED_AT,
         "status": "completed",
         "error": None,
         "incomplete_details": None,
         "background": False,
+        "frequency_penalty": 0,
         "instructions": "Be brief.",
         "max_output_tokens": 50,
+        "max_tool_calls": None,
         "metadata": {"a": "b"},
         "model": "svc-chat",
         "output": [
@@ -48,14 +51,19 @@ def test_a_text_becomes_a_message() -> None:
             }
         ],
         "parallel_tool_calls": True,
+        "presence_penalty": 0,
         "previous_response_id": None,
+        "prompt_cache_key": None,
         "reasoning": {"effort": None, "summary": None},
+        "safety_identifier": None,
+        "service_tier": "default",
         "store": False,
-        "temperature": None,
+        "temperature": 1,
         "text": {"format": {"type": "text"}},
         "tool_choice": "auto",
-        "tools": REQUEST["tools"],
-        "top_p": None,
+        "tools": [{"description": None, **REQUEST["tools"][0]}],
+        "top_logprobs": 0,
+        "top_p": 1,
         "truncation": "disabled",
         "usage": None,
         "user": None,
@@ -168,7 +176,12 @@ def test_the_response_repeats_the_request() -> None:
         "model": "svc-chat",
         "input": "hello",
         "instructions": None,
+        "frequency_penalty": -1,
+        "max_tool_calls": 3,
         "parallel_tool_calls": False,
+        "presence_penalty": 0.5,
+        "prompt_cache_key": "k",
+        "safety_identifier": "s",
         "reasoning": {"effort": "low"},
         "temperature": 0,
         "text": {"format": {"type": "json_object"}, "verbosity": "low"},
@@ -182,7 +195,7 @@ def test_the_response_repeats_the_request() -> None:
     assert {name: translated[name] for name in same} == {name: given[name] for name in same}
     assert translated["reasoning"] == {"effort": "low", "summary": None}
     assert translated["tools"] == [
-        {"type": "function", "name": "weather", "parameters": None, "strict": None}
+        {"type": "function", "name": "weather", "description": None, "parameters": None, "strict": None}
     ]
 
 
@@ -199,4 +212,4 @@ def test_the_response_repeats_the_request() -> None:
 )
 def test_another_answer_is_unusable(completion: dict[str, Any]) -> None:
     with pytest.raises(UnusableAnswer):
-        to_response(completion, REQUEST, RESPONSE_ID, CREATED_AT)
+        to_response(completion, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)

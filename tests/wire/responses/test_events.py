@@ -11,6 +11,7 @@ from myna.wire.responses.answer import to_response
 from myna.wire.responses.completion import UnusableAnswer
 from tests.wire.responses.stream import (
     CREATED_AT,
+    ENDED_AT,
     REQUEST,
     RESPONSE_ID,
     accumulated,
@@ -80,9 +81,9 @@ def test_the_response_is_whole_at_the_beginning_and_at_the_end() -> None:
     message = {"content": "Hello!"}
     completion = {"choices": [{"message": message, "finish_reason": "stop"}], **usage(11, 22)}
     completion["choices"] = [{"message": message, "finish_reason": "stop"}]
-    whole = to_response(completion, REQUEST, RESPONSE_ID, CREATED_AT)
+    whole = to_response(completion, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)
     assert events[-1]["response"] == whole
-    begun = whole | {"status": "in_progress", "output": [], "usage": None}
+    begun = whole | {"status": "in_progress", "completed_at": None, "output": [], "usage": None}
     assert events[0]["response"] == events[1]["response"] == begun
 
 
@@ -267,7 +268,7 @@ def test_a_stream_ends_with_the_response_of_the_whole_answer(
     }
     whole = {"choices": [{"index": 0, "message": message, "finish_reason": finish_reason}]}
     events = parsed(translated([*chunks, chunk(finish_reason)]))
-    assert events[-1]["response"] == to_response(whole, REQUEST, RESPONSE_ID, CREATED_AT)
+    assert events[-1]["response"] == to_response(whole, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)
 
 
 @pytest.mark.parametrize(

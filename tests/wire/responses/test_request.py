@@ -7,13 +7,14 @@ import pytest
 
 from myna.errors import InvalidRequest
 from myna.wire.responses.request import to_chat
+from myna.wire.responses.tools import Tools
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 IMAGE = "data:image/png;base64,AAAA"
 
 
 def chat(**fields: Any) -> dict[str, Any]:
-    return to_chat({"model": "svc-chat", "input": "hello", **fields})
+    return to_chat({"model": "svc-chat", "input": "hello", **fields}, Tools(fields.get("tools") or []))
 
 
 def messages(*items: dict[str, Any], **fields: Any) -> list[Any]:
@@ -185,6 +186,11 @@ def test_the_other_fields() -> None:
         reasoning={"effort": "low", "summary": "auto"},
         temperature=0,
         top_p=0.5,
+        presence_penalty=0.1,
+        frequency_penalty=0.2,
+        prompt_cache_key="k",
+        safety_identifier="s",
+        max_tool_calls=3,
         user="u",
         metadata={"a": "b"},
         stream=True,
@@ -199,6 +205,8 @@ def test_the_other_fields() -> None:
         "reasoning_effort": "low",
         "temperature": 0,
         "top_p": 0.5,
+        "presence_penalty": 0.1,
+        "frequency_penalty": 0.2,
         "user": "u",
         "stream": True,
         "stream_options": {"include_usage": True},
@@ -218,19 +226,19 @@ def parts(*content: dict[str, Any]) -> dict[str, Any]:
     return {"input": [{"role": "user", "content": list(content)}]}
 
 
-STATELESS = "this service is stateless"
+STATELESS = "this service is stateless and keeps no responses"
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"store": True}, f"store: must be false; {STATELESS} and keeps no responses."),
-        ({"background": True}, f"background: must be false; {STATELESS} and keeps no responses."),
+        ({"store": True}, f"store: must be false; {STATELESS}."),
+        ({"background": True}, "background: must be false; a response is the answer to its request here."),
         ({"previous_response_id": "resp_1"}, f"previous_response_id: {STATELESS}"),
-        ({"conversation": {"id": "conv_1"}}, f"conversation: {STATELESS}"),
-        ({"prompt": {"id": "pmpt_1"}}, f"prompt: {STATELESS}"),
-        ({"input": [{"type": "item_reference", "id": "msg_1"}]}, f"input[0]: {STATELESS} and keeps no items"),
-        ({"input": [{"id": "msg_1"}]}, f"input[0]: {STATELESS} and keeps no items"),
+        ({"conversation": {"id": "conv_1"}}, "conversation: this service keeps none; "),
+        ({"prompt": {"id": "pmpt_1"}}, "prompt: this service keeps no prompts; "),
+        ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]: this service keeps no such item"),
+        ({"input": [{"id": "msg_1"}]}, "input[0]: this service keeps no such item"),
     ],
 )
 def test_state_is_refused(fields: dict[str, Any], message: str) -> None:
@@ -243,23 +251,11 @@ def test_a_reference_to_reasoning_is_left_out_as_reasoning_is() -> None:
     assert messages(reference, {"role": "user", "content": "hi"}) == [{"role": "user", "content": "hi"}]
 
 
-@pytest.mark.parametrize(
-    "kind", ["web_search", "file_search", "code_interpreter", "computer_use_preview", "mcp", "custom"]
-)
-def test_built_in_tools_are_refused(kind: str) -> None:
-    assert refused(tools=[{"type": "function", "name": "now"}, {"type": kind}]) == (
-        f'tools[1].type: must be "function", not "{kind}"; this service has function tools only.'
-    )
-    assert refused(tool_choice={"type": kind}) == (
-        'tool_choice.type: must be "function"; this service has function tools only.'
-    )
-
-
-@pytest.mark.parametrize("kind", ["web_search_call", "mcp_approval_response", "custom_tool_call", 5, [], {}])
+@pytest.mark.parametrize("kind", ["web_search_call", "mcp_approval_response", 5, [], {}])
 def test_items_of_other_types_are_refused(kind: Any) -> None:
     assert refused(input=[{"role": "user", "content": "hi"}, {"type": kind}]) == (
-        'input[1].type: must be one of "message", "function_call", "function_call_output", "reasoning";'
-        " this service has function tools only."
+        'input[1].type: must be one of "message", "function_call", "function_call_output",'
+        ' "custom_tool_call", "custom_tool_call_output", "reasoning"; other tools are not run here.'
     )
 
 
@@ -281,7 +277,11 @@ def test_items_of_other_types_are_refused(kind: Any) -> None:
         ({"input": [{"type": "function_call", "call_id": "c", "name": "f"}]},
          "input[0].arguments: is missing."),
         ({"tools": [{"type": "function"}]}, "tools[0].name: is missing."),
-        ({"tools": [{}]}, 'tools[0].type: must be "function", not something else; '),
+        ({"tools": [{}]}, 'tools[0].type: must be a string, such as "function".'),
+        ({"tools": [{"type": "custom"}]}, "tools[0].name: is missing."),
+        ({"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "mcp"}]}]},
+         'tools[0].tools[0].type: must be "function" or "custom".'),
+        ({"tool_choice": {"type": "web_search"}}, 'tool_choice.type: must be "function" or "custom"; '),
         ({"tool_choice": "sometimes"}, 'tool_choice: must be "none", "auto", "required" or a function.'),
         ({"tool_choice": {"type": "function"}}, "tool_choice.name: is missing."),
         ({"text": {"format": {"type": "json_schema"}}}, "text.format.name: is missing."),

@@ -1,0 +1,211 @@
+"""The tools of a response as the functions of a chat, and the calls of these functions back.
+
+    function               a function
+    custom                 a function of one text, `input`
+    namespace              its functions and custom tools, by the names NAMESPACE__NAME
+    web_search, mcp, …     nothing: whoever offers such a tool runs it, and nothing here can
+
+Sources: openai-python's `NamespaceTool`, `CustomTool` and `ResponseCustomToolCall`; Codex sends all of them.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, get_args
+
+from msgspec import Struct
+
+from myna.errors import InvalidRequest
+from myna.wire.body import convert
+from myna.wire.lenient import UNREADABLE, dumps, loads, object_of
+
+NAME_MAX = 64
+"""Characters of a function's name, as OpenAI's API has it."""
+INPUT = "input"
+"""The parameter of the function that a custom tool becomes."""
+CallKind = Literal["function", "custom"]
+_CALLABLE = get_args(CallKind)
+
+
+class FunctionTool(Struct, frozen=True):
+    """A function that the model may call. Chat completions nest these fields in `function`."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class TextInput(Struct, frozen=True, tag_field="type", tag="text"):
+    """Any text."""
+
+
+class GrammarInput(Struct, frozen=True, tag_field="type", tag="grammar"):
+    """Text of a grammar, which the model is told: chat completions can't enforce it."""
+
+    definition: str
+    syntax: str
+
+
+class CustomTool(Struct, frozen=True):
+    """A tool whose input is a text."""
+
+    name: str
+    description: str | None = None
+    format: TextInput | GrammarInput | None = None
+
+
+class Namespace(Struct, frozen=True):
+    """Functions and custom tools that have a name in common."""
+
+    name: str
+    tools: list[dict[str, Any]]
+
+
+class ChosenTool(Struct, frozen=True):
+    """The only tool that the model must call."""
+
+    name: str
+    namespace: str | None = None
+
+
+class Called(Struct, frozen=True):
+    """The tool whose function was called."""
+
+    kind: CallKind
+    name: str
+    namespace: str | None = None
+
+
+class Tools:
+    """The tools of one request. `functions` are those of the chat; `kept` are the tools that they stand for,
+    `hosted` the types of the others, unless it `refuses_hosted`. Raises InvalidRequest."""
+
+    def __init__(self, tools: Iterable[dict[str, Any]], *, refuses_hosted: bool = False) -> None:
+        self.functions: list[dict[str, Any]] = []
+        self.kept: list[dict[str, Any]] = []
+        self.hosted: list[str] = []
+        self._called: dict[str, Called] = {}
+        self._names: dict[tuple[str | None, str], str] = {}
+        spaces: list[tuple[Namespace, str]] = []
+        for number, tool in enumerate(tools):
+            path = f"tools[{number}]"
+            match _type(tool, path):
+                case "function" | "custom":
+                    self._add(tool, None, path)
+                case "namespace":
+                    spaces.append((convert(tool, Namespace, path), path))
+                case hosted if not refuses_hosted:
+                    self.hosted.append(hosted)
+                    continue
+                case hosted:
+                    raise InvalidRequest(
+                        f'{path}.type: must be "function", "custom" or "namespace", not "{hosted[:40]}";'
+                        " other tools are not run here."
+                    )
+            self.kept.append(tool)
+        for space, path in spaces:  # the other names are taken by now
+            for tool, of_tool in _within(space, path):
+                self._add(tool, space.name, of_tool)
+
+    def name_of(self, name: str, namespace: str | None) -> str:
+        """The name of the function for a tool, also for one that is no longer offered."""
+        known = self._names.get((namespace, name))
+        return known or (name if namespace is None else _joined(namespace, name))
+
+    def called(self, function: str) -> Called:
+        """The tool that this function stands for; a function if there is none."""
+        return self._called.get(function) or Called("function", function)
+
+    def choice(self, choice: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
+        """The tool that the model must call, or whether it may. None where it has nothing to choose. Raises
+        InvalidRequest."""
+        if isinstance(choice, dict):
+            if choice.get("type") not in _CALLABLE:
+                raise InvalidRequest(
+                    'tool_choice.type: must be "function" or "custom"; other tools are not run here.'
+                )
+            tool = convert(choice, ChosenTool, "tool_choice")
+            return {"type": "function", "function": {"name": self.name_of(tool.name, tool.namespace)}}
+        if choice not in (None, "none", "auto", "required"):
+            raise InvalidRequest('tool_choice: must be "none", "auto", "required" or a function.')
+        if self.functions or not self.hosted:
+            return choice
+        if choice == "required":
+            raise InvalidRequest('tool_choice: is "required", but none of the tools is run here.')
+        return None
+
+    def _add(self, tool: dict[str, Any], namespace: str | None, path: str) -> None:
+        kind: CallKind = "custom" if tool["type"] == "custom" else "function"
+        if kind == "custom":
+            function = _function_of(convert(tool, CustomTool, path))
+        else:
+            function = given(convert(tool, FunctionTool, path))
+        name = function["name"]
+        if namespace is not None:
+            function["name"] = _joined(namespace, name)
+            if function["name"] in self._called:
+                function["name"] = _cut(namespace, name)
+        self._called[function["name"]] = Called(kind, name, namespace)
+        self._names[namespace, name] = function["name"]
+        self.functions.append({"type": "function", "function": function})
+
+
+def to_arguments(text: str) -> str:
+    """The input of a custom tool as the arguments of its function."""
+    return dumps({INPUT: text}).decode()
+
+
+def to_input(arguments: str) -> str:
+    """The input of a custom tool, whose function has these arguments; the arguments themselves where the
+    model did not write them as JSON."""
+    try:
+        text = object_of(loads(arguments.encode())).get(INPUT)
+    except (*UNREADABLE, UnicodeEncodeError):
+        return arguments
+    return text if isinstance(text, str) else arguments
+
+
+def given(struct: Struct) -> dict[str, Any]:
+    """The fields of the struct that are not null."""
+    values = ((name, getattr(struct, name)) for name in struct.__struct_fields__)
+    return {name: value for name, value in values if value is not None}
+
+
+def _type(tool: dict[str, Any], path: str) -> str:
+    kind = tool.get("type")
+    if not isinstance(kind, str):
+        raise InvalidRequest(f'{path}.type: must be a string, such as "function".')
+    return kind
+
+
+def _within(space: Namespace, path: str) -> Iterator[tuple[dict[str, Any], str]]:
+    for number, tool in enumerate(space.tools):
+        of_tool = f"{path}.tools[{number}]"
+        if _type(tool, of_tool) not in _CALLABLE:
+            raise InvalidRequest(f'{of_tool}.type: must be "function" or "custom".')
+        yield tool, of_tool
+
+
+def _function_of(tool: CustomTool) -> dict[str, Any]:
+    text = {"type": "string"}
+    if isinstance(tool.format, GrammarInput):
+        text["description"] = f"Text of this {tool.format.syntax} grammar:\n{tool.format.definition}"
+    parameters = {
+        "type": "object",
+        "properties": {INPUT: text},
+        "required": [INPUT],
+        "additionalProperties": False,
+    }
+    described = {} if tool.description is None else {"description": tool.description}
+    return {"name": tool.name, **described, "parameters": parameters}
+
+
+def _joined(namespace: str, name: str) -> str:
+    joined = f"{namespace}__{name}"
+    return joined if len(joined) <= NAME_MAX else _cut(namespace, name)
+
+
+def _cut(namespace: str, name: str) -> str:
+    """A name that no other tool has, the same in each request."""
+    digest = hashlib.sha256(f"{namespace}\0{name}".encode()).hexdigest()[:10]
+    return f"{namespace}__{name}"[: NAME_MAX - 11] + f"_{digest}"
