@@ -29,6 +29,7 @@ from myna.sentences import SentenceError
 from myna.sign_in.sessions import Session
 from myna.store.database import Database, Queries
 from myna.store.queries.accounts import AccountRow
+from myna.urls import is_loopback, is_origin
 from myna.zones import zone_of
 
 if TYPE_CHECKING:
@@ -91,6 +92,13 @@ class Visit:
         if self.session is None:
             raise AssertionError("a page without sign-in asked for the account")
         return self.session.account
+
+    @property
+    def base_url(self) -> str:
+        """The address of the site for people and their programs. Where MYNA_PUBLIC_URL does not name one, it
+        is the one that this browser uses: the service knows only where it listens."""
+        settings, used = self.parts.settings, f"http://{self.request.headers.get('host', '')}"
+        return used if not settings.public_url and is_origin(used) else settings.base_url
 
     @property
     def address(self) -> str:
@@ -195,6 +203,7 @@ class Visit:
             "path": self.request.url.path.removeprefix(ROOT),
             "zone": self.zone,
             "once_field": once_field,
+            "on_loopback": is_loopback(self.base_url),
             "notice": "",
             "error": "",
         }

@@ -143,6 +143,24 @@ def test_a_key_is_made_and_used_and_an_answer_comes_without_scripts(
     expect(page.locator(".turns .assistant .said")).to_contain_text("Hello without scripts")
 
 
+def test_where_pages_have_no_clipboard_the_text_is_copied_or_selected(
+    site: Service, people: People, open_context: OpenContext
+) -> None:
+    page = signed_in_page(open_context(), people.signed_in("copier"))
+    page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    page.goto(f"{site.root_url}/office/keys/new")
+    page.get_by_label("Name").fill("laptop")
+    page.get_by_role("button", name="Make the key").click()
+    copy = page.locator(".copy.secret button")
+    copy.click()
+    expect(copy).to_have_text("Copied")
+    page.evaluate("document.execCommand = () => false")
+    copy.click()
+    expect(copy).to_have_text("Selected: press Ctrl+C")
+    key = page.locator("#plain-key").inner_text()
+    assert page.evaluate("getSelection().toString()").strip() == key
+
+
 # ---- sign-ins
 
 

@@ -43,6 +43,24 @@ def test_a_grant_is_in_the_ledger_and_in_the_activity(people: People, operator: 
     assert operator.post(f"{page}/grant", units="many", memo="").status == 400
 
 
+@pytest.mark.parametrize(("host", "works"), [("myna.lan:8080", True), ("localhost:8080", False)])
+def test_addresses_for_others_are_those_that_the_browser_uses(
+    people: People, operator: Visitor, host: str, works: bool
+) -> None:
+    people.service.cli("account", "add", f"guest-of-{host}")
+    page = account_page(operator, f"guest-of-{host}")
+    browser = {"host": host, "origin": f"http://{host}"}
+    operator.post(f"{page}/invite", browser)
+    shown = [text_of(operator.get(page, browser))]
+    operator.post("/site/nodes/enroll", browser, name=f"node-of-{works}")
+    shown.append(text_of(operator.get(f"/site/nodes/one?name=node-of-{works}", browser)))
+    assert f"http://{host}/office/welcome?token=" in shown[0]
+    assert f"myna node join http://{host} " in shown[1]
+    assert [("works only on this machine" in text) for text in shown] == [not works] * 2
+    assert f"curl http://{host}/v1/chat/completions" in text_of(operator.get("/try", browser))
+    assert f"http://{host}/openai/v1" in text_of(people.signed_in(f"keyless-{works}").get("/keys", browser))
+
+
 def test_the_limits_of_an_account_are_set_and_hold(people: People, operator: Visitor) -> None:
     site = people.service
     account = site.account(name="held", units=10)

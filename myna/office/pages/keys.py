@@ -89,7 +89,7 @@ async def show(visit: Visit) -> Response:
         rows=rows,
         following=following,
         is_first=below == store.PAST_ALL,
-        base_url=visit.parts.settings.base_url + "/openai/v1",
+        base_url=visit.base_url + "/openai/v1",
     )
 
 
@@ -124,7 +124,7 @@ async def show_one(
         used=(await visit.read(partial(store.usage_of, key_ids=[key.id])))[key.id],
         last_used_at=(await reports.last_used(visit.db, visit.account.id)).get(key.id, 0),
         refusal=await visit.read(partial(refusal_store.of_key, account_id=visit.account.id, key_id=key.id)),
-        lines=client_lines(visit.parts.settings.base_url, PLACEHOLDER, scopes),
+        lines=client_lines(visit.base_url, PLACEHOLDER, scopes),
         waiting=(await first_request(visit, key)).html,
         name=key.name if name is None else name,
         graces=GRACES,

@@ -91,7 +91,7 @@ def page(visit: Visit, form: Chat, said: list[str], run: Run | None = None, audi
         units=settings.chat_units,
         balance=run.balance if run else visit.account.balance,
         lines=chat_lines(
-            visit.parts.settings.base_url + "/v1",
+            visit.base_url + "/v1",
             request_of(form.model, asked or [visit.text(N_("Hello"))]),
         ),
         once=form.once if run and run.in_doubt else runs.new_once(),

@@ -107,7 +107,7 @@ async def _page(
         part=await _task(visit, task_id) if task_id else None,
         units=visit.parts.config.settings.tts_units,
         balance=run.balance if run else visit.account.balance,
-        lines=speech_lines(visit.parts.settings.base_url + "/v1", _request(form)),
+        lines=speech_lines(visit.base_url + "/v1", _request(form)),
         once=form.once if run and run.in_doubt else runs.new_once(),
     )
 

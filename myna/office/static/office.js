@@ -3,13 +3,17 @@
 
 document.documentElement.classList.add("script");
 
-/** Copies the text of the element that `data-copy` names. */
+/** Copies the text of the element that `data-copy` names, and selects it: browsers have no clipboard for pages
+ * of plain HTTP, and where the older command fails too, a person copies what is selected. */
 async function copy(button) {
-  const text = document.getElementById(button.dataset.copy).textContent;
-  await navigator.clipboard.writeText(text.trim());
-  const before = button.textContent;
-  button.textContent = button.dataset.done;
-  setTimeout(() => { button.textContent = before; }, 1500);
+  const shown = document.getElementById(button.dataset.copy);
+  getSelection().selectAllChildren(shown);
+  const copied = navigator.clipboard
+    ? await navigator.clipboard.writeText(shown.textContent.trim()).then(() => true, () => false)
+    : document.execCommand("copy");
+  const before = button.dataset.before ??= button.textContent;
+  button.textContent = copied ? button.dataset.done : button.dataset.selected;
+  setTimeout(() => { button.textContent = before; }, copied ? 1500 : 8000);
 }
 
 document.addEventListener("click", (event) => {

@@ -171,7 +171,7 @@ async def _link(visit: Visit, account: AccountRow, purpose: Purpose) -> Response
         "site/account_link.html",
         subject=account,
         purpose=purpose.value,
-        link=links.url(visit.parts.settings.base_url, token),
+        link=links.url(visit.base_url, token),
         life_ms=LIFE_MS[purpose],
     )
     return visit.result(f"/site/accounts/{account.id}", page)
