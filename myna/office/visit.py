@@ -22,6 +22,8 @@ from myna.http.asgi_types import EOF_RECEIVED, OPEN_STREAM, Receive, Scope, Send
 from myna.http.request_ids import request_id_of
 from myna.http.stream import ResponseStream, has_streamed
 from myna.office import forms
+from myna.office.messages import N_
+from myna.office.refill import Refill, refilled
 from myna.office.render import Renderer, date
 from myna.office.submission import FIELD, Result, Submission
 from myna.office.web_security import NOTICE_COOKIE, Cookies
@@ -40,6 +42,7 @@ T = TypeVar("T")
 
 ROOT = "/office"
 PAST_ALL = 2**63 - 1
+FILLED_AGAIN = N_("This is the form as you filled it in. It was not sent yet.")
 CALL_ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -64,6 +67,8 @@ class Visit:
         self.new_token = ""  # the session's token, if this request replaced it
         self.form = FormData()
         self.submission: Submission | None = None
+        self.refill: Refill | None = None  # the form that the page is to be filled with
+        self._error: SentenceError | None = None
         self._once_seed = secrets.token_hex(32)
         self.now_ms = time.time_ns() // 10**6
 
@@ -176,12 +181,23 @@ class Visit:
 
     def said(self, error: SentenceError) -> str:
         """The sentence of an error in the language of the page."""
+        self._error = error
         return self.renderer.said(error)
 
     def page(self, template: str, *, status: int = 200, **context: object) -> Response:
-        """The page of a template. Each has `account`, `session`, `path`, `zone` and `notice`."""
+        """The page of a template. Each has `account`, `session`, `path`, `zone` and `notice`. The page of a
+        refused form is filled with what was typed, and says beside the field what is wrong."""
         notice = unquote(self.cookies.get(self.request, NOTICE_COOKIE))
-        response = HTMLResponse(self.part(template, **{"notice": notice, **context}), status)
+        values = {"notice": notice, **context}
+        html, path, refill = None, self.request.url.path, self.refill
+        if status == 400 and self.form and (said := context.get("error")):
+            refill = Refill(path, self.form, str(said), self._error)
+        if refill:
+            if not refill.said:
+                values["notice"] = notice or self.text(FILLED_AGAIN)
+            html = refilled(str(self.part(template, **{**values, "error": ""})), path, refill)
+            status = 400 if html and refill.said else status
+        response = HTMLResponse(html or self.part(template, **values), status)
         if notice:
             self.cookies.delete(response, NOTICE_COOKIE)
         return response

@@ -263,7 +263,7 @@ def test_a_reset_ends_old_sessions_and_the_old_password(
 
     late = open_context().new_page()
     late.goto(link)
-    expect(late.get_by_role("heading", name="This link has expired")).to_be_visible()
+    expect(late.get_by_role("heading", name="This link can't be used")).to_be_visible()
 
 
 def test_a_browser_signs_in_by_the_button(

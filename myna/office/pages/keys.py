@@ -102,7 +102,6 @@ def _spark(visit: Visit, days: list[Usage], top: int) -> Markup:
 
 async def show_one(
     visit: Visit,
-    name: str | None = None,
     cap_form: CapFields | None = None,
     limit_form: LimitFields | None = None,
     error: str = "",
@@ -126,7 +125,6 @@ async def show_one(
         refusal=await visit.read(partial(refusal_store.of_key, account_id=visit.account.id, key_id=key.id)),
         lines=client_lines(visit.base_url, PLACEHOLDER, scopes),
         waiting=(await first_request(visit, key)).html,
-        name=key.name if name is None else name,
         graces=GRACES,
         cap=cap,
         cap_used=caps.used(cap, visit.now_ms) if cap else 0,
@@ -169,7 +167,7 @@ async def rename(visit: Visit) -> Response:
     try:
         await keys.rename(visit.db, key.id, name, by=visit.actor, account_id=visit.account.id)
     except CommandError as error:
-        return await show_one(visit, name, error=visit.said(error))
+        return await show_one(visit, error=visit.said(error))
     return visit.redirect(f"/keys/{key.id}", visit.text("The key is renamed."))
 
 

@@ -51,7 +51,7 @@ class Period(Struct, frozen=True):
         return Period(number // 12, number % 12 + 1)
 
 
-async def show(visit: Visit, error: str = "", code: str = "") -> Response:
+async def show(visit: Visit, error: str = "") -> Response:
     """A month, and a page of its entries."""
     period = _period(visit)
     month = await reports.month(visit.db, visit.account.id, period.year, period.month)
@@ -64,7 +64,6 @@ async def show(visit: Visit, error: str = "", code: str = "") -> Response:
         "ledger.html",
         status=400 if error else 200,
         error=error,
-        code=code,
         month=month,
         period=period,
         present=_present(visit),
@@ -86,7 +85,7 @@ async def redeem(visit: Visit) -> Response:
     try:
         redeemed = await codes.redeem(visit.db, visit.account.name, form.code, by=visit.actor)
     except CommandError as error:
-        return await show(visit, error=visit.said(error), code=form.code)
+        return await show(visit, error=visit.said(error))
     text = visit.text(N_("{units} units added. The balance is {balance} units."))
     return visit.redirect(
         "/ledger", notice=text.format(units=f"{redeemed.units:,}", balance=f"{redeemed.account.balance:,}")

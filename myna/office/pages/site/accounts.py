@@ -58,11 +58,8 @@ async def show(visit: Visit) -> Response:
 
 async def show_new(visit: Visit, error: str = "") -> Response:
     """The form of a new account."""
-    form = NewAccount(name=str(visit.form.get("name", "")), email=str(visit.form.get("email", "")))
     words = activity.words("account", "add", "NAME", email="EMAIL", units=100)
-    return visit.page(
-        "site/account_new.html", status=400 if error else 200, form=form, error=error, command_words=words
-    )
+    return visit.page("site/account_new.html", status=400 if error else 200, error=error, command_words=words)
 
 
 async def add(visit: Visit) -> Response:

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from myna import channel_changes, channel_keys
 from myna.channel_changes import PRIORITY_MAX, PRIORITY_STEP, Edit
-from myna.channels import Channel, record_voices
+from myna.channels import record_voices
 from myna.engines.interface import EngineFailed
 from myna.errors import CommandError, NotFound
 from myna.office.page import Page, Who
@@ -127,18 +127,11 @@ async def show_change(visit: Visit, name: str = "", error: str = "") -> Response
         "site/channel.html",
         status=400 if error else 200,
         channel=channel,
-        form=_as_typed(visit, channel),
+        form=ChangedChannel(
+            channel.name, without_login(channel.url), channel.model, channel.key_env, channel.concurrent
+        ),
         error=error,
         several_machines=not visit.parts.settings.on_sqlite,
-    )
-
-
-def _as_typed(visit: Visit, channel: Channel) -> ChangedChannel:
-    """What was typed if the form was refused, else the channel as it is."""
-    if "url" in visit.form:
-        return visit.fields(ChangedChannel)
-    return ChangedChannel(
-        channel.name, without_login(channel.url), channel.model, channel.key_env, channel.concurrent
     )
 
 

@@ -25,7 +25,7 @@ class NewCodes(Struct):
     memo: str = ""
 
 
-async def show(visit: Visit, error: str = "", form: NewCodes | None = None) -> Response:
+async def show(visit: Visit, error: str = "") -> Response:
     """The batches, newest first, and the form of a new one."""
     batches = await visit.read(codes.list_all)
     rows = [(batch, codes.batch_state(batch, visit.now_ms)) for batch in reversed(batches)]
@@ -34,7 +34,7 @@ async def show(visit: Visit, error: str = "", form: NewCodes | None = None) -> R
         "site/codes.html",
         status=400 if error else 200,
         rows=rows,
-        form=form or NewCodes(),
+        form=NewCodes(),
         error=error,
         command_words=words,
     )
@@ -42,7 +42,6 @@ async def show(visit: Visit, error: str = "", form: NewCodes | None = None) -> R
 
 async def add(visit: Visit) -> Response:
     """Makes a batch, and shows its codes this once."""
-    form = None
     try:
         form = visit.fields(NewCodes)
         made: NewBatch = await codes.add(
@@ -55,7 +54,7 @@ async def add(visit: Visit) -> Response:
             by=visit.actor,
         )
     except (CommandError, InvalidRequest) as error:
-        return await show(visit, visit.said(error), form)
+        return await show(visit, visit.said(error))
     return visit.result("/site/codes", visit.page("site/codes_made.html", made=made))
 
 

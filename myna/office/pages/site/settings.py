@@ -22,7 +22,7 @@ class Change(Struct):
     value: str = ""
 
 
-async def show(visit: Visit, error: str = "", changed: Change | None = None) -> Response:
+async def show(visit: Visit, error: str = "") -> Response:
     """All settings."""
     stored = await visit.read(store.load)
     rows = [
@@ -45,19 +45,17 @@ async def show(visit: Visit, error: str = "", changed: Change | None = None) -> 
         process=process,
         unreadable=config.unreadable(stored),
         error=error,
-        changed=changed,
         command_words=activity.words("settings", "set", "NAME", "VALUE"),
     )
 
 
 async def change(visit: Visit) -> Response:
     """Changes one site setting; every process uses it from its next call on."""
-    form = None
     try:
         form = visit.fields(Change)
         await config.change(visit.db, form.name, form.value, by=visit.actor)
     except (CommandError, InvalidRequest) as error:
-        return await show(visit, visit.said(error), form)
+        return await show(visit, visit.said(error))
     notice = visit.text("{name} is {value} now.").format(name=form.name, value=form.value)
     return visit.redirect("/site/settings", notice)
 
