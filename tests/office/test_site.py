@@ -162,6 +162,8 @@ def test_codes_are_shown_once_and_can_be_disabled(people: People, operator: Visi
     visitor = people.signed_in("gatherer", units=0)
     assert "25 units added" in visitor.submit("/ledger", code=codes[0])
     batch = re.findall(r"/office(/site/codes/\d+/disable)", operator.get("/site/codes").body.decode())[0]
+    asked = operator.page(batch)
+    assert "It has 2 codes for 25 units each. 1 uses are left, which are worth 25 units" in asked
     operator.submit(batch)
     assert "This code is disabled" in text_of(visitor.post("/ledger", code=codes[1]))
 

@@ -28,9 +28,10 @@ FORM = {
 
 @pytest.fixture(scope="module")
 def clone_site(make_site: MakeSite) -> Iterator[NodeSite]:
-    """A site that only compute nodes speak and clone for."""
-    service = make_site(chat_url="parrot:")
-    yield NodeSite(service)
+    """A site that only compute nodes speak and clone for. One of them never takes a job."""
+    made = NodeSite(service := make_site(chat_url="parrot:"))
+    made.node(clones=["en"])
+    yield made
     assert service.command("audit", "--audio", "--json").code == 0
 
 
@@ -132,6 +133,16 @@ def test_a_voice_of_a_node_has_no_preview(clone_site: NodeSite, ann: Visitor) ->
 
 
 # ---- cloned voices
+
+
+def test_cloning_is_not_offered_where_no_node_clones(people: People, recording: bytes) -> None:
+    visitor = people.signed_in("cloner-without-nodes")
+    assert "/office/voices/new" not in visitor.get("/voices").body.decode()
+    form = visitor.get("/voices/new").body.decode()
+    assert "no node of this site does" in form and 'name="consent"' not in form
+    answer = visitor.upload("/voices/new", ("sample", "a.wav", recording), **FORM)
+    assert (answer.status, "no node of this site does" in answer.body.decode()) == (400, True)
+    assert "clone" not in {row["source"] for row in people.service.cli("voice", "list")}
 
 
 def test_a_clone_from_a_file(clone_site: NodeSite, ann: Visitor, recording: bytes, node: NodeClient) -> None:

@@ -220,7 +220,14 @@ async def show_revoke(visit: Visit, error: str = "") -> Response:
     key = await own_key(visit)
     if key.revoked_at:
         return visit.redirect(f"/keys/{key.id}")
-    return visit.page("key_revoke.html", status=400 if error else 200, key=key, error=error)
+    return visit.page(
+        "key_revoke.html",
+        status=400 if error else 200,
+        key=key,
+        last_used_at=(await reports.last_used(visit.db, visit.account.id)).get(key.id, 0),
+        calls=(await visit.read(partial(store.usage_of, key_ids=[key.id])))[key.id].calls,
+        error=error,
+    )
 
 
 async def revoke(visit: Visit) -> Response:

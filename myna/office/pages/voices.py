@@ -82,6 +82,12 @@ def language_name(visit: Visit, code: str) -> str:
     return f"{name} ({region})" if region and language not in ("zh", "yue") else name
 
 
+async def cloned_languages(visit: Visit) -> list[str]:
+    """The languages in which compute nodes of this site clone voices, whether or not they are online now."""
+    await visit.parts.config.at(await visit.read(config_store.version))
+    return sorted({row.language for row in (await visit.parts.config.with_nodes()).node_clones})
+
+
 async def show(visit: Visit) -> Response:
     """The public voices that match the filters, and all voices of the account."""
     usable = await usable_voices(visit)
@@ -104,6 +110,7 @@ async def show(visit: Visit) -> Response:
         "voices.html",
         rows=[row for row in rows if _matches(row, q, language, gender)],
         own=await _own_part(visit),
+        clones=bool(await cloned_languages(visit)),
         languages=[(code, language_name(visit, code)) for code in codes],
         genders=[(name, visit.text(label)) for name, label in GENDERS.items()],
         q=q,
@@ -131,7 +138,8 @@ async def _own_part(visit: Visit) -> Part:
     owned = await visit.read(partial(store.owned_by, account_id=visit.account.id))
     views = [await _view(visit, one.clone) for one in reversed(owned)]
     final = not any(view.unfinished for view in views)
-    return Part(visit.part("voices_own.html", views=views), final)
+    part = visit.part("voices_own.html", views=views, clones=bool(await cloned_languages(visit)))
+    return Part(part, final)
 
 
 async def _view(visit: Visit, clone: CloneRow) -> CloneView:

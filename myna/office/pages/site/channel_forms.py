@@ -13,6 +13,8 @@ from myna.errors import CommandError, NotFound
 from myna.office.page import Page, Who
 from myna.office.pages.site.channels import KINDS, PATH, Named, found, keys_of, known
 from myna.office.visit import Visit
+from myna.routes import of_row
+from myna.store.queries import routes
 from myna.store.queries.config import ChannelRow
 from myna.urls import without_login
 
@@ -131,6 +133,7 @@ async def show_change(visit: Visit, name: str = "", error: str = "") -> Response
             channel.name, without_login(channel.url), channel.model, channel.key_env, channel.concurrent
         ),
         error=error,
+        routes=[row.name for row in await visit.read(routes.load) if channel.name in of_row(row).channels],
         several_machines=not visit.parts.settings.on_sqlite,
     )
 

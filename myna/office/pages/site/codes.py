@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from myna import activity, codes, durations
 from myna.codes import NewBatch
-from myna.errors import CommandError, InvalidRequest
+from myna.errors import CommandError, InvalidRequest, NotFound
 from myna.office.messages import N_
 from myna.office.page import Page, Who
 from myna.office.visit import Visit
@@ -58,16 +58,28 @@ async def add(visit: Visit) -> Response:
     return visit.result("/site/codes", visit.page("site/codes_made.html", made=made))
 
 
+async def show_disable(visit: Visit) -> Response:
+    """Says what is lost, and asks."""
+    batch = next((one for one in await visit.read(codes.list_all) if one.id == visit.number("id")), None)
+    if batch is None:
+        raise NotFound("There is no batch {batch_id}.", batch_id=visit.number("id"))
+    words = activity.words("code", "disable", batch.id)
+    return visit.page("site/codes_disable.html", batch=batch, command_words=words)
+
+
 async def disable(visit: Visit) -> Response:
     """Disables the codes of a batch."""
-    try:
-        await codes.disable(visit.db, visit.number("id"), by=visit.actor)
-    except CommandError as error:
-        return await show(visit, visit.said(error))
+    await codes.disable(visit.db, visit.number("id"), by=visit.actor)
     return visit.redirect("/site/codes", visit.text("The codes of this batch are disabled."))
 
 
 PAGES = [
     Page(path="/site/codes", show=show, submit=add, who=Who.OPERATOR, recent=True),
-    Page(path="/site/codes/{id:number}/disable", submit=disable, who=Who.OPERATOR, recent=True),
+    Page(
+        path="/site/codes/{id:number}/disable",
+        show=show_disable,
+        submit=disable,
+        who=Who.OPERATOR,
+        recent=True,
+    ),
 ]
