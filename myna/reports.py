@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from functools import partial
 from operator import attrgetter
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from myna.errors import CommandError, InvalidRequest
 from myna.store.batch import EntryKind
@@ -82,6 +82,7 @@ class LedgerEntry(Struct, frozen=True):
     number: int
     memo: str
     request_id: str
+    route: str
 
 
 class LedgerPage(Struct, frozen=True):
@@ -371,17 +372,9 @@ async def _page(
 
 
 def _entry(row: EntryRow, details: store.Details | None) -> LedgerEntry:
-    return LedgerEntry(
-        at=row.at,
-        call_id=row.call_id,
-        kind=EntryKind(row.kind),
-        key_id=row.key_id,
-        units=row.units,
-        balance=row.balance,
-        number=row.number,
-        memo=details.memo if details else "",
-        request_id=details.request_id if details else "",
-    )
+    texts = structs.astuple(details) if details else ("", "", "")
+    kind = EntryKind(row.kind)
+    return LedgerEntry(row.at, row.call_id, kind, row.key_id, row.units, row.balance, row.number, *texts)
 
 
 def _text_of(place: Place) -> str:

@@ -176,7 +176,7 @@ def test_a_call_is_found_by_its_request_and_its_text_is_private(people: People, 
     request_id = answer.headers["x-request-id"]
     page = operator.page(f"/site/calls?q={request_id}")
     assert "caller-one" in page
-    assert request_id in page
+    assert request_id in page and " svc-chat " in page
     sent = {"X-Request-Id": "from-the-client.1"}
     call("POST", f"{people.service.base_url}/chat/completions", key=key.plain, data=body, headers=sent)
     assert "caller-one" in operator.page("/site/calls?q=from-the-client.1")

@@ -96,7 +96,7 @@ async def download(visit: Visit) -> Response:
     """The entries of the month as CSV."""
     period = _period(visit)
     month = await reports.month(visit.db, visit.account.id, period.year, period.month)
-    head = ("time", "kind", "units", "balance", "key_id", "call", "request_id", "memo")
+    head = ("time", "kind", "units", "balance", "key_id", "call", "request_id", "memo", "model")
     return await csv_file.response(f"ledger-{period.text}.csv", head, _rows(visit, _filter(visit, month)))
 
 
@@ -108,6 +108,7 @@ async def _rows(visit: Visit, only: LedgerFilter) -> AsyncGenerator[list[csv_fil
             (
                 visit.date(entry.at, seconds=True), entry.kind.name.lower(), entry.units, entry.balance,
                 entry.key_id or "", entry.call_id.hex(), entry.request_id, entry.memo,
+                entry.route,
             )
             for entry in page.entries
         ]  # fmt: skip
