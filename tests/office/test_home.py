@@ -68,9 +68,9 @@ def test_the_tick_of_the_audit_is_for_all_entries(site: Service, module_people: 
 
 def test_a_ledger_without_entries_has_no_chart(site: Service, module_people: People) -> None:
     visitor = module_people.signed_in("without-entries", units=0)
-    assert '<svg class="chart"' not in visitor.get("/ledger").body.decode()
+    assert '<div class="chart"' not in visitor.get("/ledger").body.decode()
     site.cli("account", "grant", "without-entries", "1")
-    assert '<svg class="chart"' in visitor.get("/ledger").body.decode()
+    assert '<div class="chart"' in visitor.get("/ledger").body.decode()
 
 
 def test_a_low_balance_and_one_below_the_limit_are_said(site: Service, module_people: People) -> None:
@@ -92,12 +92,12 @@ def test_the_last_entries_link_their_calls_and_the_chart_has_a_table(
 ) -> None:
     visitor = module_people.signed_in("linker")
     _, plain = make(visitor, name="linked")
-    assert '<svg class="chart"' not in visitor.get("").body.decode()
+    assert '<div class="chart"' not in visitor.get("").body.decode()
     assert send(site, "/chat/completions", CHAT, plain).status == 200
     page = html.unescape(visitor.get("").body.decode())
     found = re.search(r'href="/office(/calls/[0-9a-f]+)"', page)
     assert found
     assert "linked" in visitor.page(found[1])
-    assert '<svg class="chart"' in page
+    assert '<div class="chart"' in page
     row = r'<tr><td>\d{4}-\d\d-\d\d</td><td class="number">1</td><td class="number">1</td></tr>'
     assert re.search(row, page)

@@ -330,6 +330,11 @@ def check(page: Page, url: str) -> list[str]:
     wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     if wide > 0:
         faults.append(f"{url}: {wide} px wider than the window")
+    scrolling = (
+        "[...document.querySelectorAll('.table')].filter((one) => one.scrollWidth > one.clientWidth + 1)"
+    )
+    if page.evaluate(f"innerWidth < 600 && {scrolling}.length"):
+        faults.append(f"{url}: a table is wider than a phone")
     if page.locator("img[src=x]").count():
         faults.append(f"{url}: a hostile text became an element")
     return faults
@@ -347,9 +352,10 @@ def test_no_page_has_a_serious_fault(view: Page, operator: Visitor) -> None:
 
 
 def test_the_pages_before_the_sign_in_have_none_either(open_context: OpenContext, site: Service) -> None:
+    link = site.cli("account", "add", "unwelcomed", "--email", "unwelcomed@example.org")["link"]
     for options in VIEWS.values():
         page = open_context(**options).new_page()
-        faults = check(page, f"{site.root_url}/office/sign-in")
+        faults = check(page, f"{site.root_url}/office/sign-in") + check(page, link)
         assert not faults, "\n".join(faults)
 
 

@@ -84,7 +84,8 @@ async def _days(visit: Visit) -> list[Day]:
 def _chart(visit: Visit, days: list[Day]) -> Markup:
     units = Series(visit.text("Units"), [day.usage.units for day in days])
     title = visit.text("Units by day, the last 30 days")
-    return stacked_bars([day.name[5:] for day in days], [units], title, height=140)
+    labels = [day.name for day in days]
+    return stacked_bars(labels, [units], title, 140, [label[5:] for label in labels])
 
 
 async def _next_step(visit: Visit, own: list[KeyRow], balance: int) -> str:

@@ -73,6 +73,27 @@ document.addEventListener("click", (event) => {
   if (link) { event.preventDefault(); play(link); }
 });
 
+/** On a phone the rows of a table are cards: each cell says its column. The roles stay those of a table. */
+function label(tables) {
+  for (const table of tables) {
+    const names = [...table.querySelectorAll("thead th")].map((head) => head.textContent.trim());
+    if (!names.length) continue;
+    table.classList.add("cards");
+    table.setAttribute("role", "table");
+    for (const head of table.querySelectorAll("thead th")) head.setAttribute("role", "columnheader");
+    for (const row of table.rows) {
+      row.setAttribute("role", "row");
+      [...row.cells].forEach((cell, at) => {
+        if (cell.tagName !== "TD") return;
+        cell.setAttribute("role", "cell");
+        cell.dataset.label = names[at];
+      });
+    }
+  }
+}
+
+label(document.querySelectorAll(".table table"));
+
 /** Keeps `[data-live]` up to date: the server sends the element's new content as HTML of its own. */
 class Live {
   constructor(element) {
@@ -85,7 +106,10 @@ class Live {
     if (document.hidden) { this.source?.close(); this.source = null; return; }
     if (this.source || this.ended) return;
     this.source = new EventSource(this.element.dataset.live);
-    this.source.addEventListener("content", (event) => { this.element.innerHTML = JSON.parse(event.data); });
+    this.source.addEventListener("content", (event) => {
+      this.element.innerHTML = JSON.parse(event.data);
+      label(this.element.querySelectorAll(".table table"));
+    });
     this.source.addEventListener("end", () => { this.ended = true; this.source.close(); });
   }
 }
