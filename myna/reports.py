@@ -124,20 +124,19 @@ class Month(Struct, frozen=True):
 
 class BalanceProof(Struct, frozen=True):
     """The balance, and `units`, the sum of the account's `entries` entries. `checked_at` is when the audit
-    last checked all balances, in Unix ms (0: never), `breaches` what it found, `audited` if it had all."""
+    last checked all balances, in Unix ms (0: never), `breaches` what it found."""
 
     balance: int
     units: int
     entries: int
     checked_at: int
     breaches: int
-    audited: bool
 
 
 class SiteHour(Struct, frozen=True):
     """The site's calls that ended in an hour, by channel ("" for a compute node or none) and scope that paid.
-    `latency[n]` is how many took less than 2^n ms and at least half of that; `latency[0]` took less than one.
-    It lags by a second."""
+    `latency[n]` is how many of the delivered ones took less than 2^n ms and at least half of that;
+    `latency[0]` took less than one. It lags by a second."""
 
     hour: int
     channel: str
@@ -265,7 +264,6 @@ async def balance_proof(db: Database, account_id: int) -> BalanceProof:
             entries=last.number,
             checked_at=state.audited_at,
             breaches=state.breaches,
-            audited=await audit_state.covers(connection, state, last.call_id, last.at),
         )
 
     return await db.read(read)
@@ -285,7 +283,7 @@ async def site_hours(db: Database, start_ms: int, end_ms: int) -> list[SiteHour]
         place = row.hour, row.channel, row.kind
         hour = found.get(place) or SiteHour(*place, 0, 0, 0, [])
         latency = hour.latency + [0] * (row.bucket + 1 - len(hour.latency))
-        latency[row.bucket] += row.calls
+        latency[row.bucket] += row.ok_calls
         found[place] = SiteHour(
             *place, hour.calls + row.calls, hour.ok_calls + row.ok_calls, hour.units + row.units, latency
         )

@@ -26,7 +26,7 @@ from myna.office.parts import Parts
 from myna.office.refill import Refill
 from myna.office.render import LANGUAGES, STATIC, preferred, renderers
 from myna.office.submission import AlreadySent, Submission
-from myna.office.visit import ROOT, Streamed, Visit
+from myna.office.visit import LANGUAGE, ROOT, Streamed, Visit
 from myna.office.web_security import (
     FORM_COOKIE,
     RESULT_COOKIE,
@@ -106,7 +106,8 @@ class Office:
         return response
 
     def _visit(self, request: Request) -> Visit:
-        language = preferred(request.headers.get("accept-language", ""))
+        wanted = request.query_params.get(LANGUAGE, "")
+        language = wanted if wanted in LANGUAGES else preferred(request.headers.get("accept-language", ""))
         return Visit(request, self._parts, self._renderers[language], self._cookies, None)
 
     async def _answer(self, page: Page, visit: Visit) -> Response:

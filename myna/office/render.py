@@ -29,6 +29,16 @@ _UNITS = (
     (60_000, N_("minute"), N_("minutes")),
     (1000, N_("second"), N_("seconds")),
 )
+_BROWSERS = (
+    ("Edg", "Edge"), ("OPR/", "Opera"), ("SamsungBrowser", "Samsung Internet"), ("MicroMessenger", "微信"),
+    ("Firefox", "Firefox"), ("FxiOS", "Firefox"), ("Chrom", "Chrome"), ("CriOS", "Chrome"),
+    ("Safari", "Safari"), ("curl", "curl"),
+)  # fmt: skip
+_SYSTEMS = (
+    ("Android", "Android"), ("iPhone", "iPhone"), ("iPad", "iPad"), ("Windows", "Windows"),
+    ("Mac OS X", "macOS"), ("CrOS", "ChromeOS"), ("Linux", "Linux"),
+)  # fmt: skip
+"""Marks of a User-Agent header, in the order in which they decide: most browsers name others too."""
 _PAST = N_("{count} {unit} ago")
 _FUTURE = N_("in {count} {unit}")
 
@@ -56,7 +66,9 @@ class Renderer:
             icon=_icon,
             now_ms=lambda: time.time_ns() // 10**6,
         )
-        self._environment.filters.update(number=number, date=date, size=size, duration=duration)
+        self._environment.filters.update(
+            number=number, browser=browser, date=date, size=size, duration=duration
+        )
         self._environment.filters["ago"] = self._ago
 
     def text(self, message: str) -> str:
@@ -95,8 +107,10 @@ class Renderer:
     def relative(self, at_ms: int) -> str:
         """How long ago a time is, or in how long."""
         distance_ms = time.time_ns() // 10**6 - at_ms
+        # A time to come is rounded: what ends in a week does so, a moment later, in 7 days.
+        half = 1 if distance_ms < 0 else 0
         for size_ms, one, many in _UNITS:
-            if count := abs(distance_ms) // size_ms:
+            if count := (abs(distance_ms) + half * size_ms // 2) // size_ms:
                 unit = self.text(one if count == 1 else many)
                 return self.text(_PAST if distance_ms >= 0 else _FUTURE).format(count=count, unit=unit)
         return self.text("just now")
@@ -134,6 +148,13 @@ def date(at_ms: int, zone: tzinfo, *, seconds: bool = False) -> str:
     """A time in the zone, as `2026-11-23 18:05`."""
     moment = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone)
     return moment.strftime("%Y-%m-%d %H:%M:%S %Z" if seconds else "%Y-%m-%d %H:%M")
+
+
+def browser(user_agent: str) -> str:
+    """The browser and the system of a User-Agent header, as `Firefox · Linux`; unknown ones as they are."""
+    name = next((name for mark, name in _BROWSERS if mark in user_agent), "")
+    system = next((name for mark, name in _SYSTEMS if mark in user_agent), "")
+    return " · ".join(filter(None, (name, system))) or user_agent[:60]
 
 
 def size(size_bytes: float) -> str:

@@ -41,6 +41,8 @@ F = TypeVar("F", bound=Struct)
 T = TypeVar("T")
 
 ROOT = "/office"
+LANGUAGE = "lang"
+"""The parameter of the sign-in page that names a language: nobody is signed in there who prefers one."""
 PAST_ALL = 2**63 - 1
 FILLED_AGAIN = N_("This is the form as you filled it in. It was not sent yet.")
 CALL_ID = re.compile(r"[0-9a-f]{32}")
@@ -178,6 +180,10 @@ class Visit:
     def text(self, message: str) -> str:
         """The message in the language of the page."""
         return self.renderer.text(message)
+
+    def counted(self, one: str, many: str, number: int, **values: object) -> str:
+        """The message for this number, with it in the place of `{count}`."""
+        return self.text(one if abs(number) == 1 else many).format(**{"count": f"{number:,}", **values})
 
     def said(self, error: SentenceError) -> str:
         """The sentence of an error in the language of the page."""

@@ -163,7 +163,7 @@ def test_codes_are_shown_once_and_can_be_disabled(people: People, operator: Visi
     assert "25 units added" in visitor.submit("/ledger", code=codes[0])
     batch = re.findall(r"/office(/site/codes/\d+/disable)", operator.get("/site/codes").body.decode())[0]
     asked = operator.page(batch)
-    assert "It has 2 codes for 25 units each. 1 uses are left, which are worth 25 units" in asked
+    assert "Codes: 2. Units each: 25. Uses left: 1, worth in units: 25." in asked
     operator.submit(batch)
     assert "This code is disabled" in text_of(visitor.post("/ledger", code=codes[1]))
 

@@ -96,7 +96,7 @@ async def show(visit: Visit) -> Response:
 def _spark(visit: Visit, days: list[Usage], top: int) -> Markup:
     """The units of each day, on the scale of all keys of the account."""
     units = [day.units for day in days] or [0] * reports.SPARKLINE_DAYS
-    title = visit.text("{units} units in 30 days").format(units=f"{sum(units):,}")
+    title = visit.counted(N_("{count} unit in 30 days"), N_("{count} units in 30 days"), sum(units))
     return sparkline(units, title, top)
 
 

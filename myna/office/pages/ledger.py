@@ -86,10 +86,9 @@ async def redeem(visit: Visit) -> Response:
         redeemed = await codes.redeem(visit.db, visit.account.name, form.code, by=visit.actor)
     except CommandError as error:
         return await show(visit, error=visit.said(error))
-    text = visit.text(N_("{units} units added. The balance is {balance} units."))
-    return visit.redirect(
-        "/ledger", notice=text.format(units=f"{redeemed.units:,}", balance=f"{redeemed.account.balance:,}")
-    )
+    balance = f"{redeemed.account.balance:,}"
+    one, many = N_("{count} unit added. Balance: {balance}."), N_("{count} units added. Balance: {balance}.")
+    return visit.redirect("/ledger", visit.counted(one, many, redeemed.units, balance=balance))
 
 
 async def download(visit: Visit) -> Response:

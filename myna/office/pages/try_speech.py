@@ -1,5 +1,6 @@
 """The page Try: speech with one's own units."""
 
+from collections import Counter
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -96,11 +97,15 @@ def _request(form: Speech) -> dict[str, str]:
 async def _page(
     visit: Visit, form: Speech, run: Run | None = None, *, audio: str = "", task_id: int = 0
 ) -> Response:
+    voices = await usable_voices(visit)
+    every = [*voices.public, *voices.cloned]
+    named = Counter((voice.name, voice.language) for voice in every)
     return visit.page(
         "try_speech.html",
         status=run.status if run else 200,
         form=form,
-        voices=await usable_voices(visit),
+        voices=voices,
+        alike={voice.voice_id for voice in every if named[voice.name, voice.language] > 1},
         run=run,
         audio=audio,
         task_id=task_id,

@@ -10,6 +10,7 @@ from myna import accounts, activity
 from myna.errors import CommandError, InvalidRequest, NotFound
 from myna.limits import DEFAULT
 from myna.office.limit_form import LimitFields, fields_of_account, given, of_site
+from myna.office.messages import N_
 from myna.office.page import Page, Who
 from myna.office.visit import Visit
 from myna.sign_in import links, sessions
@@ -121,7 +122,8 @@ async def grant(visit: Visit) -> Response:
         await accounts.grant(visit.db, account.name, form.units, form.memo, by=visit.actor)
     except (CommandError, InvalidRequest) as error:
         return await show_one(visit, visit.said(error))
-    notice = visit.text("{units} units for {name}.").format(units=f"{form.units:+,}", name=account.name)
+    one, many = N_("{count} unit for {name}."), N_("{count} units for {name}.")
+    notice = visit.counted(one, many, form.units, count=f"{form.units:+,}", name=account.name)
     return visit.redirect(f"/site/accounts/{account.id}", notice)
 
 
