@@ -7,7 +7,7 @@ languages, by the English text.
 import hashlib
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 
@@ -17,12 +17,27 @@ from markupsafe import Markup, escape
 from myna.office import messages
 from myna.office.messages import N_
 from myna.sentences import SentenceError
+from myna.voices import spoken_language
 
 _FOLDER = Path(__file__).parent
 STATIC = {path.name: path.read_bytes() for path in sorted((_FOLDER / "static").iterdir()) if path.is_file()}
 """The files of /office/static, by name."""
 STATIC_VERSION = hashlib.sha256(b"".join(STATIC.values())).hexdigest()[:12]
 LANGUAGES: Mapping[str, Mapping[str, str]] = {"en": {}, "zh": messages.read("zh")}
+SPOKEN = {
+    "zh": N_("Mandarin"),
+    "yue": N_("Cantonese"),
+    "en": N_("English"),
+    "ja": N_("Japanese"),
+    "ko": N_("Korean"),
+    "de": N_("German"),
+    "fr": N_("French"),
+    "es": N_("Spanish"),
+    "pt": N_("Portuguese"),
+    "it": N_("Italian"),
+    "ru": N_("Russian"),
+}
+"""Names of languages; others are shown by their codes."""
 _UNITS = (
     (86_400_000, N_("day"), N_("days")),
     (3_600_000, N_("hour"), N_("hours")),
@@ -66,14 +81,23 @@ class Renderer:
             icon=_icon,
             now_ms=lambda: time.time_ns() // 10**6,
         )
-        self._environment.filters.update(
-            number=number, browser=browser, date=date, size=size, duration=duration
-        )
-        self._environment.filters["ago"] = self._ago
+        self._environment.filters.update(number=number, date=date, size=size, duration=duration)
+        self._environment.filters.update(ago=self._ago, browser=browser, translated=self.text)
+        self._environment.filters.update(language=self.language_name, listed=self.listed)
 
     def text(self, message: str) -> str:
         """The message in this language."""
         return self._messages.get(message, message)
+
+    def language_name(self, code: str) -> str:
+        """The name of a language like zh or zh-CN. Except for Chinese, it has the region with it."""
+        language, region = spoken_language(code), code.partition("-")[2]
+        name = self.text(SPOKEN.get(language, language))
+        return f"{name} ({region})" if region and language not in ("zh", "yue") else name
+
+    def listed(self, texts: Iterable[str]) -> str:
+        """Several names as this language lists them."""
+        return self.text(", ").replace("，", "、").join(texts)
 
     def said(self, error: SentenceError) -> str:
         """The sentence of an error in this language, with the errors and the phrase among its values."""

@@ -16,7 +16,7 @@ from myna.files.fsync import remove
 from myna.office import forms
 from myna.office.messages import N_
 from myna.office.page import Page
-from myna.office.pages.voices import cloned_languages, language_name
+from myna.office.pages.voices import cloned_languages
 from myna.office.visit import Visit
 
 FORM_MAX_BYTES = SAMPLE_MAX_BYTES + 256 * 1024
@@ -114,8 +114,8 @@ async def _form(visit: Visit, form: NewVoice, error: str = "") -> Response:
         status=400 if error else 200,
         form=form,
         consent=CONSENT,
-        languages=[(code, language_name(visit, code)) for code in await cloned_languages(visit)],
-        to_read=[(code, language_name(visit, code), text) for code, text in TO_READ.items()],
+        languages=[(code, visit.renderer.language_name(code)) for code in await cloned_languages(visit)],
+        to_read=[(code, visit.renderer.language_name(code), text) for code, text in TO_READ.items()],
         seconds_min=SAMPLE_MIN_S,
         seconds_max=SAMPLE_MAX_S,
         bytes_max=SAMPLE_MAX_BYTES,

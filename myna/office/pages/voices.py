@@ -21,20 +21,6 @@ from myna.store.queries.clones import CloneRow
 from myna.store.states import CloneStatus
 from myna.voices import spoken_language
 
-LANGUAGES = {
-    "zh": N_("Mandarin"),
-    "yue": N_("Cantonese"),
-    "en": N_("English"),
-    "ja": N_("Japanese"),
-    "ko": N_("Korean"),
-    "de": N_("German"),
-    "fr": N_("French"),
-    "es": N_("Spanish"),
-    "pt": N_("Portuguese"),
-    "it": N_("Italian"),
-    "ru": N_("Russian"),
-}
-"""Names of languages; others are shown by their codes."""
 GENDERS = {"female": N_("female"), "male": N_("male"), "neutral": N_("neutral")}
 STATES = {
     CloneStatus.QUEUED: N_("queued"),
@@ -75,13 +61,6 @@ class Deletion(Struct):
     name: str = ""
 
 
-def language_name(visit: Visit, code: str) -> str:
-    """The name of a language like zh or zh-CN. Except for Chinese, it has the region with it."""
-    language, region = spoken_language(code), code.partition("-")[2]
-    name = visit.text(LANGUAGES.get(language, language))
-    return f"{name} ({region})" if region and language not in ("zh", "yue") else name
-
-
 async def cloned_languages(visit: Visit) -> list[str]:
     """The languages in which compute nodes of this site clone voices, whether or not they are online now."""
     await visit.parts.config.at(await visit.read(config_store.version))
@@ -96,7 +75,7 @@ async def show(visit: Visit) -> Response:
     rows = [
         PublicRow(
             voice=voice,
-            language=language_name(visit, voice.language),
+            language=visit.renderer.language_name(voice.language),
             gender=visit.text(GENDERS.get(voice.gender, voice.gender)),
             recipe=recipes.get(voice.voice_id, ""),
             default=voice.voice_id == usable.default,
@@ -111,7 +90,7 @@ async def show(visit: Visit) -> Response:
         rows=[row for row in rows if _matches(row, q, language, gender)],
         own=await _own_part(visit),
         clones=bool(await cloned_languages(visit)),
-        languages=[(code, language_name(visit, code)) for code in codes],
+        languages=[(code, visit.renderer.language_name(code)) for code in codes],
         genders=[(name, visit.text(label)) for name, label in GENDERS.items()],
         q=q,
         spoken=language,
@@ -150,7 +129,7 @@ async def _view(visit: Visit, clone: CloneRow) -> CloneView:
     return CloneView(
         clone=clone,
         state=visit.text(STATES[CloneStatus(clone.status)]),
-        language=language_name(visit, clone.language),
+        language=visit.renderer.language_name(clone.language),
         able=any(row.language == clone.language and row.node_id in nodes for row in config.node_clones),
     )
 
