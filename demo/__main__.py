@@ -73,7 +73,8 @@ def _show_office(user: User, settings: Settings, output: Output) -> None:
         output.paste(link)
         return
     output.title(f"In a browser: the back office, {office}. A link for an operator's password:")
-    output.paste(f"MYNA_DATA={settings.data} .venv/bin/myna account add NAME --operator")
+    where = f"MYNA_DATA={settings.data} MYNA_PORT={settings.port}"
+    output.paste(f"{where} .venv/bin/myna account add NAME --operator")
 
 
 if __name__ == "__main__":

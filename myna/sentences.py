@@ -50,3 +50,7 @@ class SentenceError(Exception):
     def message(self) -> str:
         """The sentence in English, with its values."""
         return str(self)
+
+
+class WrongValue(SentenceError, ValueError):
+    """A value that is not accepted. The sentence says what it must be, as `must be …`."""

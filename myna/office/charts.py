@@ -146,6 +146,7 @@ def waterfall(steps: Sequence[Step], title: str, height: int = 192, start: int =
     bottom = _BOTTOM + 12
     plot = height - _TOP - bottom
     step = 100 / max(1, len(steps))
+    stagger = 13 if max(width_px(one.name) for one in steps) > _PLACES["narrow"] / len(steps) else 0
     parts = []
     for index, (one, begin, end) in enumerate(levels):
         low, high = sorted((begin, end))
@@ -158,7 +159,7 @@ def waterfall(steps: Sequence[Step], title: str, height: int = 192, start: int =
         said = short(one.change, sign="+") if one.change is not None else short(end)
         parts.append(_label(middle, max(11, y - 4), said, "middle"))
         parts.append(_label(middle, height - 17, one.name, "middle", "wide"))
-        parts.append(_label(middle, height - 17 + index % 2 * 13, one.name, "middle", "narrow"))
+        parts.append(_label(middle, height - 17 + index % 2 * stagger, one.name, "middle", "narrow"))
     return _svg(top, height, title, parts, bottom)
 
 

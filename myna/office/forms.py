@@ -21,7 +21,8 @@ F = TypeVar("F", bound=Struct)
 FORM_MAX_BYTES = 64 * 1024
 FIELDS_MAX = 100
 _NAMES = {
-    "count": N_("Codes"),
+    "concurrent": N_("Concurrent requests"),
+    "count": N_("How many codes"),
     "low_balance": N_("Low balance"),
     "model": N_("Model"),
     "units": N_("Units"),

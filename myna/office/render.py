@@ -54,6 +54,10 @@ _SYSTEMS = (
     ("Mac OS X", "macOS"), ("CrOS", "ChromeOS"), ("Linux", "Linux"),
 )  # fmt: skip
 """Marks of a User-Agent header, in the order in which they decide: most browsers name others too."""
+PHRASES = ("what", "period", "failure")
+"""Values of sentences that are words of ours, where they are translated."""
+CAP_PERIODS = (N_("day"), N_("week"), N_("month"))
+_LONG = N_("{minutes} min {seconds} s")
 _PAST = N_("{count} {unit} ago")
 _FUTURE = N_("in {count} {unit}")
 
@@ -81,7 +85,7 @@ class Renderer:
             icon=_icon,
             now_ms=lambda: time.time_ns() // 10**6,
         )
-        self._environment.filters.update(number=number, date=date, size=size, duration=duration)
+        self._environment.filters.update(number=number, date=date, size=size, duration=self.duration)
         self._environment.filters.update(ago=self._ago, browser=browser, translated=self.text)
         self._environment.filters.update(language=self.language_name, listed=self.listed)
 
@@ -94,6 +98,13 @@ class Renderer:
         language, region = spoken_language(code), code.partition("-")[2]
         name = self.text(SPOKEN.get(language, language))
         return f"{name} ({region})" if region and language not in ("zh", "yue") else name
+
+    def duration(self, ms: float) -> str:
+        """A duration, as `212 ms`, `3.4 s` or `2 min 5 s`."""
+        if ms < 60_000:
+            return duration(ms)
+        minutes, seconds = divmod(round(ms / 1000), 60)
+        return self.text(_LONG).format(minutes=minutes, seconds=seconds)
 
     def listed(self, texts: Iterable[str]) -> str:
         """Several names as this language lists them."""
@@ -108,7 +119,11 @@ class Renderer:
     def _said_value(self, name: str, value: object) -> object:
         if isinstance(value, SentenceError):
             return self.said(value)
-        return self.text(value) if name == "what" and isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        if name == "renews_at":
+            return value[:16].replace("T", " ")
+        return self.text(value) if name in PHRASES else value
 
     def page(self, template: str, context: Mapping[str, object]) -> str:
         """The HTML of a template."""
@@ -191,13 +206,8 @@ def size(size_bytes: float) -> str:
 
 
 def duration(ms: float) -> str:
-    """A duration, as `212 ms`, `3.4 s` or `2 min 5 s`."""
-    if ms < 1000:
-        return f"{ms:.0f} ms"
-    if ms < 60_000:
-        return f"{ms / 1000:.1f} s"
-    minutes, seconds = divmod(round(ms / 1000), 60)
-    return f"{minutes} min {seconds} s"
+    """A duration by its symbols, as `212 ms` or `3.4 s`."""
+    return f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
 
 
 def _static(name: str) -> str:

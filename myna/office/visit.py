@@ -31,6 +31,7 @@ from myna.sentences import SentenceError
 from myna.sign_in.sessions import Session
 from myna.store.database import Database, Queries
 from myna.store.queries.accounts import AccountRow
+from myna.store.queries.keys import KeyRow
 from myna.urls import is_loopback, is_origin
 from myna.zones import zone_of
 
@@ -189,6 +190,14 @@ class Visit:
         """The sentence of an error in the language of the page."""
         self._error = error
         return self.renderer.said(error)
+
+    def key_name(self, key: KeyRow) -> str:
+        """The name of a key; that of the page Try in the language of the page."""
+        return self.text(key.name) if key.internal else key.name
+
+    def said_of(self, failure: Exception) -> str:
+        """The sentence of an exception, translated if it is one of ours."""
+        return self.renderer.said(failure) if isinstance(failure, SentenceError) else str(failure)
 
     def page(self, template: str, *, status: int = 200, **context: object) -> Response:
         """The page of a template. Each has `account`, `session`, `path`, `zone` and `notice`. The page of a

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from myna.clones import CONSENT
+from myna.clones import CONSENT, CONSENTS
 from tests.farm.node_client import NodeClient, NodeSite, mp3
 from tests.office.conftest import MakeSite
 from tests.rig.calls import Answer, call
@@ -163,6 +163,18 @@ def test_a_clone_from_a_file(clone_site: NodeSite, ann: Visitor, recording: byte
     assert clone_site.service.cli("ledger", "ann")[0]["kind"] == "grant"
     samples = [path for path in (clone_site.service.folder / "data" / "samples").rglob("*") if path.is_file()]
     assert len(samples) == len([v for v in clone_site.service.cli("voice", "list") if v["source"] == "clone"])
+
+
+def test_consent_is_declared_and_kept_in_the_language_of_the_page(
+    clone_site: NodeSite, recording: bytes
+) -> None:
+    visitor = People(clone_site.service).signed_in("xiaoming")
+    visitor.headers["accept-language"] = "zh"
+    form = visitor.get("/voices/new").body.decode()
+    assert CONSENTS["zh"] in form and CONSENT not in form
+    voice_id = cloned(visitor, recording)
+    assert CONSENTS["zh"] in visitor.get(f"/voices/{voice_id}").body.decode()
+    visitor.submit(f"/voices/{voice_id}/delete", name=NAME)
 
 
 def test_a_refused_recording_is_explained_as_by_the_command(

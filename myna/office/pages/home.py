@@ -11,7 +11,7 @@ from myna import keys, reports
 from myna.balance_estimate import estimate
 from myna.office.charts import Series, stacked_bars
 from myna.office.page import Page
-from myna.office.pages.ledger import LABELS
+from myna.office.pages.ledger import LABELS, memo_of
 from myna.office.visit import Visit
 from myna.reports import DAY_MS, SPARKLINE_DAYS, Usage
 from myna.sign_in import preferences
@@ -101,13 +101,13 @@ async def _next_step(visit: Visit, own: list[KeyRow], balance: int) -> str:
 
 
 async def _entries(visit: Visit, all_keys: list[KeyRow]) -> list[Entry]:
-    names = {key.id: key.name for key in all_keys}
+    names = {key.id: visit.key_name(key) for key in all_keys}
     page = await reports.ledger_page(visit.db, visit.account.id, limit=ENTRIES)
     return [
         Entry(
             at=one.at,
             what=visit.text(LABELS[one.kind]),
-            key=names.get(one.key_id, "") if one.key_id else one.memo,
+            key=names.get(one.key_id, "") if one.key_id else memo_of(visit, one.memo),
             call=one.call_id.hex() if one.kind in (EntryKind.CHARGE, EntryKind.REFUND) else "",
             model=one.route,
             units=one.units,

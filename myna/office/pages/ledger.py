@@ -29,6 +29,18 @@ KINDS = {
 LABELS = dict(KINDS.values())
 
 
+MEMOS = (N_("opening grant"), N_("first units"))
+"""Memos of the service's own. They are stored in English."""
+_OF_CODE = re.compile(r"code of batch ([0-9]+)(: .*)?", re.DOTALL)
+
+
+def memo_of(visit: Visit, memo: str) -> str:
+    """A memo in the language of the page, if it is the service's own."""
+    if of_code := _OF_CODE.fullmatch(memo):
+        return visit.text(N_("code of batch {id}")).format(id=of_code[1]) + (of_code[2] or "")
+    return visit.text(memo) if memo in MEMOS else memo
+
+
 class Code(Struct):
     """The form for a code."""
 
@@ -72,7 +84,8 @@ async def show(visit: Visit, error: str = "") -> Response:
         kind=kind,
         kinds=[(name, label) for name, (_, label) in KINDS.items()],
         labels=LABELS,
-        names={key.id: key.name for key in keys},
+        memo_of=partial(memo_of, visit),
+        names={key.id: visit.key_name(key) for key in keys},
         first=not visit.parameter("before"),
         proof=await reports.balance_proof(visit.db, visit.account.id),
         redeem_words=activity.words("code", "redeem", visit.account.name, "CODE"),

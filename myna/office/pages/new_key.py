@@ -17,7 +17,7 @@ from myna.store.queries import keys as store
 from myna.store.queries.keys import KeyRow
 
 LIVES = (
-    ("", N_("never")),
+    ("", N_("never expires")),
     ("7d", N_("after 7 days")),
     ("30d", N_("after 30 days")),
     ("90d", N_("after 90 days")),

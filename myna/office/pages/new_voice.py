@@ -9,7 +9,7 @@ from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from myna import activity, clones
-from myna.clones import CONSENT, CloneRequest
+from myna.clones import CONSENTS, CloneRequest
 from myna.engines.inspector.job import SAMPLE_MAX_BYTES, SAMPLE_MAX_S, SAMPLE_MIN_S
 from myna.errors import CommandError
 from myna.files.fsync import remove
@@ -78,6 +78,7 @@ async def _clone(visit: Visit, form: NewVoice, sample: UploadFile) -> str:
         sample=path,
         consent_by=form.consent_by or visit.account.name,
         sample_name=_file_name(sample),
+        consent_text=CONSENTS[visit.renderer.language],
     )
     try:
         await asyncio.to_thread(_store, sample, path)
@@ -113,7 +114,7 @@ async def _form(visit: Visit, form: NewVoice, error: str = "") -> Response:
         "voice_new.html",
         status=400 if error else 200,
         form=form,
-        consent=CONSENT,
+        consent=CONSENTS[visit.renderer.language],
         languages=[(code, visit.renderer.language_name(code)) for code in await cloned_languages(visit)],
         to_read=[(code, visit.renderer.language_name(code), text) for code, text in TO_READ.items()],
         seconds_min=SAMPLE_MIN_S,

@@ -105,7 +105,7 @@ def _choice(visit: Visit, name: str, choices: dict[str, str], default: str) -> s
 
 async def _report(visit: Visit, period: str) -> Report:
     keys = await visit.read(partial(keys_store.of_account, account_id=visit.account.id))
-    names = {key.id: key.name for key in keys}
+    names = {key.id: visit.key_name(key) for key in keys}
     if period == "24h":
         offset = hour_offset(visit.time_zone, visit.now_ms)
         end = (visit.now_ms + offset) // HOUR_MS * HOUR_MS - offset + HOUR_MS

@@ -50,7 +50,11 @@ async def show(visit: Visit) -> Response:
         last=last,
         rules=audit.RULES,
         waiting=parts.commits.waiting,
-        versions={"Myna": __version__, "Python": platform.python_version(), "schema": schema},
+        versions={
+            "Myna": __version__,
+            "Python": platform.python_version(),
+            visit.text(N_("database schema")): schema,
+        },
     )
 
 

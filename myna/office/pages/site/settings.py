@@ -15,6 +15,9 @@ SOURCES = (N_("default"), N_("database"), N_("environment"), N_("unreadable"))
 """Where a value comes from; a file is named."""
 
 
+UNREADABLE = N_("The stored value of {name} can't be read ({why}); its default applies.")
+
+
 class Change(Struct):
     """The form of one site setting."""
 
@@ -43,7 +46,10 @@ async def show(visit: Visit, error: str = "") -> Response:
         status=400 if error else 200,
         rows=rows,
         process=process,
-        unreadable=config.unreadable(stored),
+        unreadable=[
+            visit.text(UNREADABLE).format(name=one.name, why=visit.said_of(one.why))
+            for one in config.unreadable(stored)
+        ],
         error=error,
         command_words=activity.words("settings", "set", "NAME", "VALUE"),
     )
