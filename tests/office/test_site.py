@@ -201,6 +201,6 @@ def test_a_setting_changes_at_once(people: People, operator: Visitor) -> None:
 def test_health_tells_the_state_of_books_and_parts(people: People, operator: Visitor) -> None:
     people.service.cli("audit")
     page = operator.page("/site/health")
-    assert "Ledger OK no breach found" in page
+    assert "Ledger entries OK no breach found" in page
     assert "attention" not in page
     assert "a call has exactly one charge" in page

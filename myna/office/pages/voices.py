@@ -9,7 +9,7 @@ from myna import activity, clones
 from myna.clones import is_clone
 from myna.engines.interface import EngineVoice
 from myna.errors import CommandError, NotFound
-from myna.office import live
+from myna.office import live, reasons
 from myna.office.live import Part
 from myna.office.messages import N_
 from myna.office.page import Page
@@ -43,10 +43,12 @@ class PublicRow(Struct, frozen=True):
 
 
 class CloneView(Struct, frozen=True):
-    """A cloned voice. `able`: a compute node that clones in its language is online."""
+    """A cloned voice. `reason` is why it failed, a node's own sentence if it is none of ours. `able`: a
+    compute node that clones in its language is online."""
 
     clone: CloneRow
     state: str
+    reason: str
     language: str
     able: bool
 
@@ -129,6 +131,7 @@ async def _view(visit: Visit, clone: CloneRow) -> CloneView:
     return CloneView(
         clone=clone,
         state=visit.text(STATES[CloneStatus(clone.status)]),
+        reason=visit.text(reasons.PHRASES.get(clone.reason, clone.reason)),
         language=visit.renderer.language_name(clone.language),
         able=any(row.language == clone.language and row.node_id in nodes for row in config.node_clones),
     )

@@ -29,7 +29,7 @@ async def show(visit: Visit) -> Response:
     missing = await parts.missing()
     checks = [
         Check(
-            N_("Ledger"),
+            N_("Ledger entries"),
             not last.breaches,
             visit.text(N_("no breach found"))
             if not last.breaches
