@@ -33,7 +33,9 @@ def demo(output: Output) -> None:
         user = User(service, output)
         Tour(user, settings, output).run()
         if stops_after_tour():
-            output.title("\nEvery step worked. `make demo` also keeps serving and prints the key.")
+            output.title(
+                "\nEvery step worked. `make demo` also keeps serving, with the key and the back office."
+            )
             return
         _invite(user, settings, output)
         keep_running(output, service)
@@ -48,10 +50,7 @@ def _invite(user: User, settings: Settings, output: Output) -> None:
         f"export OPENAI_API_KEY={user.key}",
         f"curl $OPENAI_BASE_URL/chat/completions -H \"Authorization: Bearer $OPENAI_API_KEY\" -d '{body}'",
     )
-    link = first_link(settings) if sys.stdout.isatty() else ""  # other output is stored, and a link is secret
-    if link:
-        output.title("In a browser: the back office. This link works once, for 15 minutes.")
-        output.paste(link)
+    _show_office(user, settings, output)
     if settings.chat_url == "parrot:":
         output.title("A real model instead of the parrot: any OpenAI-compatible URL, such as Ollama's.")
         output.paste("MYNA_CHAT_URL=http://127.0.0.1:11434/v1 MYNA_CHAT_MODEL=llama3.2 make demo")
@@ -62,6 +61,20 @@ def _invite(user: User, settings: Settings, output: Output) -> None:
         ("read on", "README.md, docs/real-models.md, docs/configuration.md"),
         ("stop", "Ctrl-C"),
     )
+
+
+def _show_office(user: User, settings: Settings, output: Output) -> None:
+    """Says how to open the back office. A link is printed to a terminal only: other output is stored, and a
+    link is secret."""
+    office = f"{user.openai_url.removesuffix('/openai/v1')}/office"
+    link = first_link(settings) if sys.stdout.isatty() else ""
+    if link:
+        output.title("In a browser: the back office. This link works once, for 15 minutes.")
+        output.paste(link)
+        return
+    output.title(f"In a browser: the back office, {office}. A link for an operator's password:")
+    where = f"MYNA_DATA={settings.data} MYNA_PORT={settings.port}"
+    output.paste(f"{where} .venv/bin/myna account add NAME --operator")
 
 
 if __name__ == "__main__":

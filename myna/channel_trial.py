@@ -101,10 +101,13 @@ async def speech(
     )
 
 
+NOT_SPOKEN = "No channel speaks it now."
+
+
 async def listen(channels: Channels, config: Config, voice_id: str, text: str, path: Path) -> None:
     """Has the first available channel with this voice speak `text` into a new file at `path`. Charged to
     no account. Raises CommandError."""
-    failure = "No channel speaks it now."
+    failure = NOT_SPOKEN
     for channel in channels.speech(config):
         if channel.up and any(voice.voice_id == voice_id for voice in channel.voices):
             utterance = Utterance(text=text, voice_id=channel.engine_voice_id(voice_id), speed=1.0)

@@ -42,7 +42,11 @@ CONSENT = (
     "The voice in this sample is my own, or the person whose voice it is has agreed that it is cloned and"
     " that this account has speech made in it."
 )
-"""Stored with every cloned voice, in the wording that was agreed to."""
+CONSENTS = {
+    "en": CONSENT,
+    "zh": "我声明：此录音中的声音是我本人的声音，或声音本人已同意复刻其声音，并同意由本账户用它合成语音。",
+}
+"""Stored with every cloned voice, in the language in which it was agreed to."""
 PREVIEW = {
     "zh": "你好，这是我的声音。今天天气不错，我们一起去公园散步吧。",
     "yue": "你好，呢把係我嘅聲。今日天氣幾好，我哋一齊去公園行下啦。",
@@ -64,7 +68,7 @@ _LANGUAGE = re.compile(r"[a-z]{2,3}")
 
 class CloneRequest(Struct, frozen=True):
     """A voice to clone: its name, the language of the sample (zh, en, …), the transcript of the sample, and
-    the name of the person who agreed to CONSENT, or "". `sample` is a recording in any common format;
+    the name of the person who agreed to `consent_text`, or "". `sample` is a recording in any common format;
     `sample_name` is its name for the activity, by default its path."""
 
     name: str
@@ -73,6 +77,7 @@ class CloneRequest(Struct, frozen=True):
     sample: Path
     consent_by: str
     sample_name: str = ""
+    consent_text: str = CONSENT
 
 
 def is_clone(voice_id: str) -> bool:
@@ -256,7 +261,7 @@ def _new(
         sample_sha256=sample.sha256,
         sample_ms=round(sample.seconds * 1000),
         consent_by=f"{request.consent_by} (given {given} {by.name})",
-        consent_text=CONSENT,
+        consent_text=request.consent_text,
     )
 
 

@@ -14,6 +14,7 @@ from myna import activity
 from myna.activity import Actor
 from myna.errors import CommandError, DatabaseUnavailable
 from myna.names import is_name
+from myna.sentences import WrongValue
 from myna.store.database import Database, Transaction
 from myna.store.queries import config as store
 from myna.store.queries.config import Config
@@ -37,7 +38,7 @@ class SiteSetting(Struct, frozen=True):
 def _whole(least: int, most: int, meaning: str) -> SiteSetting:
     def parse(text: str) -> int:
         if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
-            raise ValueError(f"must be a whole number from {least} to {most}")
+            raise WrongValue("must be a whole number from {least} to {most}", least=least, most=most)
         return int(text)
 
     return SiteSetting(meaning, parse)
@@ -48,7 +49,7 @@ def _either(meaning: str, one: str, other: str) -> SiteSetting:
 
     def parse(text: str) -> str:
         if text not in (one, other):
-            raise ValueError(f"must be {one} or {other}")
+            raise WrongValue("must be {one} or {other}", one=one, other=other)
         return text
 
     return SiteSetting(f"{meaning}: {one} or {other}", parse)
@@ -56,7 +57,7 @@ def _either(meaning: str, one: str, other: str) -> SiteSetting:
 
 def _owner(text: str) -> str:
     if not is_name(text, 100):
-        raise ValueError("must be 1 to 100 printable characters")
+        raise WrongValue("must be 1 to 100 printable characters")
     return text
 
 
@@ -120,7 +121,7 @@ class UnreadableSetting(Struct, frozen=True):
 
     name: str
     value: str
-    why: str
+    why: ValueError
 
     def __str__(self) -> str:
         return f"{self.name} {self.why}, it is {self.value[:_SHOWN_CHARS]!r}"
@@ -135,7 +136,7 @@ class ConfigCache:
         self._db = db
         self.on_load: Callable[[Config], Awaitable[None]] | None = None
         """Called with a configuration before it replaces the copy."""
-        self._reported: tuple[int, list[UnreadableSetting]] = (0, [])
+        self._reported: tuple[int, list[str]] = (0, [])
         self._replace(config)
 
     @classmethod
@@ -175,8 +176,9 @@ class ConfigCache:
 
     def _report(self, found: list[UnreadableSetting]) -> None:
         """Logs the settings that can't be parsed, once per version of the configuration."""
-        if self._reported != (self.current.version, found):
-            self._reported = self.current.version, found
+        texts = [str(one) for one in found]
+        if self._reported != (self.current.version, texts):
+            self._reported = self.current.version, texts
             for one in found:
                 default = getattr(self.settings, one.name)
                 log.error("the stored site setting %s; its default applies: %r", one, default)
@@ -201,7 +203,7 @@ def _parsed(config: Config) -> tuple[dict[str, Any], list[UnreadableSetting]]:
         try:
             values[name] = SETTINGS[name].parse(text)
         except ValueError as error:
-            failed.append(UnreadableSetting(name, text, str(error)))
+            failed.append(UnreadableSetting(name, text, error))
     return values, failed
 
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from functools import partial
 from operator import attrgetter
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from myna.errors import CommandError, InvalidRequest
 from myna.store.batch import EntryKind
@@ -82,6 +82,7 @@ class LedgerEntry(Struct, frozen=True):
     number: int
     memo: str
     request_id: str
+    route: str
 
 
 class LedgerPage(Struct, frozen=True):
@@ -123,20 +124,19 @@ class Month(Struct, frozen=True):
 
 class BalanceProof(Struct, frozen=True):
     """The balance, and `units`, the sum of the account's `entries` entries. `checked_at` is when the audit
-    last checked all balances, in Unix ms (0: never), `breaches` what it found, `audited` if it had all."""
+    last checked all balances, in Unix ms (0: never), `breaches` what it found."""
 
     balance: int
     units: int
     entries: int
     checked_at: int
     breaches: int
-    audited: bool
 
 
 class SiteHour(Struct, frozen=True):
     """The site's calls that ended in an hour, by channel ("" for a compute node or none) and scope that paid.
-    `latency[n]` is how many took less than 2^n ms and at least half of that; `latency[0]` took less than one.
-    It lags by a second."""
+    `latency[n]` is how many of the delivered ones took less than 2^n ms and at least half of that;
+    `latency[0]` took less than one. It lags by a second."""
 
     hour: int
     channel: str
@@ -264,7 +264,6 @@ async def balance_proof(db: Database, account_id: int) -> BalanceProof:
             entries=last.number,
             checked_at=state.audited_at,
             breaches=state.breaches,
-            audited=await audit_state.covers(connection, state, last.call_id, last.at),
         )
 
     return await db.read(read)
@@ -284,7 +283,7 @@ async def site_hours(db: Database, start_ms: int, end_ms: int) -> list[SiteHour]
         place = row.hour, row.channel, row.kind
         hour = found.get(place) or SiteHour(*place, 0, 0, 0, [])
         latency = hour.latency + [0] * (row.bucket + 1 - len(hour.latency))
-        latency[row.bucket] += row.calls
+        latency[row.bucket] += row.ok_calls
         found[place] = SiteHour(
             *place, hour.calls + row.calls, hour.ok_calls + row.ok_calls, hour.units + row.units, latency
         )
@@ -371,17 +370,9 @@ async def _page(
 
 
 def _entry(row: EntryRow, details: store.Details | None) -> LedgerEntry:
-    return LedgerEntry(
-        at=row.at,
-        call_id=row.call_id,
-        kind=EntryKind(row.kind),
-        key_id=row.key_id,
-        units=row.units,
-        balance=row.balance,
-        number=row.number,
-        memo=details.memo if details else "",
-        request_id=details.request_id if details else "",
-    )
+    texts = structs.astuple(details) if details else ("", "", "")
+    kind = EntryKind(row.kind)
+    return LedgerEntry(row.at, row.call_id, kind, row.key_id, row.units, row.balance, row.number, *texts)
 
 
 def _text_of(place: Place) -> str:

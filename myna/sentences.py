@@ -61,7 +61,10 @@ UNAVAILABLE = (NO_CHAT_CHANNEL, CHAT_CHANNELS_FAIL, NO_SPEECH, DISK_LOW)
 
 class SentenceError(Exception):
     """An exception whose message is an English sentence. `values` fill its placeholders; without any, the
-    sentence is used as it is. The value `what` is a phrase, which is translated too."""
+    sentence is used as it is. The value `what` is a phrase, which is translated too. `field` is the form's
+    field that is wrong, where that is known."""
+
+    field = ""
 
     def __init__(self, sentence: str, **values: object) -> None:
         super().__init__(sentence.format(**values) if values else sentence)
@@ -72,3 +75,7 @@ class SentenceError(Exception):
     def message(self) -> str:
         """The sentence in English, with its values."""
         return str(self)
+
+
+class WrongValue(SentenceError, ValueError):
+    """A value that is not accepted. The sentence says what it must be, as `must be …`."""

@@ -4,6 +4,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from myna.sentences import WrongValue
 from myna.store.hours import HOUR_MS
 
 EPOCH = date(1970, 1, 1)
@@ -14,7 +15,7 @@ def zone_of(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError("must be the name of a time zone, such as Europe/Berlin or UTC") from None
+        raise WrongValue("must be the name of a time zone, such as Europe/Berlin or UTC") from None
 
 
 @lru_cache(maxsize=4096)

@@ -18,6 +18,8 @@ from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
 
+from myna.wire.farm import PREFIX, PROTOCOL, PROTOCOL_HEADER
+from tests.rig.calls import call
 from tests.rig.chromium import executable
 from tests.rig.waiting import free_port, wait_until
 
@@ -32,6 +34,7 @@ PAGES = {
     "public-voices": "/site/voices", "models": "/site/models", "calls": "/site/calls?q=ann",
     "settings": "/site/settings", "health": "/site/health", "activity": "/site/activity",
 }  # fmt: skip
+HEADERS = {PROTOCOL_HEADER: str(PROTOCOL)}
 NARROW = {"usage-narrow": "/usage", "keys-narrow": "/keys", "key-narrow": "/keys/1"}
 PASSWORD = "a picture of seven quiet birds"  # noqa: S105  of a service that ends
 TEXTS = (
@@ -119,8 +122,19 @@ def fill(site: Site) -> str:
         voice = "zh-female-1" if number else "en-us-female-1"
         site.post("/tts", batch, {"text": text, "voice_id": voice})
     site.cli("code", "add", "--units", "100", "--count", "20", "--expires", "30d", "--memo", "spring")
+    _join_node(site)
     site.cli("audit")
     return str(made["link"])
+
+
+def _join_node(site: Site) -> None:
+    """A compute node that clones voices: without one, no page offers it."""
+    token = site.cli("node", "enroll", "gpu-1")["token"]
+    welcome = call(
+        "POST", f"{site.url}{PREFIX}/join", data={"token": token, "version": "0.1"}, headers=HEADERS
+    )
+    hello = {"voices": [], "clones": ["en", "zh"], "slots": 2}
+    call("POST", f"{site.url}{PREFIX}/hello", key=welcome.json["credential"], data=hello, headers=HEADERS)
 
 
 def take(site: Site, browser: Browser, link: str) -> None:

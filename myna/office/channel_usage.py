@@ -26,14 +26,14 @@ class Bucket(Struct, frozen=True):
 
 
 class Latency(Struct, frozen=True):
-    """The calls of a channel. `half_ms` and `most_ms` are the upper ends of the buckets that half and 95 % of
-    them are within."""
+    """The calls of a channel. `half` and `most` are the buckets by whose end half and 95 % of the delivered
+    ones had ended."""
 
     name: str
     calls: int
     ok_calls: int
-    half_ms: int
-    most_ms: int
+    half: str
+    most: str
     buckets: list[Bucket]
     chart: Markup
 
@@ -67,21 +67,21 @@ def _latency(visit: Visit, name: str, hours: Sequence[SiteHour]) -> Latency:
         name=name,
         calls=sum(hour.calls for hour in hours),
         ok_calls=sum(hour.ok_calls for hour in hours),
-        half_ms=_within(counts, 0.5),
-        most_ms=_within(counts, 0.95),
+        half=_within(counts, 0.5),
+        most=_within(counts, 0.95),
         buckets=buckets,
         chart=small_bars([one.label for one in buckets], [one.calls for one in buckets], title),
     )
 
 
-def _within(counts: Sequence[int], share: float) -> int:
-    """The upper end in ms of the bucket that this share of the calls is within."""
+def _within(counts: Sequence[int], share: float) -> str:
+    """The bucket by whose end this share of the calls had ended; "–" without calls."""
     left = sum(counts) * share
     for bucket, calls in enumerate(counts):
         left -= calls
-        if left <= 0:
-            return _end(bucket)
-    return 0
+        if calls and left <= 0:
+            return _label(bucket)
+    return "–"
 
 
 def _end(bucket: int) -> int:

@@ -7,8 +7,10 @@ account.
 
 import logging
 from collections.abc import Sequence
-from urllib.parse import quote
+from typing import TypeGuard
+from urllib.parse import quote, urlsplit
 
+from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Match, Route
@@ -16,15 +18,17 @@ from starlette.routing import Match, Route
 from myna.errors import CommandError, InvalidRequest, MethodNotAllowed, MynaError, NotFound
 from myna.http.asgi_types import Receive, Scope, Send
 from myna.http.responses import public_error
-from myna.office import forms, submission
+from myna.office import forms, refill, submission
+from myna.office.messages import N_
 from myna.office.page import Handler, Page, Who
 from myna.office.pages import ALL_PAGES
-from myna.office.pages.oidc import page_before
 from myna.office.parts import Parts
+from myna.office.refill import Refill
 from myna.office.render import LANGUAGES, STATIC, preferred, renderers
 from myna.office.submission import AlreadySent, Submission
-from myna.office.visit import ROOT, Streamed, Visit
+from myna.office.visit import LANGUAGE, ROOT, Streamed, Visit
 from myna.office.web_security import (
+    FORM_COOKIE,
     RESULT_COOKIE,
     SESSION_COOKIE,
     Cookies,
@@ -41,6 +45,11 @@ from myna.telemetry import access_log, logs
 log = logging.getLogger(__name__)
 
 STATIC_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+ENDED_AND_KEPT = N_(
+    "Your session has ended, so the form was not sent. Sign in: the page then has what you filled in, without"
+    " secrets and files."
+)
+ENDED = N_("Your session has ended, so the form was not sent, and is not kept. Sign in and fill it in again.")
 PASSWORD_FIELD = "current_password"  # noqa: S105  a name
 
 
@@ -49,7 +58,7 @@ class Office:
 
     def __init__(self, parts: Parts, pages: Sequence[Page] = ALL_PAGES) -> None:
         self._parts = parts
-        self._pages = pages
+        self._routes = [(page, self._route(page)) for page in pages]
         self._renderers = renderers()
         self._https = parts.settings.base_url.startswith("https:")
         self._cookies = Cookies(self._https)
@@ -59,7 +68,7 @@ class Office:
         """The routes of all pages and static files, and of all other requests below /office."""
         pages = [
             *(Route(f"{ROOT}/static/{name}", self._static) for name in STATIC),
-            *(self._route(page) for page in self._pages),
+            *(route for _, route in self._routes),
         ]
         return [
             Route("/", _to_office),
@@ -97,7 +106,8 @@ class Office:
         return response
 
     def _visit(self, request: Request) -> Visit:
-        language = preferred(request.headers.get("accept-language", ""))
+        wanted = request.query_params.get(LANGUAGE, "")
+        language = wanted if wanted in LANGUAGES else preferred(request.headers.get("accept-language", ""))
         return Visit(request, self._parts, self._renderers[language], self._cookies, None)
 
     async def _answer(self, page: Page, visit: Visit) -> Response:
@@ -122,15 +132,13 @@ class Office:
         request = visit.request
         forms.check_text([request.url.path, *request.query_params.values()])
         if page.who > Who.ANYONE and visit.session is None:
-            if request.method == "POST" and (answered := await self._answered(page, visit)):
-                return answered
-            target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-            query = f"?next={quote(target)}" if request.method != "POST" else ""
-            return RedirectResponse(f"{ROOT}/sign-in{query}", 303)
+            if request.method == "POST":
+                return await self._answered(page, visit) or await self._ended(page, visit)
+            return visit.redirect(f"/sign-in?next={quote(_address(request))}")
         if page.who == Who.OPERATOR and not visit.account.operator:
             raise NotFound("There is no such page.")
         if request.method != "POST" or page.submit is None:
-            return await self._result(visit) or await _handler(page.show)(visit)
+            return await self._result(visit) or await self._show(page, visit)
         await self._read(page, visit)
         if page.repeatable:
             return await self._recent(page, visit, None)
@@ -152,11 +160,77 @@ class Office:
         request, once = visit.request, self._cookies.get(visit.request, RESULT_COOKIE)
         if not once or visit.session is None or request.method != "GET":
             return None
-        address = request.url.path.removeprefix(ROOT) + (f"?{request.url.query}" if request.url.query else "")
+        address = _address(request).removeprefix(ROOT)
         response = await submission.shown(self._parts.db, once, address, visit.account.id)
         if response:
             self._cookies.delete(response, RESULT_COOKIE)
         return response
+
+    async def _show(self, page: Page, visit: Visit) -> Response:
+        """The page, with what was typed before the session ended, if it was here."""
+        kept = refill.unpacked(self._cookies.get(visit.request, FORM_COOKIE)) if visit.session else None
+        if kept is None or kept.page != _address(visit.request):
+            return await _handler(page.show)(visit)
+        visit.refill = kept.refill
+        response = await _handler(page.show)(visit)
+        self._cookies.delete(response, FORM_COOKIE)
+        return response
+
+    async def _ended(self, page: Page, visit: Visit) -> Response:
+        """Leads to the sign-in, and from there back to the form. A file is not read for somebody unknown."""
+        before, kept = self._page_before(visit), ""
+        if not visit.request.headers.get("content-type", "").startswith("multipart/"):
+            if not visit.form:
+                await self._read(page, visit)
+            kept = refill.packed(before, visit.request.url.path, visit.form)
+        notice = visit.text(ENDED_AND_KEPT if kept else ENDED)
+        response = visit.redirect(f"/sign-in?next={quote(before)}", notice)
+        if kept:
+            self._cookies.set(response, FORM_COOKIE, kept)
+        return response
+
+    def _page_before(self, visit: Visit) -> str:
+        """The address of the page with the form that was sent: browsers name it in Referer. A form that was
+        refused is shown at an address that no GET has: then it is the next one above it."""
+        try:
+            parts = urlsplit(visit.request.headers.get("referer", ""))
+        except ValueError:  # an invalid IPv6 address
+            return ""
+        path, query = parts.path or visit.request.url.path, f"?{parts.query}" if parts.query else ""
+        while path.startswith(ROOT + "/"):
+            if self._page_at(path):
+                return path + query
+            path, query = path.rpartition("/")[0], ""
+        return ""
+
+    def _page_at(self, path: str) -> tuple[Page, Scope] | None:
+        """The page that a GET of this path shows."""
+        scope = {"type": "http", "method": "GET", "path": path, "root_path": ""}
+        for page, route in self._routes:
+            match, found = route.matches(scope)
+            if match is Match.FULL and page.show:
+                return page, {**scope, **found}
+        return None
+
+    async def _form_again(self, visit: Visit, error: InvalidRequest | CommandError) -> Response | None:
+        """The page with the refused form, filled in; None where no page has it."""
+        address = self._page_before(visit)
+        found = self._page_at(address.partition("?")[0])
+        if found is None or (found[0].who == Who.OPERATOR and not (visit.session and visit.account.operator)):
+            return None
+        page, scope = found
+        visit.refill = Refill(visit.request.url.path, visit.form, visit.said(error), error)
+        posted, visit.form = visit.request, FormData()
+        query = address.partition("?")[2].encode()
+        visit.request = Request({**posted.scope, **scope, "query_string": query})
+        try:
+            response = await _handler(page.show)(visit)
+        except (MynaError, CommandError):
+            return None
+        finally:
+            visit.request, visit.form, visit.refill = posted, visit.refill.typed, None
+        access_log.details().error_type = _type_of(error)
+        return response if response.status_code == 400 else None
 
     async def _read(self, page: Page, visit: Visit) -> None:
         """Reads the form. Raises Forbidden, InvalidRequest."""
@@ -188,7 +262,9 @@ class Office:
         try:
             response = await _handler(page.submit)(visit)
         except (MynaError, CommandError) as error:
-            response = self._error_page(visit, error)
+            visit.submission = None
+            again = await self._form_again(visit, error) if _is_refusal(error) else None
+            response = again or self._error_page(visit, error)
         finally:
             visit.submission = None
         self._set_session(visit, response)
@@ -211,7 +287,8 @@ class Office:
             if isinstance(value, str) and name != PASSWORD_FIELD and name not in page.secrets
         ]
         linked = self._parts.oidc and await identities.of_account(visit.db, visit.account.id)
-        return visit.page(
+        before = self._page_before(visit)
+        response = visit.page(
             "confirm.html",
             status=400 if error else 200,
             fields=fields,
@@ -219,13 +296,11 @@ class Office:
             error=error,
             asks_password=not linked or await passwords.has_one(visit.db, visit.account.id),
             provider=self._parts.oidc.client.name if self._parts.oidc and linked else "",
-            page_before=self._page_before(page, visit),
+            page_before=before,
         )
-
-    def _page_before(self, page: Page, visit: Visit) -> str:
-        """The page with the form; "" after a wrong password, where it is this answer, which no GET shows."""
-        before = page_before(visit)
-        return "" if before == visit.request.url.path and page.show is None else before
+        if linked and (kept := refill.packed(before, visit.request.url.path, visit.form)):
+            self._cookies.set(response, FORM_COOKIE, kept)
+        return response
 
     async def _verify(self, visit: Visit, plain: str) -> None:
         """Verifies the password. The session gets a new token. Raises SignInRefused."""
@@ -239,7 +314,7 @@ class Office:
         """The page of an error, with the request's id. Once a part of the response was streamed, the error is
         only logged, and the stream ends incomplete."""
         status = int(error.status) if isinstance(error, MynaError) else 400
-        access_log.details().error_type = error.type if isinstance(error, MynaError) else "command_error"
+        access_log.details().error_type = _type_of(error)
         if visit.has_streamed:
             return Streamed()
         headers = error.headers if isinstance(error, MynaError) else {}
@@ -252,6 +327,20 @@ class Office:
         )
         response.headers.update(headers)
         return response
+
+
+def _address(request: Request) -> str:
+    """The path and the query."""
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+
+
+def _type_of(error: MynaError | CommandError) -> str:
+    return error.type if isinstance(error, MynaError) else "command_error"
+
+
+def _is_refusal(error: MynaError | CommandError) -> TypeGuard[InvalidRequest | CommandError]:
+    """Whether another form may be accepted, rather than another size or speed of it."""
+    return isinstance(error, CommandError) or type(error) is InvalidRequest
 
 
 def _handler(handler: Handler | None) -> Handler:

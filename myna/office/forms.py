@@ -14,14 +14,15 @@ from starlette.requests import Request
 from myna.errors import BodyTooLarge, BodyTooSlow, InvalidRequest
 from myna.http.asgi_types import Message
 from myna.office.messages import N_
-from myna.wire.msgspec_errors import field_error
+from myna.wire.msgspec_errors import FieldError, field_error
 
 F = TypeVar("F", bound=Struct)
 
 FORM_MAX_BYTES = 64 * 1024
 FIELDS_MAX = 100
 _NAMES = {
-    "count": N_("Codes"),
+    "concurrent": N_("Concurrent requests"),
+    "count": N_("How many codes"),
     "low_balance": N_("Low balance"),
     "model": N_("Model"),
     "units": N_("Units"),
@@ -78,7 +79,10 @@ def convert(form: FormData, kind: type[F]) -> F:
     try:
         return msgspec.convert(fields, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise _refused(str(error)) from None
+        wrong = field_error(str(error))
+        refused = _refused(wrong)
+        refused.field = (wrong.path or wrong.missing).partition("[")[0]
+        raise refused from None
 
 
 def upload(form: FormData, name: str) -> UploadFile | None:
@@ -87,8 +91,7 @@ def upload(form: FormData, name: str) -> UploadFile | None:
     return found if isinstance(found, UploadFile) and found.filename else None
 
 
-def _refused(error: str) -> InvalidRequest:
-    wrong = field_error(error)
+def _refused(wrong: FieldError) -> InvalidRequest:
     name = wrong.path or wrong.missing
     what = _NAMES.get(name, name.replace("_", " ").capitalize())
     if wrong.expected == "int" and wrong.got:

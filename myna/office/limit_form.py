@@ -7,7 +7,7 @@ from msgspec import Struct, field, structs
 from myna import limits
 from myna.limits import DEFAULT, Given
 from myna.office.visit import Visit
-from myna.routes import BUILT_IN, TRANSCRIPTION_ROUTE
+from myna.routes import TRANSCRIPTION_ROUTE, Route, listed
 from myna.store.batch import NO_LIMITS
 from myna.store.queries import config as config_store
 from myna.store.queries import limits as store
@@ -59,10 +59,11 @@ async def of_site(visit: Visit, *, account: bool = False) -> Mapping[str, str]:
     return limits.as_texts(structs.asdict(found))
 
 
-async def routes_of_site(visit: Visit, chosen: Collection[str]) -> list[str]:
-    """The names that the form offers, empty if the operator has added no route. Whisper is one of them where
-    it is installed, or if it is `chosen`."""
-    own = [row.name for row in await route_store.load(visit.db)]
+async def routes_of_site(visit: Visit, chosen: Collection[str]) -> list[Route]:
+    """The routes that the form offers, none if the operator has added none. Whisper is one of them where it
+    is installed, or if it is `chosen`."""
+    config = await visit.read(config_store.load)
+    await visit.parts.config.at(config.version)
     whisper = TRANSCRIPTION_ROUTE in chosen or not await visit.parts.whisper_missing()
-    built_in = [name for name in BUILT_IN if whisper or name != TRANSCRIPTION_ROUTE]
-    return [*built_in, *own] if own else []
+    found = listed(config, visit.parts.config.settings) if config.routes else []
+    return [route for route in found if whisper or route.name != TRANSCRIPTION_ROUTE]

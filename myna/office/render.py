@@ -7,7 +7,7 @@ languages, by the English text.
 import hashlib
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 
@@ -17,18 +17,47 @@ from markupsafe import Markup, escape
 from myna.office import messages
 from myna.office.messages import N_
 from myna.sentences import SentenceError
+from myna.voices import spoken_language
 
 _FOLDER = Path(__file__).parent
 STATIC = {path.name: path.read_bytes() for path in sorted((_FOLDER / "static").iterdir()) if path.is_file()}
 """The files of /office/static, by name."""
 STATIC_VERSION = hashlib.sha256(b"".join(STATIC.values())).hexdigest()[:12]
 LANGUAGES: Mapping[str, Mapping[str, str]] = {"en": {}, "zh": messages.read("zh")}
+SPOKEN = {
+    "zh": N_("Mandarin"),
+    "yue": N_("Cantonese"),
+    "en": N_("English"),
+    "ja": N_("Japanese"),
+    "ko": N_("Korean"),
+    "de": N_("German"),
+    "fr": N_("French"),
+    "es": N_("Spanish"),
+    "pt": N_("Portuguese"),
+    "it": N_("Italian"),
+    "ru": N_("Russian"),
+}
+"""Names of languages; others are shown by their codes."""
 _UNITS = (
     (86_400_000, N_("day"), N_("days")),
     (3_600_000, N_("hour"), N_("hours")),
     (60_000, N_("minute"), N_("minutes")),
     (1000, N_("second"), N_("seconds")),
 )
+_BROWSERS = (
+    ("Edg", "Edge"), ("OPR/", "Opera"), ("SamsungBrowser", "Samsung Internet"), ("MicroMessenger", "微信"),
+    ("Firefox", "Firefox"), ("FxiOS", "Firefox"), ("Chrom", "Chrome"), ("CriOS", "Chrome"),
+    ("Safari", "Safari"), ("curl", "curl"),
+)  # fmt: skip
+_SYSTEMS = (
+    ("Android", "Android"), ("iPhone", "iPhone"), ("iPad", "iPad"), ("Windows", "Windows"),
+    ("Mac OS X", "macOS"), ("CrOS", "ChromeOS"), ("Linux", "Linux"),
+)  # fmt: skip
+"""Marks of a User-Agent header, in the order in which they decide: most browsers name others too."""
+PHRASES = ("what", "period", "failure")
+"""Values of sentences that are words of ours, where they are translated."""
+CAP_PERIODS = (N_("day"), N_("week"), N_("month"))
+_LONG = N_("{minutes} min {seconds} s")
 _PAST = N_("{count} {unit} ago")
 _FUTURE = N_("in {count} {unit}")
 
@@ -56,12 +85,30 @@ class Renderer:
             icon=_icon,
             now_ms=lambda: time.time_ns() // 10**6,
         )
-        self._environment.filters.update(number=number, date=date, size=size, duration=duration)
-        self._environment.filters["ago"] = self._ago
+        self._environment.filters.update(number=number, date=date, size=size, duration=self.duration)
+        self._environment.filters.update(ago=self._ago, browser=browser, translated=self.text)
+        self._environment.filters.update(language=self.language_name, listed=self.listed)
 
     def text(self, message: str) -> str:
         """The message in this language."""
         return self._messages.get(message, message)
+
+    def language_name(self, code: str) -> str:
+        """The name of a language like zh or zh-CN. Except for Chinese, it has the region with it."""
+        language, region = spoken_language(code), code.partition("-")[2]
+        name = self.text(SPOKEN.get(language, language))
+        return f"{name} ({region})" if region and language not in ("zh", "yue") else name
+
+    def duration(self, ms: float) -> str:
+        """A duration, as `212 ms`, `3.4 s` or `2 min 5 s`."""
+        if ms < 60_000:
+            return duration(ms)
+        minutes, seconds = divmod(round(ms / 1000), 60)
+        return self.text(_LONG).format(minutes=minutes, seconds=seconds)
+
+    def listed(self, texts: Iterable[str]) -> str:
+        """Several names as this language lists them."""
+        return self.text(", ").replace("，", "、").join(texts)
 
     def said(self, error: SentenceError) -> str:
         """The sentence of an error in this language, with the errors and the phrase among its values."""
@@ -72,7 +119,11 @@ class Renderer:
     def _said_value(self, name: str, value: object) -> object:
         if isinstance(value, SentenceError):
             return self.said(value)
-        return self.text(value) if name == "what" and isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        if name == "renews_at":
+            return value[:16].replace("T", " ")
+        return self.text(value) if name in PHRASES else value
 
     def page(self, template: str, context: Mapping[str, object]) -> str:
         """The HTML of a template."""
@@ -95,8 +146,10 @@ class Renderer:
     def relative(self, at_ms: int) -> str:
         """How long ago a time is, or in how long."""
         distance_ms = time.time_ns() // 10**6 - at_ms
+        # A time to come is rounded: what ends in a week does so, a moment later, in 7 days.
+        half = 1 if distance_ms < 0 else 0
         for size_ms, one, many in _UNITS:
-            if count := abs(distance_ms) // size_ms:
+            if count := (abs(distance_ms) + half * size_ms // 2) // size_ms:
                 unit = self.text(one if count == 1 else many)
                 return self.text(_PAST if distance_ms >= 0 else _FUTURE).format(count=count, unit=unit)
         return self.text("just now")
@@ -136,6 +189,13 @@ def date(at_ms: int, zone: tzinfo, *, seconds: bool = False) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S %Z" if seconds else "%Y-%m-%d %H:%M")
 
 
+def browser(user_agent: str) -> str:
+    """The browser and the system of a User-Agent header, as `Firefox · Linux`; unknown ones as they are."""
+    name = next((name for mark, name in _BROWSERS if mark in user_agent), "")
+    system = next((name for mark, name in _SYSTEMS if mark in user_agent), "")
+    return " · ".join(filter(None, (name, system))) or user_agent[:60]
+
+
 def size(size_bytes: float) -> str:
     """A size in bytes with a binary unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -146,13 +206,8 @@ def size(size_bytes: float) -> str:
 
 
 def duration(ms: float) -> str:
-    """A duration, as `212 ms`, `3.4 s` or `2 min 5 s`."""
-    if ms < 1000:
-        return f"{ms:.0f} ms"
-    if ms < 60_000:
-        return f"{ms / 1000:.1f} s"
-    minutes, seconds = divmod(round(ms / 1000), 60)
-    return f"{minutes} min {seconds} s"
+    """A duration by its symbols, as `212 ms` or `3.4 s`."""
+    return f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
 
 
 def _static(name: str) -> str:

@@ -22,6 +22,8 @@ from myna.http.asgi_types import EOF_RECEIVED, OPEN_STREAM, Receive, Scope, Send
 from myna.http.request_ids import request_id_of
 from myna.http.stream import ResponseStream, has_streamed
 from myna.office import forms
+from myna.office.messages import N_
+from myna.office.refill import Refill, refilled
 from myna.office.render import Renderer, date
 from myna.office.submission import FIELD, Result, Submission
 from myna.office.web_security import NOTICE_COOKIE, Cookies
@@ -29,6 +31,8 @@ from myna.sentences import SentenceError
 from myna.sign_in.sessions import Session
 from myna.store.database import Database, Queries
 from myna.store.queries.accounts import AccountRow
+from myna.store.queries.keys import KeyRow
+from myna.urls import is_loopback, is_origin
 from myna.zones import zone_of
 
 if TYPE_CHECKING:
@@ -38,7 +42,10 @@ F = TypeVar("F", bound=Struct)
 T = TypeVar("T")
 
 ROOT = "/office"
+LANGUAGE = "lang"
+"""The parameter of the sign-in page that names a language: nobody is signed in there who prefers one."""
 PAST_ALL = 2**63 - 1
+FILLED_AGAIN = N_("This is the form as you filled it in. It was not sent yet.")
 CALL_ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -63,6 +70,8 @@ class Visit:
         self.new_token = ""  # the session's token, if this request replaced it
         self.form = FormData()
         self.submission: Submission | None = None
+        self.refill: Refill | None = None  # the form that the page is to be filled with
+        self._error: SentenceError | None = None
         self._once_seed = secrets.token_hex(32)
         self.now_ms = time.time_ns() // 10**6
 
@@ -91,6 +100,13 @@ class Visit:
         if self.session is None:
             raise AssertionError("a page without sign-in asked for the account")
         return self.session.account
+
+    @property
+    def base_url(self) -> str:
+        """The address of the site for people and their programs. Where MYNA_PUBLIC_URL does not name one, it
+        is the one that this browser uses: the service knows only where it listens."""
+        settings, used = self.parts.settings, f"http://{self.request.headers.get('host', '')}"
+        return used if not settings.public_url and is_origin(used) else settings.base_url
 
     @property
     def address(self) -> str:
@@ -166,14 +182,37 @@ class Visit:
         """The message in the language of the page."""
         return self.renderer.text(message)
 
+    def counted(self, one: str, many: str, number: int, **values: object) -> str:
+        """The message for this number, with it in the place of `{count}`."""
+        return self.text(one if abs(number) == 1 else many).format(**{"count": f"{number:,}", **values})
+
     def said(self, error: SentenceError) -> str:
         """The sentence of an error in the language of the page."""
+        self._error = error
         return self.renderer.said(error)
 
+    def key_name(self, key: KeyRow) -> str:
+        """The name of a key; that of the page Try in the language of the page."""
+        return self.text(key.name) if key.internal else key.name
+
+    def said_of(self, failure: Exception) -> str:
+        """The sentence of an exception, translated if it is one of ours."""
+        return self.renderer.said(failure) if isinstance(failure, SentenceError) else str(failure)
+
     def page(self, template: str, *, status: int = 200, **context: object) -> Response:
-        """The page of a template. Each has `account`, `session`, `path`, `zone` and `notice`."""
+        """The page of a template. Each has `account`, `session`, `path`, `zone` and `notice`. The page of a
+        refused form is filled with what was typed, and says beside the field what is wrong."""
         notice = unquote(self.cookies.get(self.request, NOTICE_COOKIE))
-        response = HTMLResponse(self.part(template, **{"notice": notice, **context}), status)
+        values = {"notice": notice, **context}
+        html, path, refill = None, self.request.url.path, self.refill
+        if status == 400 and self.form and (said := context.get("error")):
+            refill = Refill(path, self.form, str(said), self._error)
+        if refill:
+            if not refill.said:
+                values["notice"] = notice or self.text(FILLED_AGAIN)
+            html = refilled(str(self.part(template, **{**values, "error": ""})), path, refill)
+            status = 400 if html and refill.said else status
+        response = HTMLResponse(html or self.part(template, **values), status)
         if notice:
             self.cookies.delete(response, NOTICE_COOKIE)
         return response
@@ -195,6 +234,7 @@ class Visit:
             "path": self.request.url.path.removeprefix(ROOT),
             "zone": self.zone,
             "once_field": once_field,
+            "on_loopback": is_loopback(self.base_url),
             "notice": "",
             "error": "",
         }

@@ -18,6 +18,8 @@ SESSION_COOKIE = "myna"
 NOTICE_COOKIE = "myna-notice"
 RESULT_COOKIE = "myna-result"
 """Opens the page of a form's result, which is shown once."""
+FORM_COOKIE = "myna-form"
+"""A form that was sent after its session had ended: see `refill.py`."""
 OIDC_COOKIE = "myna-oidc"
 """Ties sign-ins at the provider to the browser that began them."""
 _POLICY = (

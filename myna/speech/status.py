@@ -14,15 +14,15 @@ FAILED = {
 }
 """A task fails in the transaction that refunds its call, so every failed task was refunded."""
 WHY = {
-    "no compute node finished it": ("没有计算节点完成", "no compute node finished it"),
+    "no compute node finished it": ("没有计算节点完成合成", "no compute node finished it"),
     "not done in time": ("未能按时完成", "it was not done in time"),
     "left open": ("服务中断", "the service was interrupted"),
     "the voice was deleted": ("音色已删除", "the voice was deleted"),
-    "the caller stopped waiting": ("请求已中断", "the request was cancelled"),
-    "the caller had gone": ("请求已中断", "the request was cancelled"),  # stored by earlier versions
-    "CancelledError": ("请求已中断", "the request was cancelled"),
-    "UpstreamFailed": ("语音通道失败", "the speech channels failed"),
-    "RequestRefused": ("语音通道失败", "the speech channels failed"),
+    "the caller stopped waiting": ("请求已取消", "the request was cancelled"),
+    "the caller had gone": ("请求已取消", "the request was cancelled"),  # stored by earlier versions
+    "CancelledError": ("请求已取消", "the request was cancelled"),
+    "UpstreamFailed": ("语音渠道失败", "the speech channels failed"),
+    "RequestRefused": ("语音渠道失败", "the speech channels failed"),
 }
 """Chinese and English text by stored reason."""
 OTHERWISE = ("无法合成", "the speech could not be made")

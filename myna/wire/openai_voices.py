@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from myna.sentences import WrongValue
+
 DEFAULT: Final = (
     "alloy=af_alloy,ash=am_michael,ballad=bm_george,coral=af_bella,echo=am_echo,fable=bm_fable,nova=af_nova,"
     "onyx=am_onyx,sage=af_sarah,shimmer=af_sky,verse=am_puck,marin=af_heart,cedar=am_fenrir"
@@ -19,10 +21,10 @@ def read(text: str) -> Mapping[str, str]:
     """The voice's id by name, of a text such as `alloy=af_alloy,echo=am_echo`. Raises ValueError."""
     found = [_PAIR.fullmatch(pair.strip()) for pair in text.split(",") if pair.strip()]
     if len(found) > _PAIRS_MAX:
-        raise ValueError(f"must have at most {_PAIRS_MAX} names")
+        raise WrongValue("must have at most {most} names", most=_PAIRS_MAX)
     pairs = [(pair[1], pair[2]) for pair in found if pair]
     if len(pairs) < len(found) or len(dict(pairs)) < len(pairs):
-        raise ValueError("must be NAME=VOICE_ID, several separated by commas, each name once")
+        raise WrongValue("must be NAME=VOICE_ID, several separated by commas, each name once")
     return dict(pairs)
 
 

@@ -62,7 +62,7 @@ def test_a_failing_speech_upstream_is_500_refunded_and_a_failed_record(
         check_error(speaker.speak(f"fault={fault}"), 500, "upstream_error")
         assert speaker.stats() - before == REFUNDED, fault
         record = newest(speaker)
-        said = "失败：语音通道失败，已退还所扣点数"
+        said = "失败：语音渠道失败，已退还所扣点数"
         assert (record["status"], record["status_text"], record["audio_url"]) == (3, said, "")
         assert record["text"] == f"fault={fault}"
         assert task(speaker, record)["status"] == 3

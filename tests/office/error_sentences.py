@@ -87,7 +87,7 @@ def _modules() -> list[ModuleType]:
     """The modules of the office, those that it imports, and those of errors and of signing in."""
     paths = [*OFFICE.rglob("*.py")]
     names = {_dotted(path) for path in [*paths, *(PACKAGE / "sign_in").glob("*.py")]}
-    names |= {"myna.errors", "myna.names", "myna.channel_failures"}
+    names |= {"myna.errors", "myna.names", "myna.channel_failures", "myna.wire.openai_voices"}
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("myna"):

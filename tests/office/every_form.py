@@ -8,6 +8,7 @@ from typing import Any
 
 import pyotp
 
+from tests.farm.node_client import NodeSite
 from tests.office.test_records import speak, with_key
 from tests.rig.calls import Answer
 from tests.rig.office import PASSWORD, People, Visitor, text_of
@@ -194,7 +195,7 @@ def redeem(scene: Scene) -> Sent:
 def disable_codes(scene: Scene) -> Sent:
     scene.operator.result("/site/codes", units="25", count="1", uses="1")
     html = scene.operator.get("/site/codes").body.decode()
-    return Sent(scene.operator, re.findall(r'action="/office(/site/codes/\d+/disable)"', html)[0])
+    return Sent(scene.operator, re.findall(r'href="/office(/site/codes/\d+/disable)"', html)[0])
 
 
 def unlink(scene: Scene) -> Sent:
@@ -205,6 +206,7 @@ def unlink(scene: Scene) -> Sent:
 
 def new_voice(scene: Scene) -> Sent:
     visitor, _ = scene.person()
+    NodeSite(scene.service).node(clones=["en"])
     sample = write_voice(scene.service.folder / "voice.wav", 4).read_bytes()
     fields = {"name": "Ann", "language": "en", "transcript": "Good morning to you.", "consent": "yes"}
     return Sent(visitor, "/voices/new", fields, file=("sample", "voice.wav", sample))

@@ -161,6 +161,10 @@ def test_a_key_is_removed_with_a_change_of_the_server(operator: Visitor, site: S
     assert not rows(site)[channel]["key_stored"]
     operator.submit(f"{PATH}/key", name=channel, key=KEY)
     assert rows(site)[channel]["key_stored"]
+    site.cli("route", "add", "needs-the-key", "--units", "1", "--channel", channel)
+    asked = operator.page(f"{PATH}/change?name={channel}")
+    assert "may refuse all calls. Routes that name this channel: needs-the-key." in asked
+    site.cli("route", "remove", "needs-the-key")
     operator.submit(f"{PATH}/key/remove", name=channel)
     assert not rows(site)[channel]["key_stored"]
 

@@ -291,7 +291,8 @@ def test_what_needs_a_password_asks_for_it_and_replaces_the_token(site: Service,
     visitor = people.signed_in("step-up")
     forget_passwords(site)
     before = visitor.cookies[COOKIE]
-    assert ASKED in visitor.post("/me/second-factor").body.decode()
+    asked = visitor.post("/me/second-factor", {"referer": f"{site.root_url}/office/me?x=1"}).body.decode()
+    assert ASKED in asked and '<a class="button" href="/office/me?x=1">Cancel</a>' in asked
     refused = visitor.post("/me/second-factor", current_password="wrong")
     assert refused.status == 400 and "The password is wrong." in refused.body.decode()
     assert visitor.cookies[COOKIE] == before

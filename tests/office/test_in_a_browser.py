@@ -143,6 +143,24 @@ def test_a_key_is_made_and_used_and_an_answer_comes_without_scripts(
     expect(page.locator(".turns .assistant .said")).to_contain_text("Hello without scripts")
 
 
+def test_where_pages_have_no_clipboard_the_text_is_copied_or_selected(
+    site: Service, people: People, open_context: OpenContext
+) -> None:
+    page = signed_in_page(open_context(), people.signed_in("copier"))
+    page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    page.goto(f"{site.root_url}/office/keys/new")
+    page.get_by_label("Name").fill("laptop")
+    page.get_by_role("button", name="Make the key").click()
+    copy = page.locator(".copy.secret button")
+    copy.click()
+    expect(copy).to_have_text("Copied")
+    page.evaluate("document.execCommand = () => false")
+    copy.click()
+    expect(copy).to_have_text("Selected: press Ctrl+C")
+    key = page.locator("#plain-key").inner_text()
+    assert page.evaluate("getSelection().toString()").strip() == key
+
+
 # ---- sign-ins
 
 
@@ -245,7 +263,7 @@ def test_a_reset_ends_old_sessions_and_the_old_password(
 
     late = open_context().new_page()
     late.goto(link)
-    expect(late.get_by_role("heading", name="This link has expired")).to_be_visible()
+    expect(late.get_by_role("heading", name="This link can't be used")).to_be_visible()
 
 
 def test_a_browser_signs_in_by_the_button(
@@ -312,6 +330,11 @@ def check(page: Page, url: str) -> list[str]:
     wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     if wide > 0:
         faults.append(f"{url}: {wide} px wider than the window")
+    scrolling = (
+        "[...document.querySelectorAll('.table')].filter((one) => one.scrollWidth > one.clientWidth + 1)"
+    )
+    if page.evaluate(f"innerWidth < 600 && {scrolling}.length"):
+        faults.append(f"{url}: a table is wider than a phone")
     if page.locator("img[src=x]").count():
         faults.append(f"{url}: a hostile text became an element")
     return faults
@@ -329,9 +352,10 @@ def test_no_page_has_a_serious_fault(view: Page, operator: Visitor) -> None:
 
 
 def test_the_pages_before_the_sign_in_have_none_either(open_context: OpenContext, site: Service) -> None:
+    link = site.cli("account", "add", "unwelcomed", "--email", "unwelcomed@example.org")["link"]
     for options in VIEWS.values():
         page = open_context(**options).new_page()
-        faults = check(page, f"{site.root_url}/office/sign-in")
+        faults = check(page, f"{site.root_url}/office/sign-in") + check(page, link)
         assert not faults, "\n".join(faults)
 
 

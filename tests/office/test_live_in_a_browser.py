@@ -131,7 +131,7 @@ def test_what_fails_is_said_and_the_message_stays(
 
     streaming.cli("account", "sign-out", name)
     send(page, "Hello")
-    page.wait_for_url("**/office/sign-in")
+    page.wait_for_url("**/office/sign-in?next=/office/try")
 
 
 # ---- nodes and clones

@@ -6,6 +6,7 @@ import time
 import pyotp
 import pytest
 
+from myna.office.render import Renderer, browser
 from tests.rig.calls import call
 from tests.rig.office import PASSWORD, People, Visitor, text_of
 from tests.rig.service import Account, Service
@@ -111,7 +112,7 @@ def test_a_value_of_a_refusal_stays_as_it_was_typed(reader: Visitor) -> None:
     codes = reader.post("/site/codes", units="5", count="1000000", uses="1")
     assert "兑换码数量必须是 1 到" in text_of(codes)
     cap = reader.post("/keys/new", name="laptop", scopes="chat", cap_units=hostile)
-    assert "&#39;{chars}&lt;b&gt;{name!r}/month&#39; 不是有效的限额" in text_of(cap)
+    assert "“{chars}&lt;b&gt;{name!r}/month”不是有效的限额" in text_of(cap)
 
 
 @pytest.mark.parametrize(
@@ -145,3 +146,41 @@ def test_the_api_answers_in_english(site: Service, people: People) -> None:
     answer = call("POST", url, key=key.plain, data=data, headers={"accept-language": "zh"})
     assert answer.status == 402
     assert "The account has 0 units and this call costs 1" in answer.body.decode()
+
+
+def test_a_session_is_shown_by_its_browser_and_signing_out_keeps_the_language(people: People) -> None:
+    visitor = people.signed_in("in-chinese")
+    visitor.submit("/me", language="zh", low_balance="0")
+    left = visitor.post("/sign-out").headers["location"].removeprefix("/office")
+    visitor.headers["accept-language"] = "en"
+    assert "登录" in visitor.page(left)
+    assert "用户名或密码错误" in text_of(visitor.post(left, name="in-chinese", password="wrong"))
+
+
+@pytest.mark.parametrize(
+    ("agent", "shown"),
+    [
+        ("Mozilla/5.0 (Windows NT 10.0) Chrome/131.0 Safari/537.36", "Chrome · Windows"),
+        ("Mozilla/5.0 (Windows NT 10.0) Chrome/131.0 Safari/537.36 Edg/131.0", "Edge · Windows"),
+        (
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Version/18.0 Safari/604.1",
+            "Safari · iPhone",
+        ),
+        ("a-program/2", "a-program/2"),
+    ],
+)
+def test_a_browser_is_named_by_its_user_agent(agent: str, shown: str) -> None:
+    assert browser(agent) == shown
+
+
+@pytest.mark.parametrize(
+    ("in_ms", "said"),
+    [
+        (7 * 86_400_000 - 900, "in 7 days"),
+        (3_600_000 - 900, "in 1 hour"),
+        (400, "just now"),
+        (-86_400_000 * 2 + 900, "1 day ago"),
+    ],
+)
+def test_a_time_to_come_is_rounded(in_ms: int, said: str) -> None:
+    assert Renderer("en").relative(time.time_ns() // 10**6 + in_ms) == said

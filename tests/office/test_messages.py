@@ -13,6 +13,7 @@ from myna.models.installed import MODELS
 from myna.office import messages
 from myna.store.queries import audit
 from tests.office import error_sentences
+from tests.office.conftest import MakeSite
 from tests.rig.office import People
 
 OFFICE = Path(messages.__file__).parents[1]
@@ -53,7 +54,7 @@ def test_a_text_is_translated_in_one_file() -> None:
 
 
 def test_a_translation_has_the_placeholders_of_its_text() -> None:
-    placeholders = re.compile(r"%\(\w+\)s|\{\w+(?:!r|:g)?\}")
+    placeholders = re.compile(r"%\((\w+)\)s|\{(\w+)(?:!r|:g)?\}")
     for text, translated in messages.read("zh").items():
         assert set(placeholders.findall(text)) == set(placeholders.findall(translated)), text
 
@@ -75,3 +76,38 @@ def test_the_site_says_its_words_in_chinese(people: People) -> None:
     assert " female " not in voices and " channel " not in voices
     models = operator.page("/site/models")
     assert "转换为 ONNX 的部分：MIT" in models and "and others" not in models
+
+
+PAGES = (
+    "", "/keys", "/keys/new", "/keys/1", "/try", "/try/speech", "/voices", "/voices/new", "/records",
+    "/usage", "/ledger", "/me", "/start", "/site/accounts", "/site/accounts/1", "/site/accounts/new",
+    "/site/codes", "/site/channels", "/site/channels/new", "/site/routes", "/site/routes/new",
+    "/site/nodes", "/site/voices", "/site/models", "/site/calls?q=operator-of-chinese", "/site/settings",
+    "/site/health", "/site/activity",
+)  # fmt: skip
+CODE = re.compile(
+    r'(?s)<(script|style|pre|code|svg|datalist)\b.*?</\1>|<(\w+)[^>]*class="[^"]*mono[^>]*>.*?</\2>'
+)
+"""What is no sentence: code, names that programs use, drawings."""
+ENGLISH = re.compile(r"[a-z]{3,} [a-z]{3,}")
+
+
+def test_no_page_in_chinese_has_english_words(make_site: MakeSite) -> None:
+    site = make_site(chat_url="parrot:", speech="espeak")
+    operator = People(site).signed_in("operator-of-chinese", operator=True)
+    operator.headers["accept-language"] = "zh"
+    operator.submit("/keys/new", name="laptop", scope=["chat", "tts"], cap_units="100", cap_period="week")
+    operator.post("/try", text="你好")
+    operator.post("/try/speech", text="你好")
+    operator.result("/site/codes", units="25", count="2", uses="1")
+    refused = [
+        operator.post("/site/settings", name=name, value="x y") for name in ("tts_max_chars", "time_zone")
+    ]
+    answers = [(path, operator.get(path)) for path in PAGES]
+    assert {answer.status for _, answer in answers} == {200}
+    assert [answer.status for answer in refused] == [400, 400]
+    found: set[str] = set()
+    for path, answer in [*answers, *(("refused", answer) for answer in refused)]:
+        text = re.sub(r"<[^>]+>", "\n", CODE.sub(" ", answer.body.decode()))
+        found |= {f"{path}: {line.strip()}" for line in text.splitlines() if ENGLISH.search(line)}
+    assert not found, "\n".join(sorted(found))

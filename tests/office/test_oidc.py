@@ -163,7 +163,7 @@ def test_the_provider_confirms_a_person_without_a_password(
     assert go(visitor, provider).status == 303
     referer = {"referer": f"{oidc_site.root_url}/office/me"}
     again = {"referer": f"{oidc_site.root_url}/office/me/second-factor"}
-    assert 'name="page" value=""' in visitor.post("/me/second-factor", again).body.decode()
+    assert 'name="page" value="/office/me"' in visitor.post("/me/second-factor", again).body.decode()
     asked = visitor.post("/me/second-factor", referer)
     page = asked.body.decode()
     assert "Confirm that it is you" in page and 'name="current_password"' not in page

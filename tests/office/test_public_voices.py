@@ -67,6 +67,16 @@ def test_a_voice_is_renamed_as_text_and_hidden(operator: Visitor, site: Service)
     assert not listed(site)[0]["hidden"]
 
 
+def test_two_voices_of_one_name_can_be_told_apart(operator: Visitor, site: Service) -> None:
+    assert "· en-us-female-1" not in operator.get("/try/speech").body.decode()
+    site.cli("voice", "rename", "en-us-female-1", "Alice")
+    site.cli("voice", "rename", "en-us-female-2", "Alice")
+    page = operator.page("/try/speech")
+    assert "Alice · en-US · en-us-female-1" in page and "Alice · en-US · en-us-female-2" in page
+    for voice_id in ("en-us-female-1", "en-us-female-2"):
+        site.cli("voice", "rename", voice_id, "")
+
+
 def test_refused_changes_say_why(operator: Visitor) -> None:
     for action in ("listen", "move", "rename", "hide"):
         answer = operator.post(f"{PATH}/{action}", voice_id="nobody", name="n")

@@ -215,7 +215,7 @@ def test_a_code_is_redeemed_once(people: People) -> None:
     visitor = people.signed_in("alan", units=5)
     (made,) = people.service.cli("code", "add", "--units", "100")
     code = made["code"]
-    assert "100 units added. The balance is 105 units." in visitor.submit("/ledger", code=code.lower())
+    assert "100 units added. Balance: 105." in visitor.submit("/ledger", code=code.lower())
     assert visitor.post("/ledger", code=code).status == 400
     assert visitor.post("/ledger", code="<b>").status == 400
     assert people.service.cli("account", "show", "alan")["balance"] == 105

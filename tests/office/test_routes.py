@@ -10,6 +10,7 @@ import pytest
 from tests.office.conftest import MakeSite
 from tests.office.test_channels import activity
 from tests.office.test_edge import forget_password
+from tests.office.test_try import call_of, entries
 from tests.rig.calls import call
 from tests.rig.office import PASSWORD, People, Visitor, text_of
 from tests.rig.service import Account, Service
@@ -174,3 +175,36 @@ def test_names_are_escaped_and_addressed(operator: Visitor, site: Service, chann
     assert link
     assert HOSTILE.encode() not in operator.get(link[1]).body
     operator.submit(f"{PATH}/remove", name=HOSTILE, typed=HOSTILE)
+
+
+@pytest.fixture
+def route(site: Service) -> Iterator[str]:
+    """A route of the operator's, of 3 units. It speaks no instructions."""
+    site.cli("route", "add", "gpt-mini", "--units", "3")
+    yield "gpt-mini"
+    site.cli("route", "remove", "gpt-mini")
+
+
+def test_the_routes_of_the_site_are_offered_with_their_units_and_answer(
+    site: Service, people: People, route: str
+) -> None:
+    visitor = people.signed_in("route-trier", units=10)
+    page = visitor.get("/try").body.decode()
+    offered = re.findall(r'<option value="([\w-]+)"[^>]*>([^<]*)</option>', page)
+    assert ("svc-chat", "svc-chat · 1 unit") in offered and (route, "gpt-mini · 3 units") in offered
+    assert "A request costs the units of its model" in page
+    assert "gpt-mini 3 units" in visitor.page("/keys/new")
+
+    answer = visitor.post("/try", text="朗读：你好", model=route, once="0" * 32)
+    page = html.unescape(answer.body.decode())
+    assert answer.status == 200 and "<dt>Cost</dt><dd>3 units</dd>" in page
+    assert page.count("朗读：你好") >= 3, "the parrot says it, since the route speaks no instructions"
+    assert "/openai/v1/chat/completions" in page and "<audio" not in page
+    streamed = visitor.post("/try/stream", text="Hello", model=route)
+    assert streamed.body.endswith(b"data: [DONE]\n\n")
+    assert entries(site, "route-trier") == [("charge", -3), ("charge", -3)]
+    assert "Model gpt-mini" in visitor.page(f"/calls/{call_of(answer)}")
+    for path in ("", "/ledger"):
+        assert re.search(r"charge (Try gpt-mini|gpt-mini Try) -3 ", visitor.page(path)), path
+    assert visitor.get("/ledger.csv").body.decode().splitlines()[1].endswith(",gpt-mini")
+    assert visitor.post("/try", text="Hello", model="nobody").status == 404

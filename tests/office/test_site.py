@@ -43,6 +43,24 @@ def test_a_grant_is_in_the_ledger_and_in_the_activity(people: People, operator: 
     assert operator.post(f"{page}/grant", units="many", memo="").status == 400
 
 
+@pytest.mark.parametrize(("host", "works"), [("myna.lan:8080", True), ("localhost:8080", False)])
+def test_addresses_for_others_are_those_that_the_browser_uses(
+    people: People, operator: Visitor, host: str, works: bool
+) -> None:
+    people.service.cli("account", "add", f"guest-of-{host}")
+    page = account_page(operator, f"guest-of-{host}")
+    browser = {"host": host, "origin": f"http://{host}"}
+    operator.post(f"{page}/invite", browser)
+    shown = [text_of(operator.get(page, browser))]
+    operator.post("/site/nodes/enroll", browser, name=f"node-of-{works}")
+    shown.append(text_of(operator.get(f"/site/nodes/one?name=node-of-{works}", browser)))
+    assert f"http://{host}/office/welcome?token=" in shown[0]
+    assert f"myna node join http://{host} " in shown[1]
+    assert [("works only on this machine" in text) for text in shown] == [not works] * 2
+    assert f"curl http://{host}/v1/chat/completions" in text_of(operator.get("/try", browser))
+    assert f"http://{host}/openai/v1" in text_of(people.signed_in(f"keyless-{works}").get("/keys", browser))
+
+
 def test_the_limits_of_an_account_are_set_and_hold(people: People, operator: Visitor) -> None:
     site = people.service
     account = site.account(name="held", units=10)
@@ -144,6 +162,8 @@ def test_codes_are_shown_once_and_can_be_disabled(people: People, operator: Visi
     visitor = people.signed_in("gatherer", units=0)
     assert "25 units added" in visitor.submit("/ledger", code=codes[0])
     batch = re.findall(r"/office(/site/codes/\d+/disable)", operator.get("/site/codes").body.decode())[0]
+    asked = operator.page(batch)
+    assert "Codes: 2. Units each: 25. Uses left: 1, worth in units: 25." in asked
     operator.submit(batch)
     assert "This code is disabled" in text_of(visitor.post("/ledger", code=codes[1]))
 
@@ -156,7 +176,7 @@ def test_a_call_is_found_by_its_request_and_its_text_is_private(people: People, 
     request_id = answer.headers["x-request-id"]
     page = operator.page(f"/site/calls?q={request_id}")
     assert "caller-one" in page
-    assert request_id in page
+    assert request_id in page and " svc-chat " in page
     sent = {"X-Request-Id": "from-the-client.1"}
     call("POST", f"{people.service.base_url}/chat/completions", key=key.plain, data=body, headers=sent)
     assert "caller-one" in operator.page("/site/calls?q=from-the-client.1")
@@ -181,6 +201,6 @@ def test_a_setting_changes_at_once(people: People, operator: Visitor) -> None:
 def test_health_tells_the_state_of_books_and_parts(people: People, operator: Visitor) -> None:
     people.service.cli("audit")
     page = operator.page("/site/health")
-    assert "Ledger OK no breach found" in page
+    assert "Ledger entries OK no breach found" in page
     assert "attention" not in page
     assert "a call has exactly one charge" in page

@@ -43,9 +43,11 @@ def test_the_way_to_the_first_operator_is_said_until_there_is_one(make_site: Mak
         assert ADD in text
         assert "Ask the operator" not in text
     people.signed_in("first", operator=True)
-    for text in (text_of(visitor.get("/welcome?token=used")), visitor.page("/sign-in")):
+    used = text_of(visitor.get("/welcome?token=used"))
+    for text in (used, visitor.page("/sign-in")):
         assert RESTART not in text
-        assert "Ask the operator" in text
+        assert "sk the operator" in text
+    assert "It was used already" in used and "myna account" not in used
 
 
 def test_a_wrong_url_is_refused_with_the_message_of_the_command_line(fresh: Service) -> None:

@@ -330,7 +330,7 @@ def test_only_a_page_of_this_site_and_a_session_can_stream(node_site: NodeSite, 
     for path in ("/try/stream", "/try/ended"):
         assert streaming.post(path, {"origin": "https://other.example"}, text="Hello").status == 403
         anonymous = People(node_site.service).visitor().post(path, text="Hello")
-        assert anonymous.headers["location"] == "/office/sign-in"
+        assert anonymous.headers["location"] == "/office/sign-in?next=/office/try"
 
 
 def test_the_call_of_another_account_is_not_shown(node_site: NodeSite, streaming: Visitor) -> None:

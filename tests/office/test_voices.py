@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from myna.clones import CONSENT
+from myna.clones import CONSENT, CONSENTS
 from tests.farm.node_client import NodeClient, NodeSite, mp3
 from tests.office.conftest import MakeSite
 from tests.rig.calls import Answer, call
@@ -28,9 +28,10 @@ FORM = {
 
 @pytest.fixture(scope="module")
 def clone_site(make_site: MakeSite) -> Iterator[NodeSite]:
-    """A site that only compute nodes speak and clone for."""
-    service = make_site(chat_url="parrot:")
-    yield NodeSite(service)
+    """A site that only compute nodes speak and clone for. One of them never takes a job."""
+    made = NodeSite(service := make_site(chat_url="parrot:"))
+    made.node(clones=["en"])
+    yield made
     assert service.command("audit", "--audio", "--json").code == 0
 
 
@@ -134,6 +135,16 @@ def test_a_voice_of_a_node_has_no_preview(clone_site: NodeSite, ann: Visitor) ->
 # ---- cloned voices
 
 
+def test_cloning_is_not_offered_where_no_node_clones(people: People, recording: bytes) -> None:
+    visitor = people.signed_in("cloner-without-nodes")
+    assert "/office/voices/new" not in visitor.get("/voices").body.decode()
+    form = visitor.get("/voices/new").body.decode()
+    assert "no node of this site does" in form and 'name="consent"' not in form
+    answer = visitor.upload("/voices/new", ("sample", "a.wav", recording), **FORM)
+    assert (answer.status, "no node of this site does" in answer.body.decode()) == (400, True)
+    assert "clone" not in {row["source"] for row in people.service.cli("voice", "list")}
+
+
 def test_a_clone_from_a_file(clone_site: NodeSite, ann: Visitor, recording: bytes, node: NodeClient) -> None:
     voice_id = cloned(ann, recording)
     page = ann.get(f"/voices/{voice_id}").body.decode()
@@ -152,6 +163,18 @@ def test_a_clone_from_a_file(clone_site: NodeSite, ann: Visitor, recording: byte
     assert clone_site.service.cli("ledger", "ann")[0]["kind"] == "grant"
     samples = [path for path in (clone_site.service.folder / "data" / "samples").rglob("*") if path.is_file()]
     assert len(samples) == len([v for v in clone_site.service.cli("voice", "list") if v["source"] == "clone"])
+
+
+def test_consent_is_declared_and_kept_in_the_language_of_the_page(
+    clone_site: NodeSite, recording: bytes
+) -> None:
+    visitor = People(clone_site.service).signed_in("xiaoming")
+    visitor.headers["accept-language"] = "zh"
+    form = visitor.get("/voices/new").body.decode()
+    assert CONSENTS["zh"] in form and CONSENT not in form
+    voice_id = cloned(visitor, recording)
+    assert CONSENTS["zh"] in visitor.get(f"/voices/{voice_id}").body.decode()
+    visitor.submit(f"/voices/{voice_id}/delete", name=NAME)
 
 
 def test_a_refused_recording_is_explained_as_by_the_command(

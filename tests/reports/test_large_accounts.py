@@ -17,6 +17,7 @@ from myna.office.parts import Parts
 from myna.office.render import Renderer
 from myna.office.visit import Visit
 from myna.office.web_security import Cookies
+from myna.settings import Settings
 from myna.sign_in.sessions import Session
 from tests.http.cpu_time import BLOCKED_MAX, busiest_s, cpu_s, reference
 from tests.store.books import Books, Customer
@@ -53,7 +54,8 @@ async def visit_of(books: Books, customer: Customer) -> Visit:
     """A request of the account's pages, on these books."""
     query = b"month=2025-03&period=365d"
     request = Request({"type": "http", "path": "", "query_string": query, "headers": []})
-    parts = SimpleNamespace(db=books.db, config=SimpleNamespace(settings=SiteSettings()))
+    config = SimpleNamespace(settings=SiteSettings())
+    parts = SimpleNamespace(db=books.db, config=config, settings=Settings())
     session = Session(
         id=1,
         token_hash=b"",

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from myna import keys, reports
 from myna.balance_estimate import estimate
 from myna.office.charts import Series, stacked_bars
-from myna.office.messages import N_
 from myna.office.page import Page
+from myna.office.pages.ledger import LABELS, memo_of
 from myna.office.visit import Visit
 from myna.reports import DAY_MS, SPARKLINE_DAYS, Usage
 from myna.sign_in import preferences
@@ -22,12 +22,6 @@ from myna.zones import day_of
 
 ENTRIES = 8
 EPOCH = date(1970, 1, 1)
-KINDS = {
-    EntryKind.CHARGE: N_("call"),
-    EntryKind.REFUND: N_("refund"),
-    EntryKind.GRANT: N_("grant"),
-    EntryKind.REDEEM: N_("code redeemed"),
-}
 
 
 class Day(Struct, frozen=True):
@@ -44,6 +38,7 @@ class Entry(Struct, frozen=True):
     what: str
     key: str
     call: str
+    model: str
     units: int
     balance: int
 
@@ -53,9 +48,8 @@ async def show(visit: Visit) -> Response:
     account = visit.account
     proof = await reports.balance_proof(visit.db, account.id)
     days = await _days(visit)
-    own = await visit.read(
-        partial(key_store.page, account_id=account.id, before=key_store.PAST_ALL, limit=100)
-    )
+    all_keys = await visit.read(partial(key_store.of_account, account_id=account.id))
+    own = [key for key in reversed(all_keys) if not key.internal]
     used = [day.usage.units for day in days]
     age_days = (visit.now_ms - account.created_at) // DAY_MS + 1
     lasts = estimate(proof.balance, used, age_days)
@@ -70,7 +64,7 @@ async def show(visit: Visit) -> Response:
         chart=_chart(visit, days) if any(used) else None,
         next_step=await _next_step(visit, own, proof.balance),
         newest_key=own[0] if own else None,
-        entries=await _entries(visit, own),
+        entries=await _entries(visit, all_keys),
     )
 
 
@@ -90,7 +84,8 @@ async def _days(visit: Visit) -> list[Day]:
 def _chart(visit: Visit, days: list[Day]) -> Markup:
     units = Series(visit.text("Units"), [day.usage.units for day in days])
     title = visit.text("Units by day, the last 30 days")
-    return stacked_bars([day.name[5:] for day in days], [units], title, height=140)
+    labels = [day.name for day in days]
+    return stacked_bars(labels, [units], title, 140, [label[5:] for label in labels])
 
 
 async def _next_step(visit: Visit, own: list[KeyRow], balance: int) -> str:
@@ -105,15 +100,16 @@ async def _next_step(visit: Visit, own: list[KeyRow], balance: int) -> str:
     return "" if await reports.last_used(visit.db, visit.account.id) else "call"
 
 
-async def _entries(visit: Visit, own: list[KeyRow]) -> list[Entry]:
-    names = {key.id: key.name for key in own}
+async def _entries(visit: Visit, all_keys: list[KeyRow]) -> list[Entry]:
+    names = {key.id: visit.key_name(key) for key in all_keys}
     page = await reports.ledger_page(visit.db, visit.account.id, limit=ENTRIES)
     return [
         Entry(
             at=one.at,
-            what=visit.text(KINDS[one.kind]),
-            key=names.get(one.key_id, str(one.key_id)) if one.key_id else one.memo,
+            what=visit.text(LABELS[one.kind]),
+            key=names.get(one.key_id, "") if one.key_id else memo_of(visit, one.memo),
             call=one.call_id.hex() if one.kind in (EntryKind.CHARGE, EntryKind.REFUND) else "",
+            model=one.route,
             units=one.units,
             balance=one.balance,
         )

@@ -89,20 +89,19 @@ async def show(visit: Visit) -> Response:
         rows=rows,
         following=following,
         is_first=below == store.PAST_ALL,
-        base_url=visit.parts.settings.base_url + "/openai/v1",
+        base_url=visit.base_url + "/openai/v1",
     )
 
 
 def _spark(visit: Visit, days: list[Usage], top: int) -> Markup:
     """The units of each day, on the scale of all keys of the account."""
     units = [day.units for day in days] or [0] * reports.SPARKLINE_DAYS
-    title = visit.text("{units} units in 30 days").format(units=f"{sum(units):,}")
+    title = visit.counted(N_("{count} unit in 30 days"), N_("{count} units in 30 days"), sum(units))
     return sparkline(units, title, top)
 
 
 async def show_one(
     visit: Visit,
-    name: str | None = None,
     cap_form: CapFields | None = None,
     limit_form: LimitFields | None = None,
     error: str = "",
@@ -124,9 +123,8 @@ async def show_one(
         used=(await visit.read(partial(store.usage_of, key_ids=[key.id])))[key.id],
         last_used_at=(await reports.last_used(visit.db, visit.account.id)).get(key.id, 0),
         refusal=await visit.read(partial(refusal_store.of_key, account_id=visit.account.id, key_id=key.id)),
-        lines=client_lines(visit.parts.settings.base_url, PLACEHOLDER, scopes),
+        lines=client_lines(visit.base_url, PLACEHOLDER, scopes),
         waiting=(await first_request(visit, key)).html,
-        name=key.name if name is None else name,
         graces=GRACES,
         cap=cap,
         cap_used=caps.used(cap, visit.now_ms) if cap else 0,
@@ -169,7 +167,7 @@ async def rename(visit: Visit) -> Response:
     try:
         await keys.rename(visit.db, key.id, name, by=visit.actor, account_id=visit.account.id)
     except CommandError as error:
-        return await show_one(visit, name, error=visit.said(error))
+        return await show_one(visit, error=visit.said(error))
     return visit.redirect(f"/keys/{key.id}", visit.text("The key is renamed."))
 
 
@@ -222,7 +220,14 @@ async def show_revoke(visit: Visit, error: str = "") -> Response:
     key = await own_key(visit)
     if key.revoked_at:
         return visit.redirect(f"/keys/{key.id}")
-    return visit.page("key_revoke.html", status=400 if error else 200, key=key, error=error)
+    return visit.page(
+        "key_revoke.html",
+        status=400 if error else 200,
+        key=key,
+        last_used_at=(await reports.last_used(visit.db, visit.account.id)).get(key.id, 0),
+        calls=(await visit.read(partial(store.usage_of, key_ids=[key.id])))[key.id].calls,
+        error=error,
+    )
 
 
 async def revoke(visit: Visit) -> Response:

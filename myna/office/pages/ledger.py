@@ -29,6 +29,18 @@ KINDS = {
 LABELS = dict(KINDS.values())
 
 
+MEMOS = (N_("opening grant"), N_("first units"))
+"""Memos of the service's own. They are stored in English."""
+_OF_CODE = re.compile(r"code of batch ([0-9]+)(: .*)?", re.DOTALL)
+
+
+def memo_of(visit: Visit, memo: str) -> str:
+    """A memo in the language of the page, if it is the service's own."""
+    if of_code := _OF_CODE.fullmatch(memo):
+        return visit.text(N_("code of batch {id}")).format(id=of_code[1]) + (of_code[2] or "")
+    return visit.text(memo) if memo in MEMOS else memo
+
+
 class Code(Struct):
     """The form for a code."""
 
@@ -51,7 +63,7 @@ class Period(Struct, frozen=True):
         return Period(number // 12, number % 12 + 1)
 
 
-async def show(visit: Visit, error: str = "", code: str = "") -> Response:
+async def show(visit: Visit, error: str = "") -> Response:
     """A month, and a page of its entries."""
     period = _period(visit)
     month = await reports.month(visit.db, visit.account.id, period.year, period.month)
@@ -64,7 +76,6 @@ async def show(visit: Visit, error: str = "", code: str = "") -> Response:
         "ledger.html",
         status=400 if error else 200,
         error=error,
-        code=code,
         month=month,
         period=period,
         present=_present(visit),
@@ -73,7 +84,8 @@ async def show(visit: Visit, error: str = "", code: str = "") -> Response:
         kind=kind,
         kinds=[(name, label) for name, (_, label) in KINDS.items()],
         labels=LABELS,
-        names={key.id: key.name for key in keys},
+        memo_of=partial(memo_of, visit),
+        names={key.id: visit.key_name(key) for key in keys},
         first=not visit.parameter("before"),
         proof=await reports.balance_proof(visit.db, visit.account.id),
         redeem_words=activity.words("code", "redeem", visit.account.name, "CODE"),
@@ -86,18 +98,17 @@ async def redeem(visit: Visit) -> Response:
     try:
         redeemed = await codes.redeem(visit.db, visit.account.name, form.code, by=visit.actor)
     except CommandError as error:
-        return await show(visit, error=visit.said(error), code=form.code)
-    text = visit.text(N_("{units} units added. The balance is {balance} units."))
-    return visit.redirect(
-        "/ledger", notice=text.format(units=f"{redeemed.units:,}", balance=f"{redeemed.account.balance:,}")
-    )
+        return await show(visit, error=visit.said(error))
+    balance = f"{redeemed.account.balance:,}"
+    one, many = N_("{count} unit added. Balance: {balance}."), N_("{count} units added. Balance: {balance}.")
+    return visit.redirect("/ledger", visit.counted(one, many, redeemed.units, balance=balance))
 
 
 async def download(visit: Visit) -> Response:
     """The entries of the month as CSV."""
     period = _period(visit)
     month = await reports.month(visit.db, visit.account.id, period.year, period.month)
-    head = ("time", "kind", "units", "balance", "key_id", "call", "request_id", "memo")
+    head = ("time", "kind", "units", "balance", "key_id", "call", "request_id", "memo", "model")
     return await csv_file.response(f"ledger-{period.text}.csv", head, _rows(visit, _filter(visit, month)))
 
 
@@ -109,6 +120,7 @@ async def _rows(visit: Visit, only: LedgerFilter) -> AsyncGenerator[list[csv_fil
             (
                 visit.date(entry.at, seconds=True), entry.kind.name.lower(), entry.units, entry.balance,
                 entry.key_id or "", entry.call_id.hex(), entry.request_id, entry.memo,
+                entry.route,
             )
             for entry in page.entries
         ]  # fmt: skip

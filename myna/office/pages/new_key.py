@@ -17,7 +17,7 @@ from myna.store.queries import keys as store
 from myna.store.queries.keys import KeyRow
 
 LIVES = (
-    ("", N_("never")),
+    ("", N_("never expires")),
     ("7d", N_("after 7 days")),
     ("30d", N_("after 30 days")),
     ("90d", N_("after 90 days")),
@@ -71,7 +71,7 @@ async def made(visit: Visit, issued: Issued, old: KeyRow | None = None, old_expi
         key=key,
         plain=issued.key,
         scopes=issued.scopes,
-        lines=client_lines(visit.parts.settings.base_url, issued.key, Scope(key.scopes)),
+        lines=client_lines(visit.base_url, issued.key, Scope(key.scopes)),
         waiting=(await first_request(visit, key)).html,
         old=old,
         old_expires_at=old_expires_at * 1000,

@@ -9,14 +9,14 @@ from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from myna import activity, clones
-from myna.clones import CONSENT, PREVIEW, CloneRequest
+from myna.clones import CONSENTS, CloneRequest
 from myna.engines.inspector.job import SAMPLE_MAX_BYTES, SAMPLE_MAX_S, SAMPLE_MIN_S
 from myna.errors import CommandError
 from myna.files.fsync import remove
 from myna.office import forms
 from myna.office.messages import N_
 from myna.office.page import Page
-from myna.office.pages.voices import language_name
+from myna.office.pages.voices import cloned_languages
 from myna.office.visit import Visit
 
 FORM_MAX_BYTES = SAMPLE_MAX_BYTES + 256 * 1024
@@ -29,6 +29,7 @@ TO_READ = {
 NO_CONSENT = N_(
     "A voice is cloned only with the consent of the person whose voice it is. Tick the box to declare it."
 )
+NO_NODE = N_("Voices are cloned by compute nodes, and no node of this site does.")
 NO_RECORDING = N_("Record your voice, or choose a file.")
 
 
@@ -44,7 +45,7 @@ class NewVoice(Struct):
 
 async def show(visit: Visit) -> Response:
     """The form, in the language of the page."""
-    return _form(visit, NewVoice(language=visit.renderer.language, consent_by=visit.account.name))
+    return await _form(visit, NewVoice(language=visit.renderer.language, consent_by=visit.account.name))
 
 
 async def submit(visit: Visit) -> Response:
@@ -52,13 +53,15 @@ async def submit(visit: Visit) -> Response:
     form = visit.fields(NewVoice)
     sample = forms.upload(visit.form, "sample")
     try:
+        if not await cloned_languages(visit):
+            raise CommandError(NO_NODE)
         if sample is None or not sample.size:
-            raise CommandError(visit.text(NO_RECORDING))
+            raise CommandError(NO_RECORDING)
         if not form.consent:
-            raise CommandError(visit.text(NO_CONSENT))
+            raise CommandError(NO_CONSENT)
         voice_id = await _clone(visit, form, sample)
     except CommandError as error:
-        return _form(visit, form, visit.said(error))
+        return await _form(visit, form, visit.said(error))
     return visit.redirect(f"/voices/{voice_id}")
 
 
@@ -75,6 +78,7 @@ async def _clone(visit: Visit, form: NewVoice, sample: UploadFile) -> str:
         sample=path,
         consent_by=form.consent_by or visit.account.name,
         sample_name=_file_name(sample),
+        consent_text=CONSENTS[visit.renderer.language],
     )
     try:
         await asyncio.to_thread(_store, sample, path)
@@ -97,7 +101,7 @@ def _file_name(sample: UploadFile) -> str:
     return "".join(char for char in name if char.isprintable()) or "recording"
 
 
-def _form(visit: Visit, form: NewVoice, error: str = "") -> Response:
+async def _form(visit: Visit, form: NewVoice, error: str = "") -> Response:
     words = activity.words(
         *("voice", "clone", visit.account.name),
         name=form.name or "NAME",
@@ -110,9 +114,9 @@ def _form(visit: Visit, form: NewVoice, error: str = "") -> Response:
         "voice_new.html",
         status=400 if error else 200,
         form=form,
-        consent=CONSENT,
-        languages=[(code, language_name(visit, code)) for code in PREVIEW],
-        to_read=[(code, language_name(visit, code), text) for code, text in TO_READ.items()],
+        consent=CONSENTS[visit.renderer.language],
+        languages=[(code, visit.renderer.language_name(code)) for code in await cloned_languages(visit)],
+        to_read=[(code, visit.renderer.language_name(code), text) for code, text in TO_READ.items()],
         seconds_min=SAMPLE_MIN_S,
         seconds_max=SAMPLE_MAX_S,
         bytes_max=SAMPLE_MAX_BYTES,

@@ -9,7 +9,6 @@ same-origin check. The state and the cookie bind it to the browser that began th
 import logging
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import urlsplit
 
 from starlette.responses import Response
 
@@ -132,14 +131,6 @@ async def _finished(visit: Visit, finished: Finished) -> Response:
     response = visit.redirect(finished.target, visit.text("Confirmed. Now send the form again."))
     visit.cookies.set(response, SESSION_COOKIE, token)
     return response
-
-
-def page_before(visit: Visit) -> str:
-    """The page of this site that sent the form, for `begin_confirm`: browsers name it in Referer."""
-    try:
-        return urlsplit(visit.request.headers.get("referer", "")).path
-    except ValueError:  # an invalid IPv6 address
-        return ""
 
 
 def _answer(visit: Visit) -> Answer:

@@ -91,7 +91,9 @@ async def delete(visit: Visit) -> Response:
         count = await records.delete(visit.db, visit.parts.audio, visit.account, ids, by=visit.actor)
     except CommandError as error:
         return await show(visit, error=visit.said(error))
-    return visit.redirect("/records", notice=visit.text("{count} records deleted.").format(count=count))
+    return visit.redirect(
+        "/records", visit.counted(N_("{count} record deleted."), N_("{count} records deleted."), count)
+    )
 
 
 PAGES = [Page(path="/records", show=show), Page(path="/records/delete", submit=delete)]

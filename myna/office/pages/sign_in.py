@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from myna.errors import CommandError
 from myna.office.page import Page, Who
-from myna.office.visit import ROOT, Visit
+from myna.office.visit import LANGUAGE, ROOT, Visit
 from myna.office.web_security import SESSION_COOKIE
 from myna.sign_in import links, second_factor, sessions
 from myna.sign_in.refusal import SignInRefused
@@ -142,7 +142,7 @@ async def sign_out(visit: Visit) -> Response:
     """Ends the session, and has the browser forget what it stored."""
     if visit.session:
         await sessions.close(visit.db, visit.session)
-    response = visit.redirect("/sign-in")
+    response = visit.redirect(f"/sign-in?{LANGUAGE}={visit.renderer.language}")
     visit.cookies.delete(response, SESSION_COOKIE)
     response.headers["Clear-Site-Data"] = '"cache", "cookies", "storage"'
     return response

@@ -143,6 +143,6 @@ def _chat_channels(visit: Visit) -> list[str]:
 
 
 PAGES = [
-    Page(path="/start", show=show, submit=add_server, who=Who.OPERATOR, recent=True),
+    Page(path="/start", show=show, submit=add_server, who=Who.OPERATOR, recent=True, secrets=("key",)),
     Page(path="/start/key", show=show_key, submit=make_key, who=Who.OPERATOR, recent=True),
 ]

@@ -1,33 +1,57 @@
 """The page Try: a chat with one's own units."""
 
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 from starlette.responses import Response
 
-from myna.keys import Scope
+from myna.http.responses import Response as WholeResponse
+from myna.keys import Scope, UnverifiedCaller
 from myna.office import runs
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.request_lines import chat_lines
-from myna.office.runs import Run
+from myna.office.runs import Disconnected, Run
 from myna.office.visit import Visit
+from myna.relay.plan import CHAT
+from myna.routes import NAME_MAX_CHARS, RouteKind, listed
 from myna.store.queries import config as config_store
-from myna.wire.v1 import MODELS, ChatCompletion, ModelId
+from myna.wire.v1 import MODELS
 
 SAID_MAX = 40
 """Messages of a conversation that the form carries and the model sees."""
 FORM_MAX_BYTES = 512 * 1024
-_completion = msgspec.json.Decoder(ChatCompletion)
+
+
+class _Said(Struct):
+    content: str | None = None
+
+
+class _Choice(Struct):
+    message: _Said
+
+
+class _Sound(Struct):
+    url: str
+
+
+class _Answered(Struct):
+    """What is read of an answer, of /v1 or of a channel."""
+
+    choices: list[_Choice]
+    audio: _Sound | None = None
+
+
+_answered = msgspec.json.Decoder(_Answered)
 
 
 class Chat(Struct):
     """The form. `said` is the conversation so far, the account holder first and then in turns."""
 
-    model: ModelId = "svc-chat"
+    model: Annotated[str, Meta(max_length=NAME_MAX_CHARS)] = MODELS[0]
     text: str = ""
     said: list[str] = field(default_factory=list)
     once: str = ""
@@ -36,7 +60,7 @@ class Chat(Struct):
 async def show(visit: Visit) -> Response:
     """An empty conversation."""
     await visit.parts.config.at(await visit.read(config_store.version))  # it has the price
-    return page(visit, Chat(), [])
+    return await page(visit, Chat(), [])
 
 
 async def submit(visit: Visit) -> Response:
@@ -44,19 +68,21 @@ async def submit(visit: Visit) -> Response:
     form = visit.fields(Chat)
     said = asked_of(form)
     body = msgspec.json.encode(request_of(form.model, said))
-    run = await runs.run(
-        visit,
-        Scope.CHAT,
-        form.once,
-        body,
-        lambda caller, disconnected: visit.parts.chat.complete(caller, body, disconnected),
-    )
+
+    async def work(caller: UnverifiedCaller, disconnected: Disconnected) -> str | bytes:
+        if form.model in MODELS:
+            return await visit.parts.chat.complete(caller, body, disconnected)
+        plan = partial(visit.parts.relay_planner.plan, CHAT, caller, body)
+        whole = await visit.parts.relay.answer(caller, plan, visit)
+        return whole.body if isinstance(whole, WholeResponse) else b""
+
+    run = await runs.run(visit, Scope.CHAT, form.once, body, work)
     if run.error:
-        return page(visit, form, said[:-1], run)
-    completion = _completion.decode(run.answer)
-    answer = completion.choices[0].message.content
-    audio = urlsplit(completion.audio.url).path if completion.audio else ""
-    return page(visit, msgspec.structs.replace(form, text=""), [*said, answer], run, audio)
+        return await page(visit, form, said[:-1], run)
+    answered = _answered.decode(run.answer)
+    answer = answered.choices[0].message.content if answered.choices else None
+    audio = urlsplit(answered.audio.url).path if answered.audio else ""
+    return await page(visit, msgspec.structs.replace(form, text=""), [*said, answer or ""], run, audio)
 
 
 def asked_of(form: Chat) -> list[str]:
@@ -65,7 +91,7 @@ def asked_of(form: Chat) -> list[str]:
     return [*said[len(said) % 2 :], form.text]
 
 
-def request_of(model: ModelId, said: list[str]) -> dict[str, Any]:
+def request_of(model: str, said: list[str]) -> dict[str, Any]:
     """The body of a request that continues this conversation."""
     return {"model": model, "messages": messages_of(said)}
 
@@ -76,22 +102,29 @@ def messages_of(said: list[str]) -> list[dict[str, str]]:
     return [{"role": roles[number % 2], "content": text} for number, text in enumerate(said)]
 
 
-def page(visit: Visit, form: Chat, said: list[str], run: Run | None = None, audio: str = "") -> Response:
+async def page(
+    visit: Visit, form: Chat, said: list[str], run: Run | None = None, audio: str = ""
+) -> Response:
     """The page with a conversation of whole turns. A message that has no answer is in the form."""
     asked = [*said, form.text] if run and form.text else said[:-1]
-    settings = visit.parts.config.settings
+    config = await visit.read(config_store.load)
+    models = [
+        route
+        for route in listed(config, visit.parts.config.settings)
+        if route.kind is RouteKind.CHAT and not route.name.endswith("*")
+    ]
     render = partial(
         visit.page,
         "try_chat.html",
         form=form,
         said=messages_of(said),
-        models=MODELS,
+        models=models,
         run=run,
         audio=audio,
-        units=settings.chat_units,
+        units=models[0].units if len({model.units for model in models}) == 1 else None,
         balance=run.balance if run else visit.account.balance,
         lines=chat_lines(
-            visit.parts.settings.base_url + "/v1",
+            visit.base_url + ("/v1" if form.model in MODELS else "/openai/v1"),
             request_of(form.model, asked or [visit.text(N_("Hello"))]),
         ),
         once=form.once if run and run.in_doubt else runs.new_once(),

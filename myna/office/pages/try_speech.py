@@ -1,5 +1,6 @@
 """The page Try: speech with one's own units."""
 
+from collections import Counter
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -96,18 +97,22 @@ def _request(form: Speech) -> dict[str, str]:
 async def _page(
     visit: Visit, form: Speech, run: Run | None = None, *, audio: str = "", task_id: int = 0
 ) -> Response:
+    voices = await usable_voices(visit)
+    every = [*voices.public, *voices.cloned]
+    named = Counter((voice.name, voice.language) for voice in every)
     return visit.page(
         "try_speech.html",
         status=run.status if run else 200,
         form=form,
-        voices=await usable_voices(visit),
+        voices=voices,
+        alike={voice.voice_id for voice in every if named[voice.name, voice.language] > 1},
         run=run,
         audio=audio,
         task_id=task_id,
         part=await _task(visit, task_id) if task_id else None,
         units=visit.parts.config.settings.tts_units,
         balance=run.balance if run else visit.account.balance,
-        lines=speech_lines(visit.parts.settings.base_url + "/v1", _request(form)),
+        lines=speech_lines(visit.base_url + "/v1", _request(form)),
         once=form.once if run and run.in_doubt else runs.new_once(),
     )
 

@@ -24,6 +24,7 @@ from myna.relay.plan import CHAT, RelayPlan
 from myna.store.batch import CallState
 from myna.store.queries import accounts, history
 from myna.store.queries.history import CallRow
+from myna.wire.v1 import MODELS
 
 LOOKS_MAX = 40
 LOOKS_EVERY_S = 0.05
@@ -55,13 +56,15 @@ async def stream(visit: Visit) -> Response:
     async def work(caller: UnverifiedCaller, disconnected: Disconnected) -> bytes:
         async def plan() -> RelayPlan:
             planned = await visit.parts.relay_planner.plan(CHAT, caller, body)
+            if form.model not in MODELS:
+                return planned
             return structs.replace(planned, speaks=speech_text(planned.instruction) is not None)
 
         await visit.parts.relay.answer(caller, plan, visit)
         return b""
 
     run = await runs.run(visit, Scope.CHAT, "", body, work)
-    return Streamed() if visit.has_streamed else page(visit, form, said[:-1], run)
+    return Streamed() if visit.has_streamed else await page(visit, form, said[:-1], run)
 
 
 async def show(visit: Visit) -> Response:
@@ -85,9 +88,9 @@ async def show(visit: Visit) -> Response:
         request_id=call.request_id if call else "",
     )
     if not form.answer:
-        return page(visit, form, said[:-1], run)
+        return await page(visit, form, said[:-1], run)
     audio = _audio_of(visit, form.answer)
-    return page(visit, structs.replace(form, text=""), [*said, form.answer], run, audio)
+    return await page(visit, structs.replace(form, text=""), [*said, form.answer], run, audio)
 
 
 async def _ended(visit: Visit, call_id: bytes) -> CallRow | None:

@@ -46,11 +46,12 @@ class Sums(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """Usage in a period: the places and labels of the chart, the names of keys, and the rows, a week at a
-    time, since an account may have many."""
+    """Usage in a period: the places of the chart, their labels, shorter ones for its axis, the names of keys,
+    and the rows, a week at a time, since an account may have many."""
 
     places: list[int]
     labels: list[str]
+    ticks: list[str]
     names: dict[int, str]
     rows: AsyncGenerator[list[KeyUsage]]
 
@@ -68,7 +69,7 @@ async def show(visit: Visit) -> Response:
         periods=PERIODS,
         measure=measure,
         measures=MEASURES,
-        chart=charts.stacked_bars(report.labels, series, title),
+        chart=charts.stacked_bars(report.labels, series, title, ticks=report.ticks),
         series=series,
         lines=sums.lines,
         total=reports.total(line.usage for line in sums.lines),
@@ -104,18 +105,21 @@ def _choice(visit: Visit, name: str, choices: dict[str, str], default: str) -> s
 
 async def _report(visit: Visit, period: str) -> Report:
     keys = await visit.read(partial(keys_store.of_account, account_id=visit.account.id))
-    names = {key.id: key.name for key in keys}
+    names = {key.id: visit.key_name(key) for key in keys}
     if period == "24h":
         offset = hour_offset(visit.time_zone, visit.now_ms)
         end = (visit.now_ms + offset) // HOUR_MS * HOUR_MS - offset + HOUR_MS
         begin = end - 24 * HOUR_MS
         places = list(range(begin, end, HOUR_MS))
-        return Report(places, [visit.date(place) for place in places], names, _by_hour(visit, begin, end))
+        labels = [visit.date(place) for place in places]
+        return Report(places, labels, [label[-5:] for label in labels], names, _by_hour(visit, begin, end))
     days = int(period.removesuffix("d"))
     today = day_of(visit.time_zone, visit.now_ms)
     places = list(range(today - days + 1, today + 1))
     weeks = reports.usage_by_week(visit.db, visit.account.id, places[0], today)
-    return Report(places, [_day(place).isoformat() for place in places], names, weeks)
+    labels = [_day(place).isoformat() for place in places]
+    ticks = [label[:7] if days > 90 else label[5:] for label in labels]
+    return Report(places, labels, ticks, names, weeks)
 
 
 async def _by_hour(visit: Visit, begin: int, end: int) -> AsyncGenerator[list[KeyUsage]]:

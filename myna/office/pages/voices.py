@@ -9,7 +9,7 @@ from myna import activity, clones
 from myna.clones import is_clone
 from myna.engines.interface import EngineVoice
 from myna.errors import CommandError, NotFound
-from myna.office import live
+from myna.office import live, reasons
 from myna.office.live import Part
 from myna.office.messages import N_
 from myna.office.page import Page
@@ -21,20 +21,6 @@ from myna.store.queries.clones import CloneRow
 from myna.store.states import CloneStatus
 from myna.voices import spoken_language
 
-LANGUAGES = {
-    "zh": N_("Mandarin"),
-    "yue": N_("Cantonese"),
-    "en": N_("English"),
-    "ja": N_("Japanese"),
-    "ko": N_("Korean"),
-    "de": N_("German"),
-    "fr": N_("French"),
-    "es": N_("Spanish"),
-    "pt": N_("Portuguese"),
-    "it": N_("Italian"),
-    "ru": N_("Russian"),
-}
-"""Names of languages; others are shown by their codes."""
 GENDERS = {"female": N_("female"), "male": N_("male"), "neutral": N_("neutral")}
 STATES = {
     CloneStatus.QUEUED: N_("queued"),
@@ -57,10 +43,12 @@ class PublicRow(Struct, frozen=True):
 
 
 class CloneView(Struct, frozen=True):
-    """A cloned voice. `able`: a compute node that clones in its language is online."""
+    """A cloned voice. `reason` is why it failed, a node's own sentence if it is none of ours. `able`: a
+    compute node that clones in its language is online."""
 
     clone: CloneRow
     state: str
+    reason: str
     language: str
     able: bool
 
@@ -75,11 +63,10 @@ class Deletion(Struct):
     name: str = ""
 
 
-def language_name(visit: Visit, code: str) -> str:
-    """The name of a language like zh or zh-CN. Except for Chinese, it has the region with it."""
-    language, region = spoken_language(code), code.partition("-")[2]
-    name = visit.text(LANGUAGES.get(language, language))
-    return f"{name} ({region})" if region and language not in ("zh", "yue") else name
+async def cloned_languages(visit: Visit) -> list[str]:
+    """The languages in which compute nodes of this site clone voices, whether or not they are online now."""
+    await visit.parts.config.at(await visit.read(config_store.version))
+    return sorted({row.language for row in (await visit.parts.config.with_nodes()).node_clones})
 
 
 async def show(visit: Visit) -> Response:
@@ -90,7 +77,7 @@ async def show(visit: Visit) -> Response:
     rows = [
         PublicRow(
             voice=voice,
-            language=language_name(visit, voice.language),
+            language=visit.renderer.language_name(voice.language),
             gender=visit.text(GENDERS.get(voice.gender, voice.gender)),
             recipe=recipes.get(voice.voice_id, ""),
             default=voice.voice_id == usable.default,
@@ -104,7 +91,8 @@ async def show(visit: Visit) -> Response:
         "voices.html",
         rows=[row for row in rows if _matches(row, q, language, gender)],
         own=await _own_part(visit),
-        languages=[(code, language_name(visit, code)) for code in codes],
+        clones=bool(await cloned_languages(visit)),
+        languages=[(code, visit.renderer.language_name(code)) for code in codes],
         genders=[(name, visit.text(label)) for name, label in GENDERS.items()],
         q=q,
         spoken=language,
@@ -131,7 +119,8 @@ async def _own_part(visit: Visit) -> Part:
     owned = await visit.read(partial(store.owned_by, account_id=visit.account.id))
     views = [await _view(visit, one.clone) for one in reversed(owned)]
     final = not any(view.unfinished for view in views)
-    return Part(visit.part("voices_own.html", views=views), final)
+    part = visit.part("voices_own.html", views=views, clones=bool(await cloned_languages(visit)))
+    return Part(part, final)
 
 
 async def _view(visit: Visit, clone: CloneRow) -> CloneView:
@@ -142,7 +131,8 @@ async def _view(visit: Visit, clone: CloneRow) -> CloneView:
     return CloneView(
         clone=clone,
         state=visit.text(STATES[CloneStatus(clone.status)]),
-        language=language_name(visit, clone.language),
+        reason=visit.text(reasons.PHRASES.get(clone.reason, clone.reason)),
+        language=visit.renderer.language_name(clone.language),
         able=any(row.language == clone.language and row.node_id in nodes for row in config.node_clones),
     )
 

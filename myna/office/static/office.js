@@ -3,13 +3,17 @@
 
 document.documentElement.classList.add("script");
 
-/** Copies the text of the element that `data-copy` names. */
+/** Copies the text of the element that `data-copy` names, and selects it: browsers have no clipboard for pages
+ * of plain HTTP, and where the older command fails too, a person copies what is selected. */
 async function copy(button) {
-  const text = document.getElementById(button.dataset.copy).textContent;
-  await navigator.clipboard.writeText(text.trim());
-  const before = button.textContent;
-  button.textContent = button.dataset.done;
-  setTimeout(() => { button.textContent = before; }, 1500);
+  const shown = document.getElementById(button.dataset.copy);
+  getSelection().selectAllChildren(shown);
+  const copied = navigator.clipboard
+    ? await navigator.clipboard.writeText(shown.textContent.trim()).then(() => true, () => false)
+    : document.execCommand("copy");
+  const before = button.dataset.before ??= button.textContent;
+  button.textContent = copied ? button.dataset.done : button.dataset.selected;
+  setTimeout(() => { button.textContent = before; }, copied ? 1500 : 8000);
 }
 
 document.addEventListener("click", (event) => {
@@ -69,6 +73,27 @@ document.addEventListener("click", (event) => {
   if (link) { event.preventDefault(); play(link); }
 });
 
+/** On a phone the rows of a table are cards: each cell says its column. The roles stay those of a table. */
+function label(tables) {
+  for (const table of tables) {
+    const names = [...table.querySelectorAll("thead th")].map((head) => head.textContent.trim());
+    if (!names.length) continue;
+    table.classList.add("cards");
+    table.setAttribute("role", "table");
+    for (const head of table.querySelectorAll("thead th")) head.setAttribute("role", "columnheader");
+    for (const row of table.rows) {
+      row.setAttribute("role", "row");
+      [...row.cells].forEach((cell, at) => {
+        if (cell.tagName !== "TD") return;
+        cell.setAttribute("role", "cell");
+        cell.dataset.label = names[at];
+      });
+    }
+  }
+}
+
+label(document.querySelectorAll(".table table"));
+
 /** Keeps `[data-live]` up to date: the server sends the element's new content as HTML of its own. */
 class Live {
   constructor(element) {
@@ -81,7 +106,10 @@ class Live {
     if (document.hidden) { this.source?.close(); this.source = null; return; }
     if (this.source || this.ended) return;
     this.source = new EventSource(this.element.dataset.live);
-    this.source.addEventListener("content", (event) => { this.element.innerHTML = JSON.parse(event.data); });
+    this.source.addEventListener("content", (event) => {
+      this.element.innerHTML = JSON.parse(event.data);
+      label(this.element.querySelectorAll(".table table"));
+    });
     this.source.addEventListener("end", () => { this.ended = true; this.source.close(); });
   }
 }

@@ -101,14 +101,6 @@ async def fence(db: Queries) -> bytes:
     return bytes(closed_before)
 
 
-async def covers(db: Queries, last: AuditState, call_id: bytes, at: int) -> bool:
-    """Whether the last audit checked an account's newest entry, which is of this call (b"": there is none)
-    and this time (ms). An entry from before its fence, or of a call that was final then, was there when the
-    audit read the entries. A fence above the end of that audit is the one of an audit in progress."""
-    before_fence = at < millis_of(await fence(db)) <= last.audited_at
-    return at <= last.audited_at and (not call_id or call_id < last.closed_until or before_fence)
-
-
 async def closable_until(db: Queries, fence: bytes) -> bytes:
     """The oldest open call's id, `fence` at most. Everything below is final once each transaction has ended
     that was writing when the fence was read."""

@@ -50,6 +50,7 @@ class Details(Struct, frozen=True):
 
     memo: str
     request_id: str
+    route: str
 
 
 _ENTRY = columns(EntryRow)
@@ -176,13 +177,13 @@ async def last_used(db: Queries, account_id: int) -> dict[int, int]:
 
 
 async def details(db: Queries, call_ids: Sequence[bytes]) -> dict[tuple[bytes, int], Details]:
-    """Memo and request of the ledger entries of these calls, by call id and kind."""
+    """Memo, request and route of the ledger entries of these calls, by call id and kind."""
     if not call_ids:
         return {}
     placeholders = ", ".join(f"${number}" for number in range(1, len(call_ids) + 1))
     rows = await db.fetch(
-        "SELECT l.call_id, l.kind, l.memo, coalesce(c.request_id, '') FROM ledger l"
+        "SELECT l.call_id, l.kind, l.memo, coalesce(c.request_id, ''), coalesce(c.route, '') FROM ledger l"
         f" LEFT JOIN calls c ON c.id = l.call_id WHERE l.call_id IN ({placeholders})",
         *call_ids,
     )
-    return {(bytes(row[0]), int(row[1])): Details(row[2], row[3]) for row in rows}
+    return {(bytes(row[0]), int(row[1])): Details(*row[2:]) for row in rows}

@@ -10,6 +10,7 @@ from myna import accounts, activity
 from myna.errors import CommandError, InvalidRequest, NotFound
 from myna.limits import DEFAULT
 from myna.office.limit_form import LimitFields, fields_of_account, given, of_site
+from myna.office.messages import N_
 from myna.office.page import Page, Who
 from myna.office.visit import Visit
 from myna.sign_in import links, sessions
@@ -58,11 +59,8 @@ async def show(visit: Visit) -> Response:
 
 async def show_new(visit: Visit, error: str = "") -> Response:
     """The form of a new account."""
-    form = NewAccount(name=str(visit.form.get("name", "")), email=str(visit.form.get("email", "")))
     words = activity.words("account", "add", "NAME", email="EMAIL", units=100)
-    return visit.page(
-        "site/account_new.html", status=400 if error else 200, form=form, error=error, command_words=words
-    )
+    return visit.page("site/account_new.html", status=400 if error else 200, error=error, command_words=words)
 
 
 async def add(visit: Visit) -> Response:
@@ -124,7 +122,8 @@ async def grant(visit: Visit) -> Response:
         await accounts.grant(visit.db, account.name, form.units, form.memo, by=visit.actor)
     except (CommandError, InvalidRequest) as error:
         return await show_one(visit, visit.said(error))
-    notice = visit.text("{units} units for {name}.").format(units=f"{form.units:+,}", name=account.name)
+    one, many = N_("{count} unit for {name}."), N_("{count} units for {name}.")
+    notice = visit.counted(one, many, form.units, count=f"{form.units:+,}", name=account.name)
     return visit.redirect(f"/site/accounts/{account.id}", notice)
 
 
@@ -171,7 +170,7 @@ async def _link(visit: Visit, account: AccountRow, purpose: Purpose) -> Response
         "site/account_link.html",
         subject=account,
         purpose=purpose.value,
-        link=links.url(visit.parts.settings.base_url, token),
+        link=links.url(visit.base_url, token),
         life_ms=LIFE_MS[purpose],
     )
     return visit.result(f"/site/accounts/{account.id}", page)

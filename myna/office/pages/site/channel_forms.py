@@ -14,6 +14,8 @@ from myna.errors import CommandError, NotFound
 from myna.office.page import Page, Who
 from myna.office.pages.site.channels import KINDS, PATH, Named, found, keys_of, known
 from myna.office.visit import Visit
+from myna.routes import of_row
+from myna.store.queries import routes
 from myna.store.queries.config import ChannelRow
 from myna.urls import without_login
 
@@ -129,18 +131,12 @@ async def show_change(visit: Visit, name: str = "", error: str = "") -> Response
         "site/channel.html",
         status=400 if error else 200,
         channel=channel,
-        form=_as_typed(visit, channel),
+        form=ChangedChannel(
+            channel.name, without_login(channel.url), channel.model, channel.key_env, channel.concurrent
+        ),
         error=error,
+        routes=[row.name for row in await visit.read(routes.load) if channel.name in of_row(row).channels],
         several_machines=not visit.parts.settings.on_sqlite,
-    )
-
-
-def _as_typed(visit: Visit, channel: Channel) -> ChangedChannel:
-    """What was typed if the form was refused, else the channel as it is."""
-    if "url" in visit.form:
-        return visit.fields(ChangedChannel)
-    return ChangedChannel(
-        channel.name, without_login(channel.url), channel.model, channel.key_env, channel.concurrent
     )
 
 

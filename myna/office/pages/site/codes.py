@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from myna import activity, codes, durations
 from myna.codes import NewBatch
-from myna.errors import CommandError, InvalidRequest
+from myna.errors import CommandError, InvalidRequest, NotFound
 from myna.office.messages import N_
 from myna.office.page import Page, Who
 from myna.office.visit import Visit
@@ -25,7 +25,7 @@ class NewCodes(Struct):
     memo: str = ""
 
 
-async def show(visit: Visit, error: str = "", form: NewCodes | None = None) -> Response:
+async def show(visit: Visit, error: str = "") -> Response:
     """The batches, newest first, and the form of a new one."""
     batches = await visit.read(codes.list_all)
     rows = [(batch, codes.batch_state(batch, visit.now_ms)) for batch in reversed(batches)]
@@ -34,7 +34,7 @@ async def show(visit: Visit, error: str = "", form: NewCodes | None = None) -> R
         "site/codes.html",
         status=400 if error else 200,
         rows=rows,
-        form=form or NewCodes(),
+        form=NewCodes(),
         error=error,
         command_words=words,
     )
@@ -42,7 +42,6 @@ async def show(visit: Visit, error: str = "", form: NewCodes | None = None) -> R
 
 async def add(visit: Visit) -> Response:
     """Makes a batch, and shows its codes this once."""
-    form = None
     try:
         form = visit.fields(NewCodes)
         made: NewBatch = await codes.add(
@@ -55,20 +54,32 @@ async def add(visit: Visit) -> Response:
             by=visit.actor,
         )
     except (CommandError, InvalidRequest) as error:
-        return await show(visit, visit.said(error), form)
+        return await show(visit, visit.said(error))
     return visit.result("/site/codes", visit.page("site/codes_made.html", made=made))
+
+
+async def show_disable(visit: Visit) -> Response:
+    """Says what is lost, and asks."""
+    batch = next((one for one in await visit.read(codes.list_all) if one.id == visit.number("id")), None)
+    if batch is None:
+        raise NotFound("There is no batch {batch_id}.", batch_id=visit.number("id"))
+    words = activity.words("code", "disable", batch.id)
+    return visit.page("site/codes_disable.html", batch=batch, command_words=words)
 
 
 async def disable(visit: Visit) -> Response:
     """Disables the codes of a batch."""
-    try:
-        await codes.disable(visit.db, visit.number("id"), by=visit.actor)
-    except CommandError as error:
-        return await show(visit, visit.said(error))
+    await codes.disable(visit.db, visit.number("id"), by=visit.actor)
     return visit.redirect("/site/codes", visit.text("The codes of this batch are disabled."))
 
 
 PAGES = [
     Page(path="/site/codes", show=show, submit=add, who=Who.OPERATOR, recent=True),
-    Page(path="/site/codes/{id:number}/disable", submit=disable, who=Who.OPERATOR, recent=True),
+    Page(
+        path="/site/codes/{id:number}/disable",
+        show=show_disable,
+        submit=disable,
+        who=Who.OPERATOR,
+        recent=True,
+    ),
 ]

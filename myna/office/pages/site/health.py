@@ -29,7 +29,7 @@ async def show(visit: Visit) -> Response:
     missing = await parts.missing()
     checks = [
         Check(
-            N_("Ledger"),
+            N_("Ledger entries"),
             not last.breaches,
             visit.text(N_("no breach found"))
             if not last.breaches
@@ -50,7 +50,11 @@ async def show(visit: Visit) -> Response:
         last=last,
         rules=audit.RULES,
         waiting=parts.commits.waiting,
-        versions={"Myna": __version__, "Python": platform.python_version(), "schema": schema},
+        versions={
+            "Myna": __version__,
+            "Python": platform.python_version(),
+            visit.text(N_("database schema")): schema,
+        },
     )
 
 

@@ -16,7 +16,6 @@ from myna.office.messages import N_
 from myna.office.page import Page, Who
 from myna.office.pages.site.channels import Named
 from myna.office.visit import Visit
-from myna.urls import is_loopback
 
 PATH = "/site/nodes"
 STATES = {
@@ -84,15 +83,13 @@ async def show_one(
     """One node: the line for its machine if it was just invited, its steps, and its actions."""
     name = name or visit.parameter("name")
     node = await _found(visit, name)
-    address = visit.parts.settings.base_url
     return visit.page(
         "site/node.html",
         status=400 if error else 200,
         known=node,
         part=(await _steps(visit, name)).html,
         invitation=invitation,
-        join=f"myna node join {address} {invitation.token} && myna node run" if invitation else "",
-        on_loopback=is_loopback(address),
+        join=f"myna node join {visit.base_url} {invitation.token} && myna node run" if invitation else "",
         error=error,
     )
 

@@ -15,6 +15,9 @@ SOURCES = (N_("default"), N_("database"), N_("environment"), N_("unreadable"))
 """Where a value comes from; a file is named."""
 
 
+UNREADABLE = N_("The stored value of {name} can't be read ({why}); its default applies.")
+
+
 class Change(Struct):
     """The form of one site setting."""
 
@@ -22,7 +25,7 @@ class Change(Struct):
     value: str = ""
 
 
-async def show(visit: Visit, error: str = "", changed: Change | None = None) -> Response:
+async def show(visit: Visit, error: str = "") -> Response:
     """All settings."""
     stored = await visit.read(store.load)
     rows = [
@@ -43,21 +46,22 @@ async def show(visit: Visit, error: str = "", changed: Change | None = None) -> 
         status=400 if error else 200,
         rows=rows,
         process=process,
-        unreadable=config.unreadable(stored),
+        unreadable=[
+            visit.text(UNREADABLE).format(name=one.name, why=visit.said_of(one.why))
+            for one in config.unreadable(stored)
+        ],
         error=error,
-        changed=changed,
         command_words=activity.words("settings", "set", "NAME", "VALUE"),
     )
 
 
 async def change(visit: Visit) -> Response:
     """Changes one site setting; every process uses it from its next call on."""
-    form = None
     try:
         form = visit.fields(Change)
         await config.change(visit.db, form.name, form.value, by=visit.actor)
     except (CommandError, InvalidRequest) as error:
-        return await show(visit, visit.said(error), form)
+        return await show(visit, visit.said(error))
     notice = visit.text("{name} is {value} now.").format(name=form.name, value=form.value)
     return visit.redirect("/site/settings", notice)
 
