@@ -20,6 +20,8 @@ def warm(_setup: bytes) -> Work:
 
     def work(packed: bytes, _running: RunningJob) -> Phonemes:
         job = decoder.decode(packed)
-        return Phonemes(phonemizer.phonemes(job.text, job.language))
+        if job.han_language:
+            return Phonemes(*phonemizer.phonemes_of_voice(job.text, job.language, job.han_language))
+        return Phonemes(*phonemizer.phonemes(job.text, job.language))
 
     return work

@@ -9,7 +9,7 @@ import msgspec
 
 from myna.engines.espeak.phonemizer import Phonemizer
 from myna.engines.kokoro.job import TextJob, TextPieces
-from myna.engines.kokoro.text.pieces import pieces, unspoken
+from myna.engines.kokoro.text.pieces import in_words, pieces, unspoken
 from myna.engines.pool.child_main import Work
 from myna.engines.text import reading
 
@@ -26,7 +26,8 @@ def warm(_setup: bytes) -> Work:
         accent = "en-gb" if job.language == "en-GB" else "en-us"
         found = pieces(job.text, job.language, partial(phonemizer.ipa, language=accent))
         left_out = unspoken(job.text)
-        return TextPieces(found, left_out.characters, left_out.scripts)
+        said = in_words(job.text, job.language) if job.with_reading else ""
+        return TextPieces(found, left_out.characters, left_out.scripts, said)
 
     read(TextJob(_TRIAL, "zh-CN"))
     return lambda packed, _running: read(decoder.decode(packed))
