@@ -11,7 +11,6 @@ from myna.engines.espeak.phonemizer import Phonemizer
 from myna.engines.kokoro.job import TextJob, TextPieces
 from myna.engines.kokoro.text.pieces import in_words, pieces, unspoken
 from myna.engines.pool.child_main import Work
-from myna.engines.text import reading
 
 _TRIAL = "好, OK."
 
@@ -19,7 +18,6 @@ _TRIAL = "好, OK."
 def warm(_setup: bytes) -> Work:
     """Loads everything that the first job needs, and returns the work."""
     phonemizer = Phonemizer()
-    reading.warm()
     decoder = msgspec.msgpack.Decoder(TextJob)
 
     def read(job: TextJob) -> TextPieces:

@@ -12,14 +12,10 @@ from myna.engines.kokoro.job import Piece
 from myna.engines.kokoro.text import english as english_sounds
 from myna.engines.kokoro.text import english_numbers
 from myna.engines.kokoro.text import mandarin as mandarin_sounds
-from myna.engines.kokoro.text.latin import (
-    Spelled,
-    addresses_in_words,
-    signs_in_mandarin,
-    spoken_words,
-)
+from myna.engines.kokoro.text.latin import Spelled, spoken_words
 from myna.engines.kokoro.text.words import has_reading
 from myna.engines.text import reading
+from myna.engines.text.addresses import addresses_in_words
 from myna.engines.text.sentences import sentences
 from myna.engines.text.signs import plain
 
@@ -35,7 +31,7 @@ _FOREIGN: Final = regex.compile(
     r"[[\p{L}--[\p{Script=Latin}\p{Script=Greek}\p{Script=Common}]]\p{So}]", regex.VERSION1
 )
 _EMOJI: Final = regex.compile(r"\p{Extended_Pictographic}|\p{Emoji_Presentation}")
-_LATIN: Final = regex.compile(r"\p{Script=Latin}")
+_ENGLISH: Final = regex.compile(r"\p{Latin}{3}.*?(?<!\p{Latin})\p{Latin}{2}", regex.DOTALL)
 _MARKS: Final = {
     **dict.fromkeys("，、,﹐", ","),
     **dict.fromkeys("。．｡.", "."),
@@ -176,19 +172,11 @@ class _Reader:
 
 
 def _in_words(sentence: str, mandarin_voice: bool) -> tuple[str, bool]:
-    """The sentence in words, and whether these are Mandarin. A Mandarin voice reads the numbers and signs
-    of a sentence without Han in English, if it has letters."""
-    if mandarin_voice and (_HAN.search(sentence) or not _LATIN.search(sentence)):
-        return _in_mandarin(sentence), True
+    """The sentence in words, and whether these are Mandarin. A Mandarin voice reads a sentence without Han in
+    English, if it has two English words."""
+    if mandarin_voice and (_HAN.search(sentence) or not _ENGLISH.search(sentence)):
+        return reading.in_mandarin(sentence), True
     return _in_english(sentence), False
-
-
-def _in_mandarin(sentence: str) -> str:
-    """A sentence with its addresses, numbers and signs in words."""
-    text = addresses_in_words(sentence, chinese=True)
-    if not _HAN.search(text):
-        text = reading.spoken_form(text + "\n好").removesuffix("\n好")
-    return signs_in_mandarin(reading.spoken_form(text))
 
 
 def _in_english(sentence: str) -> str:
