@@ -11,7 +11,7 @@ _ADDRESS: Final = regex.compile(
     r"|(?<![\w.-])(?:[\w-]+\.)+(?:com|cn|net|org|io|ai|top|gov|edu|me|app|dev)(?![\w-])(?:/[!-~]*)?",
     regex.ASCII | regex.IGNORECASE,
 )
-_SCHEME: Final = regex.compile(r"^(?:https?|ftp)://(?:www\.)?|/$", regex.IGNORECASE)
+_SCHEME: Final = regex.compile(r"^(?:(?:https?|ftp)://)?(?:www\.)?|/$", regex.IGNORECASE)
 _STOPS: Final = ".,:;!?)'\""
 _ADDRESS_PART: Final = regex.compile(r"[A-Za-z]+|[0-9]|[^A-Za-z0-9]")
 _IN_MANDARIN: Final = {

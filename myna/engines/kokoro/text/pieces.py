@@ -10,12 +10,10 @@ import regex
 
 from myna.engines.kokoro.job import Piece
 from myna.engines.kokoro.text import english as english_sounds
-from myna.engines.kokoro.text import english_numbers
 from myna.engines.kokoro.text import mandarin as mandarin_sounds
 from myna.engines.kokoro.text.latin import Spelled, spoken_words
 from myna.engines.kokoro.text.words import has_reading
 from myna.engines.text import reading
-from myna.engines.text.addresses import addresses_in_words
 from myna.engines.text.sentences import sentences
 from myna.engines.text.signs import plain
 
@@ -176,11 +174,7 @@ def _in_words(sentence: str, mandarin_voice: bool) -> tuple[str, bool]:
     English, if it has two English words."""
     if mandarin_voice and (_HAN.search(sentence) or not _ENGLISH.search(sentence)):
         return reading.in_mandarin(sentence), True
-    return _in_english(sentence), False
-
-
-def _in_english(sentence: str) -> str:
-    return english_numbers.in_words(addresses_in_words(sentence, chinese=False))
+    return reading.in_english(sentence), False
 
 
 def _marked(part: _Part, mark: str) -> _Part:
