@@ -1,5 +1,5 @@
 """`python -m bench WHAT`: table (the default), quick, grow, speech, neural, kokoro, parts, stream; page
-writes what was measured.
+writes what was measured; reading FILE counts the texts that are read right.
 """
 
 import argparse
@@ -8,15 +8,18 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench import goals, grow, kokoro, neural, page, parts, reports, results, speech, stream, table
+from bench import goals, grow, kokoro, neural, page, parts, reading, reports, results, speech, stream, table
 from bench.install import PEERS
 
-WHAT = ("table", "quick", "grow", "speech", "neural", "kokoro", "parts", "stream", "page")
-TABLE, QUICK, GROW, SPEECH, NEURAL, KOKORO, PARTS, STREAM, WRITE = WHAT
+WHAT = ("table", "quick", "grow", "speech", "neural", "kokoro", "parts", "stream", "page", "reading")
+TABLE, QUICK, GROW, SPEECH, NEURAL, KOKORO, PARTS, STREAM, WRITE, READING = WHAT
 
 
 def main() -> None:
     chosen = _options().parse_args()
+    if chosen.what == READING:
+        print(reading.table(chosen.file))
+        return
     if chosen.what == KOKORO:
         with tempfile.TemporaryDirectory() as name:
             print(kokoro.tables(Path(name), chosen.rounds))
@@ -34,6 +37,7 @@ def main() -> None:
 def _options() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     options.add_argument("what", nargs="?", default=TABLE, choices=WHAT)
+    options.add_argument("file", nargs="?", type=Path, help="the texts of `reading`")
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--seconds", type=int, default=4, help="of a round")
     options.add_argument("--only", nargs="+", metavar="NAME", choices=table.wanted(), default=table.wanted())

@@ -21,7 +21,6 @@ from myna.engines.espeak.rate import RATE_PLAIN
 from myna.engines.espeak.text import runs_of
 from myna.engines.interface import SOUND_MAX_S
 from myna.engines.job_output import OutputFile
-from myna.engines.text import reading
 from myna.files.fsync import make_durable
 
 VOICE = "cmn+f3"
@@ -30,7 +29,6 @@ VOICE = "cmn+f3"
 def main(folder: Path, memory: Path, seconds: float, text: str) -> None:
     """The three figures, in the order in which parts are added."""
     library = Library()
-    reading.warm()
     audio_s = _spoken(library, text, memory / "first.mp3")
     numbers = itertools.count()
     durable = Path(tempfile.mkdtemp(dir=folder))

@@ -1,4 +1,4 @@
-"""myna voice list|hide|show|rename|order|blend|clone|delete"""
+"""myna voice list|hide|show|rename|order|blend|clone|delete|read"""
 
 import contextlib
 import os
@@ -35,6 +35,7 @@ from myna.store.states import CloneStatus
 from myna.voice_overrides import PublicVoice
 
 app = App(name="voice", help="Public voices, and voices cloned by accounts.")
+app.command("myna.cli.voice_reading:read", name="read")
 VoiceId = Annotated[str, Parameter(name="ID", help="The id of the voice in `myna voice list`.")]
 
 

@@ -25,7 +25,7 @@ COMMAND_DEADLINE_S = 180
 FORKED = frozenset(
     [
         *("serve", "backup", "restore", "move", "models"),
-        *("node run", "node join", "node check", "voice clone", "channel test"),
+        *("node run", "node join", "node check", "voice clone", "voice read", "channel test"),
     ]
 )
 """Commands by their first word or their first two."""

@@ -18,7 +18,6 @@ from myna.engines.espeak.rate import RATE_PLAIN, Pace, paced
 from myna.engines.espeak.text import Run, runs_of
 from myna.engines.interface import EngineFailed, NothingSpoken, SpeechResult
 from myna.engines.pool.child_main import Work
-from myna.engines.text import reading
 
 # speak_lib.h
 _RATE, _POSITION_IN_CHARACTERS, _UTF8, _END_PAUSE = 1, 1, 1, 0x1000
@@ -137,7 +136,6 @@ def _beginning(runs: Sequence[Run]) -> list[Run]:
 def warm(_setup: bytes) -> Work:
     """Loads everything that the first job needs, and returns the work."""
     library = Library()
-    reading.warm()
     library.length([("cmn", "你好"), ("yue", "你好"), ("en-us", "hello"), ("en", "hello")], RATE_PLAIN)
     decoder = msgspec.msgpack.Decoder(EspeakJob)
     return lambda packed, running: speak(library, decoder.decode(packed), running.part)

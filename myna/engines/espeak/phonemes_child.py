@@ -9,17 +9,17 @@ import msgspec
 from myna.engines.espeak.phonemizer import Phonemizer
 from myna.engines.pool.child_main import RunningJob, Work
 from myna.engines.sherpa.job import Phonemes, PhonemesJob
-from myna.engines.text import reading
 
 
 def warm(_setup: bytes) -> Work:
     """Loads everything that the first job needs, and returns the work."""
     phonemizer = Phonemizer()
-    reading.warm()
     decoder = msgspec.msgpack.Decoder(PhonemesJob)
 
     def work(packed: bytes, _running: RunningJob) -> Phonemes:
         job = decoder.decode(packed)
-        return Phonemes(phonemizer.phonemes(job.text, job.language))
+        if job.han_language:
+            return Phonemes(*phonemizer.phonemes_of_voice(job.text, job.language, job.han_language))
+        return Phonemes(*phonemizer.phonemes(job.text, job.language))
 
     return work

@@ -7,6 +7,7 @@ from typing import Any, Final
 import regex
 
 from myna.engines.espeak.library import load
+from myna.engines.espeak.text import runs_of
 from myna.engines.interface import UnsupportedUtterance
 from myna.engines.sherpa.text import pieces
 
@@ -32,10 +33,17 @@ class Phonemizer:
         self._sounds.argtypes = [ctypes.POINTER(ctypes.c_char_p), ctypes.c_int, ctypes.c_int]
         self._sounds.restype = ctypes.c_char_p
 
-    def phonemes(self, text: str, language: str) -> list[str]:
-        """The text's pieces in IPA, decomposed (NFD). Raises UnsupportedUtterance for an unknown language."""
+    def phonemes(self, text: str, language: str) -> tuple[list[str], str]:
+        """The text's pieces in IPA, decomposed (NFD), and the text in words. Raises UnsupportedUtterance for
+        an unknown language."""
         self._select(language)
-        return [self._piece(piece) for piece in pieces(text, language)]
+        found = pieces(text, language)
+        return [self._piece(piece) for piece in found], " ".join(found)
+
+    def phonemes_of_voice(self, text: str, language: str, han_language: str) -> tuple[list[str], str]:
+        """The same for the text of a voice of espeak-ng, whose Han are read in `han_language`."""
+        runs = runs_of(text, language, han_language)
+        return [self.ipa(run, language) for language, run in runs], "".join(run for _, run in runs)
 
     def ipa(self, text: str, language: str) -> str:
         """The text in IPA, with its stress marks, without punctuation. Raises UnsupportedUtterance for an

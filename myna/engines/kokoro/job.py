@@ -48,15 +48,17 @@ class TextJob(msgspec.Struct, frozen=True):
 
     text: str
     language: str
+    with_reading: bool = False
 
 
 class TextPieces(msgspec.Struct, frozen=True):
     """The text in the order in which it is spoken, and how many letters and signs of which scripts no voice
-    of the model can speak."""
+    of the model can speak. `reading` is the text in words, if the job asked for it."""
 
     pieces: list[Piece]
     unspoken: int
     scripts: tuple[str, ...]
+    reading: str = ""
 
 
 class PieceJob(msgspec.Struct, frozen=True):

@@ -9,9 +9,8 @@ import msgspec
 
 from myna.engines.espeak.phonemizer import Phonemizer
 from myna.engines.kokoro.job import TextJob, TextPieces
-from myna.engines.kokoro.text.pieces import pieces, unspoken
+from myna.engines.kokoro.text.pieces import in_words, pieces, unspoken
 from myna.engines.pool.child_main import Work
-from myna.engines.text import reading
 
 _TRIAL = "好, OK."
 
@@ -19,14 +18,14 @@ _TRIAL = "好, OK."
 def warm(_setup: bytes) -> Work:
     """Loads everything that the first job needs, and returns the work."""
     phonemizer = Phonemizer()
-    reading.warm()
     decoder = msgspec.msgpack.Decoder(TextJob)
 
     def read(job: TextJob) -> TextPieces:
         accent = "en-gb" if job.language == "en-GB" else "en-us"
         found = pieces(job.text, job.language, partial(phonemizer.ipa, language=accent))
         left_out = unspoken(job.text)
-        return TextPieces(found, left_out.characters, left_out.scripts)
+        said = in_words(job.text, job.language) if job.with_reading else ""
+        return TextPieces(found, left_out.characters, left_out.scripts, said)
 
     read(TextJob(_TRIAL, "zh-CN"))
     return lambda packed, _running: read(decoder.decode(packed))

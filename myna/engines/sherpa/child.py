@@ -28,10 +28,9 @@ from myna.engines.interface import (
 from myna.engines.pool.child_main import RunningJob, Work, silence_libraries
 from myna.engines.sherpa import piper
 from myna.engines.sherpa.job import Describe, JobAnswer, ModelInfo, SherpaModel, SpeakJob
-from myna.engines.sherpa.text import is_chinese, pieces, readable
+from myna.engines.sherpa.text import pieces, readable
 from myna.engines.sherpa.words import Words
 from myna.engines.sound import Samples, Tempo, is_audible, pcm_of, silence
-from myna.engines.text import reading
 
 _PAUSE_S: Final = 0.25  # between sentences, at speed 1
 _STEPS: Final = {"zipvoice": 4}  # the step count of the distilled model
@@ -171,9 +170,6 @@ def warm(setup: bytes) -> Work:
     """Loads the model and returns the work."""
     model = msgspec.msgpack.decode(setup, type=SherpaModel)
     loaded = LoadedModel(model)
-    languages = [*model.clones, *(voice.voice.language for voice in model.voices)]
-    if any(map(is_chinese, languages)):
-        reading.warm()
     decoder: msgspec.msgpack.Decoder[Describe | SpeakJob] = msgspec.msgpack.Decoder(Describe | SpeakJob)
     silence_libraries()
 

@@ -85,13 +85,16 @@ class JobAnswer(msgspec.Struct, frozen=True):
 
 
 class PhonemesJob(msgspec.Struct, frozen=True):
-    """Convert the text to phonemes in the language, an espeak-ng or BCP-47 code."""
+    """Convert the text to phonemes in the language, an espeak-ng or BCP-47 code. With `han_language` the text
+    is that of a voice of espeak-ng, and its Han are read in that language."""
 
     text: str
     language: str
+    han_language: str = ""
 
 
 class Phonemes(msgspec.Struct, frozen=True):
-    """The text's pieces in IPA, with their punctuation."""
+    """The text's pieces in IPA, with their punctuation, and in words."""
 
     pieces: list[str]
+    reading: str

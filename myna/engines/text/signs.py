@@ -27,6 +27,21 @@ _FRACTIONS = str.maketrans(
     {"½": "二分之一", "¼": "四分之一", "¾": "四分之三", "⅓": "三分之一", "⅔": "三分之二"}
 )
 _FRACTION_AFTER_NUMBER = regex.compile(r"(?<=\d)(?=[½¼¾⅓⅔])")
+_FORMS = {
+    "＜": "<", "＞": ">", "≧": "≥", "≦": "≤", "⩾": "≥", "⩽": "≤", "✕": "×", "✖": "×", "⨯": "×", "∗": "*",
+    "／": "/", "﹪": "%", "➕": "+", "➖": "-", "➗": "÷", "∕": "/", "⁄": "/", "∶": ":", "≒": "≈", "≃": "≈",
+    "≅": "≈", "﹣": "-", "−": "-", "－": "-", "‐": "-", "‑": "-", "‒": "–", "～": "~", "∼": "~", "〜": "~",
+    "―": "—", "＾": "^",
+}  # fmt: skip
+"""Forms of one sign."""
+_SQUARES = {
+    "㎡": "m²", "㎢": "km²", "㎠": "cm²", "㎟": "mm²", "㎥": "m³", "㎤": "cm³", "㎦": "km³", "㎏": "kg",
+    "㎎": "mg", "㎍": "μg", "㎞": "km", "㎝": "cm", "㎜": "mm", "㎛": "μm", "㎚": "nm", "㎖": "ml", "ℓ": "L",
+    "㏄": "cc", "㎐": "Hz", "㎑": "kHz", "㎒": "MHz", "㎓": "GHz", "㎾": "kW", "℃": "°C", "℉": "°F",
+    "µ": "μ", "Ω": "Ω", "㏑": "ln", "㏒": "log", "№": "No.", "℡": "电话", "㎧": "m/s",
+}  # fmt: skip
+"""Signs of several letters, and second codes of a letter."""
+_ONE_FORM = str.maketrans({**_FORMS, **_SQUARES})
 
 
 def plain(text: str) -> str:
@@ -37,6 +52,11 @@ def plain(text: str) -> str:
     text = _NUMBER.sub(_in_digits, _BETWEEN_NUMBERS.sub(" ", text))
     result: str = _VARIANT.sub(lambda variant: unicodedata.normalize("NFKC", variant[0]), text)
     return result
+
+
+def unified(text: str) -> str:
+    """The text with one sign for each meaning, and units in letters: ≧ as ≥, ㎡ as m², ℃ as °C."""
+    return text.translate(_ONE_FORM)
 
 
 def fractions_in_han(text: str) -> str:

@@ -10,14 +10,8 @@ import regex
 
 from myna.engines.kokoro.job import Piece
 from myna.engines.kokoro.text import english as english_sounds
-from myna.engines.kokoro.text import english_numbers
 from myna.engines.kokoro.text import mandarin as mandarin_sounds
-from myna.engines.kokoro.text.latin import (
-    Spelled,
-    addresses_in_words,
-    signs_in_mandarin,
-    spoken_words,
-)
+from myna.engines.kokoro.text.latin import Spelled, spoken_words
 from myna.engines.kokoro.text.words import has_reading
 from myna.engines.text import reading
 from myna.engines.text.sentences import sentences
@@ -35,7 +29,7 @@ _FOREIGN: Final = regex.compile(
     r"[[\p{L}--[\p{Script=Latin}\p{Script=Greek}\p{Script=Common}]]\p{So}]", regex.VERSION1
 )
 _EMOJI: Final = regex.compile(r"\p{Extended_Pictographic}|\p{Emoji_Presentation}")
-_LATIN: Final = regex.compile(r"\p{Script=Latin}")
+_ENGLISH: Final = regex.compile(r"\p{Latin}{3}.*?(?<!\p{Latin})\p{Latin}{2}", regex.DOTALL)
 _MARKS: Final = {
     **dict.fromkeys("，、,﹐", ","),
     **dict.fromkeys("。．｡.", "."),
@@ -85,7 +79,7 @@ def pieces(text: str, language: str, english: English) -> list[Piece]:
     """
     reader = _Reader(language.lower(), english)
     found: list[Piece] = []
-    for sentence in sentences(_WRAPPED.sub(" ", _clean(text)), _SENTENCE_MAX_CHARS):
+    for sentence in _sentences(text):
         found.extend(_piece(run) for run in _runs(reader.parts(sentence)))
     if not found:
         return []
@@ -93,6 +87,12 @@ def pieces(text: str, language: str, english: English) -> list[Piece]:
     if not any(piece.mixed for piece in found):
         return found
     return [msgspec.structs.replace(piece, mixed=True) for piece in found]
+
+
+def in_words(text: str, language: str) -> str:
+    """The text as `pieces` speaks it, with its numbers and signs in words."""
+    mandarin = language.lower().startswith("zh")
+    return "".join(_in_words(sentence, mandarin)[0] for sentence in _sentences(text)).strip()
 
 
 def unspoken(text: str) -> Unspoken:
@@ -116,6 +116,10 @@ def _script(character: str) -> str:
     return unicodedata.name(character, "Unknown").partition(" ")[0].title()
 
 
+def _sentences(text: str) -> list[str]:
+    return sentences(_WRAPPED.sub(" ", _clean(text)), _SENTENCE_MAX_CHARS)
+
+
 def _clean(text: str) -> str:
     return plain(_CONTROL.sub(" ", _INVISIBLE.sub("", text)))
 
@@ -129,19 +133,16 @@ class _Reader:
         self._english = english
 
     def parts(self, sentence: str) -> list[_Part]:
-        """The words of a sentence, each with the mark after it; the last one has a mark at the text's end.
-
-        A Mandarin voice reads the numbers and signs of a sentence without Han in English, if it has letters.
-        """
-        mandarin = self._mandarin and (_HAN.search(sentence) or not _LATIN.search(sentence))
-        text = _in_mandarin(sentence) if mandarin else _in_english(sentence)
+        """The words of a sentence, each with the mark after it; the last one has a mark at the text's
+        end."""
+        text, mandarin = _in_words(sentence, self._mandarin)
         found: list[_Part] = []
         for token in _TOKEN.finditer(text):
             kind: str = token.lastgroup
             mark = _mark(token[0]) if kind == "mark" else "," if kind == "bracket" else ""
             if mark and found:
                 found[-1] = _marked(found[-1], mark)
-            found.extend(part for part in self._words(kind, token[0], bool(mandarin)) if part.sound)
+            found.extend(part for part in self._words(kind, token[0], mandarin) if part.sound)
         if found and found[-1].mark in ("", ","):
             found[-1] = _marked(found[-1], ".")
         return found
@@ -168,16 +169,12 @@ class _Reader:
             yield _Part(sound, self._mandarin)
 
 
-def _in_mandarin(sentence: str) -> str:
-    """A sentence with its addresses, numbers and signs in words."""
-    text = addresses_in_words(sentence, chinese=True)
-    if not _HAN.search(text):
-        text = reading.spoken_form(text + "\n好").removesuffix("\n好")
-    return signs_in_mandarin(reading.spoken_form(text))
-
-
-def _in_english(sentence: str) -> str:
-    return english_numbers.in_words(addresses_in_words(sentence, chinese=False))
+def _in_words(sentence: str, mandarin_voice: bool) -> tuple[str, bool]:
+    """The sentence in words, and whether these are Mandarin. A Mandarin voice reads a sentence without Han in
+    English, if it has two English words."""
+    if mandarin_voice and (_HAN.search(sentence) or not _ENGLISH.search(sentence)):
+        return reading.in_mandarin(sentence), True
+    return reading.in_english(sentence), False
 
 
 def _marked(part: _Part, mark: str) -> _Part:

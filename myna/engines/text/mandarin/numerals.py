@@ -25,7 +25,7 @@ def called(digits: str) -> str:
 def cardinal(digits: str, *, pairs: bool = True) -> str:
     """The whole number written in ASCII `digits`; over 16 digits they are read one by one.
 
-    With `pairs`, a 2 before 千, 万, 亿 or a leading 百 is 两, as in counting; without, it is 二 (ordinals).
+    With `pairs`, a leading 2 before 百, 千, 万 or 亿 is 两, as in counting; without, it is 二 (ordinals).
     """
     digits = digits.lstrip("0")
     if not digits:
@@ -37,10 +37,8 @@ def cardinal(digits: str, *, pairs: bool = True) -> str:
         reading = reading[1:]
     if not pairs:
         return reading
-    reading = reading.replace("二千", "两千")
-    if digits[0] == "2" and len(digits) % 4 in (1, 3) and len(digits) > 1:
-        reading = "两" + reading[1:]
-    return reading
+    leads = digits[0] == "2" and len(digits) % 4 in (0, 1, 3) and len(digits) > 1
+    return "两" + reading[1:] if leads else reading
 
 
 def _groups(digits: str) -> list[str]:

@@ -1,0 +1,114 @@
+"""English readings of dates, times, years and decades."""
+
+import re
+
+from myna.engines.text.english.numerals import cardinal, ordinal, plural, year
+from myna.engines.text.english.tables import MONTH, MONTHS
+from myna.engines.text.rule import Rule, rule
+
+TO = "[-~–—]"
+_YEAR = r"(?:1[1-9]|20)\d\d"
+_CLOCK = r"(?:[01]?\d|2[0-4]):[0-5]\d(?::[0-5]\d)?"
+_BEFORE_YEAR = (
+    "[Ii]n|[Ss]ince|[Bb]y|[Ff]rom|[Uu]ntil|[Tt]ill|[Dd]uring|[Bb]efore|[Aa]fter|[Yy]ear|[Cc]irca|"
+    "[Ee]arly|[Ll]ate|"
+    "[Mm]id|[Oo]f|[Ss]pring|[Ss]ummer|[Aa]utumn|[Ff]all|[Ww]inter|[Tt]o|[Aa]nd|[Bb]etween|©"
+)
+
+
+def _month(name: str) -> str:
+    return next(month for month in MONTHS if month.startswith(name[:3]))
+
+
+def _iso(match: re.Match[str]) -> str:
+    return f"{MONTHS[int(match[3]) - 1]} {ordinal(match[4])}, {year(match[1])}"
+
+
+def _slashed(match: re.Match[str]) -> str:
+    """5/1/2024: the month is first unless it is above 12."""
+    month, day = sorted(match.group(1, 2), key=lambda part: int(part) > 12)
+    return f"{MONTHS[int(month) - 1]} {ordinal(day)}, {_any_year(match[3])}"
+
+
+def _any_year(digits: str) -> str:
+    return year(digits) if len(digits) == 4 else ("oh " if digits[0] == "0" else "") + cardinal(digits)
+
+
+def _month_day(match: re.Match[str]) -> str:
+    name, first, last = match.groups()
+    return f"{_month(name)} {ordinal(first)}" + (f" to {ordinal(last)}" if last else "")
+
+
+def _day_month(match: re.Match[str]) -> str:
+    article = "" if match.string[: match.start()].endswith("the ") else "the "
+    return f"{article}{ordinal(match[1])} of {_month(match[2])}"
+
+
+def _time(written: str) -> str:
+    hours, minutes, *seconds = written.split(":")
+    said = cardinal(hours)
+    if int(minutes):
+        said += f" {'oh ' if minutes[0] == '0' else ''}{cardinal(minutes)}"
+    if seconds:
+        said += f" and {cardinal(seconds[0])} seconds"
+    return said
+
+
+def _times(match: re.Match[str]) -> str:
+    return " to ".join(_time(part.strip()) for part in re.split(TO, match["times"])) + _half(match["half"])
+
+
+def _half(written: str | None) -> str:
+    return f" {written[0].upper()} M" if written else ""
+
+
+def _hour(match: re.Match[str]) -> str:
+    return " to ".join(cardinal(part) for part in match.group(1, 2) if part) + _half(match[3])
+
+
+def _decade(match: re.Match[str]) -> str:
+    """1990s as nineteen nineties, '90s as nineties, 1900s as nineteen hundreds."""
+    century, tens = match[1] or "", match[2]
+    if tens == "00":
+        return f"{cardinal(century)} hundreds" if century != "20" else "two thousands"
+    return f"{cardinal(century) + ' ' if century else ''}{plural(cardinal(tens))}"
+
+
+def _years(match: re.Match[str]) -> str:
+    last = match[2]
+    return f"{year(match[1])} to {year(last) if len(last) == 4 else _any_year(last)}"
+
+
+def _year(match: re.Match[str]) -> str:
+    return year(match[0])
+
+
+DATES: tuple[Rule, ...] = (
+    rule(r"(?<![\w.])((?:1\d|20)\d\d)([-/.])(0?[1-9]|1[0-2])\2(0?[1-9]|[12]\d|3[01])(?![\w-]|[./]\d)", _iso),
+    rule(
+        r"(?<![\w./-])(0?[1-9]|[12]\d|3[01])/(0?[1-9]|[12]\d|3[01])/((?:1\d|20)?\d\d)(?![\w/-]|\.\d)",
+        _slashed,
+    ),
+    rule(rf"(\d ?[AaPp]\.?[Mm]\.?) ?{TO} ?(?=\d)", r"\1 to "),
+    # May 5, May 5-7, 5 May 2024.
+    rule(
+        rf"(?<!\w)({MONTH}) (0?[1-9]|[12]\d|3[01])(?:{TO}(0?[1-9]|[12]\d|3[01]))?(?![\w:/%-]|[.,]\d)",
+        _month_day,
+    ),
+    rule(rf"(?<![\w.,:/-])(0?[1-9]|[12]\d|3[01]) ({MONTH})(?!\w)", _day_month),
+    rule(r"(?<![\w'’])['’]?((?:1\d|20)?)(\d0)['’]?s(?!\w)", _decade),
+    rule(
+        rf"(?<![\w:.])(?P<times>{_CLOCK}(?: ?{TO} ?{_CLOCK})?)(?: ?(?P<half>[AaPp]\.?[Mm]\b\.?))?"
+        rf"(?![\w:]|\.\d)",
+        _times,
+    ),
+    rule(rf"(?<![\w:.,-])(\d\d?)(?:{TO}(\d\d?))? ?([AaPp](?:\.[Mm]\.|[Mm]))(?!\w)", _hour),
+    rule(rf"(?<![\w.,-])({_YEAR}){TO}({_YEAR}|\d\d)(?![\w-]|[.,]\d|%)", _years),
+    rule(rf"(?<![\w.,:/$€£¥-])(?:(?<=\b[Ii]n )|(?<=[a-z], )){_YEAR}(?![\w-]|[.,:]\d|%)", _year),
+    # A year rather than a count, unless things in the plural follow.
+    rule(
+        rf"(?<![\w.,:/$€£¥+×÷=<>*-])(?<![+×÷=<>*] ){_YEAR}(?!-?\w|[.,:/]\d|%| ?[+×÷=<>*°]|"
+        rf" (?:[a-z]+ )?[a-z]+s(?!\w)| people| men| women)",
+        _year,
+    ),
+)

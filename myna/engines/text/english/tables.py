@@ -1,0 +1,177 @@
+"""Words of the English reader: currencies, units, abbreviations, acronyms, and words beside numbers."""
+
+from typing import Final
+
+from myna.engines.text.rule import any_of
+
+CURRENCIES: Final = {
+    "US$": "dollar", "A$": "Australian dollar", "AU$": "Australian dollar", "C$": "Canadian dollar",
+    "CA$": "Canadian dollar", "HK$": "Hong Kong dollar", "NT$": "Taiwan dollar", "S$": "Singapore dollar",
+    "NZ$": "New Zealand dollar", "R$": "real", "JP¥": "yen", "CN¥": "yuan", "$": "dollar", "€": "euro",
+    "£": "pound", "¥": "yen", "₩": "won", "₹": "rupee", "₽": "ruble", "₿": "bitcoin", "฿": "baht",
+    "₫": "dong", "₱": "peso", "₺": "lira", "₪": "shekel",
+}  # fmt: skip
+SMALL: Final = {"£": ("penny", "pence")}
+"""The hundredth part of a currency, one and several; others are cents."""
+UNCHANGED: Final = frozenset(("yen", "yuan", "won", "baht", "dong"))
+"""Currencies without a plural."""
+SCALES: Final = {
+    "k": "thousand", "K": "thousand", "M": "million", "m": "million", "mn": "million", "B": "billion",
+    "b": "billion", "bn": "billion", "T": "trillion", "tn": "trillion",
+}  # fmt: skip
+
+_LENGTHS: Final = {
+    "km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "μm": "micrometer",
+    "nm": "nanometer", "ft": "foot", "in": "inch", "yd": "yard", "mi": "mile", "nmi": "nautical mile",
+}  # fmt: skip
+UNITS: Final = {
+    **_LENGTHS,
+    **{unit + two: f"square {name}" for unit, name in _LENGTHS.items() for two in ("²", "^2", "2")},
+    **{unit + three: f"cubic {name}" for unit, name in _LENGTHS.items() for three in ("³", "^3", "3")},
+    "sq ft": "square foot", "sqft": "square foot", "sq m": "square meter", "sqm": "square meter",
+    "ha": "hectare", "kg": "kilogram", "g": "gram", "mg": "milligram", "μg": "microgram",
+    "mcg": "microgram", "ug": "microgram", "lb": "pound", "lbs": "pound", "oz": "ounce", "t": "ton",
+    "L": "liter", "l": "liter", "dL": "deciliter", "cl": "centiliter", "ml": "milliliter",
+    "mL": "milliliter",
+    "gal": "gallon", "qt": "quart", "pt": "pint", "tsp": "teaspoon", "tbsp": "tablespoon",
+    "fl oz": "fluid ounce",
+    "s": "second", "sec": "second", "secs": "second", "ms": "millisecond", "μs": "microsecond",
+    "ns": "nanosecond", "min": "minute", "mins": "minute", "h": "hour", "hr": "hour", "hrs": "hour",
+    "yr": "year", "yrs": "year", "Hz": "hertz", "kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz",
+    "THz": "terahertz", "W": "watt", "mW": "milliwatt", "kW": "kilowatt", "MW": "megawatt",
+    "GW": "gigawatt",
+    "Wh": "watt hour", "kWh": "kilowatt hour", "MWh": "megawatt hour", "V": "volt", "mV": "millivolt",
+    "kV": "kilovolt", "mA": "milliamp", "A": "amp", "Ah": "amp hour", "mAh": "milliamp hour", "Ω": "ohm",
+    "kΩ": "kilohm", "F": "farad", "μF": "microfarad", "N": "newton", "kN": "kilonewton",
+    "Nm": "newton meter",
+    "Pa": "pascal", "hPa": "hectopascal", "kPa": "kilopascal", "MPa": "megapascal", "bar": "bar",
+    "psi": "P S I", "atm": "atmosphere", "mmHg": "millimeter of mercury", "J": "joule", "kJ": "kilojoule",
+    "MJ": "megajoule", "cal": "calorie", "kcal": "kilocalorie", "eV": "electron volt", "mol": "mole",
+    "mmol": "millimole", "lx": "lux", "lm": "lumen", "dB": "decibel", "rpm": "R P M", "fps": "F P S",
+    "dpi": "D P I", "ppm": "parts per million", "mph": "mile per hour", "kph": "kilometer per hour",
+    "kmh": "kilometer per hour", "mpg": "mile per gallon", "°C": "degree Celsius",
+    "°F": "degree Fahrenheit",
+    "°": "degree", "B": "byte", "kB": "kilobyte", "KB": "kilobyte", "MB": "megabyte", "GB": "gigabyte",
+    "TB": "terabyte", "PB": "petabyte", "Kbps": "kilobits per second", "kbps": "kilobits per second",
+    "Mbps": "megabits per second", "Gbps": "gigabits per second", "Mb": "megabit", "Gb": "gigabit",
+    "MP": "megapixel", "px": "pixel", "K": "K", "s²": "second squared", "s^2": "second squared",
+}  # fmt: skip
+"""One of each unit. `K` is thousand or Kelvin, and said as the letter."""
+SPACED_ONLY: Final = frozenset(("in", "A", "t", "B", "F", "pt", "T", "K"))
+"""Signs that are also words or endings of names: these need a space or more context, see `amounts.py`."""
+_IRREGULAR: Final = {"foot": "feet", "inch": "inches", "lux": "lux", "century": "centuries"}
+
+ABBREVIATIONS: Final = {
+    "Mr": "Mister", "Mrs": "Missus", "Ms": "Miz", "Mx": "Mix", "Prof": "Professor", "Sgt": "Sergeant",
+    "Lt": "Lieutenant", "Capt": "Captain", "Cpt": "Captain", "Cmdr": "Commander", "Gen": "General",
+    "Col": "Colonel", "Maj": "Major", "Cpl": "Corporal", "Pvt": "Private", "Adm": "Admiral",
+    "Sen": "Senator", "Rep": "Representative", "Gov": "Governor", "Pres": "President", "Rev": "Reverend",
+    "Hon": "Honorable", "Fr": "Father", "Mt": "Mount", "Ft": "Fort", "Pt": "Point", "Jr": "Junior",
+    "Sr": "Senior", "Esq": "Esquire", "Ave": "Avenue", "Blvd": "Boulevard", "Rd": "Road", "Ln": "Lane",
+    "Hwy": "Highway", "Pkwy": "Parkway", "Sq": "Square", "Apt": "Apartment", "Bldg": "Building",
+    "Inc": "Incorporated", "Ltd": "Limited", "Corp": "Corporation", "Bros": "Brothers",
+    "Assoc": "Association",
+    "Dept": "Department", "dept": "department", "Univ": "University", "Inst": "Institute", "vs": "versus",
+    "etc": "et cetera", "approx": "approximately", "est": "established", "Est": "Established",
+    "max": "maximum",
+    "Max": "maximum", "min": "minimum", "avg": "average", "Avg": "average", "misc": "miscellaneous",
+    "govt": "government", "Govt": "Government", "incl": "including", "excl": "excluding",
+    "esp": "especially",
+    "ext": "extension", "Ext": "Extension", "tel": "telephone", "Tel": "Telephone", "temp": "temperature",
+    "qty": "quantity", "Jan": "January", "Feb": "February", "Mar": "March", "Apr": "April", "Jun": "June",
+    "Jul": "July", "Aug": "August", "Sep": "September", "Sept": "September", "Oct": "October",
+    "Nov": "November", "Dec": "December", "Mon": "Monday", "Tue": "Tuesday", "Tues": "Tuesday",
+    "Wed": "Wednesday", "Thu": "Thursday", "Thur": "Thursday", "Thurs": "Thursday", "Fri": "Friday",
+    "Sat": "Saturday", "Sun": "Sunday", "cf": "compare", "viz": "namely", "ca": "circa", "al": "al",
+    "ed": "edition", "repr": "reprint", "orig": "originally", "intl": "international", "natl": "national",
+    "mfg": "manufacturing", "hrs": "hours", "yrs": "years", "mo": "month", "wk": "week", "Messrs": "Messrs",
+}  # fmt: skip
+"""Before a full stop, which belongs to them."""
+WITH_STOPS: Final = {
+    "i.e.": "that is", "e.g.": "for example", "a.k.a.": "A K A", "a.m.": "A M", "p.m.": "P M",
+    "A.M.": "A M", "P.M.": "P M", "Ph.D.": "P H D", "Ph.D": "P H D", "PhD": "P H D",
+    "M.D.": "M D", "B.A.": "B A",
+    "U.S.A.": "U S A", "U.S.": "U S", "U.K.": "U K", "U.N.": "U N", "E.U.": "E U", "D.C.": "D C",
+    "B.C.": "B C", "A.D.": "A D", "P.S.": "P S", "R.I.P.": "R I P", "P.O.": "P O", "L.A.": "L A",
+    "N.Y.": "N Y", "c/o": "care of", "w/o": "without", "w/": "with ", "b/c": "because", "n/a": "N A",
+    "N/A": "N A", "and/or": "and or", "24/7": "twenty four seven", "9/11": "nine eleven",
+    "No.1": "number one",
+}  # fmt: skip
+MONTHS: Final = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
+    "November", "December",
+)  # fmt: skip
+MONTH: Final = f"(?:{any_of(MONTHS)}|(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\\.?)"
+OPERATORS: Final = {
+    "+": "plus", "×": "times", "*": "times", "÷": "divided by", "=": "equals", "≈": "is approximately",
+    "≠": "is not equal to", "≥": "is greater than or equal to", "≤": "is less than or equal to",
+    ">": "is greater than", "<": "is less than", "±": "plus or minus", "→": "to", "∈": "in",
+    "≫": "is much greater than", "≪": "is much less than", "≡": "is identical to",
+    "∝": "is proportional to",
+}  # fmt: skip
+NAMED_SIGNS: Final = {
+    "π": "pi", "∞": "infinity", "√": "the square root of", "∛": "the cube root of", "∑": "the sum of",
+    "∫": "the integral of", "∠": "angle", "Δ": "delta", "∆": "delta", "α": "alpha", "β": "beta",
+    "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta", "η": "eta", "θ": "theta", "κ": "kappa",
+    "λ": "lambda", "μ": "mu", "ν": "nu", "ξ": "xi", "ρ": "rho", "σ": "sigma", "Σ": "sigma", "τ": "tau",
+    "φ": "phi", "Φ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega", "Ω": "omega", "¢": "cents",
+    "§": "section", "¶": "paragraph", "©": "copyright", "®": "registered", "™": "trademark", "°": "degrees",
+    "½": "one half", "¼": "one quarter", "¾": "three quarters", "⅓": "one third", "⅔": "two thirds",
+    "‰": "per mille", "†": "dagger",
+}  # fmt: skip
+NAMES: Final = (
+    "Room|Flight|Route|Highway|Hwy|Interstate|Suite|Apt|Apartment|Bus|Boeing|Airbus|Gate|Porsche|"
+    "Peugeot|Ferrari|"
+    "BMW|Channel|Error|error|HTTP|Box|Unit|Building|Model|Exit|Train|Form|Intel|Ryzen|Area code"
+)
+"""The number after these is a name: three digits and more are said in pairs."""
+BY_ONE_AFTER: Final = (
+    "call|Call|dial|Dial|dialed|dialled|code|Code|PIN|pin|ID|extension|ext|Extension|zip|ZIP|text|"
+    "number is|passcode|password|hotline|account|order|Order|serial"
+)
+ROMAN_AFTER: Final = (
+    "World War|Chapter|Part|Book|Volume|Vol|Act|Scene|Section|Article|Phase|Stage|Type|Level|Class|Grade|"
+    "Title|Appendix|Episode|Season|Super Bowl|Mark|Rocky|Final Fantasy|Star Wars|Schedule|Table|Figure|"
+    "Division|Group|Tier|Unit|Version|Lesson|Vatican|Apollo|Saturn|Model|Windows"
+)
+MONARCHS: Final = (
+    "Henry|Louis|George|Elizabeth|Edward|William|Charles|James|Richard|Philip|Henri|Napoleon|Nicholas|"
+    "Catherine|Peter|Alexander|Frederick|Wilhelm|Gustav|Carl|Karl|Otto|Pius|John Paul|Benedict|"
+    "Francis|Paul|"
+    "Leo|Gregory|Innocent|Clement|Urban|Ivan|Christian|Haakon|Juan Carlos|Felipe|Ramses|Ptolemy|Cleopatra|"
+    "Mary|Victoria|Margrethe|Beatrix|Albert|Leopold|Baldwin|Joseph|Ferdinand|Pope John|Rama|Thutmose"
+)
+_AS_WORDS: Final = (
+    "NASA NATO UNESCO UNICEF OPEC AIDS RAM ROM SIM PIN GIF COVID SARS JSON YAML CUDA BIOS DOS ASEAN "
+    "APEC LASER RADAR SONAR SCUBA IKEA LEGO TOEFL FIFA UEFA NAFTA NASDAQ SWAT FEMA OSHA NIMBY YOLO"
+)
+AS_WORDS: Final = frozenset(_AS_WORDS.split())
+"""Acronyms that are said as words."""
+_SPELLED: Final = (
+    "AI API APR ATA ATM AWS BBC CAO CEO CFO CIA CIO COO CPA CPU CTO DIY DNA DOJ DUI EPA ESL ETA EU FAQ "
+    "FBI FDA FIA FYI GDP GOP GPA GPU GUI HIV IBM ICU ID IDE IMF IOU IP IPA IPO IQ ISO IUD LA LED MBA "
+    "MIT MOU MRI NBA NCAA NFL NHL NPC NRA NYU OCR OECD OS OEM PA PC PTA QA RIP RNA ROI RSVP SAP SEO SOS "
+    "SSA SUV TBA TSA UAE UCLA UFC UFO UI UK UN UPS URI URL US USA USB USC USD USSR UTC UX VIP VPN WTO "
+    "XML YMCA AOL ESPN IRS ISP IT ADHD AM PM ABC ACLU AMD APA BA EA GE HBO IEEE IOC OCD PBS POV POW PR "
+    "UV EV AC DC EDT EST AD BC CE BCE UTF AES RSA USPS EUR GBP JPY AUD"
+)
+SPELLED: Final = frozenset(_SPELLED.split())
+"""Acronyms with a vowel that are said by their letters; those without a vowel always are."""
+SPOKEN_ENDINGS: Final = frozenset(("json", "zip", "doc", "log", "gif", "go", "java", "yaml", "toml"))
+FILE_ENDINGS: Final = (
+    "txt|pdf|doc|docx|xls|xlsx|csv|json|xml|html|css|js|ts|py|rs|go|java|cpp|sh|md|yml|yaml|toml|"
+    "ini|log|png|"
+    "jpg|jpeg|gif|svg|mp3|mp4|wav|zip|tar|gz|exe|dll|apk|sql"
+)
+
+
+def plural_unit(one: str) -> str:
+    """Several of a unit: miles per hour, degrees Celsius, square feet."""
+    head, of, rest = one.partition(" per ")
+    for joint in (" Celsius", " Fahrenheit", " of mercury", " squared"):
+        if head.endswith(joint):
+            return f"{head.removesuffix(joint)}s{joint}"
+    words, _, last = head.rpartition(" ")
+    if last.isupper() or last.endswith(("s", "hertz")):
+        return one
+    return f"{words} {_IRREGULAR.get(last, last + 's')}".strip() + of + rest

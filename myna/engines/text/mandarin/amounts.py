@@ -1,0 +1,273 @@
+"""Mandarin readings of amounts: money, units, shares, ranges, scores, formulas, and all that is left."""
+
+import re
+
+from myna.engines.text.mandarin.codes import name_part
+from myna.engines.text.mandarin.dates import TO
+from myna.engines.text.mandarin.numerals import by_one, cardinal, number
+from myna.engines.text.mandarin.tables import (
+    COUNTED,
+    CURRENCIES,
+    CURRENCY_CODES,
+    CURRENCY_NAMES,
+    NAMED_SIGNS,
+    OPERATORS,
+    SCORED,
+    TWO_NAMES,
+    TWO_UNITS,
+    UNIT,
+    UNITS,
+)
+from myna.engines.text.rule import Rule, any_of, rule
+
+THOUSANDS = r"\d{1,3}(?:,\d{3})+(?![\d,])"
+NUM = rf"(?:{THOUSANDS}|\d+)(?:\.\d+)?"
+_SIGNED = rf"[-+±]?{NUM}"
+_ALL_CURRENCIES = CURRENCIES | CURRENCY_CODES
+_SCALES = {"k": 3, "K": 3, "M": 6, "m": 6, "B": 9, "b": 9, "bn": 9, "w": 4, "W": 4}
+_EXPONENTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿˣ", "0123456789+-nx")
+_SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿˣ"
+_SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
+_ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50}
+_LEFT, _RIGHT = r"[\w)）\]}一-鿿%°′!π∞]", r"[\w(（\[{√∛π∞±一-鿿|.-]"
+
+
+def counted(written: str) -> str:
+    """A number before a unit: a lone 2 is 两."""
+    return "两" if written.lstrip("+-") == "2" and written[0] != "-" else number(written)
+
+
+def _scaled(written: str, scale: str) -> str:
+    """The number times a power of ten: `5k` as 5000, `1.5M` as 1500000."""
+    whole, _, rest = written.replace(",", "").partition(".")
+    zeros = _SCALES[scale]
+    if len(rest) > zeros:
+        return number(written)
+    return cardinal(whole + rest.ljust(zeros, "0"))
+
+
+def _money(match: re.Match[str]) -> str:
+    sign, currency, low, high, scale, letter = match.group("sign", "cur", "low", "high", "scale", "letter")
+    amounts = [_scaled(part, letter) if letter else counted(part) for part in (low, high) if part]
+    return (
+        {"-": "负", "+": "正"}.get(sign, "") + "到".join(amounts) + (scale or "") + _ALL_CURRENCIES[currency]
+    )
+
+
+def _money_after(match: re.Match[str]) -> str:
+    return "到".join(counted(part) for part in match.group(1, 2) if part) + _ALL_CURRENCIES[match[3]]
+
+
+def _unit(match: re.Match[str]) -> str:
+    low, high, unit = match.group("low", "high", "unit")
+    name = UNITS[unit]
+    read = number if name[0] in "KMGTPk度" or unit in ("°C", "°F") else counted
+    return "到".join(read(part) for part in (low, high) if part) + name
+
+
+def _per(match: re.Match[str]) -> str:
+    """`/500ml` is 每五百毫升, `/s` 每秒."""
+    return "每" + (number(match[1]) if match[1] else "") + UNITS[match[2]]
+
+
+def _percent(match: re.Match[str]) -> str:
+    low, high, of = match.group("low", "high", "of")
+    name = {"%": "百分之", "‰": "千分之"}.get(of, "万分之")
+    return "到".join(_signed_share(name, part) for part in (low, high) if part)
+
+
+def _signed_share(of: str, written: str) -> str:
+    sign = {"-": "负", "+": "正", "±": "正负"}.get(written[0], "")
+    plain = written.lstrip("-+±")
+    return sign + of + ("百" if plain == "100" else number(plain))
+
+
+def _power(match: re.Match[str]) -> str:
+    exponent = (match[1] or match[2]).translate(_EXPONENTS).strip("()")
+    if exponent == "2":
+        return "的平方"
+    read = number(exponent) if re.fullmatch(r"[-+]?\d+(?:\.\d+)?", exponent) else exponent.replace("-", "负")
+    return f"的{read}次方"
+
+
+def _roman(match: re.Match[str]) -> str:
+    values = [_ROMAN[letter] for letter in match[0]]
+    signs = [
+        -1 if value < following else 1 for value, following in zip(values, [*values[1:], 0], strict=True)
+    ]
+    return cardinal(str(sum(sign * value for sign, value in zip(signs, values, strict=True))), pairs=False)
+
+
+def _operator(match: re.Match[str]) -> str:
+    return OPERATORS[match[0].strip()]
+
+
+def _range(match: re.Match[str]) -> str:
+    """`3-5` is a range; a falling one (`3-2`) of whole numbers is a score."""
+    low, high = match[1], match[2]
+    rises = float(low) <= float(high) or high[0] == "-"
+    joint = "到" if rises or not (low + high).isdigit() else "比"
+    return (number(low) if low != "2" or joint == "比" else "两") + joint + high
+
+
+def _fraction(match: re.Match[str]) -> str:
+    """A proper fraction; `5/1` is a date, and `120/80` two numbers."""
+    upper, lower = match[1], match[2]
+    if int(upper) < int(lower):
+        return f"{cardinal(lower, pairs=False)}分之{cardinal(upper, pairs=False)}"
+    if (
+        1 <= int(upper) <= 12
+        and 1 <= int(lower) <= 31
+        and (int(lower) > 1 or match.string[match.end() :][:1])
+    ):
+        return f"{cardinal(upper, pairs=False)}月{cardinal(lower, pairs=False)}日"
+    return f"{cardinal(upper, pairs=False)}、{cardinal(lower, pairs=False)}"
+
+
+def _versus(match: re.Match[str]) -> str:
+    return f"{cardinal(match[1], pairs=False)}比{cardinal(match[2], pairs=False)}"
+
+
+def _left(match: re.Match[str]) -> str:
+    """Any other number: 0 in front is said, and so are more digits than a number has."""
+    written = match[0]
+    if written[0] == "0" and written.isdigit() and len(written) > 1:
+        return by_one(written)
+    return number(written)
+
+
+NOTATIONS: tuple[Rule, ...] = (
+    rule(r">=|=>(?=\s?[\d-])", "≥"),
+    rule(r"<=", "≤"),
+    rule(r"!=|<>|=/=", "≠"),
+    rule(r"(?<=[\w)\s])==(?=[\w(\s])", "="),
+    rule(r"\+/-|\+-(?=\d)", "±"),
+    rule(r"\*\*(?=\d)", "^"),
+)
+FORMULAS: tuple[Rule, ...] = (
+    # 第III章, 伊丽莎白II世; CO₂, H2O.
+    rule(
+        r"(?<=第)[IVXL]{1,6}(?![A-Za-z])|(?<=[一-鿿 ])[IVXL]{1,6}(?= ?(?:世|期|型|级|类|度烧伤|区))",
+        _roman,
+    ),
+    rule("[₀-₉]+", lambda m: name_part(m[0].translate(_SUBSCRIPTS))),
+    # 10-3=7, 计算10-3, x-1>0.
+    rule(
+        rf"(?<![\w.-])({NUM}|[A-Za-z])\s?-\s?(?={NUM}(?![\w./]|-\d)\s?[-+×÷*=≈≥≤<>]|[A-Za-z]\s?[=≈≥≤<>])(?!\d+-\d+-)",
+        r"\1减",
+    ),
+    rule(rf"(?<=[=≈+×÷])(\s?{NUM})-(?={NUM})", r"\1减"),
+    rule(rf"((?:计算|算|求|等于|口算|得数|结果是?)[：: ]?{NUM})\s?-\s?(?={NUM})", r"\1减"),
+    rule(
+        rf"(?<=[\w)）\]π])(?:([{_SUPERSCRIPTS}]+)|\^(\([^()\s]{{1,8}}\)|[-+]?\d+(?:\.\d+)?|[A-Za-z]))", _power
+    ),
+    rule(r"(?<=[\dπ)）]) ?[xX×✕*] ?(?=[\d√π(（])", "乘"),
+    rule(r"(?<=[\w)）])\s?\*\s?(?=[\w(（])", "乘"),
+    rule(rf"(?:(?<={_LEFT})|(?<=^))\s?[×÷≈≠≥≤≡∝≫≪∈∉⊂∪∩→⇒]\s?(?={_RIGHT})", _operator),
+    rule(r"(?<=[\w)）%°一-鿿])\s?[<>]\s?(?=[\d√π-]|[A-Za-z](?![A-Za-z]*>))", _operator),
+    rule(r"^[<>≥≤≈](?=\s?[\d-])|(?<=[，。；：、（(\s])[<>≥≤≈](?=\s?[\d-])", _operator),
+    rule(r"(?<=[\w)）²³%°一-鿿])\s?=\s?(?=[\w(（√π+-])", _operator),
+    rule(r"(?<=[\w)）πa-z方])\s?\+\s?(?=[\w(（√π])", _operator),
+    rule(r"(?<=\d)\+(?![\d+])", "加"),
+    rule(r"±(?=[\dA-Za-z])", "正负"),
+    rule(r"√(?=[\w(（π])", "根号"),
+)
+AMOUNTS: tuple[Rule, ...] = (
+    # $5-10, A$50, $1.5亿, $100M, USD 20, 100€.
+    rule(
+        rf"(?P<sign>[-+]?)(?:(?P<cur>{any_of(_ALL_CURRENCIES)}))(?<![A-Za-z][A-Z]{{3}})\s?(?P<low>{NUM})"
+        rf"(?:\s?{TO}\s?(?:{any_of(CURRENCIES)})?(?P<high>{NUM}))?(?:(?P<scale>万亿|千万|百万|[万亿])|(?P<letter>bn|[kKMmBbwW])(?![A-Za-z]))?"
+        rf"{CURRENCY_NAMES}?",
+        _money,
+    ),
+    rule(rf"(?<![\w.])({NUM})(?:{TO}({NUM}))? ?({any_of(_ALL_CURRENCIES)})(?![A-Za-z])", _money_after),
+    # 120/80mmHg.
+    rule(
+        r"(?<![\w./])(\d{2,3})/(\d{2,3})(?= ?(?:mmHg|毫米汞柱))",
+        lambda m: f"{cardinal(m[1], pairs=False)}、{m[2]}",
+    ),
+    rule(r"(\d+)[′'](\d{1,2})[″\"]", lambda m: f"{number(m[1])}分{number(m[2])}秒"),
+    rule(r"(?<=\d)[wW](?=\+|[人次元粉]|用户|阅读|点赞|粉丝|播放)", "万"),
+    # 39°54′, 6'2"; 5km/h, 10-15kg.
+    rule(
+        r"(?<!\d)(\d+)°(\d+)[′'](?:(\d+(?:\.\d+)?)[″\"])?",
+        lambda m: f"{number(m[1])}度{number(m[2])}分" + (f"{number(m[3])}秒" if m[3] else ""),
+    ),
+    rule(
+        rf"(?<![\w.])(?P<low>{_SIGNED})(?: ?°C?)?(?: ?{TO} ?(?P<high>-?{NUM}))?"
+        rf" ?(?P<unit>{UNIT})(?!-?[A-Za-z0-9])",
+        _unit,
+    ),
+    rule(r"(时速[^\d，。；]{0,4}[^，。；]{1,12}公里)每小时", r"\1"),
+    rule(rf"(?<=[A-Za-z元块角分钱万亿个次斤克升米秒吨人]) ?/ ?({NUM})? ?({UNIT})", _per),
+    rule(
+        rf"(?<=[元块角分钱万亿克升米吨次个人度]) ?/ ?({NUM})?(?=[一-鿿])",
+        lambda m: "每" + (counted(m[1]) if m[1] else ""),
+    ),
+    # 15%, 5%-10%, +3‰.
+    rule(
+        rf"(?<![\w.])(?P<low>{_SIGNED})(?: ?[%‰‱]?(?: ?{TO} ?|到|至)(?P<high>-?{NUM}))? ?(?P<of>[%‰‱])",
+        _percent,
+    ),
+)
+SCORES: tuple[Rule, ...] = (
+    # Scores and ratios: 比分3-2, 112-108胜, 16:9.
+    rule(r"((?:比分|比例|配比|比率|比值|宽高比|总分)[^\d，。；]{0,4}\d+)\s?[:–—-]\s?(?=\d)", r"\1比"),
+    rule(
+        rf"(?<![\w.:-])(\d{{1,3}})[:–—-](\d{{1,3}})(?=的?(?:总?比分|优势|[^\d，。；]{{0,4}}{SCORED}))",
+        _versus,
+    ),
+    rule(rf"(?<=[以了])(\d{{1,3}})[–—-](\d{{1,3}})(?!\d|{COUNTED})", _versus),
+    rule(
+        rf"({SCORED}[^\d，。；]{{0,6}}?)(\d{{1,3}})[-–—](\d{{1,3}})(?![\d%]|{COUNTED})",
+        lambda m: f"{m[1]}{cardinal(m[2], pairs=False)}比{cardinal(m[3], pairs=False)}",
+    ),
+)
+SPANS: tuple[Rule, ...] = (
+    # 16:9, 3:2:1.
+    rule(
+        r"(?<![\w.:])(\d{1,5}):(\d{1,5})(?::(\d{1,5}))?(?![\w:]|\.\d)",
+        lambda m: "比".join(cardinal(part, pairs=False) for part in m.groups() if part),
+    ),
+    # 24/7, 3/4, 1又1/2.
+    rule(r"(?<![\w./])24/7(?![\w/])", "二十四七"),
+    rule(r"(?<![\w./])(\d{1,7})/(\d{1,7})(?![\w/]|\.\d)", _fraction),
+    # 3-5天, 8k-12k, -5~3.
+    rule(rf"(?<![\w.:/+*×÷=-])(-?{NUM}){TO}(-?{NUM})(?!\d|[.:/]\d|-\d|[=+*×÷]|等于)", _range),
+    rule(rf"(\d[kKwWMGT]) ?{TO} ?(?=\d)", r"\1到"),
+    rule(rf"(?<=[元块个天月日号年岁人次页章节度时分点米克升秒周期届楼层室班级万亿]){TO}(?=\d)", "到"),
+)
+LEFT: tuple[Rule, ...] = (
+    # 1米75, 3块5, 2万5.
+    rule(
+        rf"(\d)([米块元万千百亿])(\d{{1,2}})(?![\d.]|{COUNTED}|[A-Za-z])",
+        lambda m: f"{m[1]}{m[2]}{by_one(m[3])}",
+    ),
+    rule(r"(?<![\w.一-鿿])\.(\d+)", lambda m: "零点" + by_one(m[1])),
+    rule(r"第(\d{1,16})(?!\d|\.\d)", lambda m: "第" + cardinal(m[1], pairs=False)),
+    rule(
+        r"(?<![\w.])\d+(?=号(?:楼|线|机|店|馆|厅|院|门|桌|库|文|令|公告|案|床|房|宿舍|选手|球员|$|[，。；、）)]))",
+        lambda m: cardinal(m[0], pairs=False),
+    ),
+    rule(rf"(?<![\w.)）\]])[-+±]?(?:{THOUSANDS}(?:\.\d+)?|\d+\.\d+)", lambda m: number(m[0])),
+    rule(r"(?<![\w.)）\]一-鿿-])-\d+|(?<=[一-鿿])-\d+(?![\d-])", lambda m: number(m[0])),
+    rule(r"(?<![\w)）\]])\+\d+", lambda m: number(m[0])),
+    rule(
+        rf"(?<![\w.])(?<!等于)(?<![加减乘比大小于第负])2(?=点(?:[0-5]\d(?!\d)|\d分|\D|$)|(?!{TWO_NAMES}){TWO_UNITS})",
+        "两",
+    ),
+    rule(rf"(?<![\w.])2{TO}(?=\d)", "二到"),
+    rule(r"(?<=\d)/(?=\d)", "、"),
+    rule(r"\d+(?:\.\d+)?", _left),
+    rule(any_of(NAMED_SIGNS), lambda m: NAMED_SIGNS[m[0]]),
+    # C++, C#, AT&T, A=B, @张三.
+    rule(r"(?<![A-Za-z])([A-Za-z])\+\+", r"\1 加加 "),
+    rule(r"(?<![A-Za-z])([A-Z])#", r"\1 sharp "),
+    rule(r"(?<=[A-Za-z])\s*&\s*(?=[A-Za-z])", " and "),
+    rule(r"(?<=[\w一-鿿])\s?&\s?(?=[\w一-鿿])", "和"),
+    rule(r"(?<=[\w一-鿿])\s?\+(?=\s?[\w一-鿿])|(?<=[\w一-鿿%])\+(?!\+)", "加"),
+    rule(r"(?<=[\w一-鿿])\s?=(?=\s?[\w一-鿿])", "等于"),
+    rule(r"(?<![\w一-鿿])~(?=[零一二两三四五六七八九十])", "约"),
+    rule(r"#(?=[零一二三四五六七八九十])", "井号"),
+    rule(r"(?<!\w)@(?=[\w一-鿿])", "艾特"),
+)

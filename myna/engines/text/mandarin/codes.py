@@ -1,0 +1,144 @@
+"""Mandarin readings of numbers that count nothing: addresses, phones, codes, versions, models, rooms."""
+
+import re
+
+from myna.engines.text.mandarin.numerals import by_one, called, cardinal, number
+from myna.engines.text.mandarin.tables import (
+    CODE_WORDS,
+    COUNTED,
+    HOTLINE_WORDS,
+    HOTLINES,
+    MAKERS,
+    NAMED_DATES,
+    SERVICE_NUMBERS,
+)
+from myna.engines.text.rule import Rule, any_of, rule
+
+_PROVINCES = "京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼"
+
+
+def name_part(digits: str) -> str:
+    """A number inside a name: up to two digits and round ones as a number, others digit by digit."""
+    plain = len(digits) <= 2 or (len(digits) <= 4 and digits.endswith("00"))
+    return cardinal(digits, pairs=False) if plain and not digits.startswith("0") else by_one(digits)
+
+
+def _address(match: re.Match[str]) -> str:
+    return by_one(match[0]).replace(".", "点").replace(":", "冒号").replace("/", "斜杠")
+
+
+def _version(match: re.Match[str]) -> str:
+    return "点".join(name_part(part) for part in match[0].split("."))
+
+
+def _called(match: re.Match[str]) -> str:
+    """The digits one by one, without what separates them."""
+    return ("加" if match[0][0] == "+" else "") + called(re.sub(r"[^0-9A-Za-z转一-鿿]", "", match[0]))
+
+
+def _code(match: re.Match[str]) -> str:
+    return match[1] + called(match[2])
+
+
+def _standard(match: re.Match[str]) -> str:
+    year = f"杠{by_one(match[3])}" if match[3] else ""
+    return match[1] + by_one(match[2]).replace(".", "点") + year
+
+
+def _latin_name(match: re.Match[str]) -> str:
+    """GPT-4 is not negative: removes the hyphen, keeps a decimal, and joins further parts by 杠."""
+    name, joint, digits = match.groups()
+    reading = number(digits) if re.fullmatch(r"\d+\.\d+", digits) else _parts_of(digits)
+    return name + joint.strip("-") + reading
+
+
+def _parts_of(digits: str) -> str:
+    if len(digits) > 4 and digits.isdigit():
+        return called(digits)
+    return "".join(
+        {".": "点", "-": "杠"}.get(part) or name_part(part) for part in re.split(r"([.-])", digits)
+    )
+
+
+def _parts(match: re.Match[str]) -> str:
+    return _parts_of(match[0])
+
+
+def _long_run(match: re.Match[str]) -> str:
+    """Eight digits and more: a number before a unit or if it is round, else digit by digit."""
+    digits, unit = match[1], match[2]
+    counts = unit or re.fullmatch(r"[1-9]\d{0,3}0{6,}", digits)
+    return cardinal(digits) if counts and not digits.startswith("0") and len(digits) <= 16 else called(digits)
+
+
+CODES: tuple[Rule, ...] = (
+    # 192.168.1.1:80, 10.0.0.0/8; 1.2.3
+    rule(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5}|/\d{1,2})?(?!\d|\.\d)", _address),
+    rule(r"(?<![\d.])(?!(?:19|20)\d\d\.\d\d?\.\d\d?(?!\d|\.\d))\d+(?:\.\d+){2,}(?!\d)", _version),
+    # GB/T 7714-2015; ISBN 978-7-111-12345-6.
+    rule(r"((?:GB|ISO|IEC|IEEE|DB|RFC|JGJ|ASTM)(?:/[A-Z])? ?)(\d[\d.]*)(?:-(\d{4}))?(?![\w-])", _standard),
+    rule(
+        rf"({CODE_WORDS}[：:是为 ]{{0,3}})(\d(?:[ -]?\d){{6,}})(?![\w-])",
+        lambda m: m[1] + called(re.sub("[ -]", "", m[2])),
+    ),
+    # Cards and meetings in groups: 6222 0210 0112 3456, 123-456-789.
+    rule(r"(?<![\w.-])\d{4}(?:([ -])\d{4})(?:\1\d{4}){1,3}(?:\1\d{1,3})?(?![\w.-])", _called),
+    rule(r"(?<![\w.,-])\d{3}([ -])\d{3}\1\d{3,4}(?![\w-]|[.,]\d)", _called),
+    # Phones: mobile, area code, abroad, 400 800 1234.
+    rule(r"(?<![\w.])(?:\+?86[- ]?)?1[3-9]\d([- ]?)\d{4}\1\d{4}(?!\d|\.\d|[万元个人])", _called),
+    rule(
+        r"(?<![\w.])(?:\+?86[- ]?)?(?:[(（]0?\d{2,3}[)）]|0\d{2,3}[- ]?) ?\d{3,4}[- ]?\d{4}"
+        r"(?:(?:[-转]| ?转 ?)\d{1,6})?(?!\d|\.\d)",
+        _called,
+    ),
+    rule(r"(?<![\w.])\+\d{1,3}(?:[- ]?(?:\(\d{1,4}\)|\d{1,5})){2,5}(?!\d|\.\d|%)", _called),
+    rule(r"(?<![\w.])[48]00([- ]?)(?:\d{3}\1\d{4}|\d{4}\1\d{3})(?!\d|[万元个人])", _called),
+    rule(rf"(?<![\w.])(\d{{8,}})(?!\d|\.\d|\w)(?=({COUNTED})?)", _long_run),
+    # 京A·12345, room 3-2-501.
+    rule(rf"(?<=[{_PROVINCES}][A-Z])[·•.]?(?=[A-Z0-9]{{5,6}}(?!\w))[A-Z0-9]*\d[A-Z0-9]*", _called),
+    rule(r"(?<![\w.-])(?!(?:19|20)\d\d-\d\d?-\d\d?(?!\d))\d{1,4}(?:-\d{1,4}){2,}(?![\w-])", _parts),
+    rule(r"(?<![\w.-])\d{1,2}-\d{3,4}(?=室|房|号)", _parts),
+    # Digits after a word that announces a code, and short numbers that are called.
+    rule(rf"({CODE_WORDS}[：:是为 #]{{0,3}}[A-Z]{{0,3}})(\d{{3,}})(?!\d|[.:/-]\d|[%年月]|{COUNTED})", _code),
+    rule(rf"({HOTLINE_WORDS}[：: ]?)(\d{{3,6}})(?!\d|[-.]\d|{COUNTED})", _code),
+    rule(rf"()(?<![\w.-])(\d{{3,6}})(?={HOTLINES})", _code),
+    rule(r"()(?<![\w.-])([45]0[0-9]|[45]1[0-9])(?=错误|状态|页面|报错)", _code),
+    rule(rf"()(?<![\w.,:/-])({SERVICE_NUMBERS})(?![\w.:/%-]|{COUNTED})", _code),
+    rule(r"()(?<![\w.,:/-])(11[09])(?!\w|[.,:/%-]\d|%|级|以[上下])(?!" + COUNTED + ")", _code),
+    rule(
+        r"()(?<![\w.-])(\d{2}[1-9]|\d[1-9]0|\d{4}(?<!00))"
+        r"(?=室|房(?!价)|教室|病房|路(?![人程口])|国道|省道|县道|次列车|次航班|医院|厂(?!家))",
+        _code,
+    ),
+    rule(r"((?<![A-Za-z])[A-Z]{1,2})(\d{3,4})(?=次|航班|号|/)", _code),
+    rule(r"((?:航班|车次|列车|乘坐|搭乘)[：: ]?[A-Z]{1,2})(\d{2,4})(?!\d)", _code),
+    rule(rf"(?<![\w.,:/-])({any_of(NAMED_DATES)})(?!\w|[.,:/~-]\d|%|{COUNTED})", lambda m: NAMED_DATES[m[1]]),
+    # Zeros in front are said: 0429.
+    rule(r"(?<![\w.,:/])0\d{2,}(?![\w.:/%-])", _called),
+)
+"""The first rules after addresses."""
+
+
+NAMES: tuple[Rule, ...] = (
+    # B2B, 5v5; A1-A3.
+    rule(r"(?<![A-Za-z0-9])([BCDEGOPSV])2([BCDEGOPSV])(?![A-Za-z0-9])", r"\1 to \2"),
+    rule(
+        r"(?<![A-Za-z0-9])(\d{1,2})([vV])(\d{1,2})(?!\w)",
+        lambda m: cardinal(m[1], pairs=False) + m[2] + cardinal(m[3], pairs=False),
+    ),
+    rule(r"(?<![A-Za-z])([A-Z]\d+)[-~–—](?=[A-Z]\d)", r"\1到"),
+    rule(
+        r"(?<![A-Za-z])[Nn][Oo](?:\.|．) ?(\d{1,6})(?!\d|\.\d)",
+        lambda m: f"number {cardinal(m[1], pairs=False)}",
+    ),
+    # GPT-4, COVID-19, iPhone 15, RTX 4090, Mate60.
+    rule(r"(?<![A-Za-z0-9])([A-Za-z]+)(-?)((?!2[A-Z](?![A-Za-z0-9]))\d+(?:[.-]\d+)*)", _latin_name),
+    rule(
+        rf"(?<![A-Za-z0-9])(?=[A-Za-z]*[A-Z])([A-Za-z]+)( )(\d{{3,4}})(?!\w|[.,:/%-]\d|%|{COUNTED})",
+        _latin_name,
+    ),
+    rule(rf"({MAKERS})(-?)(\d{{1,4}})(?!\d|\.\d|{COUNTED})", _latin_name),
+    # 1080P, 24H2.
+    rule(r"(?<![\w.])(\d{3,4})(?=[PpIi](?![A-Za-z0-9]))", lambda m: by_one(m[1])),
+)
+"""Names with a number in them."""

@@ -1,0 +1,149 @@
+"""Mandarin readings of dates, times, years and decades, and spans of them."""
+
+import re
+
+from myna.engines.text.mandarin.numerals import by_one, cardinal
+from myna.engines.text.mandarin.tables import HOLIDAYS
+from myna.engines.text.rule import Rule, rule
+
+TO = "[-~–—]"
+_MONTH, _DAY = r"(?:0?[1-9]|1[0-2])", r"(?:0?[1-9]|[12]\d|3[01])"
+_YEAR = r"(?:1[0-9]|20)\d\d"
+_CLOCK = r"(?:[01]?\d|2[0-4])[:：][0-5]\d(?:[:：][0-5]\d)?"
+_HALVES = {"AM": "上午", "PM": "下午"}
+_EVENTS = "(?:事件|晚会|购物节|运动|惨案|事变|革命|大地震|地震|空难|恐怖)"
+_RESUMED = "(?:上午|下午|晚上|中午|凌晨|次日|翌日|今天|明天|今|周[一二三四五六日末\\d]|星期|礼拜)"
+_LASTS = (  # a number of years, not a year
+    "(?:了|的?历史|的?文明|[以之]?[前后来间内久里](?!期)|以[上下]|老|多|左右|如一日|时间|期(?!间)|长|一遇|一度|一次|未|没|不[变见]|寿命|工龄|"
+    "经验|陈|保质|质保|的(?:时间|光阴|努力|岁月|风雨|发展|奋斗|积累|等待)|河[东西]|租|产权|免费|制|树龄|合同)"
+)
+
+
+def _plain(digits: str) -> str:
+    return cardinal(digits, pairs=False)
+
+
+def _date(match: re.Match[str]) -> str:
+    year, _, month, day = match.groups()
+    return f"{by_one(year)}年{_plain(month)}月{_plain(day)}日"
+
+
+def _month(match: re.Match[str]) -> str:
+    return f"{by_one(match[1])}年{_plain(match[2])}月"
+
+
+def _day(match: re.Match[str]) -> str:
+    return f"{_plain(match[1])}月{_plain(match[2])}日"
+
+
+def _event(match: re.Match[str]) -> str:
+    """The name of an event by its date: 9·11 as 九一一, 10·1 as 十一."""
+    return (_plain(match[1]) if match[1] == "10" else by_one(match[1])) + by_one(match[2])
+
+
+def _american(match: re.Match[str]) -> str:
+    """05/01/2024: the month is first unless it is above 12."""
+    first, second = sorted(match.group(1, 2), key=lambda part: int(part) > 12)
+    return f"{by_one(match[3])}年{_plain(first)}月{_plain(second)}日"
+
+
+def _sixtieth(digits: str) -> str:
+    return ("零" if digits[0] == "0" and digits != "00" else "") + _plain(digits)
+
+
+def _time(written: str) -> str:
+    hours, minutes, *seconds = re.split("[:：]", written)
+    hour = "两" if int(hours) == 2 else _plain(hours)
+    if seconds:
+        return f"{hour}点{_sixtieth(minutes)}分{_sixtieth(seconds[0])}秒"
+    return f"{hour}点" + (f"{_sixtieth(minutes)}分" if int(minutes) else "")
+
+
+def _times(match: re.Match[str]) -> str:
+    """A time or a span of times; AM and PM come first in Mandarin."""
+    half = re.sub("[^APM]", "", (match["half"] or "").upper())
+    return _HALVES.get(half, "") + "到".join(_time(part) for part in re.split(TO, match["times"]))
+
+
+def _hour(match: re.Match[str]) -> str:
+    return f"{_HALVES[match[2].upper()[0] + 'M']}{'两' if match[1] == '2' else _plain(match[1])}点"
+
+
+def _minute(match: re.Match[str]) -> str:
+    return match[1] + _sixtieth(match[2])
+
+
+def _years(match: re.Match[str]) -> str:
+    return f"{by_one(match[1])}到{by_one(match[2])}"
+
+
+def _one_by_one(match: re.Match[str]) -> str:
+    return by_one(match[0])
+
+
+def _ordinal(match: re.Match[str]) -> str:
+    return _plain(match[0])
+
+
+def _lasting(match: re.Match[str]) -> str:
+    return cardinal(match[0]) if int(match[0]) != 2 else "两"
+
+
+DATES: tuple[Rule, ...] = (
+    # 2024-05-01, 2024/5/1, 2024.5.1; 20240501 is a code.
+    rule(rf"(?<![\w.])({_YEAR})([-/.])({_MONTH})\2({_DAY})(?:日|号)?(?![\w-]|\.\d)", _date),
+    rule(rf"(?<![\w.-])({_YEAR})[-/]({_MONTH})(?:月)?(?![\w/-]|[.:]\d|年|学年|赛季)", _month),
+    rule(rf"(?<![\w.])({_YEAR})\.({_MONTH})月", _month),
+    rule(rf"(?<![\w./])({_DAY})/({_DAY})/({_YEAR})(?![\w/])", _american),
+    # 14:30, 9:00-18:00, 8:05 AM.
+    rule(
+        rf"(?<![\w:.])(?P<times>{_CLOCK}(?: ?{TO} ?{_CLOCK})?)分?"
+        r"(?: ?(?P<half>[AaPp]\.?[Mm]\.?)(?!\w))?(?![\w:]|\.\d)",
+        _times,
+    ),
+    rule(r"(?<![\w:.])(\d{1,2}) ?([AaPp])\.?[Mm]\.?(?!\w)", _hour),
+    rule(r"(\d[点时分])(0\d)(?!\d|\.\d|%)", _minute),
+    # 12/25是圣诞节, 5/1放假, 5.20号; 1.2024年 is an item of a list.
+    rule(rf"(?<![\w./])({_MONTH})/({_DAY})(?=(?:[(（]|日|号)?{HOLIDAYS})(?:日|号)?", _day),
+    rule(rf"(?<![\w.])({_MONTH})[./]({_DAY})[号日]", _day),
+    rule(rf"(?<=[于在到至从日期：:期])({_MONTH})/({_DAY})(?![\w./%]|的)", _day),
+    rule(
+        rf"(?<![\d.])(\d{{1,2}})[·•.](\d{{1,2}})(?={_EVENTS}|放假|小?长假|大促|假期|黄金周|国庆|劳动节|妇女节|儿童节)",
+        _event,
+    ),
+    rule(r"(?<![\d.])(\d{1,2})[·•](\d{1,2})(?!\d)", _event),
+    rule(rf"(?<![\w.-])\d{{3}}(?={_EVENTS})", _one_by_one),
+    rule(r"(?<![\w.])(\d{1,2})\.(?=(?:19|20)\d\d年)", r"\1、"),
+    rule(rf"(?<=[日号月年点分周期一二三四五六末]){TO}(?=\d|{_RESUMED})", "到"),
+    rule(rf"(?<![\w.])({_MONTH})月({_DAY})(?=[日号])", lambda m: f"{_plain(m[1])}月{_plain(m[2])}"),
+    # 2023-24赛季, 2020—2024年, 80、90后.
+    rule(rf"(?<!\d)({_YEAR})(?:[/~～–—-]|到|至)((?:19|20)?\d\d)(?=年(?!级)|赛季|财年|学年|度|届)", _years),
+    rule(rf"(?<!\d)({_YEAR})(?=年?(?:{TO}|到|至){_YEAR})", _one_by_one),
+    rule(
+        rf"(?<![\d.])({_YEAR})(?=届|款|赛季|财年|学年|奥运|冬奥|亚运|世界杯|欧洲杯|春晚|高考|新年|财报|版|级|秋|春|夏|冬|Q\d|H\d)",
+        _one_by_one,
+    ),
+    rule(r"(?<![\d.])(?:[5-9]\d|[01]\d|[05])(?=[后前](?![来面边天退续后期])|、\d\d后)", _one_by_one),
+    rule(r"(?<![\d.])\d{1,2}(?=世纪|年代)", _ordinal),
+    # 1500年了 and 距今1800多年 last; 618年唐朝建立 and 98年抗洪 are years.
+    rule(r"(?<=公元前)\d{1,4}(?=年)", _ordinal),
+    rule(r"(?<=公元)\d{1,4}(?=年)", _one_by_one),
+    rule(rf"(?<![\d.])(?:{_YEAR}|[12]000)(?=年{_LASTS})", _lasting),
+    rule(r"(?<=[近超过约逾历经整足共达余用花等住了活隔满有])(?:\d{1,3}0{1,3})(?=年)", _lasting),
+    rule(r"(?<![\d.])0\d(?=年)", _one_by_one),
+    rule(
+        rf"(?<![\d.])\d\d(?=年(?:{_MONTH}月|[一二三四五六七八九十]{{1,2}}月|底|初|末|春|夏|秋|冬|年初|年底))",
+        _one_by_one,
+    ),
+    rule(rf"(?<![\d.])(?<![了近过约第满前])[7-9]\d(?=年(?!{_LASTS}|[代的。，,！]|$))", _one_by_one),
+    rule(
+        rf"(?:(?<=^)|(?<=[，。；！？、\s（(在于至到从自]))\d{{2}}[1-9](?=年(?!{_LASTS}|[的。，,]|$))",
+        _one_by_one,
+    ),
+    rule(
+        r"(?<![\d.])\d\d(?=年(?:高考|中考|奥运|冬奥|世界杯|欧洲杯|春晚|大选|毕业|入学|出生|生人|考上|参军|结婚|入职))",
+        _one_by_one,
+    ),
+    rule(r"(?<!\d)(?!1000)(?:1\d|20|21)\d\d(?=年)", _one_by_one),
+    rule(r"(?<![\d.~–—-])\d+(?=年(?!级))", _lasting),
+)

@@ -1,0 +1,231 @@
+"""Numbers, signs and abbreviations as an English voice says them, by kind. Where several readings are right,
+one is here."""
+
+import time
+
+import pytest
+
+from myna.engines.text.reading import in_english
+
+KINDS = {
+    "dates": """
+May 5, 2024 → May fifth, twenty twenty four
+5 May 2024 → the fifth of May twenty twenty four
+July 4th, 1776 → July fourth, seventeen seventy six
+2024-05-01 → May first, twenty twenty four
+12/25/2024 → December twenty fifth, twenty twenty four
+In 1999 → In nineteen ninety nine
+in 2010 → in twenty ten
+in 2005 → in two thousand five
+since 1984 → since nineteen eighty four
+1,500 people → one thousand five hundred people
+1500 meters → one thousand five hundred meters
+the 1990s → the nineteen nineties
+the '90s → the nineties
+the 1800s → the eighteen hundreds
+1999-2003 → nineteen ninety nine to two thousand three
+2023-24 season → twenty twenty three to twenty four season
+9/11 → nine eleven
+""",
+    "times": """
+3:30 PM → three thirty P M
+at 10:05 → at ten oh five
+from 9:00-17:00 → from nine to seventeen
+open 9am-5pm → open nine A M to five P M
+24/7 → twenty four seven
+Mon.-Fri. → Monday to Friday.
+""",
+    "money": """
+$5.3 billion → five point three billion dollars
+$1,234.56 → one thousand two hundred thirty four dollars fifty six cents
+£3.99 → three pounds ninety nine pence
+$0.99 → ninety nine cents
+$1 → one dollar
+$2.5M → two point five million dollars
+$5k → five thousand dollars
+$5-10 → five to ten dollars
+a $20 bill → a twenty dollar bill
+$10-million deal → ten million dollar deal
+50¢ → fifty cents
+A$50 → fifty Australian dollars
+¥1000 → one thousand yen
+₹500 → five hundred rupees
+$20/month → twenty dollars per month
+50€ → fifty euros
+""",
+    "units": """
+-5°C → minus five degrees Celsius
+40–60°C → forty to sixty degrees Celsius
+98.6°F → ninety eight point six degrees Fahrenheit
+90° → ninety degrees
+6'2" → six foot two
+6ft 2in → six feet two inches
+12 oz → twelve ounces
+2 lbs → two pounds
+1 km → one kilometer
+5km/h → five kilometers per hour
+60 mph → sixty miles per hour
+12.5MB/s → twelve point five megabytes per second
+20 m² → twenty square meters
+5 m/s² → five meters per second squared
+10 sq ft → ten square feet
+120/80 mmHg → one hundred twenty over eighty millimeters of mercury
+2.4GHz → two point four gigahertz
+100W → one hundred watts
+3.5" → three point five inches
+5m/s → five meters per second
+100-meter dash → one hundred-meter dash
+""",
+    "shares": """
+-3.2% → minus three point two percent
+10–15% → ten to fifteen percent
+5/8 inch → five eighths inch
+3/4 cup → three quarters cup
+½ cup → one half cup
+2½ cups → two and a half cups
+1 1/2 cups → one and a half cups
+1/100 → one hundredth
+120/80 → one hundred twenty over eighty
+""",
+    "formulas": """
+3+4=7 → three plus four equals seven
+10-3=7 → ten minus three equals seven
+x^2 → x squared
+x³ → x cubed
+2^10 → two to the power of ten
+10⁻⁵ → ten to the power of minus five
+a > b → a is greater than b
+x >= 5 → x is greater than or equal to five
+a != b → a is not equal to b
+√16 = 4 → the square root of sixteen equals four
+±5 → plus or minus five
+5 ± 0.1 → five plus or minus zero point one
+10 ÷ 2 → ten divided by two
+2x faster → two times faster
+1920x1080 → one thousand nine hundred twenty by one thousand eighty
+<5 → less than five
+~50 → about fifty
+100+ → one hundred plus
+4 × 100 m → four times one hundred meters
+π → pi
+""",
+    "ranges": """
+pages 10–12 → pages ten to twelve
+10-20 people → ten to twenty people
+won 3-2 → won three to two
+3:1 → three to one
+16:9 display → sixteen to nine display
+5M users → five million users
+100K followers → one hundred thousand followers
+""",
+    "codes": """
+Call 555-1234 → Call five five five, one two three four
++1 (202) 555-0100 → plus one, two zero two, five five five, zero one zero zero
+123-45-6789 → one two three, four five, six seven eight nine
+call 911 → call nine one one
+Room 101 → Room one oh one
+Room 1204 → Room twelve oh four
+Flight 370 → Flight three seventy
+4111 1111 1111 1111 → four one one one, one one one one, one one one one, one one one one
+192.168.1.1 → one nine two dot one six eight dot one dot one
+1.2.3 → one point two point three
+007 → oh oh seven
+PIN 1234 → PIN one two three four
+""",
+    "names": """
+Boeing 747 → Boeing seven forty seven
+Airbus A380 → Airbus A three eighty
+I-95 → I ninety five
+F-16 → F sixteen
+B-52 → B fifty two
+GPT-4 → G P T four
+MP3 → M P three
+B12 → B twelve
+iPhone 15 → iPhone fifteen
+B2B → B to B
+C# → C sharp
+C++ → C plus plus
+CO₂ → C O two
+H2O → H two O
+World War II → World War two
+WWII → World War two
+Chapter IV → Chapter four
+Henry VIII → Henry the eighth
+Louis XIV → Louis the fourteenth
+Super Bowl LVIII → Super Bowl fifty eight
+""",
+    "abbreviations": """
+Dr. Smith → Doctor Smith
+Elm Dr. → Elm Drive
+Main St. → Main Street
+St. Louis → Saint Louis
+Ms. Lee → Miz Lee
+Mr. and Mrs. Lee → Mister and Missus Lee
+Sgt. Pepper → Sergeant Pepper
+Mt. Everest → Mount Everest
+Ft. Worth → Fort Worth
+cats vs. dogs → cats versus dogs
+Smith Jr. said → Smith Junior said
+No. 5 → number five
+#1 → number one
+approx. 5 → approximately five
+i.e. that → that is that
+w/o sugar → without sugar
+U.S. Army → U S Army
+Ph.D. student → P H D student
+Jan. 5 → January fifth
+p. 12 → page twelve
+AT&T → A T and T
+R&B → R and B
+and/or → and or
+dept. of → department of
+""",
+    "acronyms": """
+the FBI → the F B I
+NASA → NASA
+TV → T V
+DVDs → D V D's
+HTTPS → H T T P S
+OK → okay
+STOP NOW → STOP NOW
+I LOVE YOU → I LOVE YOU
+""",
+    "files": """
+file.txt → file dot T X T
+self.name → self dot name
+.NET → dot NET
+@john → at john
+foo() → foo
+john.doe@example.com → john dot doe at example dot com
+www.google.com → google dot com
+""",
+    "heteronyms": """
+I read it yesterday. → I red it yesterday.
+I will read it. → I will read it.
+She read the book. → She red the book.
+Close the door. → Cloze the door.
+a close friend → a close friend
+a lead pipe → a led pipe
+lead the way → lead the way
+Wind it up. → Wined it up.
+Tear it off. → Tare it off.
+We went live. → We went lyve.
+He dove into the lake. → He dohv into the lake.
+""",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_and_signs_are_said_as_people_say_them(kind: str) -> None:
+    examples = [line.split(" → ") for line in KINDS[kind].strip().split("\n")]
+    assert [f"{written} → {in_english(written).strip()}" for written, _ in examples] == [
+        f"{written} → {said}" for written, said in examples
+    ]
+
+
+@pytest.mark.parametrize("flood", ["1", "138", "$1k", "1.", "1=", "a.", "I ", "'s", "1-", "1 ", "@", "St. "])
+def test_a_long_text_of_one_kind_is_read_in_bounded_time(flood: str) -> None:
+    """5,000 characters take some 30 ms; a pattern of quadratic time would take seconds."""
+    begin = time.process_time()
+    in_english((flood * 5000)[:5000])
+    assert time.process_time() - begin < 1
