@@ -207,10 +207,10 @@ def _ticks(labels: Sequence[str], y: float) -> list[Markup]:
 
 
 def _rect(x: float, y: float, width: float, height: float, colour: int) -> Markup:
-    """`x` and `width` in percent, the others in px."""
-    return Markup('<rect x="{:.3f}%" y="{:.1f}" width="{:.3f}%" height="{:.1f}" rx="1" class="s{}"/>').format(
-        x, y, width, height, colour
-    )
+    """`x` and `width` in percent, the others in px. A chart of a year has thousands, and numbers need no
+    escaping, which takes most of the time."""
+    place = f'x="{x:.3f}%" y="{y:.1f}" width="{width:.3f}%" height="{height:.1f}"'
+    return Markup(f'<rect {place} rx="1" class="s{colour}"/>')  # noqa: S704  # numbers alone
 
 
 def _label(x: float, y: float, text: str, anchor: str, name: str = "") -> Markup:

@@ -98,6 +98,6 @@ def test_the_client_gets_embeddings_in_both_encodings(client: openai.OpenAI) -> 
 
 def test_the_client_names_the_field_that_a_stateless_service_refuses(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
-        client.responses.create(model=MODEL, input="hello", tools=[{"type": "web_search"}])
-    assert refused.value.param == "tools[0].type"
+        client.responses.create(model=MODEL, input="hello", store=True)
+    assert refused.value.param == "store"
     assert "this service " in refused.value.message
