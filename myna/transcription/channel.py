@@ -57,13 +57,16 @@ async def ask(
 
 
 def form_of(request: TranscriptionRequest, model: str, recording: bytes) -> tuple[str, bytes]:
-    """The content type and the body of the form for a channel: the caller's fields, with this model."""
+    """The content type and the body of the form for a channel: the caller's fields, with this model. A language
+    is a code, as OpenAI documents it, and the answer is asked for as a whole."""
     boundary = secrets.token_hex(16)
-    fields = [("model", model), *((name, value) for name, value in request.fields if name != "model")]
+    ours = {"model": model, "language": request.language or "", "stream": ""}
+    fields = [*ours.items(), *((name, value) for name, value in request.fields if name not in ours)]
     parts = [
         b"--%b\r\nContent-Disposition: form-data; name=%b\r\n\r\n%b\r\n"
         % (boundary.encode(), _quoted(name), value.encode())
         for name, value in fields
+        if value or name not in ours
     ]
     upload = request.upload
     head = b"--%b\r\nContent-Disposition: form-data; name=" % boundary.encode()

@@ -77,6 +77,7 @@ class EmbeddedWhisper:
             prompt=request.prompt or None,
             temperature=request.temperature,
             words=request.words,
+            script=request.script,
         )
         try:
             return await self._whisper.transcribe(job, deadline_s, account_id, disconnected)

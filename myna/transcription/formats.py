@@ -37,6 +37,19 @@ class VerboseTranscript(Struct, frozen=True, omit_defaults=True):
     words: Sequence[Word] | None = None
 
 
+class _Delta(Struct, tag_field="type", tag="transcript.text.delta"):
+    delta: str
+
+
+class _Read(Struct):
+    text: str
+    usage: dict[str, object] | None = None
+
+
+class _Done(_Read, tag_field="type", tag="transcript.text.done", omit_defaults=True):
+    """The whole text, and the usage as the channel states it."""
+
+
 _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000
 _SECOND_MS: Final = 1_000
@@ -65,6 +78,13 @@ def encoded(transcript: Transcript, kind: TranscriptFormat, *, translated: bool,
                 words=transcript.words if words else None,
             )
             return msgspec.json.encode(verbose)
+
+
+def events(answer: bytes) -> bytes:
+    """A transcript in JSON as the events of a stream: its text, and that it is done."""
+    done = msgspec.json.decode(answer, type=_Read)
+    found = (_Delta(done.text), _Done(done.text, done.usage))
+    return b"".join(b"data: %b\n\n" % msgspec.json.encode(one) for one in found)
 
 
 def _srt(segments: Sequence[Segment]) -> str:

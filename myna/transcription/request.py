@@ -8,13 +8,19 @@ from typing import Final
 
 from msgspec import Struct
 
+from myna.engines.whisper.job import Script
 from myna.errors import InvalidRequest
 from myna.http.responses import JSON
 
 PROMPT_MAX_CHARS: Final = 2000
 GRANULARITIES: Final = ("segment", "word")
-GRANULARITY_FIELD: Final = "timestamp_granularities[]"
-_LANGUAGE: Final = re.compile(r"[a-z]{2,3}")
+GRANULARITY_FIELDS: Final = ("timestamp_granularities[]", "timestamp_granularities")
+NOT_STREAMED: Final = "whisper-1"
+"""The model whose answer is never a stream; OpenAI ignores `stream` for it too."""
+EVENTS: Final = b"text/event-stream; charset=utf-8"
+_LANGUAGE: Final = re.compile(r"[a-z]{2,3}(-[a-z0-9]{1,8})*")
+_HONG_KONG: Final = {"hk", "mo"}
+_TRADITIONAL: Final = {"hant", "tw"}
 _NUMBER: Final = re.compile(r"[0-9]{1,3}(\.[0-9]{1,12})?")
 _FALSE: Final = ("", "false", "0")
 
@@ -53,7 +59,7 @@ class Upload(Struct, frozen=True):
 
 class TranscriptionRequest(Struct, frozen=True):
     """What is asked for. `fields` are those of the form, for a channel. `language` is a code like zh; without
-    one it is detected. `temperature` is 0 to 1."""
+    one it is detected. `script` is that of a Mandarin transcript. `temperature` is 0 to 1."""
 
     upload: Upload
     translate: bool
@@ -64,6 +70,13 @@ class TranscriptionRequest(Struct, frozen=True):
     prompt: str
     temperature: float
     words: bool
+    stream: bool
+    script: Script
+
+    @property
+    def media_type(self) -> bytes:
+        """That of the response."""
+        return EVENTS if self.stream else self.format.media_type
 
 
 def read(
@@ -77,18 +90,21 @@ def read(
         raise InvalidRequest("file: is empty.")
     if not values.get("model"):
         raise InvalidRequest("model: is missing; whisper-1 is built in.")
-    if values.get("stream", "").lower() not in _FALSE:
-        raise InvalidRequest("stream: transcripts are not offered as a stream; send false, or leave it out.")
+    kind = _format(values.get("response_format") or TranscriptFormat.JSON)
+    stream = values.get("stream", "").lower() not in _FALSE and not translate
+    language, script = _language(values.get("language", ""))
     return TranscriptionRequest(
         upload=upload,
         translate=translate,
         model=values["model"],
         fields=fields,
-        format=_format(values.get("response_format") or TranscriptFormat.JSON),
-        language=_language(values.get("language") or None),
+        format=kind,
+        language=language,
         prompt=_prompt(values.get("prompt", "")),
         temperature=_temperature(values.get("temperature") or "0"),
         words=_words(fields),
+        stream=stream and kind is TranscriptFormat.JSON and values["model"] != NOT_STREAMED,
+        script=script,
     )
 
 
@@ -100,10 +116,20 @@ def _format(value: str) -> TranscriptFormat:
         raise InvalidRequest(f"response_format: must be one of {known}.") from None
 
 
-def _language(value: str | None) -> str | None:
-    if value is not None and not _LANGUAGE.fullmatch(value):
-        raise InvalidRequest("language: must be a code of two or three letters, like zh.")
-    return value
+def _language(value: str) -> tuple[str | None, Script]:
+    """The code of a tag like zh-TW, None for an empty one, and the script."""
+    tag = value.lower().replace("_", "-")
+    if not tag:
+        return None, Script.SIMPLIFIED
+    if not _LANGUAGE.fullmatch(tag):
+        raise InvalidRequest("language: must be a code of two or three letters, like zh, or a tag like zh-TW.")
+    code, *more = tag.split("-")
+    if "hans" not in more:
+        if _HONG_KONG.intersection(more):
+            return code, Script.HONG_KONG
+        if _TRADITIONAL.intersection(more):
+            return code, Script.TAIWAN
+    return code, Script.SIMPLIFIED
 
 
 def _prompt(value: str) -> str:
@@ -119,7 +145,8 @@ def _temperature(value: str) -> float:
 
 
 def _words(fields: Sequence[tuple[str, str]]) -> bool:
-    found = [value for name, value in fields if name == GRANULARITY_FIELD]
-    if set(found) - set(GRANULARITIES):
-        raise InvalidRequest(f"{GRANULARITY_FIELD}: must be segment or word.")
-    return "word" in found
+    found = [(name, value) for name, value in fields if name in GRANULARITY_FIELDS]
+    for name, value in found:
+        if value not in GRANULARITIES:
+            raise InvalidRequest(f"{name}: must be segment or word.")
+    return any(value == "word" for _, value in found)

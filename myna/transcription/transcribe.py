@@ -24,7 +24,7 @@ from myna.store.batch import Replayed
 from myna.telemetry import access_log
 from myna.transcription import channel as channel_calls
 from myna.transcription.embedded import EmbeddedWhisper
-from myna.transcription.formats import encoded
+from myna.transcription.formats import encoded, events
 from myna.transcription.request import TranscriptionRequest
 
 EMBEDDED: Final = "whisper"
@@ -96,6 +96,8 @@ class Transcriber:
                     answer = await self._hear(call, request, disconnected)
                 else:
                     answer = await self._unless(disconnected, call, self._relay(call, request, plan))
+                if request.stream:
+                    answer = events(answer)
                 await call.keep(answer.decode())
             return answer
 

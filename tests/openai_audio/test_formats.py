@@ -1,12 +1,13 @@
-"""Transcripts in each format, and the voices that OpenAI's names mean. Pure."""
+"""Requests for transcripts, transcripts in each format, and the voices that OpenAI's names mean. Pure."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from myna.engines.whisper.job import Segment, Transcript, Word
+from myna.engines.whisper.job import Script, Segment, Transcript, Word
 from myna.transcription.formats import encoded
-from myna.transcription.request import TranscriptFormat
+from myna.transcription.request import TranscriptFormat, TranscriptionRequest, Upload, read
 from myna.wire import openai_voices
 
 
@@ -78,6 +79,44 @@ def test_a_translation_is_in_english() -> None:
 def test_a_transcript_without_words_is_not_an_empty_body(kind: TranscriptFormat) -> None:
     """An empty answer would count as one that is too large to be stored for a retry."""
     assert of(kind, SILENT)
+
+
+def request_of(*fields: tuple[str, str]) -> TranscriptionRequest:
+    upload = Upload(Path("a.wav"), "a.wav", "audio/wav", 1)
+    return read([("model", "whisper-1"), *fields], upload, translate=False)
+
+
+@pytest.mark.parametrize(
+    ("tag", "code", "script"),
+    [
+        ("", None, Script.SIMPLIFIED),
+        ("zh", "zh", Script.SIMPLIFIED),
+        ("zh-CN", "zh", Script.SIMPLIFIED),
+        ("zh_cn", "zh", Script.SIMPLIFIED),
+        ("zh-TW", "zh", Script.TAIWAN),
+        ("zh-Hant", "zh", Script.TAIWAN),
+        ("zh-HK", "zh", Script.HONG_KONG),
+        ("zh-Hant-HK", "zh", Script.HONG_KONG),
+        ("zh-Hans-HK", "zh", Script.SIMPLIFIED),
+        ("en-US", "en", Script.SIMPLIFIED),
+        ("EN", "en", Script.SIMPLIFIED),
+    ],
+)
+def test_a_language_is_a_code_or_a_tag(tag: str, code: str | None, script: Script) -> None:
+    found = request_of(("language", tag))
+    assert (found.language, found.script) == (code, script)
+
+
+@pytest.mark.parametrize("name", ["timestamp_granularities", "timestamp_granularities[]"])
+def test_granularities_may_have_brackets(name: str) -> None:
+    assert request_of((name, "segment"), (name, "word")).words
+    assert not request_of((name, "segment")).words
+
+
+def test_whisper_1_is_not_streamed() -> None:
+    """As OpenAI documents it."""
+    assert not request_of(("stream", "true")).stream
+    assert request_of(("stream", "true"), ("model", "other")).stream
 
 
 LISTED = {"af_alloy": "Alloy", "zm_yunxi": "云希", "echo": "Echo", "a1": "Alice", "a2": "Alice", "b1": "Bob"}

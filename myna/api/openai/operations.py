@@ -33,6 +33,7 @@ _FORM = {
         "response_format": {"enum": ["json", "text", "srt", "vtt", "verbose_json"]},
         "temperature": {"type": "number"},
         "timestamp_granularities[]": {"type": "array", "items": {"enum": ["segment", "word"]}},
+        "stream": {"type": "boolean"},
     },
 }
 

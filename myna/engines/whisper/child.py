@@ -5,6 +5,7 @@ of all children.
 """
 
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,10 +25,16 @@ from myna.engines.whisper.job import (
     WhisperModel,
     Word,
 )
+from myna.engines.whisper.mandarin import PROMPTS, written
 from myna.sandbox.limits import limit_resources
 
 RATE_HZ: Final = 16_000
 _BEAM_SIZE: Final = 5
+_TEMPERATURES: Final = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+"""Tried in order until the text neither repeats itself (compression ratio) nor is improbable (average log
+probability); OpenAI documents it for a temperature of 0. A single 0 would keep loops."""
+_LANGUAGE_OF_SILENCE: Final = "en"
+_MANDARIN: Final = "zh"
 _MEMORY_MAX_BYTES: Final = 4 * 2**30  # the model, and two hours of sound with their spectrum
 _FILE_MAX_BYTES: Final = 2**20  # it writes none
 
@@ -38,6 +45,8 @@ class LoadedModel:
     def __init__(self, model: WhisperModel) -> None:
         try:
             from faster_whisper import WhisperModel as Model
+            from faster_whisper.transcribe import restore_speech_timestamps
+            from faster_whisper.vad import get_speech_timestamps, get_vad_model
         except ImportError as error:
             raise EngineUnavailable("faster-whisper is missing: install Myna's extra 'hear'.") from error
         try:
@@ -48,36 +57,64 @@ class LoadedModel:
                 cpu_threads=model.threads,
                 local_files_only=True,
             )
+            get_vad_model()  # kept by the library; its file can't be opened later
         except (RuntimeError, ValueError, OSError) as error:
             raise EngineUnavailable(
                 f"Whisper can't be loaded ({type(error).__name__}); get it again: myna models get whisper."
             ) from error
+        self._speech, self._restored = get_speech_timestamps, restore_speech_timestamps
 
     def transcribe(self, job: TranscriptionJob, running: RunningJob) -> Transcript:
-        """The transcript. Raises SampleRefused for a recording that can't be read, and for a language that
+        """The transcript of what a voice activity detector takes for speech: from silence and noise Whisper
+        invents words. Raises SampleRefused for a recording that can't be read, and for a language that
         the model does not know."""
         if job.language is not None and job.language not in self._model.supported_languages:
             raise SampleRefused("language: Whisper does not know this one; send a code like zh, or none.")
         sound = read(Path(os.fsdecode(job.source)))
-        seconds = len(sound) / RATE_HZ
-        found, about = self._model.transcribe(
-            sound,
+        seconds = round(len(sound) / RATE_HZ, 3)
+        speech = self._speech(sound)
+        if not speech:
+            return Transcript(job.language or _LANGUAGE_OF_SILENCE, seconds, [], [])
+        voiced = np.concatenate([sound[one["start"] : one["end"]] for one in speech])
+        language = job.language or str(self._model.detect_language(voiced)[0])
+        found, _ = self._model.transcribe(
+            voiced,
             task="translate" if job.translate else "transcribe",
-            language=job.language,
-            initial_prompt=job.prompt or None,
+            language=language,
+            initial_prompt=job.prompt or (PROMPTS[job.script] if _is_written(job, language) else None),
             beam_size=_BEAM_SIZE,
-            temperature=job.temperature,
+            temperature=job.temperature or _TEMPERATURES,
             word_timestamps=job.words,
         )
         segments: list[Segment] = []
         words: list[Word] = []
-        for one in found:
-            segments.append(_segment(one, len(segments)))
+        for one in self._restored(_within(found, len(voiced) / RATE_HZ), speech, RATE_HZ):
+            segments.append(_segment(one, len(segments), seconds))
             words += [
-                Word(word.word.strip(), _rounded(word.start), _rounded(word.end)) for word in one.words or ()
+                Word(word.word, _rounded(word.start), min(_rounded(word.end), seconds))
+                for word in one.words or ()
             ]
             running.progress(float(one.end) / seconds)
-        return Transcript(str(about.language), round(seconds, 3), segments, words)
+        if _is_written(job, language):
+            segments, words = written(segments, words, job.script)
+        words = [msgspec.structs.replace(word, word=word.word.strip()) for word in words]
+        return Transcript(language, seconds, segments, words)
+
+
+def _is_written(job: TranscriptionJob, language: str) -> bool:
+    """Whether the transcript is written in Chinese characters."""
+    return language == _MANDARIN and not job.translate
+
+
+def _within(found: Iterable[Any], seconds: float) -> Iterator[Any]:
+    """The segments, ended where the sound ends: Whisper hears it in windows of 30 s, the rest of the last one
+    silent."""
+    for one in found:
+        if one.start < seconds:
+            one.end = min(one.end, seconds)
+            for word in one.words or ():
+                word.start, word.end = min(word.start, seconds), min(word.end, seconds)
+            yield one
 
 
 def read(path: Path) -> npt.NDArray[np.float32]:
@@ -101,12 +138,12 @@ def read(path: Path) -> npt.NDArray[np.float32]:
     return np.nan_to_num(sound, nan=0.0, posinf=0.0, neginf=0.0)
 
 
-def _segment(found: Any, number: int) -> Segment:
+def _segment(found: Any, number: int, seconds: float) -> Segment:
     return Segment(
         id=number,
         seek=int(found.seek),
         start=_rounded(found.start),
-        end=_rounded(found.end),
+        end=min(_rounded(found.end), seconds),
         text=found.text,
         tokens=[int(token) for token in found.tokens],
         temperature=float(found.temperature or 0.0),

@@ -1,5 +1,6 @@
 """The jobs of Whisper's child, and their results. A module that both processes import."""
 
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -15,10 +16,18 @@ class WhisperModel(msgspec.Struct, frozen=True):
     threads: int
 
 
+class Script(StrEnum):
+    """The characters of a Mandarin transcript. The values are configurations of OpenCC."""
+
+    SIMPLIFIED = "tw2s"
+    TAIWAN = "s2tw"
+    HONG_KONG = "s2hk"
+
+
 class TranscriptionJob(msgspec.Struct, frozen=True):
     """Transcribe the recording at `source`, an absolute path encoded by `os.fsencode`, or translate it into
     English. Without a `language`, a code like zh, it is detected. `prompt` is text that may precede it.
-    `temperature` is 0 to 1. With `words` each word has its time."""
+    `temperature` is 0 to 1; 0 is raised where the result is poor. With `words` each word has its time."""
 
     source: bytes
     translate: bool = False
@@ -26,6 +35,7 @@ class TranscriptionJob(msgspec.Struct, frozen=True):
     prompt: str | None = None
     temperature: float = 0.0
     words: bool = False
+    script: Script = Script.SIMPLIFIED
 
 
 class Word(msgspec.Struct, frozen=True):
@@ -53,7 +63,7 @@ class Segment(msgspec.Struct, frozen=True):
 
 class Transcript(msgspec.Struct, frozen=True):
     """What was heard: the code of the language, the length of the recording in seconds, and the parts of the
-    text."""
+    text; none where nobody speaks."""
 
     language: str
     duration: float

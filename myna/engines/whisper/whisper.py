@@ -21,7 +21,7 @@ START_DEADLINE_S: Final = 120.0
 
 def is_installed() -> bool:
     """Whether this installation has the extra `hear`."""
-    return importlib.util.find_spec("faster_whisper") is not None
+    return all(importlib.util.find_spec(name) for name in ("faster_whisper", "opencc"))
 
 
 class Whisper:
