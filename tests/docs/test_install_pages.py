@@ -54,7 +54,7 @@ class Machine:
         for name in filter(None, files.decode().split("\0")):
             (self.checkout / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.checkout / name)
-        (self.checkout / ".venv").symlink_to(Path(sys.executable).parents[1])
+        self._share_environment(self.checkout / ".venv")
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         systemctl = SYSTEMCTL.format(
@@ -68,6 +68,15 @@ class Machine:
             (self._programs / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
             (self._programs / name).chmod(0o755)
         self._pid = folder / "pid"
+
+    @staticmethod
+    def _share_environment(folder: Path) -> None:
+        """The environment of the tests, complete for this checkout: make must not install it there."""
+        folder.mkdir()
+        for entry in Path(sys.executable).parents[1].iterdir():
+            if entry.suffix != ".stamp":
+                (folder / entry.name).symlink_to(entry)
+        (folder / "run.stamp").touch()
 
     def path(self, name: str) -> Path:
         return self._root / name[1:]
