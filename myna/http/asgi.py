@@ -17,6 +17,7 @@ from myna.errors import (
     ShuttingDown,
 )
 from myna.http.asgi_types import (
+    DETAILS,
     OPENED,
     RESPOND,
     App,
@@ -37,7 +38,7 @@ from myna.http.responses import Response, envelope, public_error, respond
 from myna.http.stream import Header, ResponseStream, has_streamed
 from myna.telemetry import access_log as access
 from myna.telemetry import logs
-from myna.telemetry.access_log import AccessLog, CompletedRequest
+from myna.telemetry.access_log import AccessLog, CompletedRequest, RequestDetails
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +98,7 @@ class Application:
         logs.request_id.set(request_id)
         if self._proxies is not None:
             scope["client"] = (self._proxies.client_address(address_of(scope), scope["headers"]), 0)
-        details = access.begin()
+        details = scope[DETAILS] = RequestDetails()
         path = route = scope["path"]
         methods = self._routes.get(path)
         if methods is None and (tidy := _tidy(path)) in self._routes:
@@ -115,7 +116,7 @@ class Application:
         if methods is None:
             status = await self._fall_back(scope, receive, send, request_id)
         else:
-            request = Request(scope, receive, self._limits, added)
+            request = Request(scope, receive, self._limits, details, added)
             status = await self._serve(methods, request, scope, receive, send)
         seconds = time.perf_counter() - started
         logged_path = path if route == path and methods else logs.masked(path[:LOGGED_PATH_MAX_CHARS])
@@ -146,7 +147,7 @@ class Application:
                 status=status,
                 seconds=0.0,
                 ended_at=time.time(),
-                details=access.RequestDetails(error_type=error.type),
+                details=RequestDetails(error_type=error.type),
             )
         )
 
@@ -166,7 +167,7 @@ class Application:
                 "the charge of this call is in doubt; the connection is closed without a response",
                 exc_info=doubt.__cause__,
             )
-            access.details().error_type = IN_DOUBT
+            request.details.error_type = IN_DOUBT
             if request.opened is not None and request.opened.started:
                 request.opened.abort()
                 return STREAMED
@@ -183,6 +184,8 @@ class Application:
             return STREAMED
         if isinstance(response, ResponseStream):
             raise AssertionError("a handler returned a stream that it did not start")
+        if response.error is not None:
+            request.details.failed(response.error)
         await respond(response, scope, receive, send, request_id_of(scope))
         return response.status
 
@@ -216,7 +219,9 @@ class Application:
             await self._fallback(scope, receive, send_and_note_status)
         except Exception as error:
             if not status and not has_streamed(scope):
-                response = envelope(public_error(error), scope["path"])
+                public = public_error(error)
+                scope[DETAILS].failed(public)
+                response = envelope(public, scope["path"])
                 await respond(response, scope, receive, send, request_id)
                 return response.status
         finally:

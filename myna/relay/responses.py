@@ -29,7 +29,6 @@ from myna.relay.shapes import han_count_of
 from myna.relay.stored_responses import Earlier, StoredResponses, referenced_in
 from myna.relay.stored_responses import own_items as own_items_of
 from myna.store.queries.stored_responses import StoredResponse
-from myna.telemetry import access_log
 from myna.wire.body import convert, decode, listed
 from myna.wire.encode import to_event
 from myna.wire.lenient import UNREADABLE, is_set, loads, object_of, repaired
@@ -288,7 +287,7 @@ async def plan(
     translate = partial(read, fields, given, earlier, refuses_hosted=refuses)
     size_bytes = len(body) + (earlier.size_bytes if earlier else 0)
     request = await read_body(translate, size_bytes, caller.key_hash)
-    access_log.details().ignored_tools = request.ignored_tools
+    caller.details.ignored_tools = request.ignored_tools
     planned = structs.asdict(planner.planned(request.chat)) | {"speaks": False}
     return ResponsesPlan(
         **planned,
