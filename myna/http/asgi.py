@@ -6,6 +6,7 @@ application, whose errors have the same envelope.
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -51,8 +52,12 @@ MODELS_PREFIX = "/openai/v1/models/"
 MODEL_ROUTE = MODELS_PREFIX + "{id}"
 RESPONSES_PREFIX = "/openai/v1/responses/"
 RESPONSE_ROUTE = RESPONSES_PREFIX + "{id}"
-_BELOW = {MODELS_PREFIX: MODEL_ROUTE, RESPONSES_PREFIX: RESPONSE_ROUTE}
-"""The routes whose path has a part that varies, by what is before it. A model's name may contain slashes."""
+_BELOW = {
+    MODEL_ROUTE: re.compile(f"{MODELS_PREFIX}.*", re.DOTALL),
+    RESPONSE_ROUTE: re.compile(f"{RESPONSES_PREFIX}resp_[^/]*"),
+}
+"""The routes whose path has a part that varies. A model's name may contain slashes. What OpenAI has beside
+and below a response, such as `compact` and `input_items`, is not offered."""
 LOGGED_PATH_MAX_CHARS = 200
 UNANSWERED = 0
 """The status in log and metrics of a request that got no response."""
@@ -104,8 +109,8 @@ class Application:
         if methods is None and (tidy := _tidy(path)) in self._routes:
             path = route = scope["path"] = tidy
             methods = self._routes[path]
-        for prefix, below in _BELOW.items():
-            if methods is None and path.startswith(prefix):
+        for below, pattern in _BELOW.items():
+            if methods is None and pattern.fullmatch(path):
                 route = below
                 methods = self._routes.get(route)
         added: list[Header] = []
