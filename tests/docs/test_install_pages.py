@@ -1,11 +1,10 @@
-"""The commands of docs/systemd.md and docs/upgrade.md work: below a prefix, from a checkout with a .venv."""
+"""The commands of docs/install.md and docs/upgrade.md work: below a prefix, from a checkout."""
 
 import os
 import re
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,7 +41,7 @@ esac"""
 
 
 class Machine:
-    """A folder in the place of `/`, and a checkout with the `.venv` of this one."""
+    """A folder in the place of `/`, and a checkout. Its `.venv` is its own: `make` installs into it."""
 
     def __init__(self, folder: Path) -> None:
         self._root = folder / "root"
@@ -54,7 +53,6 @@ class Machine:
         for name in filter(None, files.decode().split("\0")):
             (self.checkout / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.checkout / name)
-        (self.checkout / ".venv").symlink_to(Path(sys.executable).parents[1])
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         systemctl = SYSTEMCTL.format(
