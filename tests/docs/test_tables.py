@@ -21,7 +21,7 @@ from tests.docs.pages import DOCS, README, ROOT, code, fences, rows, table
 
 CONFIGURATION = DOCS / "configuration.md"
 NODES = DOCS / "nodes.md"
-SYSTEMD = (DOCS / "systemd.md").read_text(encoding="utf-8")
+INSTALL = (DOCS / "install.md").read_text(encoding="utf-8")
 EMPTY = "(empty)"
 IN_WORDS = {"slots": "as many as cores", "engine": "one `espeak`", "key_env": "none"}
 """Defaults of node.toml that are described in words."""
@@ -114,7 +114,7 @@ def default(field: structs.FieldInfo) -> str:
 
 def here_document(mark: str) -> str:
     """The text of the page between `<<'MARK'` and `MARK`."""
-    (found,) = re.findall(rf"<<'{mark}'\n(.*?)^{mark}$", SYSTEMD, re.MULTILINE | re.DOTALL)
+    (found,) = re.findall(rf"<<'{mark}'\n(.*?)^{mark}$", INSTALL, re.MULTILINE | re.DOTALL)
     return str(found)
 
 
