@@ -17,7 +17,7 @@ from myna.engines.registry import KINDS
 from myna.node.config import FILE, NodeFile, load
 from myna.settings import PREFIX, Settings
 from myna.telemetry import metrics
-from tests.docs.pages import DOCS, README, ROOT, code, fences, rows, table
+from tests.docs.pages import DOCS, ROOT, code, fences, rows, table
 
 CONFIGURATION = DOCS / "configuration.md"
 NODES = DOCS / "nodes.md"
@@ -43,15 +43,6 @@ def test_the_configuration_page_has_every_setting_with_its_default_and_no_other(
     assert documented_defaults() == process | of_site
     assert {name: str(config.SETTINGS[name].parse(value)) for name, value in of_site.items()} == of_site
     assert all(setting.meaning for setting in settings.SETTINGS.values())
-
-
-def test_the_readme_names_settings_that_exist_with_their_defaults() -> None:
-    documented = documented_defaults()
-    shown = [row for row in rows(README) if row[0].startswith(f"`{PREFIX}")]
-    assert shown
-    for names, default, *_ in shown:
-        assert set(code(names)) <= documented.keys()
-        assert set(code(default)) == {documented[name] for name in code(names)} - {""}
 
 
 def test_the_operations_page_has_every_metric_and_no_other() -> None:
