@@ -21,6 +21,7 @@ from tests.docs.pages import DOCS, ROOT, code, fences, rows, table
 
 CONFIGURATION = DOCS / "configuration.md"
 NODES = DOCS / "nodes.md"
+RULES = DOCS / "project" / "security-rules.md"
 INSTALL = (DOCS / "install.md").read_text(encoding="utf-8")
 EMPTY = "(empty)"
 IN_WORDS = {"slots": "as many as cores", "engine": "one `espeak`", "key_env": "none"}
@@ -140,7 +141,7 @@ def test_service_and_commands_read_one_configuration() -> None:
 
 def test_a_rule_or_a_pool_of_the_security_page_names_tests_that_exist() -> None:
     absent = []
-    for rule, *_, tests in [*table(DOCS / "security.md", "rule"), *table(DOCS / "security.md", "pool")]:
+    for rule, *_, tests in [*table(RULES, "rule"), *table(RULES, "pool")]:
         assert code(tests), rule
         for named in code(tests):
             path, _, name = named.partition("::")
