@@ -19,14 +19,27 @@ class Container(Enum):
     MP3 = "mp3"
     MP4 = "mp4"  # m4a too
     WEBM = "webm"
+    AIFF = "aiff"
+    CAF = "caf"
+    AAC = "aac"  # ADTS frames
+    AMR = "amr"
 
 
 _EBML: Final = b"\x1a\x45\xdf\xa3"
 _SEGMENT: Final = b"\x18\x53\x80\x67"
 _RIFF_HEAD_BYTES: Final = 12
 _OGG_HEAD_BYTES: Final = 27
+_FOUR_BYTES: Final = {
+    b"fLaC": Container.FLAC,
+    b"OggS": Container.OGG,
+    _EBML: Container.WEBM,
+    b"caff": Container.CAF,
+    b"#!AM": Container.AMR,
+}
 # Writers to a pipe, which don't know the size, state 0 or a size close to 2 GiB or 4 GiB.
 _RIFF_UNKNOWN_MIN: Final = 0x7FFF_0000
+# ISO 13818-7, 6.2.1: twelve bits of one, the version, a layer of 0, and whether there is no checksum.
+_ADTS: Final = (b"\xf0", b"\xf1", b"\xf8", b"\xf9")
 
 
 def kind(data: bytes) -> Container | None:
@@ -37,13 +50,17 @@ def kind(data: bytes) -> Container | None:
         return Container.MP4
     if data[:3] == b"ID3" or mpeg.frame(data[:4]) is not None:
         return Container.MP3
-    return {b"fLaC": Container.FLAC, b"OggS": Container.OGG, _EBML: Container.WEBM}.get(data[:4])
+    if data[:4] == b"FORM" and data[8:12] in (b"AIFF", b"AIFC"):
+        return Container.AIFF
+    if data[:1] == b"\xff" and data[1:2] in _ADTS:
+        return Container.AAC
+    return _FOUR_BYTES.get(data[:4])
 
 
 def is_truncated(data: bytes, what: Container) -> bool:
     """True if the container states more bytes than `data` has. False if it states no size.
 
-    Always False for FLAC, whose decoder reports truncation.
+    Always False for FLAC, whose decoder reports truncation, and for AAC and AMR, which state no size.
     """
     return _ENDS[what](data)
 
@@ -92,6 +109,27 @@ def _webm(data: bytes) -> bool:
     return size is not None and start + size > len(data)
 
 
+def _aiff(data: bytes) -> bool:
+    """IFF: the first chunk has the others. A writer to a pipe leaves its size 0 or at its largest."""
+    size = int.from_bytes(data[4:8], "big")
+    return 0 < size < _RIFF_UNKNOWN_MIN and 8 + size > len(data)
+
+
+def _caf(data: bytes) -> bool:
+    """Chunks, each a tag and a 64-bit size; the sound may have the size -1, the rest of the file."""
+    at = 8
+    while at + 12 <= len(data):
+        size = int.from_bytes(data[at + 4 : at + 12], "big", signed=True)
+        if size < 0:
+            return False
+        at += 12 + size
+    return at != len(data)
+
+
+def _states_none(_: bytes) -> bool:
+    return False
+
+
 def _ebml_size(data: bytes, at: int) -> tuple[int | None, int]:
     """A size of 1 to 8 bytes, None for "unknown", and its end offset. Leading zeros give its length."""
     first = data[at] if at < len(data) else 0
@@ -102,11 +140,15 @@ def _ebml_size(data: bytes, at: int) -> tuple[int | None, int]:
 
 _ENDS: Final[dict[Container, Callable[[bytes], bool]]] = {
     Container.WAV: _wav,
-    Container.FLAC: lambda _: False,
+    Container.FLAC: _states_none,
     Container.OGG: _ogg,
     Container.MP3: mpeg.is_truncated,
     Container.MP4: _mp4,
     Container.WEBM: _webm,
+    Container.AIFF: _aiff,
+    Container.CAF: _caf,
+    Container.AAC: _states_none,
+    Container.AMR: _states_none,
 }
 
 

@@ -18,7 +18,7 @@ from myna.engines.espeak.engine import Espeak
 from myna.engines.inspector.inspector import Inspector, Sample, SampleRefused
 from myna.engines.interface import Utterance
 from tests.engines.conftest import DAMAGED, names, put
-from tests.rig.container_files import FFMPEG_SHAPES, FILM, ffmpeg_file
+from tests.rig.container_files import FFMPEG_SHAPES, FILM, WITHOUT_LENGTH, ffmpeg_file
 from tests.rig.container_files import RATE_HZ as FFMPEG_RATE_HZ
 from tests.rig.samples import RATE_HZ, voice, write_mp3, write_voice, write_wav
 
@@ -70,6 +70,7 @@ async def _refused(inspector: Inspector, folder: Path, data: bytes, says: str) -
         ("FLAC", "PCM_16"),
         ("MP3", "MPEG_LAYER_III"),
         ("OGG", "VORBIS"),
+        ("AIFF", "PCM_16"),
     ],
 )
 async def test_a_recording_becomes_a_sample(
@@ -84,7 +85,7 @@ async def test_opus_in_ogg_becomes_a_sample(inspector: Inspector, tmp_path: Path
     assert (await _sampled(inspector, tmp_path, data)).seconds == pytest.approx(5, abs=0.01)
 
 
-@pytest.mark.parametrize("kind", [SoundFormat.FLAC, SoundFormat.WAV, SoundFormat.OPUS, SoundFormat.MP3])
+@pytest.mark.parametrize("kind", [one for one in SoundFormat if one is not SoundFormat.PCM])
 async def test_a_recording_that_was_encoded_as_a_stream_becomes_a_sample(
     inspector: Inspector, tmp_path: Path, kind: SoundFormat
 ) -> None:
@@ -241,7 +242,7 @@ async def test_a_file_over_20_mb_is_refused(inspector: Inspector, tmp_path: Path
     "data", [b"", b"hello", b"#EXTM3U\n/etc/passwd\n", b"\x89PNG\r\n\x1a\n" + bytes(99), _NOISE.bytes(9_999)]
 )
 async def test_a_file_that_is_not_audio_is_refused(inspector: Inspector, tmp_path: Path, data: bytes) -> None:
-    says = r"^The file is not a recording that Myna can read; send wav, flac, mp3, ogg, m4a or webm\.$"
+    says = r"^The file is not a recording that Myna can read; send wav, aiff, .*, amr, caf or webm\.$"
     await _refused(inspector, tmp_path, data, says)
 
 
@@ -256,7 +257,7 @@ async def test_a_valid_header_before_garbage_is_refused(
 
 
 @pytest.mark.parametrize("share", [0.3, 0.97])
-@pytest.mark.parametrize("name", ["WAV", "FLAC", "OGG", "MP3"])
+@pytest.mark.parametrize("name", ["WAV", "FLAC", "OGG", "MP3", "AIFF"])
 async def test_a_truncated_file_is_refused(
     inspector: Inspector, tmp_path: Path, name: str, share: float
 ) -> None:
@@ -265,7 +266,7 @@ async def test_a_truncated_file_is_refused(
 
 
 @pytest.mark.parametrize("share", [0.3, 0.97])
-@pytest.mark.parametrize("name", [name for name in FFMPEG_SHAPES if name != "webm that states no length"])
+@pytest.mark.parametrize("name", [name for name in FFMPEG_SHAPES if name not in WITHOUT_LENGTH])
 async def test_a_truncated_m4a_or_webm_is_refused(
     inspector: Inspector, tmp_path: Path, name: str, share: float
 ) -> None:
@@ -360,8 +361,8 @@ async def test_an_m4a_without_its_decoder_names_the_missing_extra(
     source = tmp_path / "voice.m4a"
     for name, called in (("m4a", "mp4"), ("webm", "webm")):
         source.write_bytes(ffmpeg_file(name, voice(5, FFMPEG_RATE_HZ)))
-        says = f"^Files in {called} can't be read here; send wav, flac, mp3 or ogg, or have the operator"
-        says += r" install Myna with its extra 'm4a'\.$"
+        says = f"^Files in {called} can't be read here; send wav, aiff, flac, mp3 or ogg, or have the"
+        says += r" operator install Myna with its extra 'm4a'\.$"
         with pytest.raises(SampleRefused, match=says):
             await inspector.sample(source, tmp_path / "sample.wav")
     assert await _sampled(inspector, tmp_path, _encoded(voice(5), "OGG"))

@@ -14,6 +14,7 @@ class _Container(NamedTuple):
     container: str
     codec: str
     options: dict[str, str]
+    rate_hz: int = RATE_HZ
 
 
 _FRAGMENTS = {"movflags": "frag_keyframe+empty_moov"}
@@ -24,7 +25,13 @@ FFMPEG_SHAPES: Final = {
     "mp4 in fragments, opus": _Container("mp4", "libopus", _FRAGMENTS),
     "webm": _Container("webm", "libopus", {}),
     "webm that states no length": _Container("webm", "libopus", {"live": "1"}),
+    "aac": _Container("adts", "aac", {}),
+    "amr": _Container("amr", "libopencore_amrnb", {}, 8_000),
+    "caf": _Container("caf", "alac", {}),
+    "caf without compression": _Container("caf", "pcm_s16be", {}),
 }
+WITHOUT_LENGTH: Final = ("webm that states no length", "aac", "amr")
+"""Of these a part is a whole file."""
 FILM: Final = "mp4 with the sound of a film"
 _SHAPES: Final = FFMPEG_SHAPES | {FILM: _Container("mp4", "ac3", {})}
 
@@ -35,10 +42,10 @@ def ffmpeg_file(name: str, sound: NDArray[np.float32], *, picture: bool = False)
     file = io.BytesIO()
     with av.open(file, "w", format=shape.container, options=shape.options) as container:
         film = container.add_stream("mpeg4", rate=5, width=64, height=64) if picture else None
-        stream = cast(av.AudioStream, container.add_stream(shape.codec, rate=RATE_HZ, layout="mono"))
+        stream = cast(av.AudioStream, container.add_stream(shape.codec, rate=shape.rate_hz, layout="mono"))
         frame = av.AudioFrame.from_ndarray(sound.reshape(1, -1), format="flt", layout="mono")
         frame.sample_rate = RATE_HZ
-        resampler = av.AudioResampler(format=stream.format, layout="mono", rate=RATE_HZ)
+        resampler = av.AudioResampler(format=stream.format, layout="mono", rate=shape.rate_hz)
         for even in [*resampler.resample(frame), *resampler.resample(None), None]:
             container.mux(stream.encode(even))
         if film is not None:

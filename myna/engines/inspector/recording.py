@@ -27,8 +27,19 @@ CHANNELS_MAX = 8
 
 _BLOCK_FRAMES: Final = 65_536
 _SLACK_S: Final = 0.5  # tolerance of a stated length: encoder padding and rounding
-_FFMPEG: Final = {Container.MP4: "mov", Container.WEBM: "matroska"}
-_CODECS: Final = ("aac", "alac", "flac", "libopus", "mp3", "mp3float", "opus", "pcm_s16le", "vorbis")
+_FFMPEG: Final = {
+    Container.MP4: "mov",
+    Container.WEBM: "matroska",
+    Container.CAF: "caf",
+    Container.AAC: "aac",
+    Container.AMR: "amr",
+}
+_NO_LENGTH: Final = ("aac", "amr")
+"""Formats of FFmpeg that state no length; FFmpeg guesses one from the bit rate."""
+_CODECS: Final = (
+    *("aac", "alac", "amrnb", "amrwb", "flac", "libopus", "mp3", "mp3float", "opus", "vorbis"),
+    *("pcm_f32be", "pcm_f32le", "pcm_s16be", "pcm_s16le", "pcm_s24be", "pcm_s24le", "pcm_s32be", "pcm_s32le"),
+)
 _FRAMES_MAX: Final = 2**62  # libsndfile states more than that for a stream of unknown length
 _US_PER_S: Final = 1_000_000
 
@@ -45,6 +56,10 @@ class UnreadableRecording(Exception):
     """The recording can't be decoded. The message tells its sender what to change."""
 
 
+class DamagedRecording(UnreadableRecording):
+    """The recording breaks off, or can't be decoded from some point on."""
+
+
 class Recording(NamedTuple):
     """Sound that is decoded block by block, as the iterator is consumed; one column for each channel."""
 
@@ -54,11 +69,13 @@ class Recording(NamedTuple):
 
 
 _DECODER_ERRORS: Final = (soundfile.SoundFileError, MemoryError, *(() if av is None else (av.FFmpegError,)))
-_READ_HERE: Final = "wav, flac, mp3 or ogg" if av is None else "wav, flac, mp3, ogg, m4a or webm"
+_READ_HERE: Final = (
+    "wav, aiff, flac, mp3 or ogg" if av is None else "wav, aiff, flac, mp3, ogg, m4a, aac, amr, caf or webm"
+)
 
 
-def _damaged() -> UnreadableRecording:
-    return UnreadableRecording(
+def _damaged() -> DamagedRecording:
+    return DamagedRecording(
         "The file breaks off before its end, or is damaged; send it whole, or export it again."
     )
 
@@ -68,8 +85,11 @@ def _changing() -> UnreadableRecording:
 
 
 @contextlib.contextmanager
-def opened(data: bytes) -> Iterator[Recording]:
-    """The recording in these bytes. Raises UnreadableRecording, also from errors of a decoder in the body."""
+def opened(data: bytes, *, whole: bool = True) -> Iterator[Recording]:
+    """The recording in these bytes. Raises UnreadableRecording, also from errors of a decoder in the body.
+
+    A recording that breaks off is an error, or with `whole=False` ends there, if any of it can be decoded.
+    """
     container = kind(data)
     if container is None:
         raise UnreadableRecording(f"The file is not a recording that Myna can read; send {_READ_HERE}.")
@@ -78,14 +98,26 @@ def opened(data: bytes) -> Iterator[Recording]:
             f"Files in {container.value} can't be read here; send {_READ_HERE}, or have the operator install"
             " Myna with its extra 'm4a'."
         )
-    if is_truncated(data, container):
+    if whole and is_truncated(data, container):
         raise _damaged()
     try:
         format_name = _FFMPEG.get(container)
         with _ffmpeg(data, format_name) if format_name else _sndfile(data, container) as recording:
-            yield recording
+            yield recording if whole else recording._replace(blocks=_readable(recording.blocks))
     except _DECODER_ERRORS as error:
         raise _damaged() from error
+
+
+def _readable(blocks: Iterator[Sound]) -> Iterator[Sound]:
+    """The blocks before the one that can't be decoded. Raises its error if it is the first one."""
+    found = False
+    try:
+        for block in blocks:
+            yield block
+            found = True
+    except (DamagedRecording, *_DECODER_ERRORS):
+        if not found:
+            raise
 
 
 def _check_format(rate_hz: int, channels: int) -> None:
@@ -167,6 +199,8 @@ def _ffmpeg_blocks(file: "av.container.InputContainer", stream: "av.AudioStream"
 
 def _stated_s(file: "av.container.InputContainer", stream: "av.AudioStream") -> float:
     """The length that the file states, or 0. The container's length is a guess of FFmpeg, except for opus."""
+    if file.format.name in _NO_LENGTH:
+        return 0.0
     if stream.duration and stream.time_base:
         return float(stream.duration * stream.time_base)
     if file.duration and stream.codec_context.name in ("opus", "libopus"):

@@ -84,7 +84,7 @@ def read(path: Path) -> npt.NDArray[np.float32]:
     """The recording, mono at RATE_HZ. Raises SampleRefused."""
     blocks, frames = [], 0
     try:
-        with opened(path.read_bytes()) as recording:
+        with opened(path.read_bytes(), whole=False) as recording:
             resampler = soxr.ResampleStream(recording.rate_hz, RATE_HZ, 1, dtype="float32")
             for block in recording.blocks:
                 frames += len(block)
