@@ -189,8 +189,8 @@ class Application:
             return STREAMED
         if isinstance(response, ResponseStream):
             raise AssertionError("a handler returned a stream that it did not start")
-        if response.error is not None:
-            request.details.failed(response.error)
+        if response.error_type:
+            request.details.error_type, request.details.message = response.error_type, response.message
         await respond(response, scope, receive, send, request_id_of(scope))
         return response.status
 

@@ -31,15 +31,17 @@ _FIELD = re.compile(r"([A-Za-z_][A-Za-z0-9_.\[\]-]{0,99}): ")
 
 
 class Response(Struct, frozen=True):
-    """A response. `close` closes the connection after it and discards what the client still sends. `error` is
-    what it tells, for the access log."""
+    """A response. `close` closes the connection after it and discards what the client still sends.
+    `error_type` and `message` are the error's that it tells, for the access log; not the error itself, whose
+    traceback has frames with the response: a reference cycle."""
 
     body: bytes
     status: int = 200
     headers: Mapping[str, str] | None = None
     close: bool = False
     media_type: bytes = JSON
-    error: MynaError | None = None
+    error_type: str = ""
+    message: str = ""
 
 
 def public_error(error: Exception) -> MynaError:
@@ -61,7 +63,14 @@ def envelope(error: MynaError, path: str = "") -> Response:
     else:
         status = error.status
         body = to_json(ErrorAnswer(ErrorBody(error.message, error.type, int(status))))
-    return Response(body=body, status=int(status), headers=error.headers, close=close, error=error)
+    return Response(
+        body=body,
+        status=int(status),
+        headers=error.headers,
+        close=close,
+        error_type=error.type,
+        message=error.message,
+    )
 
 
 def openai_error(error: MynaError) -> OpenAIError:
