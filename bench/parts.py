@@ -41,7 +41,7 @@ from myna.store import sqlite_batch
 from myna.store.batch import CallState, Charge, End
 from myna.store.group_commit import GroupCommit
 from myna.store.sqlite import Sqlite, SqliteConnection, clock_ms
-from myna.telemetry.access_log import AccessLog
+from myna.telemetry.access_log import AccessLog, RequestDetails
 
 IN_MEMORY = Path("/dev/shm")  # noqa: S108  made unique below
 REPEATED, TRIES = 1000, 15
@@ -139,7 +139,7 @@ async def _layers(service: Service) -> dict[str, float]:
         WITHOUT_STORE: await _least(lambda: whole(_scope(), _body, _nowhere)),
         "· edge: route, envelope, metrics, access log": await _least(lambda: edge(_scope(), _body, _nowhere)),
         "· key: headers, key's hash, body": await _least(
-            lambda: key_auth.caller_and_body(Request(_scope(), _body, limits), Scope.CHAT)
+            lambda: key_auth.caller_and_body(Request(_scope(), _body, limits, RequestDetails()), Scope.CHAT)
         ),
         "· chat: all after the key": await _least(lambda: chat.complete(caller, BODY, _stays)),
         "· · plan: JSON, intent, channels": await _least(lambda: chat._plan(caller, BODY, Slot())),

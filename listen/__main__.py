@@ -1,4 +1,4 @@
-"""`make listen`: measures how well the voices are understood, and writes the figures into docs/voices.md."""
+"""`make listen`: measures how well the voices are understood, for docs/project/voices-measured.md."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Writes the figures of docs/voices.md, between its two marks, and its picture."""
+"""Writes the figures of docs/project/voices-measured.md, between its two marks, and its picture."""
 
 import statistics
 import time
@@ -13,7 +13,7 @@ from listen.sentences import CHINESE, ENGLISH, EVERYDAY, GROUPS, LONG, MIXED, NU
 from listen.speakers import ESPEAK, KOKORO
 from pictures import svg
 
-PAGE = Path(__file__).parents[1] / "docs" / "voices.md"
+PAGE = Path(__file__).parents[1] / "docs" / "project" / "voices-measured.md"
 PICTURE = "voices-heard.svg"
 BEGIN, END = "<!-- written by `make listen` -->", "<!-- to here -->"
 NAMES = {KOKORO: "Myna, Kokoro", PLAIN: "the plain library", ESPEAK: "Myna, espeak-ng"}

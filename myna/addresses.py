@@ -1,6 +1,7 @@
 """Network addresses of clients: parse, group, compare."""
 
 import ipaddress
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 Address = IPv4Address | IPv6Address
@@ -20,6 +21,7 @@ def parsed(text: str) -> Address | None:
     return ip.ipv4_mapped or ip if isinstance(ip, IPv6Address) else ip
 
 
+@lru_cache(maxsize=1024)
 def client_network(text: str) -> str:
     """The network that counts as one client: the IPv4 address, or the IPv6 network of 64 bits. Empty for a
     loopback address, which all clients of a proxy on this machine have. Other text is returned unchanged."""

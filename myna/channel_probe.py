@@ -11,7 +11,6 @@ from typing import Final
 import msgspec
 
 from myna import channel_trial
-from myna.channel_circuits import OPERATOR
 from myna.channel_failures import FULL, NO_FILE
 from myna.channels import PARROT, Channel, Channels
 from myna.chat import upstream
@@ -22,6 +21,7 @@ from myna.routes import RouteKind
 from myna.settings import Settings
 from myna.store.files.audio import AudioStore
 from myna.store.queries.config import Config
+from myna.telemetry.access_log import RequestDetails
 
 DEADLINE_S: Final = 60.0
 TOKENS_MAX: Final = 16
@@ -78,6 +78,7 @@ class Prober:
                     model or CHAT_MODEL,
                     msgspec.json.encode(conversation),
                     "",
+                    details=RequestDetails(),
                     seconds=self._deadline_s,
                     fair_try_s=0,
                     answer_max_bytes=self._settings.answer_max_bytes,
@@ -87,7 +88,7 @@ class Prober:
                     self._channels,
                     [channel],
                     attempt,
-                    account_id=OPERATOR,
+                    details=RequestDetails(),
                     seconds=self._deadline_s,
                     fair_try_s=0,
                 )

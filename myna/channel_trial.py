@@ -25,6 +25,7 @@ from myna.names import check_model
 from myna.settings import Settings
 from myna.store.database import Database
 from myna.store.queries.config import Config
+from myna.telemetry.access_log import RequestDetails
 
 MESSAGE = "Say hello."
 MESSAGES = [{"role": "user", "content": MESSAGE}]
@@ -63,6 +64,7 @@ async def chat(
             channel.model,
             msgspec.json.encode({"messages": MESSAGES}),
             MESSAGE,
+            details=RequestDetails(),
             seconds=deadline_s,
             fair_try_s=settings.fair_try_s,
             answer_max_bytes=settings.answer_max_bytes,

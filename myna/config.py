@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_type_hints
 
 from msgspec import Struct, structs
 
-from myna import activity
+from myna import activity, settings
 from myna.activity import Actor
 from myna.errors import CommandError, DatabaseUnavailable
 from myna.names import is_name
@@ -111,6 +111,7 @@ class SiteSettings(Struct, frozen=True):
     time_zone: Annotated[str, SiteSetting("the zone of days and months in reports", _zone)] = "UTC"
 
 
+OF_PROCESS = "{name} is a setting of the process, not of the site: set {variable}, or {name} in myna.toml."
 SETTINGS: dict[str, SiteSetting] = {
     name: hint.__metadata__[0] for name, hint in get_type_hints(SiteSettings, include_extras=True).items()
 }
@@ -209,6 +210,8 @@ def _parsed(config: Config) -> tuple[dict[str, Any], list[UnreadableSetting]]:
 
 def check_name(name: str) -> None:
     """Raises CommandError if there is no site setting of this name."""
+    if name in settings.SETTINGS:
+        raise CommandError(OF_PROCESS, name=name, variable=f"MYNA_{name.upper()}")
     if name not in SETTINGS:
         raise CommandError(
             "There is no site setting {name!r}; there are {settings}.",

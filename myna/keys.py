@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 from enum import IntFlag
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from myna import activity, caps, durations
 from myna.activity import Actor
@@ -24,7 +24,7 @@ from myna.store.queries import caps as cap_store
 from myna.store.queries import keys as store
 from myna.store.queries import limits as limit_store
 from myna.store.queries import routes as route_store
-from myna.telemetry import access_log
+from myna.telemetry.access_log import RequestDetails
 
 PREFIX = "myna_"
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +(myna_[0-9a-f]{40}) *")
@@ -61,6 +61,7 @@ class UnverifiedCaller(Struct, frozen=True):
     scope: Scope
     idempotency_key: IdempotencyKey | None = None
     use: KeyUse | None = None
+    details: RequestDetails = field(default_factory=RequestDetails)
 
     def found(self) -> None:
         """The key is valid. For the throttle of unknown keys."""
@@ -119,7 +120,7 @@ async def verify(db: Queries, caller: UnverifiedCaller) -> store.KeySnapshot:
             caller.use.failed()
         raise Unauthorized("This API key is unknown; check that it is complete.")
     key = found.key
-    details = access_log.details()
+    details = caller.details
     details.account_id = key.account_id
     details.key_id = key.id
     details.balance = found.balance

@@ -51,7 +51,8 @@ from myna.store.limits import STORED_ANSWER_MAX_BYTES
 from myna.store.queries import keys as keys_store
 from myna.store.queries import ledger as store
 from myna.store.queries.config import Config
-from myna.telemetry import access_log, logs, metrics
+from myna.telemetry import logs, metrics
+from myna.telemetry.access_log import RequestDetails
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -83,10 +84,14 @@ class ChargeOrder(Struct, frozen=True):
 
 
 class Call:
-    """An open call. As a context manager it is refunded at the exit unless it was kept or handed over."""
+    """An open call. As a context manager it is refunded at the exit unless it was kept or handed over.
+    `details.channel` is the channel that is asked, which the books have too."""
 
-    def __init__(self, ledger: "Ledger", charge: Charge, charged: Charged, seconds: float) -> None:
+    def __init__(
+        self, ledger: "Ledger", charge: Charge, charged: Charged, seconds: float, details: RequestDetails
+    ) -> None:
         self._ledger = ledger
+        self.details = details
         self.id = charge.call_id
         self.account_id = charged.account_id
         self.task_id = charged.task_id
@@ -112,7 +117,7 @@ class Call:
             answer=to_store(answer) if self.repeatable else None,
             audio=audio,
             reason=reason,
-            channel=access_log.details().channel,
+            channel=self.details.channel,
         )
         try:
             await self._ledger.keep(end, self.seconds_left + DEADLINE_MARGIN_S)
@@ -145,11 +150,12 @@ class Call:
 
     async def _refund(self, reason: str, error: BaseException | None) -> None:
         try:
-            refunded = await self._ledger.refund(self.id, reason)
+            refunded = await self._ledger.refund(self.id, reason, self.details.channel)
         except asyncio.CancelledError:  # cancelled during the refund
             refunded = False
         if not refunded:
             raise CommitInDoubt from error
+        self.details.units = 0
 
 
 class Planned(Protocol):
@@ -211,7 +217,7 @@ class Ledger:
         match outcome:
             case Charged():
                 metrics.UNITS_CHARGED.inc(order.units)
-                details = access_log.details()
+                details = caller.details
                 details.account_id = outcome.account_id
                 details.key_id = outcome.key_id
                 details.units = order.units
@@ -221,9 +227,9 @@ class Ledger:
                     details.rate_headers = limits.rate_headers(outcome.rate)
                 self._running.add(charge.call_id)
                 caller.found()
-                return Call(ledger=self, charge=charge, charged=outcome, seconds=order.seconds)
+                return Call(self, charge, outcome, order.seconds, details)
             case Replayed():
-                with contextlib.suppress(DatabaseUnavailable):  # only for the access log
+                with contextlib.suppress(DatabaseUnavailable):  # only for its details
                     await self.check_refusal(caller)
                 return _repeatable(outcome)
             case ChargeRefused(RefusalReason.STALE):
@@ -243,7 +249,7 @@ class Ledger:
         if found is None or found.answer is None:
             await self._query(self.config.at(verified.config_version))
             return None
-        access_log.details().replay_of = found.call_id.hex()
+        caller.details.replay_of = found.call_id.hex()
         return _repeatable(Replayed(found.answer))
 
     async def keep(self, end: End, wait_s: float) -> None:
@@ -257,23 +263,21 @@ class Ledger:
             raise CallRefunded
         metrics.calls("kept").inc()
 
-    async def refund(self, call_id: bytes, reason: str) -> bool:
+    async def refund(self, call_id: bytes, reason: str, channel: str = "") -> bool:
         """True if the refund is committed. False if the call was kept, or if the outcome is unknown after
-        `charge_wait_s`; then the sweep refunds the call at the latest."""
+        `charge_wait_s`; then the sweep refunds the call at the latest. `channel` was asked last."""
         refund = self._refunds.get(call_id)
         if refund is None:
-            refund = self._refunds[call_id] = asyncio.create_task(self._commit_refund(call_id, reason))
+            refund = asyncio.create_task(self._commit_refund(call_id, reason, channel))
+            self._refunds[call_id] = refund
             refund.add_done_callback(lambda _: self._refunds.pop(call_id, None))
         await asyncio.wait({refund}, timeout=self._charge_wait_s)
         if not refund.done():
             log.error("the refund of call %s is not committed yet", call_id.hex())
             return False
-        if refund.result():
-            access_log.details().units = 0
         return refund.result()
 
-    async def _commit_refund(self, call_id: bytes, reason: str) -> bool:
-        channel = access_log.details().channel
+    async def _commit_refund(self, call_id: bytes, reason: str, channel: str) -> bool:
         end = End(call_id, CallState.REFUNDED, reason=reason, channel=channel)
         outcome = await self._commits.end(end, None)
         if outcome is EndOutcome.DONE:
@@ -348,7 +352,7 @@ class Ledger:
     async def _error_of(
         self, caller: UnverifiedCaller, order: ChargeOrder, refused: ChargeRefused
     ) -> MynaError:
-        """Checks the key first, which notes its account in the access log."""
+        """Checks the key first, which notes its account in the caller's details."""
         refusal = refused_charges.Refusal(
             key_id=(await self._verify(caller)).key.id,
             refused=refused,

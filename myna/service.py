@@ -24,6 +24,7 @@ from myna.api.uploads import UploadsApi
 from myna.channel_probe import Prober
 from myna.channels import Channels, restore_circuits
 from myna.chat.complete import Chat
+from myna.chat.context_lengths import ContextLengths
 from myna.config import ConfigCache
 from myna.engines.inspector.inspector import Inspector
 from myna.engines.interface import Engine, EngineFailed, EngineLimits
@@ -297,7 +298,8 @@ class Service:
         key_auth = KeyAuth(self.db, self.settings.charge_wait_s, throttle)
         chat = ChatApi(key_auth, self.chat, self.config)
         relayed = RelayApi(key_auth, self.relay, self.relay_planner, self.stored_responses)
-        models = ModelsApi(key_auth, self.db, self.config, self.openai_audio.whisper)
+        lengths = ContextLengths(self.http_client, self.channels)
+        models = ModelsApi(key_auth, self.db, self.config, self.openai_audio.whisper, lengths)
         me = MeApi(key_auth, self.db)
         speech = SpeechApi(
             key_auth=key_auth,

@@ -33,6 +33,8 @@ class PublicVoice(Struct, frozen=True):
 def overridden(voices: Iterable[EngineVoice], overrides: Mapping[str, VoiceOverride]) -> list[EngineVoice]:
     """The voices that aren't hidden, with the operator's names: first those with a place, in its order, then
     the others in the order given."""
+    if not overrides:  # the usual case, in every call of speech
+        return list(voices)
     shown = [voice for voice in voices if not overrides.get(voice.voice_id, NO_OVERRIDE).hidden]
     shown.sort(key=lambda voice: _place(voice.voice_id, overrides))
     return [_named(voice, overrides) for voice in shown]

@@ -84,7 +84,7 @@ class KeyAuth:
     def _unverified(self, request: Request, scope: Scope) -> UnverifiedCaller:
         caller = keys.unverified(request.authorization, scope)
         use = self._throttle.begin(request.address, caller.key_hash)
-        return UnverifiedCaller(caller.key_hash, scope, use=use)
+        return UnverifiedCaller(caller.key_hash, scope, use=use, details=request.details)
 
     async def _verify(self, caller: UnverifiedCaller) -> KeySnapshot:
         return await self.in_time(keys.verify(self._db, caller))

@@ -33,4 +33,4 @@ class ChatApi:
         caller, body = await self._key_auth.caller_and_body(request, Scope.CHAT)
         with models_of_v1():
             answer = await self._chat.complete(caller, body, request.disconnected)
-        return Response(answer, headers=units.headers())
+        return Response(answer, headers=units.headers(caller.details))

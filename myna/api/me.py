@@ -32,4 +32,4 @@ class MeApi:
             expires_at=expires_at,
             stats=stats,
         )
-        return Response(to_json(info), headers=units.headers())
+        return Response(to_json(info), headers=units.headers(request.details))

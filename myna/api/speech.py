@@ -21,7 +21,6 @@ from myna.store.database import Database
 from myna.store.queries import clones
 from myna.store.queries import tasks as store
 from myna.store.queries.tasks import TaskRow
-from myna.telemetry import access_log
 from myna.wire.encode import to_json
 from myna.wire.v1 import Record, RecordList, Task, TaskAnswer, Voice, VoiceList
 
@@ -54,10 +53,7 @@ class SpeechApi:
         caller, body = await self._key_auth.caller_and_body(request, Scope.TTS)
         with models_of_v1():
             answer = await self._synthesizer.speak(caller, body, request.disconnected)
-        headers = units.headers()
-        if access_log.details().ignored:
-            headers["X-Ignored-Fields"] = access_log.details().ignored
-        return Response(answer.encode(), headers=headers)
+        return Response(answer.encode(), headers=units.headers(caller.details))
 
     async def voices(self, request: Request) -> Response:
         verified = await self._key_auth.verify(request, Scope.TTS)

@@ -95,6 +95,8 @@ class ArchiveWriter:
     written, or exists and `replace` is false."""
 
     def __init__(self, path: Path, *, replace: bool) -> None:
+        if path.is_dir():
+            raise CommandError(f"{path} is a folder; name a file in it, such as {path / 'myna.tar'}.")
         self._path = path
         self._replace = replace
         self._part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")

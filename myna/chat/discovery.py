@@ -26,6 +26,7 @@ class KnownServer(Struct, frozen=True):
 KNOWN = (
     KnownServer("ollama", "Ollama", "http://127.0.0.1:11434/v1"),
     KnownServer("llama-cpp", "llama.cpp", "http://127.0.0.1:8080/v1"),
+    KnownServer("llama-cpp-8081", "llama.cpp", "http://127.0.0.1:8081/v1"),  # beside Myna, on 8080
     KnownServer("lm-studio", "LM Studio", "http://127.0.0.1:1234/v1"),
     KnownServer("vllm", "vLLM", "http://127.0.0.1:8000/v1"),
 )

@@ -24,7 +24,8 @@ from myna.errors import NO_RETRY, MynaError, UpstreamFailed
 from myna.http_client import AnswerTooLarge, ClientResponse, RequestFailed, TimedOut
 from myna.outbound import ChannelFull
 from myna.routes import RouteKind
-from myna.telemetry import access_log, metrics
+from myna.telemetry import metrics
+from myna.telemetry.access_log import RequestDetails
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -128,14 +129,14 @@ async def first_answer(
     candidates: Sequence[Channel],
     attempt: Callable[[Channel, float], Awaitable[T]],
     *,
-    account_id: int,
+    details: RequestDetails,
     seconds: float,
     fair_try_s: float,
     kind: str = RouteKind.CHAT,
 ) -> T:
     """The result of the first attempt that doesn't raise FailedAttempt. `attempt` gets a channel and the
-    seconds that are left, and makes a request of this kind. Raises the error of `error_for` if no channel
-    answers within `seconds`, and Overloaded if the account has no place for it.
+    seconds that are left, and makes a request of this kind. `details` are the call's. Raises the error of
+    `error_for` if no channel answers within `seconds`, and Overloaded if the account has no place for it.
 
     After a timeout the next channel is tried only with at least `fair_try_s` left, since the first one may
     still be generating. A timeout after less than that doesn't count as a failure of the channel.
@@ -150,9 +151,9 @@ async def first_answer(
         left = until - time.monotonic()
         if left <= 0:
             break
-        access_log.details().channel = channel.name
+        details.channel = channel.name
         try:
-            async with channels.place(channel, account_id):
+            async with channels.place(channel, details.account_id):
                 answer = await attempt(channel, until - time.monotonic())
         except ChannelFull:
             metrics.UPSTREAM_FAILURES.labels(channel.name, ChannelFull.__name__).inc()
@@ -160,7 +161,7 @@ async def first_answer(
             continue
         except FailedAttempt as failure:
             if not failure.blameless and not (failure.timed_out and left < fair_try_s):
-                channels.circuits.failed(channel.name, str(failure), account_id, kind)
+                channels.circuits.failed(channel.name, str(failure), details.account_id, kind)
             metrics.UPSTREAM_FAILURES.labels(channel.name, failure.kind).inc()
             log.warning("chat channel %r failed: %s%s", channel.name, failure, failure.detail)
             # without its traceback, which has this frame: a reference cycle

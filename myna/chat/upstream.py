@@ -16,6 +16,7 @@ from myna.channel_failures import EMPTY, EMPTY_CAUSED
 from myna.channels import PARROT, Channel, Channels
 from myna.chat.failover import FailedAttempt, first_answer, of_request, of_status
 from myna.http_client import ClientResponse, HttpClient, RequestFailed
+from myna.telemetry.access_log import RequestDetails
 from myna.wire.body import has_too_many_containers
 from myna.wire.lenient import UNREADABLE, json_text_of, object_of, strict, text_of
 
@@ -63,12 +64,12 @@ async def ask(
     conversation: bytes,
     instruction: str,
     *,
-    account_id: int = 0,
+    details: RequestDetails,
     seconds: float,
     fair_try_s: float,
     answer_max_bytes: int,
 ) -> ModelAnswer:
-    """Returns the first valid answer, to a call of this account, or of the operator. Raises UpstreamFailed,
+    """Returns the first valid answer, to a call with these details. Raises UpstreamFailed,
     Overloaded: see `first_answer`."""
 
     async def attempt(channel: Channel, left: float) -> ModelAnswer:
@@ -78,7 +79,7 @@ async def ask(
         return await _try(http_client, channel, body, left, answer_max_bytes)
 
     return await first_answer(
-        channels, candidates, attempt, account_id=account_id, seconds=seconds, fair_try_s=fair_try_s
+        channels, candidates, attempt, details=details, seconds=seconds, fair_try_s=fair_try_s
     )
 
 

@@ -4,11 +4,10 @@ import logging
 import os
 import sys
 
-from cyclopts import App, CycloptsError, CycloptsPanel, MissingArgumentError
-from cyclopts.help import format_usage
-from rich.console import Console
+from cyclopts import App, CycloptsError
 
 from myna import __version__
+from myna.cli.wrong_usage import sentence
 from myna.errors import CommandError, ConfigError
 
 FAILED = 1
@@ -46,9 +45,7 @@ def build() -> App:
         name="myna",
         help="A self-hosted open AI platform: chat and speech behind API keys and prepaid units.",
         version=__version__,
-        error_console=Console(stderr=True),
         result_action="return_value",
-        error_formatter=lambda error: _missing(app, error) or CycloptsPanel(error),
     )
     for name, where in COMMANDS.items():
         app.command(where, name=name)
@@ -60,18 +57,19 @@ def main(arguments: list[str] | None = None) -> None:
     logging.getLogger("myna").addHandler(logging.NullHandler())  # commands print their own errors
     app = build()
     words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     try:
         _check_text(words)
         if not words or words[0] in app.help_flags:  # the list has the first line of each command
             app.resolved_commands()
-        code = app(words, exit_on_error=False, print_error=True)
+        code = app(words, exit_on_error=False, print_error=False)
         sys.stdout.flush()
     except BrokenPipeError:  # `head`, for example, closed the pipe; the interpreter flushes stdout again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
     except CycloptsError as error:
-        if error.argument is not None and error.argument.parameter.help:
-            print(f"myna: {_label(error)}: {error.argument.parameter.help}", file=sys.stderr)
+        print(f"myna: {sentence(app, error)}", file=sys.stderr)
         sys.exit(WRONG_USAGE)
     except ConfigError as error:
         print(f"myna: {error}", file=sys.stderr)
@@ -80,26 +78,6 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"myna: {error}", file=sys.stderr)
         sys.exit(FAILED)
     sys.exit(code or 0)
-
-
-def _missing(app: App, error: CycloptsError) -> str:
-    """For an argument without an option that is missing, its name and the usage; empty for other errors."""
-    if not _is_missing(error):
-        return ""
-    return f"myna: {_label(error)} is missing. Usage: {format_usage(app, error.command_chain or ())}".strip()
-
-
-def _label(error: CycloptsError) -> str:
-    """The name of the argument at fault: NAME, as in the usage, where one without an option is missing."""
-    name = error.argument.name if error.argument else ""
-    return name.lstrip("-").upper() if _is_missing(error) else name
-
-
-def _is_missing(error: CycloptsError) -> bool:
-    """Whether an argument without an option is missing."""
-    if not isinstance(error, MissingArgumentError) or error.argument is None or error.keyword:
-        return False
-    return error.argument.index is not None
 
 
 def _check_text(words: list[str]) -> None:

@@ -1,15 +1,15 @@
 """myna key issue|list|cap|limit|routes|roll|rename|revoke"""
 
-from collections.abc import Sequence
-from typing import Annotated
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, TypeVar
 
 import msgspec
 from cyclopts import App, Parameter
-from cyclopts.validators import Number
 
 from myna import accounts, caps, durations, keys, limits
 from myna.activity import command_line
-from myna.cli.console import Json, seconds, show, show_rows, whole_number, with_database
+from myna.cli.console import Json, seconds, show, show_rows, with_database
 from myna.cli.limit_options import NONE_GIVEN, Concurrent, Rpm, UnitsPerDay
 from myna.errors import CommandError
 from myna.keys import Issued, Scope
@@ -22,6 +22,9 @@ from myna.store.queries.caps import CapRow
 from myna.store.queries.keys import KeyRow, KeyUsage
 from myna.store.queries.limits import LimitsRow
 
+T = TypeVar("T")
+_ID = re.compile(r"[1-9][0-9]{0,15}")
+
 app = App(name="key", help="API keys.")
 Routes = Annotated[
     list[str] | None,
@@ -29,13 +32,10 @@ Routes = Annotated[
 ]
 CAP_HELP = "Units per day, week or month, such as 1000/month."
 Account = Annotated[str, Parameter(help="The name of the account.")]
-KeyId = Annotated[
-    int,
+Key = Annotated[
+    str,
     Parameter(
-        name="ID",
-        help="The id of the key in `myna key list`.",
-        converter=whole_number,
-        validator=Number(gte=1, lte=2**53),
+        name="KEY", help="The name of the key, or its id in 'myna key list'.", allow_leading_hyphen=True
     ),
 ]
 
@@ -109,7 +109,7 @@ def list_all(account: Account, *, json: Json = False) -> None:
 
 @app.command(name="cap")
 def set_cap(
-    key_id: KeyId,
+    key: Key,
     cap: Annotated[str, Parameter(name="CAP", allow_leading_hyphen=True, help=f"{CAP_HELP} Or none.")],
     /,
     *,
@@ -117,13 +117,13 @@ def set_cap(
 ) -> None:
     """Cap the units that a key may use in each day, week or month, or remove its cap."""
     limit = None if cap == keys.NO_CAP else caps.parsed(cap)
-    with_database(lambda db: keys.set_cap(db, key_id, limit, by=command_line()), json=json)
+    key_id, _ = _change(key, lambda db, key_id: keys.set_cap(db, key_id, limit, by=command_line()), json)
     show({"id": key_id, "cap": cap}, json)
 
 
 @app.command(name="limit")
 def set_limits(
-    key_id: KeyId,
+    key: Key,
     /,
     *,
     rpm: Rpm = None,
@@ -135,13 +135,13 @@ def set_limits(
     given = limits.parsed(rpm=rpm, concurrent=concurrent, units_per_day=units_per_day)
     if not given:
         raise CommandError(NONE_GIVEN)
-    with_database(lambda db: keys.set_limits(db, key_id, given, by=command_line()), json=json)
+    key_id, _ = _change(key, lambda db, key_id: keys.set_limits(db, key_id, given, by=command_line()), json)
     show({"id": key_id, **limits.as_texts(given)}, json)
 
 
 @app.command
 def routes(
-    key_id: KeyId,
+    key: Key,
     /,
     *,
     route: Routes = None,
@@ -151,7 +151,7 @@ def routes(
     """Limit a key to routes, or let it use any again."""
     if bool(route) is any_route:
         raise CommandError("Give either --route, once for each route, or --any.")
-    with_database(lambda db: keys.set_routes(db, key_id, route, by=command_line()), json=json)
+    key_id, _ = _change(key, lambda db, key_id: keys.set_routes(db, key_id, route, by=command_line()), json)
     show({"id": key_id, "routes": _names(route)}, json)
 
 
@@ -161,7 +161,7 @@ def _names(names: Sequence[str] | None) -> str:
 
 @app.command
 def roll(
-    key_id: KeyId,
+    key: Key,
     /,
     *,
     grace: Annotated[
@@ -171,24 +171,45 @@ def roll(
 ) -> None:
     """Replace a key by a new one with the same name and scopes, printed once. The old one expires."""
     grace_ms = durations.millis(grace)
-    rolled = with_database(lambda db: keys.roll(db, key_id, grace_ms, by=command_line()), json=json)
+    _, rolled = _change(key, lambda db, key_id: keys.roll(db, key_id, grace_ms, by=command_line()), json)
     show({**msgspec.structs.asdict(rolled.issued), "old_expires_at": rolled.old_expires_at}, json)
 
 
 @app.command
-def rename(
-    key_id: KeyId, name: Annotated[str, Parameter(help="Its new name.")], /, *, json: Json = False
-) -> None:
+def rename(key: Key, name: Annotated[str, Parameter(help="Its new name.")], /, *, json: Json = False) -> None:
     """Rename a key."""
-    with_database(lambda db: keys.rename(db, key_id, name, by=command_line()), json=json)
+    key_id, _ = _change(key, lambda db, key_id: keys.rename(db, key_id, name, by=command_line()), json)
     show({"id": key_id, "name": name}, json)
 
 
 @app.command
-def revoke(key_id: KeyId, /, *, json: Json = False) -> None:
+def revoke(key: Key, /, *, json: Json = False) -> None:
     """Revoke a key: every process refuses it."""
-    with_database(lambda db: keys.revoke(db, key_id, by=command_line()), json=json)
+    key_id, _ = _change(key, lambda db, key_id: keys.revoke(db, key_id, by=command_line()), json)
     show({"id": key_id, "revoked": True}, json)
+
+
+def _change(key: str, change: Callable[[Database, int], Awaitable[T]], json: bool) -> tuple[int, T]:
+    """Changes the key of this id or name. Returns its id, and what the change returns."""
+
+    async def work(db: Database) -> tuple[int, T]:
+        key_id = int(key) if _ID.fullmatch(key) else await _id_of(db, key)
+        return key_id, await change(db, key_id)
+
+    return with_database(work, json=json)
+
+
+async def _id_of(db: Database, name: str) -> int:
+    """The id of the key of this name that is not revoked. Raises CommandError if it isn't the only one."""
+    found = await store.of_name(db, name)
+    if not found:
+        raise CommandError(
+            "There is no key {name!r}; 'myna key list ACCOUNT' has the names and ids.", name=name
+        )
+    if len(found) > 1:
+        ids = ", ".join(f"{key_id} (of {owner})" for key_id, owner in found)
+        raise CommandError("There are several keys {name!r}; name one by its id: {ids}.", name=name, ids=ids)
+    return found[0][0]
 
 
 def _shown(row: KeyRow, used: KeyUsage, cap: CapRow | None, now: int) -> dict[str, object]:

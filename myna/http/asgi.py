@@ -6,6 +6,7 @@ application, whose errors have the same envelope.
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -17,6 +18,7 @@ from myna.errors import (
     ShuttingDown,
 )
 from myna.http.asgi_types import (
+    DETAILS,
     OPENED,
     RESPOND,
     App,
@@ -37,7 +39,7 @@ from myna.http.responses import Response, envelope, public_error, respond
 from myna.http.stream import Header, ResponseStream, has_streamed
 from myna.telemetry import access_log as access
 from myna.telemetry import logs
-from myna.telemetry.access_log import AccessLog, CompletedRequest
+from myna.telemetry.access_log import AccessLog, CompletedRequest, RequestDetails
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +52,12 @@ MODELS_PREFIX = "/openai/v1/models/"
 MODEL_ROUTE = MODELS_PREFIX + "{id}"
 RESPONSES_PREFIX = "/openai/v1/responses/"
 RESPONSE_ROUTE = RESPONSES_PREFIX + "{id}"
-_BELOW = {MODELS_PREFIX: MODEL_ROUTE, RESPONSES_PREFIX: RESPONSE_ROUTE}
-"""The routes whose path has a part that varies, by what is before it. A model's name may contain slashes."""
+_BELOW = {
+    MODEL_ROUTE: re.compile(f"{MODELS_PREFIX}.*", re.DOTALL),
+    RESPONSE_ROUTE: re.compile(f"{RESPONSES_PREFIX}resp_[^/]*"),
+}
+"""The routes whose path has a part that varies. A model's name may contain slashes. What OpenAI has beside
+and below a response, such as `compact` and `input_items`, is not offered."""
 LOGGED_PATH_MAX_CHARS = 200
 UNANSWERED = 0
 """The status in log and metrics of a request that got no response."""
@@ -97,14 +103,14 @@ class Application:
         logs.request_id.set(request_id)
         if self._proxies is not None:
             scope["client"] = (self._proxies.client_address(address_of(scope), scope["headers"]), 0)
-        details = access.begin()
+        details = scope[DETAILS] = RequestDetails()
         path = route = scope["path"]
         methods = self._routes.get(path)
         if methods is None and (tidy := _tidy(path)) in self._routes:
             path = route = scope["path"] = tidy
             methods = self._routes[path]
-        for prefix, below in _BELOW.items():
-            if methods is None and path.startswith(prefix):
+        for below, pattern in _BELOW.items():
+            if methods is None and pattern.fullmatch(path):
                 route = below
                 methods = self._routes.get(route)
         added: list[Header] = []
@@ -115,7 +121,7 @@ class Application:
         if methods is None:
             status = await self._fall_back(scope, receive, send, request_id)
         else:
-            request = Request(scope, receive, self._limits, added)
+            request = Request(scope, receive, self._limits, details, added)
             status = await self._serve(methods, request, scope, receive, send)
         seconds = time.perf_counter() - started
         logged_path = path if route == path and methods else logs.masked(path[:LOGGED_PATH_MAX_CHARS])
@@ -146,7 +152,7 @@ class Application:
                 status=status,
                 seconds=0.0,
                 ended_at=time.time(),
-                details=access.RequestDetails(error_type=error.type),
+                details=RequestDetails(error_type=error.type),
             )
         )
 
@@ -166,7 +172,7 @@ class Application:
                 "the charge of this call is in doubt; the connection is closed without a response",
                 exc_info=doubt.__cause__,
             )
-            access.details().error_type = IN_DOUBT
+            request.details.error_type = IN_DOUBT
             if request.opened is not None and request.opened.started:
                 request.opened.abort()
                 return STREAMED
@@ -183,6 +189,8 @@ class Application:
             return STREAMED
         if isinstance(response, ResponseStream):
             raise AssertionError("a handler returned a stream that it did not start")
+        if response.error_type:
+            request.details.error_type, request.details.message = response.error_type, response.message
         await respond(response, scope, receive, send, request_id_of(scope))
         return response.status
 
@@ -216,7 +224,9 @@ class Application:
             await self._fallback(scope, receive, send_and_note_status)
         except Exception as error:
             if not status and not has_streamed(scope):
-                response = envelope(public_error(error), scope["path"])
+                public = public_error(error)
+                scope[DETAILS].failed(public)
+                response = envelope(public, scope["path"])
                 await respond(response, scope, receive, send, request_id)
                 return response.status
         finally:

@@ -4,6 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from myna.errors import InvalidRequest, MethodNotAllowed, MynaError, NotFound
+from myna.http.asgi_types import DETAILS
 from myna.http.responses import JSON, envelope, public_error
 
 NO_PATH = "There is no such path; see /openapi.json."
@@ -27,6 +28,7 @@ async def answer_for(request: Request, error: Exception) -> Response:
 
 
 def _answer(request: Request, error: MynaError) -> Response:
+    request.scope[DETAILS].failed(error)
     answer = envelope(error, request.url.path)
     headers = dict(answer.headers or {})
     return Response(answer.body, answer.status, headers, media_type=JSON.decode())

@@ -17,6 +17,7 @@ from myna.http.body_limits import SMALL_BODY_BYTES, BodyLimits
 from myna.http.client_address import address_of
 from myna.http.request_ids import request_id_of
 from myna.http.stream import Header, ResponseStream
+from myna.telemetry.access_log import RequestDetails
 
 QUERY_PARAMETERS_MAX = 100
 
@@ -26,17 +27,23 @@ class Request:
 
     __slots__ = (
         "_added", "_counted_bytes", "_has_duplicates", "_headers", "_key_hash", "_receive", "_scope",
-        "limits", "opened",
+        "details", "limits", "opened",
     )  # fmt: skip
 
     def __init__(
-        self, scope: Scope, receive: Receive, limits: "BodyLimits", added: Sequence[Header] = ()
+        self,
+        scope: Scope,
+        receive: Receive,
+        limits: BodyLimits,
+        details: RequestDetails,
+        added: Sequence[Header] = (),
     ) -> None:
         """`added` are headers of every response, in addition to those of the handler."""
         self._scope = scope
         self._receive = receive
         self._added = added
         self.limits = limits
+        self.details = details
         self.opened: ResponseStream | None = None
         self._headers: dict[bytes, bytes] = dict(scope["headers"])
         self._has_duplicates = len(self._headers) < len(scope["headers"])

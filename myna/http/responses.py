@@ -17,7 +17,6 @@ from myna.errors import (
     UnsupportedEncoding,
 )
 from myna.http.asgi_types import RESPOND, Receive, Scope, Send, linger
-from myna.telemetry import access_log as access
 from myna.wire.encode import to_json
 from myna.wire.openai import OpenAIError, OpenAIErrorBody
 from myna.wire.v1 import ErrorAnswer, ErrorBody
@@ -32,13 +31,17 @@ _FIELD = re.compile(r"([A-Za-z_][A-Za-z0-9_.\[\]-]{0,99}): ")
 
 
 class Response(Struct, frozen=True):
-    """A response. `close` closes the connection after it and discards what the client still sends."""
+    """A response. `close` closes the connection after it and discards what the client still sends.
+    `error_type` and `message` are the error's that it tells, for the access log; not the error itself, whose
+    traceback has frames with the response: a reference cycle."""
 
     body: bytes
     status: int = 200
     headers: Mapping[str, str] | None = None
     close: bool = False
     media_type: bytes = JSON
+    error_type: str = ""
+    message: str = ""
 
 
 def public_error(error: Exception) -> MynaError:
@@ -52,10 +55,7 @@ def public_error(error: Exception) -> MynaError:
 
 
 def envelope(error: MynaError, path: str = "") -> Response:
-    """The response for an error of a request to `path`. Records the type of the error and its message."""
-    details = access.details()
-    details.error_type = error.type
-    details.message = error.message
+    """The response for an error of a request to `path`."""
     close = isinstance(error, BodyTooLarge | BodyTooSlow | TooManyBodies | ShuttingDown | UnsupportedEncoding)
     if path.startswith(OPENAI_PREFIX):
         status = error.openai_status or error.status
@@ -63,7 +63,14 @@ def envelope(error: MynaError, path: str = "") -> Response:
     else:
         status = error.status
         body = to_json(ErrorAnswer(ErrorBody(error.message, error.type, int(status))))
-    return Response(body=body, status=int(status), headers=error.headers, close=close)
+    return Response(
+        body=body,
+        status=int(status),
+        headers=error.headers,
+        close=close,
+        error_type=error.type,
+        message=error.message,
+    )
 
 
 def openai_error(error: MynaError) -> OpenAIError:

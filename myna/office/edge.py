@@ -40,7 +40,7 @@ from myna.sign_in import passwords, sessions
 from myna.sign_in.oidc import identities
 from myna.sign_in.refusal import SignInRefused
 from myna.store.transaction_queue import transactions_of
-from myna.telemetry import access_log, logs
+from myna.telemetry import logs
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class Office:
                 if visit.session is None:
                     return await self._allowed(page, visit)
             with transactions_of(f"account {visit.account.id}"):
-                access_log.details().account_id = visit.session.account.id
+                visit.details.account_id = visit.session.account.id
                 if visit.session.language in LANGUAGES:
                     visit.renderer = self._renderers[visit.session.language]
                 return await self._allowed(page, visit)
@@ -229,7 +229,7 @@ class Office:
             return None
         finally:
             visit.request, visit.form, visit.refill = posted, visit.refill.typed, None
-        access_log.details().error_type = _type_of(error)
+        visit.details.error_type = _type_of(error)
         return response if response.status_code == 400 else None
 
     async def _read(self, page: Page, visit: Visit) -> None:
@@ -314,7 +314,7 @@ class Office:
         """The page of an error, with the request's id. Once a part of the response was streamed, the error is
         only logged, and the stream ends incomplete."""
         status = int(error.status) if isinstance(error, MynaError) else 400
-        access_log.details().error_type = _type_of(error)
+        visit.details.error_type = _type_of(error)
         if visit.has_streamed:
             return Streamed()
         headers = error.headers if isinstance(error, MynaError) else {}

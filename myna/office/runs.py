@@ -19,7 +19,7 @@ from myna.office.visit import Visit
 from myna.office.web_security import security_headers
 from myna.store.batch import IdempotencyKey
 from myna.store.queries import accounts
-from myna.telemetry import access_log, logs
+from myna.telemetry import logs
 from myna.telemetry.access_log import RequestDetails
 
 ONCE_MAX_CHARS = 64
@@ -80,13 +80,14 @@ async def run(visit: Visit, scope: Scope, once: str, body: bytes, work: Work) ->
         idempotency_key = IdempotencyKey(name, fingerprint)
     started = time.perf_counter()
     answer, error, status, in_doubt = b"", "", 200, False
-    details = access_log.details()
+    details = visit.details
     try:
-        result = await work(UnverifiedCaller(key_hash, scope, idempotency_key), visit.disconnected)
+        caller = UnverifiedCaller(key_hash, scope, idempotency_key, details=details)
+        result = await work(caller, visit.disconnected)
         answer = result.encode() if isinstance(result, str) else result
     except MynaError as failure:
         error, status = visit.said(failure), int(failure.status)
-        details.error_type, details.message = failure.type, failure.message
+        details.failed(failure)
     except CommitInDoubt:
         error, status, in_doubt = visit.text(IN_DOUBT), 500, True
         details.error_type = "commit_in_doubt"

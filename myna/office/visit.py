@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from myna.activity import Actor
 from myna.errors import InvalidRequest, NotFound
-from myna.http.asgi_types import EOF_RECEIVED, OPEN_STREAM, Receive, Scope, Send
+from myna.http.asgi_types import DETAILS, EOF_RECEIVED, OPEN_STREAM, Receive, Scope, Send
 from myna.http.request_ids import request_id_of
 from myna.http.stream import ResponseStream, has_streamed
 from myna.office import forms
@@ -32,6 +32,7 @@ from myna.sign_in.sessions import Session
 from myna.store.database import Database, Queries
 from myna.store.queries.accounts import AccountRow
 from myna.store.queries.keys import KeyRow
+from myna.telemetry.access_log import RequestDetails
 from myna.urls import is_loopback, is_origin
 from myna.zones import zone_of
 
@@ -74,6 +75,12 @@ class Visit:
         self._error: SentenceError | None = None
         self._once_seed = secrets.token_hex(32)
         self.now_ms = time.time_ns() // 10**6
+
+    @property
+    def details(self) -> RequestDetails:
+        """What the access log says of the request."""
+        details: RequestDetails = self.request.scope[DETAILS]
+        return details
 
     @property
     def db(self) -> Database:

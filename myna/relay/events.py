@@ -243,12 +243,17 @@ class EventRelay:
     def _observed(self, data: bytes) -> bytes | None:
         if self._observer is None:
             return None
-        if has_too_many_containers(data):
-            raise BrokenEvents("LargeAnswer", "the stream has an event with too many objects and arrays")
         try:
             return self._observer.feed(data)
         except UNREADABLE as error:
             raise _no_json(data) from error
+
+
+def loaded(data: bytes) -> Any:
+    """The JSON of an event. Raises UNREADABLE, and BrokenEvents for more objects than may be in memory."""
+    if has_too_many_containers(data):
+        raise BrokenEvents("LargeAnswer", "the stream has an event with too many objects and arrays")
+    return loads(data)
 
 
 def _with_lf(data: bytes) -> bytes:

@@ -44,7 +44,6 @@ from myna.routes import RouteKind
 from myna.settings import Settings
 from myna.speech.synthesize import SpokenPlan
 from myna.store.batch import Replayed
-from myna.telemetry import access_log
 from myna.telemetry.access_log import RequestDetails
 
 
@@ -117,11 +116,11 @@ class Relay:
         with Slot() as slot:
             outcome = await self._ledger.charge_plan(caller, planned)
             if isinstance(outcome, Replayed):
-                return self._replay(outcome.answer, out)
+                return self._replay(outcome.answer, caller.details, out)
             charged, relayed = outcome
             if isinstance(relayed.answer, SpokenPlan):
                 answer = await self._chat.speak(charged, relayed.answer, client.disconnected)
-                return self._spoken(answer.encode(), relayed.plan, out)
+                return self._spoken(answer.encode(), relayed.plan, caller.details, out)
         if not relayed.plan.streams:
             async with charged as call:
                 return await self._whole(call, relayed.plan, out)
@@ -131,10 +130,8 @@ class Relay:
     def _answer_to(self, caller: UnverifiedCaller, plan: RelayPlan, out: ResponseStream) -> StreamedAnswer:
         """The stream of one client. Made before the charge, after which nothing may fail outside the call."""
         shape = plan.shape(self._settings.answer_max_bytes)
-        # The callbacks of a channel's connection have the context of the request that opened it.
-        details = access_log.details()
         stores = caller.idempotency_key is not None
-        return StreamedAnswer(out, shape, lambda: self._headers(details), stores=stores)
+        return StreamedAnswer(out, shape, partial(self._headers, caller.details), stores=stores)
 
     def _order(self, plan: RelayPlan) -> ChargeOrder:
         seconds = self._settings.stream_deadline_s if plan.streams else self._settings.call_deadline_s
@@ -145,9 +142,9 @@ class Relay:
     def _headers(self, details: RequestDetails) -> dict[str, str]:
         return {**self._unit_headers(details), "X-Myna-Channel": details.channel}
 
-    def _replay(self, answer: str, out: ResponseStream) -> Response | ResponseStream:
+    def _replay(self, answer: str, details: RequestDetails, out: ResponseStream) -> Response | ResponseStream:
         """The stored answer to a retry: one JSON object, or the events of a stream."""
-        headers = self._unit_headers(access_log.details())
+        headers = self._unit_headers(details)
         if answer.startswith("{"):
             return Response(answer.encode(), headers=headers)
         out.start({**HEADERS, **headers}, EVENTS)
@@ -155,11 +152,13 @@ class Relay:
         out.end()
         return out
 
-    def _spoken(self, answer: bytes, plan: RelayPlan, out: ResponseStream) -> Response | ResponseStream:
+    def _spoken(
+        self, answer: bytes, plan: RelayPlan, details: RequestDetails, out: ResponseStream
+    ) -> Response | ResponseStream:
         """The answer of a call that was spoken. Its content is the address of the audio."""
         if not plan.streams:
-            return Response(answer, headers=self._headers(access_log.details()))
-        out.start({**HEADERS, **self._headers(access_log.details())}, EVENTS)
+            return Response(answer, headers=self._headers(details))
+        out.start({**HEADERS, **self._headers(details)}, EVENTS)
         out.write(b"".join([*answers.as_events(answer, with_usage=plan.counts_usage), DONE]))
         out.end()
         return out
@@ -186,7 +185,7 @@ class Relay:
             out.on_disconnect = None
         await plan.store_answer(call.account_id, answer)
         await call.keep(answer.decode(errors="replace") if call.repeatable else "")
-        return Response(answer, headers=self._headers(access_log.details()))
+        return Response(answer, headers=self._headers(call.details))
 
     async def _request(self, plan: RelayPlan, channel: Channel, left_s: float, account: bytes) -> bytes:
         """The checked answer of a channel to a call of the account. Raises FailedAttempt, TooManyBodies."""
@@ -229,7 +228,7 @@ class Relay:
             self._channels,
             plan.channels,
             adapted,
-            account_id=call.account_id,
+            details=call.details,
             seconds=call.seconds_left,
             fair_try_s=self._settings.fair_try_s,
             kind=plan.route.kind,
@@ -247,7 +246,7 @@ class Relay:
         except MynaError as error:
             if not streamed.begun:
                 raise
-            _fail(streamed, error)
+            _fail(streamed, charged.details, error)
         except asyncio.CancelledError:  # the process stops
             if streamed.begun:
                 streamed.fail(CallAbandoned())
@@ -256,7 +255,7 @@ class Relay:
             if failure is None:
                 streamed.end()
             else:
-                _fail(streamed, failure)
+                _fail(streamed, charged.details, failure)
         finally:
             streamed.stop()
 
@@ -296,8 +295,7 @@ class Relay:
         return None
 
 
-def _fail(streamed: StreamedAnswer, error: MynaError) -> None:
+def _fail(streamed: StreamedAnswer, details: RequestDetails, error: MynaError) -> None:
     """Ends the stream with an event about the error, which the access log has too."""
-    details = access_log.details()
-    details.error_type, details.message = error.type, error.message
+    details.failed(error)
     streamed.fail(error)

@@ -23,16 +23,15 @@ from myna.ids import new_name
 from myna.keys import UnverifiedCaller
 from myna.relay import answers
 from myna.relay.answers import usage_of
-from myna.relay.events import BrokenEvents, Observer
+from myna.relay.events import BrokenEvents, Observer, loaded
 from myna.relay.plan import CHAT, LeftOut, Planner, ReadRequest, RelayPlan, read_fields
 from myna.relay.shapes import han_count_of
 from myna.relay.stored_responses import Earlier, StoredResponses, referenced_in
 from myna.relay.stored_responses import own_items as own_items_of
 from myna.store.queries.stored_responses import StoredResponse
-from myna.telemetry import access_log
-from myna.wire.body import convert, decode, listed
+from myna.wire.body import convert, decode, has_too_many_containers, listed
 from myna.wire.encode import to_event
-from myna.wire.lenient import UNREADABLE, is_set, loads, object_of, repaired
+from myna.wire.lenient import UNREADABLE, dumps, is_set, loads, object_of, repaired
 from myna.wire.openai import OpenAIChatRequest
 from myna.wire.responses.answer import to_response
 from myna.wire.responses.completion import UnusableAnswer
@@ -58,6 +57,13 @@ class _Response(Struct):
     error: msgspec.Raw = msgspec.Raw(b"null")
 
 
+class _PassedEvent(Struct):
+    """An event of a response that is passed on, as far as it is read."""
+
+    sequence_number: int = -1
+    response: msgspec.Raw = msgspec.Raw(b"")
+
+
 class _Closing(Struct):
     """The last event of a response."""
 
@@ -66,6 +72,7 @@ class _Closing(Struct):
 
 _response = msgspec.json.Decoder(_Response)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_passed_event = msgspec.json.Decoder(_PassedEvent)
 _closing = msgspec.json.Decoder(_Closing)
 
 
@@ -169,7 +176,8 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
 
 
 class ResponseShape:
-    """The events of a response: a channel's as they are, or translated."""
+    """The events of a response: a channel's as they are, or translated. Each kind ends with `response.failed`
+    if it fails: some clients don't know the event `error`, and show nothing of it."""
 
     def __init__(self, plan: ResponsesPlan, answer_max_bytes: int) -> None:
         self._plan = plan
@@ -177,26 +185,32 @@ class ResponseShape:
         self._begin()
 
     def _begin(self) -> None:
-        self._events: ResponseEvents | None = None
+        self._events: ResponseEvents | None = None  # None: they pass
+        self._sequence = -1
+        self._passed_response = b""
         self._completion_tokens = 0
 
-    def observer_for(self, channel: Channel) -> Observer | None:
+    def observer_for(self, channel: Channel) -> Observer:
         self._begin()  # a channel that failed has perhaps been read
-        if self._plan.passes_to(channel):
-            return None
-        self._events = ResponseEvents(
+        if not self._plan.passes_to(channel):
+            self._events = self._translation()
+        return self
+
+    def _translation(self) -> ResponseEvents:
+        return ResponseEvents(
             self._plan.request(),
             self._plan.response_id,
             self._plan.created_at,
             answer_max_bytes=self._answer_max_bytes,
         )
-        return self
 
-    def feed(self, data: bytes) -> bytes:
-        """The events for a chunk of a chat. Raises UNREADABLE and BrokenEvents."""
-        chunk = loads(data)
+    def feed(self, data: bytes) -> bytes | None:
+        """The events for a chunk of a chat; None for an event that passes. Raises UNREADABLE and
+        BrokenEvents."""
         if self._events is None:
-            raise RuntimeError("a chunk of a channel whose events pass unparsed")
+            self._note(data)
+            return None
+        chunk = loaded(data)
         try:
             events = self._events.feed(chunk)
         except UnusableAnswer as error:
@@ -205,6 +219,16 @@ class ResponseShape:
             ) from error
         self._completion_tokens += han_count_of(chunk)
         return b"".join(events)
+
+    def _note(self, data: bytes) -> None:
+        """Notes of an event that passes what a failure repeats: its number, and the response that began."""
+        try:
+            event = _passed_event.decode(data)
+            if event.response and not self._passed_response and not has_too_many_containers(data):
+                self._passed_response = dumps(object_of(loads(bytes(event.response))))
+        except UNREADABLE:
+            event = _PassedEvent()  # clients that are less strict may read it
+        self._sequence = max(event.sequence_number, self._sequence + 1)
 
     def last(self) -> bytes:
         """Counts the usage if the channel has not sent it."""
@@ -216,19 +240,17 @@ class ResponseShape:
         return b"".join(self._events.finish(int(time.time())))
 
     def failed(self, error: MynaError) -> bytes:
-        """A failed response. Where events pass unparsed, its members and the number of events are unknown: it
-        is a plain error with the number 0."""
+        """The failed response: if its events pass, the one that the channel began."""
         code = error.code or "server_error"
-        if self._events is not None:
-            return self._events.failed(error.message, code)
+        if not self._passed_response:
+            return (self._events or self._translation()).failed(error.message, code)
+        members = {"status": "failed", "error": {"code": code, "message": error.message}}
         data = {
-            "type": "error",
-            "sequence_number": 0,
-            "code": code,
-            "message": error.message,
-            "param": None,
+            "type": "response.failed",
+            "sequence_number": self._sequence + 1,
+            "response": loads(self._passed_response) | members | {"model": self._plan.model},
         }
-        return to_event(data, "error")
+        return to_event(data, "response.failed")
 
 
 class ReadResponses(Struct, frozen=True):
@@ -288,7 +310,7 @@ async def plan(
     translate = partial(read, fields, given, earlier, refuses_hosted=refuses)
     size_bytes = len(body) + (earlier.size_bytes if earlier else 0)
     request = await read_body(translate, size_bytes, caller.key_hash)
-    access_log.details().ignored_tools = request.ignored_tools
+    caller.details.ignored_tools = request.ignored_tools
     planned = structs.asdict(planner.planned(request.chat)) | {"speaks": False}
     return ResponsesPlan(
         **planned,

@@ -7,9 +7,9 @@ from myna.chat.han import han_count
 from myna.errors import MynaError
 from myna.http.responses import openai_error
 from myna.relay.answers import usage_of
-from myna.relay.events import Observer
+from myna.relay.events import Observer, loaded
 from myna.wire.encode import to_event
-from myna.wire.lenient import loads, object_of, objects_of, text_of
+from myna.wire.lenient import object_of, objects_of, text_of
 from myna.wire.responses.completion import usage_in
 
 DONE: Final = b"data: [DONE]\n\n"
@@ -62,10 +62,10 @@ class WithUsage(Passed):
         return self
 
     def feed(self, data: bytes) -> None:
-        """Reads an event. Raises UNREADABLE."""
+        """Reads an event. Raises UNREADABLE and BrokenEvents."""
         if self._is_sent:
             return
-        chunk = object_of(loads(data))
+        chunk = object_of(loaded(data))
         self._first = self._first or chunk
         self._is_sent = chunk.get("usage") is not None
         self._usage = self._usage or usage_in(chunk)

@@ -35,7 +35,6 @@ from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
 from myna.speech.synthesize import BROKEN_OFF, Answers, Disconnected, Synthesizer
 from myna.store.batch import Replayed
 from myna.store.files.audio import AudioStore
-from myna.telemetry import access_log
 from myna.wire import openai_voices
 from myna.wire.body import decode, ignored
 from myna.wire.encode import to_json_text
@@ -117,7 +116,7 @@ class StreamedSpeech:
     async def _speak(
         self, caller: UnverifiedCaller, body: bytes, outlet: Outlet, disconnected: Disconnected
     ) -> None:
-        request = await self._read(body)
+        request = await self._read(caller, body)
         if request.input.strip() and not speakable(request.input):
             await self._pause(caller, request, outlet)
             return
@@ -125,7 +124,7 @@ class StreamedSpeech:
             outcome = await self._ledger.charge_plan(caller, lambda: self._plan(caller, request, slot))
             if isinstance(outcome, Replayed):
                 slot.release()
-                await self._replay(outcome.answer, request, outlet)
+                await self._replay(outcome.answer, caller.details.account_id, request, outlet)
                 return
             call, planned = outcome
             keep_broken = self._config.settings.broken_stream == "keep"
@@ -170,11 +169,13 @@ class StreamedSpeech:
                 # The node's completion has kept the call: a 500 reads as a refund.
                 raise CommitInDoubt from failure
 
-    async def _replay(self, answer: str, request: OpenAISpeechRequest, outlet: Outlet) -> None:
+    async def _replay(
+        self, answer: str, account_id: int, request: OpenAISpeechRequest, outlet: Outlet
+    ) -> None:
         """Sends the stored sound again."""
         stored = msgspec.json.decode(answer, type=StoredSound)
         async with Delivery(outlet, _style(request), self._workshop) as delivery:
-            await self._adopt(delivery, stored.audio, access_log.details().account_id)
+            await self._adopt(delivery, stored.audio, account_id)
             await delivery.send_rest()
             if stored.broken:
                 raise StreamFailed(BROKEN_OFF, kept=True)
@@ -192,14 +193,14 @@ class StreamedSpeech:
         except (EngineFailed, OSError) as failure:
             raise UpstreamFailed(NOT_SENT) from failure
 
-    async def _read(self, body: bytes) -> OpenAISpeechRequest:
+    async def _read(self, caller: UnverifiedCaller, body: bytes) -> OpenAISpeechRequest:
         """Raises the 503 of a service without any speech channel before the 400 of a bad body."""
         try:
             fields, request = decode(body, OpenAISpeechRequest, empty_is_absent=True)
         except InvalidRequest:
             await self._planner.require_channel()
             raise
-        access_log.details().ignored = ignored(fields, OpenAISpeechRequest)
+        caller.details.ignored = ignored(fields, OpenAISpeechRequest)
         return request
 
     async def _plan(self, caller: UnverifiedCaller, request: OpenAISpeechRequest, slot: Slot) -> PlannedSound:

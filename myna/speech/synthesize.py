@@ -51,7 +51,7 @@ from myna.speech.draft import draft, filled
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan, read_speed
 from myna.store.batch import Audio, Replayed, TaskStatus
 from myna.store.files.audio import AudioStore
-from myna.telemetry import access_log, metrics
+from myna.telemetry import metrics
 from myna.wire.body import decode, ignored
 from myna.wire.encode import to_json_text
 from myna.wire.v1 import SpeechDone, SpeechOrdered, SpeechRequest
@@ -161,7 +161,7 @@ class Synthesizer:
         """Raises the 503 of a service without any speech channel before the 400 of a bad body."""
         try:
             fields, request = decode(body, SpeechRequest)
-            access_log.details().ignored = ignored(fields, SpeechRequest)
+            caller.details.ignored = ignored(fields, SpeechRequest)
             settings = self._config.settings
             checked = CheckedSpeech(
                 text=request.text,
@@ -229,7 +229,7 @@ class Synthesizer:
             if not queued:
                 raise CallRefunded
         call.hand_over()
-        access_log.details().channel = NODES
+        call.details.channel = NODES
         self._tasks.notify_nodes()
         self._planner.queued(call.account_id, plan)
         return None
@@ -264,7 +264,7 @@ class Synthesizer:
             if channel.engine.admission is not None and listener is None:
                 # A process that hangs looks like one with a long text; a streamed one is heard to go on.
                 seconds = min(seconds, self._settings.upstream_idle_s)
-            spoken = await self._try(channel, call.account_id, plan, path, seconds, client, listener)
+            spoken = await self._try(channel, call, plan, path, seconds, client, listener)
         except CallerDisconnected:
             raise ClientDisconnected from None
         except EngineFailed as failure:
@@ -295,7 +295,7 @@ class Synthesizer:
     async def _try(
         self,
         channel: SpeechChannel,
-        account_id: int,
+        call: Call,
         plan: SpeechPlan,
         path: Path,
         seconds: float,
@@ -303,7 +303,7 @@ class Synthesizer:
         listener: Listener | None,
     ) -> SpeechResult:
         """Raises EngineFailed. Failures that the request causes don't count against the channel's circuit."""
-        access_log.details().channel = channel.name
+        call.details.channel = channel.name
         if seconds <= 0:
             raise EngineTimedOut("No time is left for another channel.")
         utterance = Utterance(
@@ -313,19 +313,19 @@ class Synthesizer:
             sound_max_s=float(plan.sound_max_s),
         )
         try:
-            async with channel.place(account_id):
+            async with channel.place(call.account_id):
                 spoken = await channel.engine.speak(utterance, path, seconds, client)
         except ChannelFull:
             failure = NoConnection("The channel has as many requests open as it may have.")
-            self._count(channel, account_id, failure, plan, seconds)
+            self._count(channel, call.account_id, failure, plan, seconds)
             raise failure from None
         except (CallerDisconnected, NothingSpoken, SoundTooLong, UnsupportedUtterance, UtteranceRefused):
             raise
         except EngineFailed as failure:
-            self._count(channel, account_id, failure, plan, seconds)
+            self._count(channel, call.account_id, failure, plan, seconds)
             raise
         if listener is not None and listener.failure is not None:
-            self._count(channel, account_id, listener.failure, plan, seconds)
+            self._count(channel, call.account_id, listener.failure, plan, seconds)
         else:
             self._channels.circuits.succeeded(channel.name)
         return spoken

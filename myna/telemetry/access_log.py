@@ -1,17 +1,18 @@
 """The access log and the metrics of requests.
 
-Handlers record what they learn about a request in its `RequestDetails`. Completed requests are counted and
-logged in batches: one write for many lines, and one label lookup per metric for many requests.
+Handlers and use cases record what they learn about a request in its `RequestDetails`, which its `Request` and
+its caller have. Completed requests are counted and logged in batches: one write for many lines, and one label
+lookup per metric for many requests.
 """
 
 import asyncio
-import contextvars
 from collections import Counter
 from collections.abc import Callable
 
 import msgspec
 from msgspec import Struct
 
+from myna.errors import MynaError
 from myna.telemetry import metrics
 from myna.telemetry.logs import timestamp
 
@@ -46,20 +47,9 @@ class RequestDetails(Struct, gc=False):
     call_id: bytes = b""
     rate_headers: dict[str, str] = {}
 
-
-_details: contextvars.ContextVar[RequestDetails] = contextvars.ContextVar("details")
-
-
-def begin() -> RequestDetails:
-    """Details of a new request, for this task and the tasks that it starts."""
-    new = RequestDetails()
-    _details.set(new)
-    return new
-
-
-def details() -> RequestDetails:
-    """The details of the current request; outside of a request, an object that nothing reads."""
-    return _details.get(None) or RequestDetails()
+    def failed(self, error: MynaError) -> None:
+        """The request ends with this error."""
+        self.error_type, self.message = error.type, error.message
 
 
 class CompletedRequest(Struct, frozen=True, gc=False):

@@ -21,7 +21,6 @@ from myna.routes import Route, RouteKind
 from myna.settings import Settings
 from myna.speech.synthesize import Disconnected
 from myna.store.batch import Replayed
-from myna.telemetry import access_log
 from myna.transcription import channel as channel_calls
 from myna.transcription.embedded import EmbeddedWhisper
 from myna.transcription.formats import encoded, events
@@ -130,7 +129,7 @@ class Transcriber:
         return TranscriptionPlan(route, found, False, self._settings.call_deadline_s)
 
     async def _hear(self, call: Call, request: TranscriptionRequest, disconnected: Disconnected) -> bytes:
-        access_log.details().channel = EMBEDDED
+        call.details.channel = EMBEDDED
         transcript = await self._whisper.transcribe(request, call.account_id, call.seconds_left, disconnected)
         return encoded(transcript, request.format, translated=request.translate, words=request.words)
 
@@ -154,7 +153,7 @@ class Transcriber:
             self._channels,
             plan.channels,
             attempt,
-            account_id=call.account_id,
+            details=call.details,
             seconds=call.seconds_left,
             fair_try_s=self._settings.fair_try_s,
             kind=plan.route.kind,

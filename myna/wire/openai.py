@@ -5,7 +5,7 @@ Source: the reference of OpenAI's API. Fields that are not here pass through.
 
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from myna.wire.v1 import Model
 
@@ -26,10 +26,12 @@ class OpenAIError(Struct, frozen=True):
 
 
 class RoutedModel(Model, frozen=True):
-    """An item of GET /models: also what the model does, and the units of a call."""
+    """An item of GET /models: also what the model does, the units of a call, and how many tokens it takes,
+    where its server says it."""
 
     kind: str
     units: int
+    context_length: int | UnsetType = UNSET
 
 
 class RoutedModelList(Struct, frozen=True):

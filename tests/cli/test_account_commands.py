@@ -91,7 +91,7 @@ def test_a_list_says_which_keys_are_revoked_or_expired(owner: Cli) -> None:
     ids = {}
     for name, life in (("stays", ()), ("short", ("--expires-in", "1h")), ("gone", ())):
         ids[name] = owner.json("key", "issue", "old", "--name", name, "--scope", "chat", *life)["id"]
-    owner.lines("key", "revoke", str(ids["gone"]))
+    owner.lines("key", "revoke", "gone")
     with sqlite3.connect(owner.service.folder / "data" / "myna.sqlite") as raw:
         raw.execute("UPDATE keys SET expires_at = 1 WHERE id = ?", (ids["short"],))
     raw.close()

@@ -136,6 +136,10 @@ def test_an_existing_file_is_replaced_only_with_force(sqlite_site: Site, archive
     assert Path(archive).read_bytes() == b"precious"
     site.service.cli("backup", archive, "--force")
     assert tarfile.is_tarfile(archive)
+    folder = str(Path(archive).parent)
+    ended = site.service.command("backup", folder, "--force", "--json")
+    said = f"myna: {folder} is a folder; name a file in it, such as {folder}/myna.tar.\n"
+    assert (ended.code, ended.stderr) == (1, said)
 
 
 def test_a_backup_that_cant_be_written_leaves_nothing(sqlite_site: Site, tmp_path: Path) -> None:

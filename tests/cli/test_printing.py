@@ -147,7 +147,7 @@ def test_myna_without_arguments_lists_its_commands(cli: Cli) -> None:
 WRONG = [
     "nonsense", "account nonsense", "account show", "account list --nonsense", "account add a --units many",
     "account add r --units 1.5", "account grant r 2.5", "account grant r 0x10", "key issue --scope chat",
-    "key revoke first", "key revoke 1.4", "key revoke 0", f"key revoke {2**70}", "serve now",
+    "key revoke --nonsense 1", "serve now", "serve --port 80", "help nonsense",
     "channel add video a http://h", "channel add chat r parrot: --priority 1.7",
 ]  # fmt: skip
 
@@ -157,21 +157,38 @@ def test_wrong_usage_is_reported_on_stderr_with_exit_2(cli: Cli) -> None:
     for wrong in WRONG:
         ended = cli.run(*wrong.split())
         assert (ended.code, ended.stdout) == (2, ""), wrong
-        assert ended.stderr.strip()
-        assert "Traceback" not in ended.stderr
+        assert re.fullmatch(r"myna: [^\n╭`]+\n", ended.stderr), wrong
         assert "whole number" in ended.stderr or not any(part in wrong for part in (".5", "0x", "1.")), wrong
 
 
 def test_a_missing_argument_is_named_with_the_usage(cli: Cli) -> None:
     for words, name, usage in (
         (("account", "grant", "ann"), "UNITS", "myna account grant [OPTIONS] NAME UNITS"),
-        (("key", "revoke"), "ID", "myna key revoke [OPTIONS] ID"),
+        (("key", "revoke"), "KEY", "myna key revoke [OPTIONS] KEY"),
     ):
-        ended = cli.run(*words)
-        first, second = ended.stderr.splitlines()
-        assert (ended.code, first) == (2, f"myna: {name} is missing. Usage: {usage}")
-        assert second.startswith(f"myna: {name}: ")
-    assert "--units requires an argument" in cli.run("account", "add", "ann", "--units").stderr
+        said = cli.misused(*words)
+        assert said.startswith(f"{name} is missing. ") and said.endswith(f". Usage: {usage}")
+
+
+SAID = {
+    "account add ann --units": "--units needs a value. Units that the account starts with.",
+    "account add ann --units many": "--units: 'many' is not a whole number. Units that the account starts",
+    "account add ann --unitss 5": "'myna account add' has no option --unitss; did you mean --units?",
+    "account add ann --units 1 --units 2": "--units is given twice; give it once.",
+    "account create": "There is no command 'myna account create'. Did you mean myna account add or",
+    "key delete 3": "There is no command 'myna key delete'. Did you mean myna key revoke? There are issue,",
+    "start": "There is no command 'myna start'. Did you mean myna serve? There are serve, migrate,",
+    "acount list": "There is no command 'myna acount'. Did you mean myna account? There are serve,",
+    "channel add video a http://h": "KIND: 'video' is none of chat, speech. What the channel does.",
+    "serve now": "'myna serve' has no place for 'now'; see 'myna serve --help'.",
+    "serve --port 80": "'myna serve' has no option --port: it is a setting, MYNA_PORT.",
+}
+
+
+def test_wrong_usage_says_what_to_type(cli: Cli) -> None:
+    for words, said in SAID.items():
+        assert cli.misused(*words.split()).startswith(said), words
+    assert cli.lines("help", "key") == cli.lines("key", "--help")
 
 
 REFUSED = {
@@ -179,6 +196,8 @@ REFUSED = {
     "account grant nobody 5": "There is no account 'nobody'.",
     "key list nobody": "There is no account 'nobody'.",
     "key revoke 12345": "There is no key 12345.",
+    "key revoke laptop": "There is no key 'laptop'; 'myna key list ACCOUNT' has the names and ids.",
+    "settings set port 80": "port is a setting of the process, not of the site: set MYNA_PORT, or port in",
     "channel test nothing": "There is no channel 'nothing'; there is 'default'.",
     "channel enable nothing": "There is no channel 'nothing'; there are none.",
     "channel remove default": "There is no channel 'default' in the database; it comes from the settings.",

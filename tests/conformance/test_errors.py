@@ -27,6 +27,14 @@ def test_a_path_of_openai_below_v1_is_404_with_the_base_path_that_has_it(caller:
     assert "/openai/v1" not in check_error(elsewhere, 404, "not_found_error")
 
 
+def test_what_openai_has_beside_and_below_a_response_is_404(caller: Caller) -> None:
+    url = f"{caller.service.root_url}/openai/v1/responses"
+    paths = (("POST", "compact"), ("POST", "resp_1/cancel"), ("GET", "resp_1/input_items"))
+    for method, path in paths:
+        error = call(method, f"{url}/{path}").json["error"]
+        assert error["message"] == "There is no such path; see /openapi.json.", path
+
+
 def test_a_wrong_method_is_405_with_the_allowed_methods(caller: Caller) -> None:
     for path in (*GETS, *POSTS):
         right, other = ("GET", "POST") if path in GETS else ("POST", "GET")

@@ -218,19 +218,21 @@ def test_a_stream_that_breaks_ends_with_a_failed_response_and_is_refunded(
 
 
 @pytest.mark.parametrize("fault", ["cut-stream", "no-end", "html-later", "failed-later"])
-def test_a_stream_that_is_passed_on_and_breaks_ends_with_an_error_and_is_refunded(
+def test_a_stream_that_is_passed_on_and_breaks_ends_as_a_failed_response_and_is_refunded(
     fresh_caller: Caller, chat_upstream: Upstream, fault: str
 ) -> None:
     with stream(fresh_caller, "by-responses", f"fault={fault}") as reader:
         assert b'"response.created"' in reader.next_event()
         reader.rest()
-    (request,) = chat_upstream.requests
-    assert request.path == "/v1/responses"
+    asked = [request for request in chat_upstream.requests if b"fault=" in request.body]  # others are probes
+    assert [request.path for request in asked] == ["/v1/responses"]
     assert reader.ended and b"response.completed" not in reader.raw
-    assert reader.events[-1].startswith(b"event: error\n")
-    error = reader.chunks[-1]
-    assert (error["type"], error["code"]) == ("error", "server_error")
-    assert "refunded" in error["message"]
+    assert reader.events[-1].startswith(b"event: response.failed\n")
+    created, *_, before, failed = reader.chunks
+    assert (failed["type"], failed["sequence_number"]) == ("response.failed", before["sequence_number"] + 1)
+    error = failed["response"].pop("error")
+    assert error["code"] == "server_error" and "refunded" in error["message"]
+    assert failed["response"] | {"error": None} == created["response"] | {"status": "failed"}
     assert b"/srv/upstream.py" not in reader.raw and b"<html" not in reader.raw
     assert fresh_caller.stats() == REFUNDED
 

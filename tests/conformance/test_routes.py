@@ -23,6 +23,7 @@ ROUTES = (
     "gpt-* --channel default --units 2",
     "vectors --channel default --upstream-model embedder --units 3 --kind embeddings",
     "reads-aloud --channel default --units 1 --intent",
+    "of-4096-tokens --channel default --upstream-model m --units 1",
 )
 
 
@@ -100,6 +101,8 @@ def test_models_are_listed_without_wildcards(fresh_caller: Caller) -> None:
     assert "whisper-1" not in names  # the model is not installed
     assert {"gpt-4o", "org/small", "vectors"} <= set(names) and "gpt-*" not in names
     shown = {model["id"]: (model["kind"], model["units"]) for model in listed["data"]}
+    lengths = {one["id"]: one["context_length"] for one in listed["data"] if "context_length" in one}
+    assert lengths == {"of-4096-tokens": 4096}
     assert shown["svc-chat"] == ("chat", 1) and shown["vectors"][0] == "embeddings"
     for name in ("svc-chat", "org/small", "gpt-of-a-wildcard"):
         assert send(fresh_caller, "GET", f"/models/{name}").json["id"] == name

@@ -12,8 +12,8 @@ from tests.docs.pages import DOCS, PAGES, ROOT, commands, fences
 
 _TOKEN = re.compile(r"\[[^\]]*\]|--\S+(?: [A-Z]+…?)?|[A-Z]+…?")
 OTHER_PROGRAMS = {
-    "aider", "cd", "codex", "cp", "curl", "docker", "echo", "journalctl", "llm", "npm", "ollama", "printf",
-    "python", "python3", "sgpt", "sudo", "systemctl",
+    "aider", "cd", "codex", "cp", "curl", "docker", "echo", "journalctl", "llm", "npm", "ollama",
+    "open-webui", "opencode", "printf", "python", "python3", "qwen", "sgpt", "sudo", "systemctl",
 }  # fmt: skip
 
 

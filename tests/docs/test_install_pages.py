@@ -1,11 +1,10 @@
-"""The commands of docs/systemd.md and docs/upgrade.md work: below a prefix, from a checkout with a .venv."""
+"""The commands of docs/install.md and docs/upgrade.md work: below a prefix, from a checkout."""
 
 import os
 import re
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,9 @@ from tests.rig.calls import call
 from tests.rig.waiting import wait_until
 
 pytestmark = pytest.mark.slow
-FOLDERS = ("/opt/myna", "/etc/myna", "/etc/systemd/system", "/var/lib/myna", "/usr/local/bin")
+FOLDERS = (
+    "/opt/myna", "/etc/myna", "/etc/systemd/system", "/var/lib/myna-backup", "/var/lib/myna", "/usr/local/bin"
+)  # fmt: skip
 OLD, NEW = "0.28.0", "9.9.9"
 NEURAL = "myna models get kokoro"
 INSTALL_MAX_S = 300
@@ -29,6 +30,10 @@ STUBS = {
 }
 """Programs of root, as an ordinary user can run them."""
 SYSTEMCTL = """case "$*" in
+  *timer*) exit ;;
+  *backup*)
+    export $(sed -n 's/^Environment=//p' {backup})
+    eval "$(sed -n 's/^ExecStart=//p' {backup} | sed 's/[$][$]/$/g; s/%%/%/g')"; exit ;;
   stop*|restart*) pid=$(cat {pid}); kill $pid; while kill -0 $pid 2>/dev/null; do sleep 0.1; done; rm {pid} ;;
 esac
 case "$*" in
@@ -42,7 +47,7 @@ esac"""
 
 
 class Machine:
-    """A folder in the place of `/`, and a checkout with the `.venv` of this one."""
+    """A folder in the place of `/`, and a checkout. Its `.venv` is its own: `make` installs into it."""
 
     def __init__(self, folder: Path) -> None:
         self._root = folder / "root"
@@ -54,11 +59,11 @@ class Machine:
         for name in filter(None, files.decode().split("\0")):
             (self.checkout / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.checkout / name)
-        (self.checkout / ".venv").symlink_to(Path(sys.executable).parents[1])
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         systemctl = SYSTEMCTL.format(
             unit=self.path("/etc/systemd/system/myna.service"),
+            backup=self.path("/etc/systemd/system/myna-backup.service"),
             data=self.path("/var/lib/myna"),
             log=folder / "log",
             pid=folder / "pid",
@@ -74,8 +79,8 @@ class Machine:
 
     def run(self, text: str) -> str:
         """Runs a block of a page, whose folders are below the root here."""
-        for name in FOLDERS:
-            text = text.replace(name, str(self.path(name)))
+        text = re.sub("|".join(FOLDERS), lambda found: str(self.path(found[0])), text)
+        text = text.replace("127.0.0.1:8080", f"127.0.0.1:{self.port}")
         text = text.replace("make install", f"make install PREFIX={self.path('/opt/myna')}")
         path = f"{self._programs}:{self.path('/usr/local/bin')}:{os.environ['PATH']}"
         env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -123,10 +128,15 @@ def blocks(page: str) -> list[str]:
 
 def test_both_pages_install_upgrade_and_go_back(machine: Machine) -> None:
     machine.set_version(OLD)
-    *install, status = (text for text in blocks("systemd.md") if NEURAL not in text)
-    said = [machine.run(text) for text in install]
-    assert any(re.search(r"myna_[0-9a-f]{40}", text) for text in said), "no key was printed"
-    assert "curl" in status and OLD in machine.run("myna version")
+    said = "".join(machine.run(text) for text in blocks("install.md") if NEURAL not in text)
+    assert re.search(r"link +http://127\.0\.0\.1:\d+/office/welcome\?token=", said)
+    assert re.search(r"myna_[0-9a-f]{40}", said), "no key was printed"
+    assert OLD in said
+    assert "https://ai.example.com/office/" in machine.run("myna account invite admin")
+    (nightly,) = (text for text in blocks("operations.md") if "myna-backup" in text)
+    machine.run(nightly)
+    (made,) = machine.path("/var/lib/myna-backup").glob("site-[1-7].tar")
+    assert made.stat().st_size > 0
     machine.set_version(NEW)
     *upgrade, back = blocks("upgrade.md")
     for text in upgrade:
@@ -136,4 +146,4 @@ def test_both_pages_install_upgrade_and_go_back(machine: Machine) -> None:
     machine.run(back)
     assert OLD in machine.run("myna version")
     accounts = machine.run("myna account list")
-    assert "me" in accounts and "later" not in accounts
+    assert "admin" in accounts and "later" not in accounts

@@ -1,4 +1,4 @@
-"""The commands of the README work as it says."""
+"""The commands of the README, and of the pages that go on from it, work as they say."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.docs.pages import DOCS, README, Command, Fence, commands, fences
+from tests.docs.pages import DOCS, README, README_ZH, Command, Fence, commands, fences
 from tests.rig.compute_node import ComputeNode, NodeMaker
 from tests.rig.service import Account, Service, ServiceMaker
 
@@ -57,6 +57,7 @@ class Newcomer:
     def _run(self, arguments: list[str]) -> str:
         ended = subprocess.run(
             arguments,
+            cwd=self._service.folder,
             env={**os.environ, **self._env, "NO_PROXY": "127.0.0.1", "PYTHONIOENCODING": "utf-8"},
             capture_output=True,
             timeout=RUN_DEADLINE_S,
@@ -66,28 +67,44 @@ class Newcomer:
         return ended.stdout.decode()
 
 
+def followed() -> list[Fence]:
+    """The blocks of the README and of the pages that go on from it."""
+    nodes = [
+        fence for fence in fences(DOCS / "nodes.md") if re.search(r"enroll garage$|node join", fence.text)
+    ]
+    return [*fences(README), *fences(DOCS / "api.md"), *nodes, *fences(DOCS / "routes.md")]
+
+
 def test_the_commands_of_the_readme_work_in_their_order(
     make_service: ServiceMaker, make_node: NodeMaker
 ) -> None:
     service, machine = make_service(chat_url="parrot:").start(), make_node()
     newcomer = Newcomer(service, machine)
-    for fence in fences(README):
+    for fence in followed():
         newcomer.follow(fence)
-    hello, chat, streamed, spoken, by_chat = newcomer.answers
-    assert streamed == "🦜 Count to three."
+    hello, chat, spoken, by_chat = newcomer.answers
     assert hello == "🦜 Hello, who is there?\n"
     assert json.loads(chat)["choices"][0]["message"]["content"] == "🦜 Hi"
-    promised = json.loads(re.findall(r"answers `(\{.*?\})`", README.read_text(encoding="utf-8"))[0])
+    promised = json.loads(re.findall(r"answers `(\{.*?\})`", (DOCS / "api.md").read_text("utf-8"))[0])
     answered = json.loads(spoken)
     assert answered.pop("audio_url").endswith(".mp3")
     assert promised.pop("audio_url").endswith(".mp3")
     assert answered == promised
     url = json.loads(by_chat)["choices"][0]["message"]["content"]
     assert re.fullmatch(re.escape(service.root_url) + r"/uploads/[0-9a-f]{32}\.mp3", url)
-    assert {account["name"]: account["balance"] for account in service.cli("account", "list")}["me"] == 96
+    assert {account["name"]: account["balance"] for account in service.cli("account", "list")}["me"] == 97
     (node,) = service.cli("node", "list")
     assert (node["name"], node["state"], len(node["voices"])) == ("garage", "online", 15)
     assert machine.stop() == 0
+
+
+def test_the_commands_of_the_chinese_readme_work(make_service: ServiceMaker, make_node: NodeMaker) -> None:
+    service = make_service(chat_url="parrot:").start()
+    newcomer = Newcomer(service, make_node())
+    for fence in fences(README_ZH):
+        newcomer.follow(fence)
+    assert newcomer.answers == ["🦜 你好，你是谁？\n", ""]
+    assert (service.folder / "hello.mp3").stat().st_size > 1000
 
 
 @pytest.fixture
@@ -96,7 +113,7 @@ def talkative(make_service: ServiceMaker, make_node: NodeMaker) -> Account:
     service = make_service(chat_url="parrot:").start()
     account = service.account(name="talkative")
     newcomer = Newcomer(service, make_node())
-    newcomer.follow(next(fence for fence in fences(README) if "/tts" in fence.text))
+    newcomer.follow(next(fence for fence in fences(DOCS / "api.md") if "/tts" in fence.text))
     assert len(newcomer.answers) == 1
     return account
 

@@ -17,11 +17,12 @@ from myna.engines.registry import KINDS
 from myna.node.config import FILE, NodeFile, load
 from myna.settings import PREFIX, Settings
 from myna.telemetry import metrics
-from tests.docs.pages import DOCS, README, ROOT, code, fences, rows, table
+from tests.docs.pages import DOCS, ROOT, code, fences, rows, table
 
 CONFIGURATION = DOCS / "configuration.md"
 NODES = DOCS / "nodes.md"
-SYSTEMD = (DOCS / "systemd.md").read_text(encoding="utf-8")
+RULES = DOCS / "project" / "security-rules.md"
+INSTALL = (DOCS / "install.md").read_text(encoding="utf-8")
 EMPTY = "(empty)"
 IN_WORDS = {"slots": "as many as cores", "engine": "one `espeak`", "key_env": "none"}
 """Defaults of node.toml that are described in words."""
@@ -43,15 +44,6 @@ def test_the_configuration_page_has_every_setting_with_its_default_and_no_other(
     assert documented_defaults() == process | of_site
     assert {name: str(config.SETTINGS[name].parse(value)) for name, value in of_site.items()} == of_site
     assert all(setting.meaning for setting in settings.SETTINGS.values())
-
-
-def test_the_readme_names_settings_that_exist_with_their_defaults() -> None:
-    documented = documented_defaults()
-    shown = [row for row in rows(README) if row[0].startswith(f"`{PREFIX}")]
-    assert shown
-    for names, default, *_ in shown:
-        assert set(code(names)) <= documented.keys()
-        assert set(code(default)) == {documented[name] for name in code(names)} - {""}
 
 
 def test_the_operations_page_has_every_metric_and_no_other() -> None:
@@ -114,7 +106,7 @@ def default(field: structs.FieldInfo) -> str:
 
 def here_document(mark: str) -> str:
     """The text of the page between `<<'MARK'` and `MARK`."""
-    (found,) = re.findall(rf"<<'{mark}'\n(.*?)^{mark}$", SYSTEMD, re.MULTILINE | re.DOTALL)
+    (found,) = re.findall(rf"<<'{mark}'\n(.*?)^{mark}$", INSTALL, re.MULTILINE | re.DOTALL)
     return str(found)
 
 
@@ -149,7 +141,7 @@ def test_service_and_commands_read_one_configuration() -> None:
 
 def test_a_rule_or_a_pool_of_the_security_page_names_tests_that_exist() -> None:
     absent = []
-    for rule, *_, tests in [*table(DOCS / "security.md", "rule"), *table(DOCS / "security.md", "pool")]:
+    for rule, *_, tests in [*table(RULES, "rule"), *table(RULES, "pool")]:
         assert code(tests), rule
         for named in code(tests):
             path, _, name = named.partition("::")

@@ -21,9 +21,16 @@ def test_an_english_voice_leaves_han_to_a_chinese_one(text: str, runs: list[tupl
     assert runs_of(text, "en-us", "cmn") == runs
 
 
-@pytest.mark.parametrize("text", ["我用Python写。", "Hello", "今天 is 好天"])
-def test_a_chinese_voice_reads_every_script(text: str) -> None:
-    assert runs_of(text, "cmn", "cmn") == [("cmn", text)]
+@pytest.mark.parametrize("text", ["我用Python写。", "123", "今天 is 好天"])
+def test_a_chinese_voice_reads_latin_words_beside_han(text: str) -> None:
+    assert runs_of(text, "cmn+f3", "cmn+f3") == [("cmn+f3", text)]
+
+
+@pytest.mark.parametrize(
+    ("voice", "english"), [("cmn+f3", "en-us+f3"), ("yue+m3", "en-us+m3"), ("zh-CN", "en-us")]
+)
+def test_a_text_of_latin_words_is_read_by_an_english_voice(voice: str, english: str) -> None:
+    assert runs_of("Half is 1/2.", voice, voice) == [(english, "Half is 1/2.")]
 
 
 def test_a_chinese_voice_reads_numbers_as_words() -> None:
@@ -49,4 +56,5 @@ def test_a_text_with_100000_changes_of_script_is_split_in_bounded_time() -> None
     ],
 )
 def test_characters_that_the_engine_drops_are_removed(text: str, given: str) -> None:
-    assert runs_of(text, "cmn", "cmn") == [("cmn", given)]
+    ((_, spoken),) = runs_of(text, "cmn", "cmn")
+    assert spoken == given

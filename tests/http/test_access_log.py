@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from myna.telemetry import access_log as module
-from myna.telemetry.access_log import AccessLog, CompletedRequest, RequestDetails, begin, details
+from myna.telemetry.access_log import AccessLog, CompletedRequest, RequestDetails
 
 pytestmark = pytest.mark.anyio
 
@@ -166,23 +166,6 @@ def errors_and_channels() -> tuple[float, float]:
         REGISTRY.get_sample_value("myna_request_errors_total", errors) or 0.0,
         REGISTRY.get_sample_value("myna_channel_requests_total", channels) or 0.0,
     )
-
-
-async def test_details_belong_to_one_request_and_the_tasks_it_starts() -> None:
-    details().units = 5  # outside of a request: dropped
-    assert details().units == 0
-
-    async def request(units: int) -> RequestDetails:
-        mine = begin()
-        await asyncio.create_task(charge(units))
-        return mine
-
-    async def charge(units: int) -> None:
-        await asyncio.sleep(0)
-        details().units = units
-
-    found = await asyncio.gather(*(request(units) for units in range(3)))
-    assert [one.units for one in found] == [0, 1, 2]
 
 
 async def test_requests_that_ended_with_an_error_are_handed_on() -> None:

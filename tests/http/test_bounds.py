@@ -34,6 +34,7 @@ from myna.speech.draft import draft
 from myna.speech.plan import check_text, read_speed
 from myna.store.files.audio import AudioStore
 from myna.telemetry import logs
+from myna.telemetry.access_log import RequestDetails
 from myna.wire import farm, v1
 from myna.wire.body import decode
 from tests.http.cpu_time import Reader, cpu_s, judge, reference
@@ -62,7 +63,7 @@ def chat(body: bytes) -> None:
 
 def request(headers: list[tuple[bytes, bytes]], query: bytes = b"") -> Request:
     scope = {"headers": headers, "query_string": query, "path": "/v1/task"}
-    return Request(scope, None, BodyLimits(1, 1.0, BodyBudget(1)))  # type: ignore[arg-type]  # nothing is received
+    return Request(scope, None, BodyLimits(1, 1.0, BodyBudget(1)), RequestDetails())  # type: ignore[arg-type]  # nothing is received
 
 
 def filled(piece: str, before: str = "", after: str = "") -> Callable[[int], str]:
@@ -219,7 +220,7 @@ def test_the_largest_completion_blocks_the_event_loop_only_briefly(size: int, re
         channels = Channels(settings=Settings(speech="none"), environ={}, http_client=client, local={})
         asked = upstream.ask(
             client, channels, [channel], "svc-chat", b'{"messages":[]}', "",
-            seconds=60, fair_try_s=5, answer_max_bytes=size,
+            details=RequestDetails(), seconds=60, fair_try_s=5, answer_max_bytes=size,
         )  # fmt: skip
         with contextlib.suppress(StopIteration):  # it has ended: it waited for nothing
             asked.send(None)

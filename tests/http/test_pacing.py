@@ -9,6 +9,7 @@ from myna.http.asgi_types import BODY_COMPLETE, Message
 from myna.http.body_limits import SMALL_BODY_BYTES, BodyBudget, BodyLimits
 from myna.http.request import Request
 from myna.http.responses import Response
+from myna.telemetry.access_log import RequestDetails
 from tests.http.local_server import LocalServer, local_server, until
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +39,7 @@ async def read_at(sizes_bytes: list[int]) -> list[int]:
             return {"type": "http.request", "body": b"x" * size_bytes, "more_body": False}
 
         scope = {"headers": [(b"content-length", b"%d" % size_bytes)], BODY_COMPLETE: True}
-        assert len(await Request(scope, receive, limits).body()) == size_bytes
+        assert len(await Request(scope, receive, limits, RequestDetails()).body()) == size_bytes
         return iterations.number
 
     return await asyncio.gather(*map(read, sizes_bytes))

@@ -7,7 +7,7 @@ import pytest
 from myna import ledger as ledger_module
 from myna.errors import CallRefunded, CommitInDoubt
 from myna.store.batch import CallState, Charged, End
-from myna.telemetry import access_log, logs
+from myna.telemetry import logs
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.store.books import (
     Books,
@@ -196,13 +196,12 @@ async def test_finishing_waits_for_calls_that_still_run(books: Books, service: L
 async def test_a_call_keeps_its_request_and_the_channel_that_answered(
     books: Books, service: LedgerService
 ) -> None:
-    details = access_log.begin()
     logs.request_id.set("a-request")
     async with await service.admit(await books.customer()) as kept:
-        details.channel = "a channel"
+        kept.details.channel = "a channel"
         await kept.keep("the answer")
     async with await service.admit(await books.customer()) as refunded:
-        pass
+        refunded.details.channel = "a channel"
     for call in (kept, refunded):
         row = await books.sql("SELECT request_id, channel FROM calls WHERE id = $1", call.id)
         assert row == [("a-request", "a channel")]

@@ -21,10 +21,11 @@ error:N,S BODY  the status N, with Retry-After: S and this body
 vectors:N       embeddings of N numbers each
 refuses:A,B     a 400 that names the first of these members that the request has; else echo
 
-GET /v1/models is answered with a list, and is not among `requests`, unless a key is refused (401). POST
-/embeddings is answered with vectors, which `floats` never encodes. POST /responses is answered with the
-text; `failed` is a response that has failed, `unnamed` is streamed as events without a name, and `last-event`
-is the last event alone. With `withholds_usage` no completion has a usage.
+GET /v1/models is answered with a list, which says how many tokens `m` takes, and is not among `requests`,
+unless a key is refused (401). POST /embeddings is answered with vectors, which `floats` never encodes.
+POST /responses is answered with the text; `failed` is a response that has failed, `unnamed` is streamed as
+events without a name, and `last-event` is the last event alone. With `withholds_usage` no completion has a
+usage.
 
 A request for a stream is answered as `event_streams.py` says. A text to speak that names no fault is answered
 with an mp3, and the list of voices with 404. The faults above
@@ -162,7 +163,7 @@ class Upstream:
             and seen.path.endswith("/models")
             and self._fault not in ("status:401", "close")
         ):
-            listed = {"object": "list", "data": [{"id": self.model}, {"id": "m"}]}
+            listed = {"object": "list", "data": [{"id": self.model}, {"id": "m", "max_model_len": 4096}]}
             writer.write(_http(200 if seen.path == "/v1/models" else 404, json.dumps(listed).encode()))
             return True
         self.requests.append(seen)

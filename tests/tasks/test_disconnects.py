@@ -13,6 +13,7 @@ from myna.farm.nodes import Nodes
 from myna.http.body_limits import BodyBudget, BodyLimits
 from myna.http.request import Request
 from myna.http.responses import Response
+from myna.telemetry.access_log import RequestDetails
 from myna.wire.farm import PROTOCOL, PROTOCOL_HEADER
 from tests.rig.waiting import SOON_S
 from tests.store.fixtures import each_database
@@ -43,7 +44,9 @@ class Client:
             (b"content-length", str(len(self._body)).encode()),
         ]
         limits = BodyLimits(body_max_bytes=1000, body_timeout_s=LONG_S, budget=BodyBudget(10_000, 10_000))
-        return Request({"headers": headers, "path": "/farm/v1/lease"}, self._receive, limits)
+        return Request(
+            {"headers": headers, "path": "/farm/v1/lease"}, self._receive, limits, RequestDetails()
+        )
 
     async def _receive(self) -> dict[str, Any]:
         if not self._sent:

@@ -1,5 +1,7 @@
 """POST /audio/speech, GET /audio/voices."""
 
+from functools import partial
+
 from myna import voices
 from myna.api import units
 from myna.api.auth import KeyAuth
@@ -14,7 +16,6 @@ from myna.speech.delivery import Outlet
 from myna.speech.streamed import StreamedSpeech, named
 from myna.store.database import Database
 from myna.store.queries import clones
-from myna.telemetry import access_log
 from myna.wire.encode import to_json
 from myna.wire.openai_audio import AudioVoices
 
@@ -41,7 +42,8 @@ class AudioSpeechApi:
     async def speak(self, request: Request) -> ResponseStream:
         caller, body = await self._key_auth.caller_and_body(request, Scope.TTS)
         stream = request.stream()
-        await self._streamed.speak(caller, body, Outlet(stream, _headers), request.disconnected)
+        outlet = Outlet(stream, partial(units.headers_with_channel, caller.details))
+        await self._streamed.speak(caller, body, outlet, request.disconnected)
         return stream
 
     async def voices(self, request: Request) -> Response:
@@ -53,10 +55,3 @@ class AudioSpeechApi:
         cloned = voices.usable_clones(await self._key_auth.in_time(own), config, nodes) if own else []
         usable = [*voices.usable(self._channels, config, nodes), *cloned]
         return Response(to_json(AudioVoices(named(usable, self._config.settings.openai_voices))))
-
-
-def _headers() -> dict[str, str]:
-    headers = units.headers_with_channel()
-    if access_log.details().ignored:
-        headers["X-Ignored-Fields"] = access_log.details().ignored
-    return headers

@@ -83,7 +83,8 @@ class AudioTranscriptionsApi:
         asked = requests.read(form.fields, _upload(form), translate=translate)
         caller = self._key_auth.with_idempotency_key(request, caller, form.fingerprint)
         answer = await self._transcriber.answer(caller, asked, request.limits.budget, request.disconnected)
-        return Response(answer, headers=units.headers_with_channel(), media_type=asked.media_type)
+        headers = units.headers_with_channel(caller.details)
+        return Response(answer, headers=headers, media_type=asked.media_type)
 
 
 def _upload(form: Form) -> Upload | None:

@@ -1,7 +1,10 @@
 """GET /openai/v1/models and /models/{id}: what callers may name as `model`."""
 
+from msgspec import UNSET
+
 from myna import routes
 from myna.api.auth import KeyAuth
+from myna.chat.context_lengths import ContextLengths
 from myna.config import ConfigCache
 from myna.errors import ModelNotFound
 from myna.http.asgi import MODELS_PREFIX
@@ -24,16 +27,23 @@ class ModelsApi:
     them. Wildcards are not listed, nor is the embedded Whisper where it is not installed."""
 
     def __init__(
-        self, key_auth: KeyAuth, db: Database, config: ConfigCache, whisper: EmbeddedWhisper
+        self,
+        key_auth: KeyAuth,
+        db: Database,
+        config: ConfigCache,
+        whisper: EmbeddedWhisper,
+        context_lengths: ContextLengths,
     ) -> None:
         self._key_auth = key_auth
         self._db = db
         self._config = config
         self._whisper = whisper
+        self._context_lengths = context_lengths
 
     async def list_all(self, request: Request) -> Response:
-        usable = [route for route in await self._usable(request) if not route.name.endswith("*")]
-        return Response(to_json(RoutedModelList("list", [self._model(one, one.name) for one in usable])))
+        usable = await self._usable(request)
+        named = {route.name: route for route in usable if not route.name.endswith("*")}
+        return Response(to_json(RoutedModelList("list", await self._models(named))))
 
     async def one(self, request: Request) -> Response:
         wanted = request.path.removeprefix(MODELS_PREFIX)
@@ -41,7 +51,8 @@ class ModelsApi:
         route = routes.named(self._config.current, self._config.settings, wanted)
         if route is None or route.name not in usable:
             raise ModelNotFound(wanted)
-        return Response(to_json(self._model(route, wanted)))
+        (model,) = await self._models({wanted: route})
+        return Response(to_json(model))
 
     async def _usable(self, request: Request) -> list[Route]:
         verified = await self._key_auth.verify(request, Scope.CHAT)
@@ -52,12 +63,18 @@ class ModelsApi:
         allowed = await self._key_auth.in_time(store.of_key(self._db, verified.key.id))
         return found if allowed is None else [route for route in found if route.name in allowed]
 
-    def _model(self, route: Route, name: str) -> RoutedModel:
-        return RoutedModel(
-            id=name,
-            object="model",
-            created=CREATED,
-            owned_by=self._config.settings.owner,
-            kind=route.kind,
-            units=route.units,
-        )
+    async def _models(self, named: dict[str, Route]) -> list[RoutedModel]:
+        """The models of these names."""
+        lengths = await self._context_lengths.of(self._config.current, named)
+        return [
+            RoutedModel(
+                id=name,
+                object="model",
+                created=CREATED,
+                owned_by=self._config.settings.owner,
+                kind=route.kind,
+                units=route.units,
+                context_length=lengths.get(name, UNSET),
+            )
+            for name, route in named.items()
+        ]

@@ -14,6 +14,8 @@ from myna.engines.text.signs import fractions_in_han, plain
 Run = tuple[str, str]  # espeak-ng's name of a voice, and its text
 
 _HAN = regex.compile(r"\p{Script=Han}")
+_LATIN = regex.compile(r"\p{Script=Latin}")
+_CHINESE = regex.compile(r"cmn|yue|zh-[A-Z]+")
 # From a Han character, with the digits before it, to the last one before a Latin letter.
 _HAN_RUN = regex.compile(
     r"[\d.,]*\p{Script=Han}(?:[^\p{Script=Latin}]*\p{Script=Han})?[\d.,%]*[^\p{L}\p{N}\s]*"
@@ -40,12 +42,17 @@ _CLAUSE_SOUNDS_MAX = 500.0  # of the 1000; a hundred Han characters, about as lo
 def runs_of(text: str, voice: str, han_voice: str) -> list[Run]:
     """The text in runs of one voice each, with the numbers beside Han written out in Chinese.
 
-    A Chinese voice also reads Latin words, by English rules, so its text is one run.
+    A Chinese voice also reads Latin words, by English rules, so its text is one run. A text of Latin words
+    alone is read by the American voice of the same variant: the default voice is a Mandarin one, whose
+    English is hard to understand.
     """
     text = plain(_CONTROL.sub(" ", _INVISIBLE.sub("", text)))
+    han = _HAN.search(text)
+    if voice == han_voice and _LATIN.search(text) and not han:
+        voice = _CHINESE.sub("en-us", voice, count=1)
     if voice == han_voice:
         text = fractions_in_han(text)
-    if voice == han_voice or not _HAN.search(text):
+    if voice == han_voice or not han:
         return [(voice, _breathing(reading.spoken_form(text)))]
     runs = _alternating(text, voice, han_voice)
     return [(reader, _breathing(part)) for reader, part in runs if _SPEAKABLE.search(part)]

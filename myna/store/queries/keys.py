@@ -120,6 +120,16 @@ async def of_account(db: Queries, account_id: int) -> list[KeyRow]:
     return [KeyRow(*row) for row in rows]
 
 
+async def of_name(db: Queries, name: str) -> list[tuple[int, str]]:
+    """The id and the account of each key of this name that is not revoked, without internal ones."""
+    rows = await db.fetch(
+        "SELECT k.id, a.name FROM keys k JOIN accounts a ON a.id = k.account_id"
+        " WHERE k.name = $1 AND k.revoked_at = 0 AND k.internal = 0 ORDER BY k.id",
+        name,
+    )
+    return [(int(key_id), str(account)) for key_id, account in rows]
+
+
 async def insert(
     db: Transaction,
     account_id: int,

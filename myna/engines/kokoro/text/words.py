@@ -11,7 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from myna.engines.kokoro.text.polyphones import PHRASES, reading_of, reading_within
+from myna.engines.kokoro.text.contexts import readings_in
+from myna.engines.kokoro.text.names import Token, name_readings
+from myna.engines.kokoro.text.polyphones import reading_of, reading_within
+from myna.engines.kokoro.text.readings import CHARACTERS, PHRASES, WORDS
 from myna.engines.kokoro.text.syllables import is_syllable
 from myna.engines.kokoro.text.variants import simplified
 
@@ -30,9 +33,17 @@ class Word(msgspec.Struct, frozen=True):
 
 def words(text: str) -> list[Word]:
     """The words of a text in Han with their readings; traditional characters become simplified."""
-    read = list(_read(list(_divided(_jieba().cut(simplified(text))))))
-    texts = [word.text for word in read]
-    return [Word(word.text, reading_of(texts, at, word.pinyin)) for at, word in enumerate(read)]
+    text = simplified(text)
+    tokens = list(_divided(_jieba().tag(text)))
+    texts = [token.text for token in tokens]
+    decided = {**name_readings(tokens, _is_known), **dict(readings_in(text))}
+    found, begin = [], 0
+    for at, word in enumerate(_read(texts)):
+        usual = reading_of(texts, at, word.pinyin)
+        reading = tuple(decided.get(place, syllable) for place, syllable in enumerate(usual, begin))
+        found.append(Word(word.text, reading))
+        begin += len(word.text)
+    return found
 
 
 def has_reading(character: str) -> bool:
@@ -40,12 +51,17 @@ def has_reading(character: str) -> bool:
     return bool(_syllable(character))
 
 
-def _divided(found: Sequence[str]) -> Iterator[str]:
-    for word in found:
+def _is_known(word: str) -> bool:
+    return word in WORDS or word in PHRASES or word in _phrases()
+
+
+def _divided(found: Sequence[tuple[str, str]]) -> Iterator[Token]:
+    for word, kind in found:
         if len(word) == 2 and word[0] in _PARTICLES and word not in _phrases():
-            yield from word
+            yield Token(word[0], "u", True)
+            yield Token(word[1], kind, True)
         else:
-            yield word
+            yield Token(word, kind, _jieba().has_word(word))
 
 
 def _read(found: Sequence[str]) -> Iterator[Word]:
@@ -69,8 +85,8 @@ def _shared_out(found: Sequence[str], reading: Sequence[str]) -> Iterator[Word]:
         begin += len(word)
 
 
-def _by_phrases(word: str) -> Iterator[str]:
-    """The reading of a word that is no phrase: its longest phrases from the left."""
+def _by_phrases(word: str, longest: int = _PHRASE_MAX) -> Iterator[str]:
+    """The reading of a word by its longest phrases from the left, none of more than `longest` characters."""
     at = 0
     while at < len(word):
         within = reading_within(word, at)
@@ -78,7 +94,7 @@ def _by_phrases(word: str) -> Iterator[str]:
             yield within
             at += 1
             continue
-        for end in range(min(len(word), at + _PHRASE_MAX), at + 1, -1):
+        for end in range(min(len(word), at + longest), at + 1, -1):
             reading = _phrase(word[at:end])
             if reading:
                 yield from reading
@@ -107,8 +123,17 @@ def _phrases() -> dict[str, list[list[str]]]:
 @functools.lru_cache(maxsize=8192)
 def _phrase(text: str) -> tuple[str, ...] | None:
     """The reading of a phrase of two characters or more, None if there is none."""
-    if text in PHRASES and len(text) > 1:
+    if text in PHRASES:
         return tuple(PHRASES[text].split())
+    special = WORDS.get(text)
+    if special:
+        usual = _dictionary(text) or tuple(_by_phrases(text, len(text) - 1))
+        return tuple(special.get(character, one) for character, one in zip(text, usual, strict=True))
+    return _dictionary(text)
+
+
+def _dictionary(text: str) -> tuple[str, ...] | None:
+    """The reading of a phrase by pypinyin."""
     if text not in _phrases():
         return None
     found = tuple(_toned(readings[0]) for readings in _phrases()[text])
@@ -120,8 +145,8 @@ def _syllable(character: str) -> str:
     """The usual reading of a character, empty if it has none."""
     from pypinyin import pinyin_dict
 
-    if character in PHRASES:
-        return PHRASES[character]
+    if character in CHARACTERS:
+        return CHARACTERS[character]
     return _toned(pinyin_dict.pinyin_dict.get(ord(character), "").split(",")[0])
 
 
