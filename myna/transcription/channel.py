@@ -57,8 +57,8 @@ async def ask(
 
 
 def form_of(request: TranscriptionRequest, model: str, recording: bytes) -> tuple[str, bytes]:
-    """The content type and the body of the form for a channel: the caller's fields, with this model. A language
-    is a code, as OpenAI documents it, and the answer is asked for as a whole."""
+    """The content type and the body of the form for a channel: the caller's fields, with this model. A
+    language is a code, as OpenAI documents it, and the answer is asked for as a whole."""
     boundary = secrets.token_hex(16)
     ours = {"model": model, "language": request.language or "", "stream": ""}
     fields = [*ours.items(), *((name, value) for name, value in request.fields if name not in ours)]

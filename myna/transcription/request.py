@@ -122,7 +122,7 @@ def _language(value: str) -> tuple[str | None, Script]:
     if not tag:
         return None, Script.SIMPLIFIED
     if not _LANGUAGE.fullmatch(tag):
-        raise InvalidRequest("language: must be a code of two or three letters, like zh, or a tag like zh-TW.")
+        raise InvalidRequest("language: must be a code of two or three letters like zh, or a tag like zh-TW.")
     code, *more = tag.split("-")
     if "hans" not in more:
         if _HONG_KONG.intersection(more):
