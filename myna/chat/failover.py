@@ -164,8 +164,7 @@ async def first_answer(
                 channels.circuits.failed(channel.name, str(failure), details.account_id, kind)
             metrics.UPSTREAM_FAILURES.labels(channel.name, failure.kind).inc()
             log.warning("chat channel %r failed: %s%s", channel.name, failure, failure.detail)
-            # without its traceback, which has this frame: a reference cycle
-            failures.append(failure.with_traceback(None))
+            failures.append(_without_frames(failure))
             is_late = failure.timed_out and until - time.monotonic() < fair_try_s
             if is_late or failure.final or not failure.meaning.elsewhere:
                 break
@@ -173,6 +172,17 @@ async def first_answer(
         channels.circuits.succeeded(channel.name)
         return answer
     raise error_for(failures) from min(failures, key=_place, default=None)
+
+
+def _without_frames(failure: FailedAttempt) -> FailedAttempt:
+    """The failure without its tracebacks and those of its causes: their frames have the list of failures, and
+    would be a reference cycle."""
+    errors: list[BaseException | None] = [failure]
+    while errors:
+        if error := errors.pop():
+            error.__traceback__ = None
+            errors += [error.__context__, None if error.__cause__ is error.__context__ else error.__cause__]
+    return failure
 
 
 def logged(body: bytes, channel: Channel) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from numpy.typing import NDArray
 
 from myna.audio import mpeg
 from myna.audio.containers import Container, is_truncated, kind, parts
@@ -22,6 +23,8 @@ _SNDFILE = {
     "MP3": Container.MP3,
     "AIFF": Container.AIFF,
 }
+AMR = b"#!AMR\n" + 200 * (b"\x3c" + bytes(31))
+"""Four seconds at 12.2 kbit/s."""
 _BOX = struct.Struct(">I4s")
 
 
@@ -29,6 +32,11 @@ def _sndfile(name: str, seconds: float = 4) -> bytes:
     file = io.BytesIO()
     soundfile.write(file, voice(seconds), 24_000, format=name)
     return file.getvalue()
+
+
+def _recording(name: str, sound: NDArray[np.float32]) -> bytes:
+    """The sound in one of FFMPEG_SHAPES. The amr is of empty frames: not every FFmpeg writes one."""
+    return AMR if name == "amr" else ffmpeg_file(name, sound)
 
 
 def _our_mp3(folder: Path, seconds: float) -> bytes:
@@ -44,7 +52,7 @@ def test_a_container_is_recognised_by_its_first_bytes(name: str) -> None:
 def test_recordings_of_phones_and_browsers_are_recognised(name: str) -> None:
     first = name.split()[0]
     named = {"m4a": Container.MP4, "mp4": Container.MP4}.get(first) or Container(first)
-    assert kind(ffmpeg_file(name, voice(4, 48_000))) is named
+    assert kind(_recording(name, voice(4, 48_000))) is named
 
 
 @pytest.mark.parametrize(
@@ -76,7 +84,7 @@ def test_a_file_cut_anywhere_is_truncated(name: str) -> None:
 
 @pytest.mark.parametrize("name", FFMPEG_SHAPES)
 def test_a_cut_file_that_states_its_size_is_truncated(name: str) -> None:
-    data = ffmpeg_file(name, voice(4, 48_000))
+    data = _recording(name, voice(4, 48_000))
     what = kind(data)
     assert what is not None and not is_truncated(data, what)
     states_its_size = name not in WITHOUT_LENGTH
