@@ -3,7 +3,7 @@
 import pytest
 
 from myna.engines.whisper.job import Script, Segment, Word
-from myna.engines.whisper.mandarin import punctuated, written
+from myna.engines.whisper.mandarin import Writer, punctuated
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,6 @@ def segment(text: str) -> Segment:
 def test_a_transcript_is_in_one_script(script: Script, heard: str, text: str) -> None:
     """Of a word alone 乾 would be 干, whose neighbours decide. Needs OpenCC, which the extra `hear` has."""
     words = [Word(character, 0.0, 1.0) for character in heard]
-    segments, found = written([segment(heard)], words, script)
+    segments, found = Writer().written([segment(heard)], words, script)
     assert [one.text for one in segments] == [text]
     assert "".join(one.word for one in found if one.word not in ",.，。") == text.translate(MARKS)

@@ -29,7 +29,7 @@ from tests.http.local_server import RawConnection
 from tests.rig.actors import TESTER
 from tests.rig.waiting import SOON_S, free_port
 
-UNITS = 20
+UNITS = 100
 _numbers = itertools.count(1)
 PART_S = 1.0
 VOICES = (

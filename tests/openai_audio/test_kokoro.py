@@ -58,6 +58,26 @@ def test_whisper_understands_each_format(client: openai.OpenAI, kind: SoundForma
     assert {word.strip(".,").lower() for word in heard.text.split()} >= WORDS
 
 
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("zh-CN", "今天天气很好，我们一起去公园散步吧。"),
+        ("zh-TW", "今天天氣很好，我們一起去公園散步吧。"),
+        (None, "今天天气很好，我们一起去公园散步吧。"),
+    ],
+)
+def test_mandarin_is_in_the_script_that_is_asked_for(
+    client: openai.OpenAI, language: str | None, text: str
+) -> None:
+    speech = client.audio.speech.create(
+        model="tts-1", voice="zf_xiaobei", input="今天天气很好，我们一起去公园散步吧。"
+    )
+    heard = client.audio.transcriptions.create(
+        model="whisper-1", file=("speech.mp3", speech.content), language=language or openai.omit
+    )
+    assert heard.text == text
+
+
 def test_the_first_sentence_of_a_long_text_leaves_before_the_others_are_spoken(
     service: Service, client: openai.OpenAI
 ) -> None:

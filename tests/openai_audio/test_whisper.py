@@ -1,6 +1,7 @@
 """The embedded Whisper: what it hears, in every format, and what happens when it is killed or too slow."""
 
 import asyncio
+import io
 import json
 import os
 import signal
@@ -8,7 +9,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import soundfile
+from numpy.typing import NDArray
 
 from myna.engines.espeak.engine import Espeak
 from myna.engines.interface import Utterance
@@ -17,7 +21,7 @@ from tests.openai_audio.scripted_site import UNITS, Visitor, scripted_site
 from tests.openai_audio.test_transcriptions import transcribe
 from tests.rig.calls import call
 from tests.rig.processes import proc_file
-from tests.rig.samples import voice, write_wav
+from tests.rig.samples import RATE_HZ, voice, write_wav
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -107,6 +111,58 @@ async def test_the_verbose_format_has_language_parts_and_words(visitor: Visitor,
     assert words_of(" ".join(one["word"] for one in found["words"])) >= WORDS
     times = [one["start"] for one in found["words"]]
     assert times == sorted(times) and times[-1] < found["duration"]
+
+
+def noises() -> dict[str, NDArray[np.float32]]:
+    """Ten sounds of ten seconds without speech."""
+    random = np.random.default_rng(1)
+    time = np.arange(10 * RATE_HZ) / RATE_HZ
+    white = random.standard_normal(len(time))
+    spectrum, hz = np.fft.rfft(white), np.maximum(np.fft.rfftfreq(len(time), 1 / RATE_HZ), 1)
+    pink, brown = (np.fft.irfft(spectrum / hz**slope, len(time)) for slope in (0.5, 1.0))
+    clicks = white * np.exp(-40 * (time % 0.31))
+    found = {
+        "silence": np.zeros(len(time)),
+        "the last bit": white / 32_768,
+        "white": white / 20,
+        "pink": pink / abs(pink).max() / 3,
+        "brown": brown / abs(brown).max() / 2,
+        "hum": sum(np.sin(2 * np.pi * 50 * k * time) for k in (1, 2, 3)) / 10,
+        "tone": np.sin(2 * np.pi * 440 * time) / 3,
+        "typing": clicks / 10,
+        "siren": np.sin(2 * np.pi * 700 * time + 300 * np.sin(np.pi * time)) / 3,
+        "noise in the rhythm of speech": pink / abs(pink).max() * np.sin(2 * np.pi * 2 * time) ** 2 / 2,
+    }
+    return {name: sound.astype(np.float32) for name, sound in found.items()}
+
+
+async def test_silence_and_noise_have_no_words(visitor: Visitor, tmp_path: Path) -> None:
+    for name, sound in noises().items():
+        noise = write_wav(tmp_path / "noise.wav", sound).read_bytes()
+        assert await heard(visitor, noise, ("response_format", "text")) == "\n", name
+    found = json.loads(await heard(visitor, noise, ("response_format", "verbose_json")))
+    assert (found["language"], found["duration"], found["segments"]) == ("english", 10.0, [])
+
+
+async def test_times_are_within_the_recording_and_after_its_silence(
+    visitor: Visitor, recording: bytes, tmp_path: Path
+) -> None:
+    spoken, rate_hz = soundfile.read(io.BytesIO(recording), dtype="float32")
+    path = write_wav(
+        tmp_path / "late.wav", np.concatenate([np.zeros(6 * rate_hz, np.float32), spoken]), rate_hz
+    )
+    fields = (("response_format", "verbose_json"), ("timestamp_granularities", "word"))
+    found = json.loads(await heard(visitor, path.read_bytes(), *fields))
+    assert words_of(found["text"]) >= WORDS
+    assert found["duration"] == pytest.approx(6 + len(spoken) / rate_hz, abs=0.01)
+    assert 5.5 < found["segments"][0]["start"] < 6.5
+    assert max(one["end"] for one in found["segments"] + found["words"]) <= found["duration"]
+
+
+async def test_a_recording_that_breaks_off_is_heard_to_there(visitor: Visitor, recording: bytes) -> None:
+    found = json.loads(await heard(visitor, recording[: len(recording) * 2 // 3], ("language", "en-US")))
+    assert {"train", "london"} <= words_of(found["text"])
+    assert "ticket" not in words_of(found["text"])
 
 
 async def test_a_translation_is_in_english(visitor: Visitor, recording: bytes) -> None:

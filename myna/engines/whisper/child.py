@@ -25,7 +25,7 @@ from myna.engines.whisper.job import (
     WhisperModel,
     Word,
 )
-from myna.engines.whisper.mandarin import PROMPTS, written
+from myna.engines.whisper.mandarin import PROMPTS, Writer
 from myna.sandbox.limits import limit_resources
 
 RATE_HZ: Final = 16_000
@@ -47,8 +47,10 @@ class LoadedModel:
             from faster_whisper import WhisperModel as Model
             from faster_whisper.transcribe import restore_speech_timestamps
             from faster_whisper.vad import get_speech_timestamps, get_vad_model
+
+            self._writer = Writer()
         except ImportError as error:
-            raise EngineUnavailable("faster-whisper is missing: install Myna's extra 'hear'.") from error
+            raise EngineUnavailable(f"{error.name} is missing: install Myna's extra 'hear'.") from error
         try:
             self._model = Model(
                 os.fsdecode(model.folder),
@@ -57,7 +59,7 @@ class LoadedModel:
                 cpu_threads=model.threads,
                 local_files_only=True,
             )
-            get_vad_model()  # kept by the library; its file can't be opened later
+            get_vad_model()  # kept by the library; a confined process can't open its file later
         except (RuntimeError, ValueError, OSError) as error:
             raise EngineUnavailable(
                 f"Whisper can't be loaded ({type(error).__name__}); get it again: myna models get whisper."
@@ -96,7 +98,7 @@ class LoadedModel:
             ]
             running.progress(float(one.end) / seconds)
         if _is_written(job, language):
-            segments, words = written(segments, words, job.script)
+            segments, words = self._writer.written(segments, words, job.script)
         words = [msgspec.structs.replace(word, word=word.word.strip()) for word in words]
         return Transcript(language, seconds, segments, words)
 

@@ -4,11 +4,11 @@ Whisper was trained on both scripts and on text without punctuation. A prompt ma
 of the time; OpenCC converts the rest.
 """
 
-import functools
+import itertools
 import re
 import unicodedata
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -35,17 +35,6 @@ _PAUSE: Final = re.compile(rf"(?<=[{_HAN}]) +(?=[{_HAN}])")
 _AFTER: Final = re.compile(r"(?<=[，。？！：；（）、]) +")
 
 
-def written(
-    segments: Sequence[Segment], words: Sequence[Word], script: Script
-) -> tuple[list[Segment], list[Word]]:
-    """The parts and the words of a transcript in this script, with full-width punctuation."""
-    texts = iter(_in_script([word.word for word in words], script))
-    return (
-        [replace(one, text=punctuated("".join(_in_script([one.text], script)))) for one in segments],
-        [replace(one, word=punctuated(next(texts))) for one in words],
-    )
-
-
 def punctuated(text: str) -> str:
     """The text with full-width punctuation beside Chinese characters; 3.5, 10:30 and Wi-Fi stay. A space
     between two characters is a pause."""
@@ -59,20 +48,29 @@ def punctuated(text: str) -> str:
     return _AFTER.sub("", text)
 
 
-def _in_script(texts: Sequence[str], script: Script) -> list[str]:
-    """The texts, which follow each other, in this script: a character's form depends on its neighbours."""
-    together = _converter(script).convert("".join(texts))
-    if len(together) != sum(map(len, texts)):
-        return [_converter(script).convert(text) for text in texts]
-    found, at = [], 0
-    for text in texts:
-        found.append(together[at : at + len(text)])
-        at += len(text)
-    return found
+class Writer:
+    """Has the dictionaries of all scripts in memory, some 45 MB: a confined process can't open them later."""
 
+    def __init__(self) -> None:
+        from opencc import OpenCC
 
-@functools.cache
-def _converter(script: Script) -> Any:
-    from opencc import OpenCC
+        self._converters = {script: OpenCC(script.value) for script in Script}
 
-    return OpenCC(script.value)
+    def written(
+        self, segments: Sequence[Segment], words: Sequence[Word], script: Script
+    ) -> tuple[list[Segment], list[Word]]:
+        """The parts and the words of a transcript in this script, with full-width punctuation."""
+        texts = self._in_script([word.word for word in words], script)
+        return (
+            [replace(one, text=punctuated(*self._in_script([one.text], script))) for one in segments],
+            [replace(one, word=punctuated(text)) for one, text in zip(words, texts, strict=True)],
+        )
+
+    def _in_script(self, texts: Sequence[str], script: Script) -> list[str]:
+        """The texts, which follow each other, in this script: neighbours decide a character's form."""
+        convert = self._converters[script].convert
+        together = convert("".join(texts))
+        if len(together) != sum(map(len, texts)):
+            return [convert(text) for text in texts]
+        ends = list(itertools.accumulate(map(len, texts), initial=0))
+        return [together[start:end] for start, end in itertools.pairwise(ends)]
