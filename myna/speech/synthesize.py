@@ -201,6 +201,7 @@ class Synthesizer:
         sound of a channel passes by the `listener`."""
         if not plan.by_node:
             failures: list[EngineFailed] = []
+            text = await self._planner.lexicons.with_readings(plan.text, call.account_id)
             for channel in plan.choice.channels:
                 if channel.full:  # it refused the text, or has no slot for it
                     continue
@@ -208,9 +209,10 @@ class Synthesizer:
                     queue_key=call.account_id,
                     sound_s=plan.sound_s,
                     disconnected=disconnected,
+                    unspoken=call.details.unspoken.update,
                     hear=self._ear_of(listener) if listener else None,
                 )
-                spoken = await self._speak_on(channel, call, plan, answers, failures, client, listener)
+                spoken = await self._speak_on(channel, call, plan, text, answers, failures, client, listener)
                 if spoken is not None:
                     return spoken
                 if listener is not None and listener.begun:
@@ -252,6 +254,7 @@ class Synthesizer:
         channel: SpeechChannel,
         call: Call,
         plan: SpeechPlan,
+        text: str,
         answers: Answers,
         failures: list[EngineFailed],
         client: Client,
@@ -264,25 +267,25 @@ class Synthesizer:
             if channel.engine.admission is not None and listener is None:
                 # A process that hangs looks like one with a long text; a streamed one is heard to go on.
                 seconds = min(seconds, self._settings.upstream_idle_s)
-            spoken = await self._try(channel, call, plan, path, seconds, client, listener)
+            spoken = await self._try(channel, call, plan, text, path, seconds, client, listener)
         except CallerDisconnected:
             raise ClientDisconnected from None
         except EngineFailed as failure:
             failures.append(failure.with_traceback(None))  # whose frames have the list: a reference cycle
             return None
         broken = listener is not None and listener.failure is not None
-        text = answers.spoken(self.url(name), call.task_id, broken)
+        answer = answers.spoken(self.url(name), call.task_id, broken)
         audio = Audio(name, spoken.size_bytes, spoken.sha256)
         try:
             if listener is not None and not listener.begun:
                 await listener.take(path)
-            await call.keep(text, audio=audio, reason=StreamFailed.__name__ if broken else "")
+            await call.keep(answer, audio=audio, reason=StreamFailed.__name__ if broken else "")
         except CommitInDoubt:  # if the call is kept, its audio must stay
             raise
         except BaseException:
             await self._audio.discard(name)
             raise
-        return text
+        return answer
 
     def _ear_of(self, listener: Listener) -> Callable[[SoundParts], SoundParts]:
         idle_s = self._settings.upstream_idle_s
@@ -297,6 +300,7 @@ class Synthesizer:
         channel: SpeechChannel,
         call: Call,
         plan: SpeechPlan,
+        text: str,
         path: Path,
         seconds: float,
         client: Client,
@@ -307,7 +311,7 @@ class Synthesizer:
         if seconds <= 0:
             raise EngineTimedOut("No time is left for another channel.")
         utterance = Utterance(
-            text=plan.request.text,
+            text=text,
             voice_id=channel.engine_voice_id(plan.voice_id),
             speed=plan.request.speed,
             sound_max_s=float(plan.sound_max_s),
