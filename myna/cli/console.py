@@ -23,7 +23,7 @@ from myna import settings as settings_module
 from myna.errors import CommandError, ConfigError
 from myna.settings import Settings, Source
 from myna.store.database import Database, connect
-from myna.store.migrate import newest, schema_version
+from myna.store.schema import newest, schema_version
 
 T = TypeVar("T")
 GAP = "  "
