@@ -91,7 +91,7 @@ def show_second_factor(
     name: Name,
     *,
     remove: Annotated[
-        bool, Parameter(negative="", help="Remove it, for a person who lost the device and the codes.")
+        bool, Parameter(help="Remove it, for a person who lost the device and the codes.")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -114,9 +114,7 @@ def show_identity(
         str | None,
         Parameter(help="Link the account to this subject of the provider, in place of another one."),
     ] = None,
-    remove: Annotated[
-        bool, Parameter(negative="", help="Remove the link. The account's sessions end.")
-    ] = False,
+    remove: Annotated[bool, Parameter(help="Remove the link. The account's sessions end.")] = False,
     json: Json = False,
 ) -> None:
     """Show the OpenID Connect identity that an account is linked to, or change it."""

@@ -74,7 +74,7 @@ def disable(
     *,
     force: Annotated[
         bool,
-        Parameter(help="Disable it even if no operator can sign in to the back office then.", negative=""),
+        Parameter(help="Disable it even if no operator can sign in to the back office then."),
     ] = False,
     json: Json = False,
 ) -> None:

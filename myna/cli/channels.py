@@ -214,7 +214,7 @@ def order(
 def key(
     name: Name,
     *,
-    remove: Annotated[bool, Parameter(negative="", help="Remove the stored key.")] = False,
+    remove: Annotated[bool, Parameter(help="Remove the stored key.")] = False,
     json: Json = False,
 ) -> None:
     """Store the key of a channel, read from standard input, in a file of this machine."""

@@ -75,10 +75,8 @@ def set_setting(
 
 def audit(
     *,
-    full: Annotated[bool, Parameter(negative="", help="Check everything, and the checkpoints too.")] = False,
-    audio: Annotated[
-        bool, Parameter(negative="", help="Hash every audio file as well; implies --full.")
-    ] = False,
+    full: Annotated[bool, Parameter(help="Check everything, and the checkpoints too.")] = False,
+    audio: Annotated[bool, Parameter(help="Hash every audio file as well; implies --full.")] = False,
     json: Json = False,
 ) -> int:
     """Check the books: calls since the last audit, every balance. Exit 1 and a line for each breach."""

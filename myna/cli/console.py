@@ -47,8 +47,8 @@ def whole_number(_: type, tokens: Sequence[Token]) -> int:
 
 _WHOLE = re.compile(r"-?[0-9]{1,30}")
 Whole = Annotated[int, Parameter(converter=whole_number)]
-Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
-Wide = Annotated[bool, Parameter(name="--wide", negative="", help="Show every column on a terminal.")]
+Json = Annotated[bool, Parameter(name="--json", help="Print JSON.")]
+Wide = Annotated[bool, Parameter(name="--wide", help="Show every column on a terminal.")]
 
 
 def read_settings() -> Settings:

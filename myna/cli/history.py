@@ -82,7 +82,10 @@ def activity(
     command: Annotated[str, Parameter(help="List the commands that begin so: `account grant`.")] = "",
     limit: Limit = 50,
     before: Annotated[
-        Whole, Parameter(help="List changes older than this `id` of the list.", validator=Number(gte=1))
+        Whole,
+        Parameter(
+            help="List changes older than this `id` of the list.", validator=Number(gte=1), show_default=False
+        ),
     ] = LATEST,
     wide: Wide = False,
     json: Json = False,

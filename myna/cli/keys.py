@@ -28,7 +28,7 @@ _ID = re.compile(r"[1-9][0-9]{0,15}")
 app = App(name="key", help="API keys.")
 Routes = Annotated[
     list[str] | None,
-    Parameter(negative="", help="A route that the key may use; may be given often; any by default."),
+    Parameter(help="A route that the key may use; may be given often; any by default."),
 ]
 CAP_HELP = "Units per day, week or month, such as 1000/month."
 Account = Annotated[str, Parameter(help="The name of the account.")]
@@ -49,7 +49,7 @@ def issue(
     ] = None,
     scope: Annotated[
         list[str] | None,
-        Parameter(negative="", help="chat, tts or records; may be given often; all by default."),
+        Parameter(help="chat, tts or records; may be given often; all by default."),
     ] = None,
     expires_in: Annotated[str, Parameter(allow_leading_hyphen=True, help="Such as 30d, 12h, 90s.")] = "",
     cap: Annotated[str, Parameter(allow_leading_hyphen=True, help=CAP_HELP)] = "",
@@ -146,7 +146,7 @@ def routes(
     /,
     *,
     route: Routes = None,
-    any_route: Annotated[bool, Parameter(name="--any", negative="", help="It may use any route.")] = False,
+    any_route: Annotated[bool, Parameter(name="--any", help="It may use any route.")] = False,
     json: Json = False,
 ) -> None:
     """Limit a key to routes, or let it use any again."""

@@ -19,7 +19,7 @@ Name = Annotated[str, Parameter(help="What callers send as model; it may end in 
 Units = Annotated[Whole, Parameter(help="Units that a call costs.")]
 Channel = Annotated[
     list[str] | None,
-    Parameter(negative="", help="A channel that serves it; may be given often; any of its kind by default."),
+    Parameter(help="A channel that serves it; may be given often; any of its kind by default."),
 ]
 UpstreamModel = Annotated[
     str, Parameter(help="The model to request; by default the channel's, or else the caller's.")
@@ -36,9 +36,7 @@ def add(
     kind: Annotated[
         Literal["chat", "embeddings", "speech", "transcription"], Parameter(help="What the route does.")
     ] = "chat",
-    intent: Annotated[
-        bool, Parameter(negative="", help="Instructions to speak are spoken, as on /v1.")
-    ] = False,
+    intent: Annotated[bool, Parameter(help="Instructions to speak are spoken, as on /v1.")] = False,
     json: Json = False,
 ) -> None:
     """Add a route."""
@@ -71,7 +69,7 @@ def change(
     *,
     units: Units | None = None,
     channel: Channel = None,
-    any_channel: Annotated[bool, Parameter(negative="", help="Any channel of its kind serves it.")] = False,
+    any_channel: Annotated[bool, Parameter(help="Any channel of its kind serves it.")] = False,
     upstream_model: UpstreamModel | None = None,
     intent: Annotated[
         Literal["yes", "no"] | None, Parameter(help="Whether instructions to speak are spoken: yes or no.")

@@ -139,9 +139,7 @@ def clone(
     language: Annotated[str, Parameter(help="The language of the sample: zh, yue, en, …")],
     sample: Annotated[Path, Parameter(help="A recording of 3 to 60 s of one voice.")],
     transcript: Annotated[str, Parameter(help="The words spoken in the sample, exactly.")],
-    consent: Annotated[
-        bool, Parameter(negative="", help=f"Confirm and record this statement: {clones.CONSENT}")
-    ] = False,
+    consent: Annotated[bool, Parameter(help=f"Confirm and record this statement: {clones.CONSENT}")] = False,
     consent_by: Annotated[str, Parameter(help="Who gives the consent; default: the account.")] = "",
     json: Json = False,
 ) -> None:

@@ -188,6 +188,37 @@ def test_myna_without_arguments_lists_its_commands(cli: Cli) -> None:
         ("version", "Print the version."),
     ):
         assert re.search(rf"\b{command} +{re.escape(line)}", ended.stdout), command
+    assert re.findall(r"─ ([A-Z].+?) ─", ended.stdout) == ["Service", *GROUPS, "Options"]
+    assert ended.stdout.index("serve ") < ended.stdout.index("account ")
+
+
+GROUPS = ["People and what they use", "Models and voices"]
+
+
+def test_help_shows_what_to_type_and_no_default_that_says_nothing(cli: Cli) -> None:
+    text = "\n".join(cli.lines("activity", "--help"))
+    assert "--by BY " in text and "--limit LIMIT " in text and "[default: 50]" in text
+    assert text.count("default") == 1
+    assert "ACCOUNT  " in "\n".join(cli.lines("help", "ledger"))
+
+
+def test_bash_completes_commands_and_options(cli: Cli) -> None:
+    script = cli.service.folder / "completion.bash"
+    script.write_text("\n".join(cli.lines("completion", "bash")))
+    for typed, found in (
+        ("myna key re", "rename revoke"),
+        ("myna account add ann --o", "--operator"),
+        ("myna channel add sp", "speech"),
+    ):
+        words = typed.split()
+        asked = (
+            f"COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; COMP_LINE='{typed}'; COMP_POINT={len(typed)}"
+        )
+        program = f'source {script}; {asked}; _myna; echo "${{COMPREPLY[@]}}"'
+        ended = subprocess.run(
+            ["bash", "-c", program], capture_output=True, text=True, timeout=30, check=True
+        )
+        assert ended.stdout.split() == found.split(), typed
 
 
 WRONG = [
@@ -223,7 +254,7 @@ SAID = {
     "account add ann --units 1 --units 2": "--units is given twice; give it once.",
     "account create": "There is no command 'myna account create'. Did you mean myna account add or",
     "key delete 3": "There is no command 'myna key delete'. Did you mean myna key revoke? There are issue,",
-    "start": "There is no command 'myna start'. Did you mean myna serve? There are serve, migrate,",
+    "start": "There is no command 'myna start'. Did you mean myna serve? There are serve, settings,",
     "acount list": "There is no command 'myna acount'. Did you mean myna account? There are serve,",
     "channel add video a http://h": "KIND: 'video' is none of chat, speech. What the channel does.",
     "serve now": "'myna serve' has no place for 'now'; see 'myna serve --help'.",
