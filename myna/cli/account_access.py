@@ -6,7 +6,7 @@ from cyclopts import App, Parameter
 
 from myna import accounts
 from myna.activity import command_line
-from myna.cli.console import Json, Whole, read_settings, seconds, show, show_rows, with_database
+from myna.cli.console import Json, Whole, Wide, read_settings, seconds, show, show_rows, with_database
 from myna.errors import CommandError
 from myna.sign_in import links, preferences, second_factor, sessions
 from myna.sign_in.links import LIFE_MS, Purpose
@@ -67,14 +67,15 @@ def reset(name: Name, *, json: Json = False) -> None:
     _show_link(Purpose.RESET, name, json)
 
 
-def list_sessions(name: Name, *, json: Json = False) -> None:
+def list_sessions(name: Name, *, wide: Wide = False, json: Json = False) -> None:
     """List the sessions of an account in the back office, the one used last first."""
 
     async def work(db: Database) -> list[SessionRow]:
         return await sessions.of_account(db, (await accounts.find(db, name)).id)
 
     rows = [_shown(row) for row in with_database(work, json=json)]
-    show_rows(rows, json, empty="The account has no session.")
+    brief = ("id", "address", "seen_at", "user_agent")
+    show_rows(rows, json, empty="The account has no session.", brief=brief, wide=wide)
 
 
 def sign_out(name: Name, *, json: Json = False) -> None:

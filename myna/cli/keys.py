@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from myna import accounts, caps, durations, keys, limits
 from myna.activity import command_line
-from myna.cli.console import Json, seconds, show, show_rows, with_database
+from myna.cli.console import Json, Wide, seconds, show, show_rows, with_database
 from myna.cli.limit_options import NONE_GIVEN, Concurrent, Rpm, UnitsPerDay
 from myna.errors import CommandError
 from myna.keys import Issued, Scope
@@ -85,7 +85,7 @@ def issue(
 
 
 @app.command(name="list")
-def list_all(account: Account, *, json: Json = False) -> None:
+def list_all(account: Account, *, wide: Wide = False, json: Json = False) -> None:
     """List the keys of an account."""
 
     async def work(db: Database) -> list[dict[str, object]]:
@@ -104,7 +104,8 @@ def list_all(account: Account, *, json: Json = False) -> None:
         ]
 
     rows = with_database(work, json=json)
-    show_rows(rows, json, empty="The account has no key yet.")
+    brief = ("id", "name", "masked", "state", "calls", "cost")
+    show_rows(rows, json, empty="The account has no key yet.", brief=brief, wide=wide)
 
 
 @app.command(name="cap")

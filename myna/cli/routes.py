@@ -6,7 +6,7 @@ from cyclopts import App, Parameter
 
 from myna import route_changes
 from myna.activity import command_line
-from myna.cli.console import Json, Whole, read_settings, show, show_rows, with_database
+from myna.cli.console import Json, Whole, Wide, read_settings, show, show_rows, with_database
 from myna.config import settings_of
 from myna.errors import CommandError
 from myna.route_changes import Edit
@@ -56,11 +56,13 @@ def add(
 
 
 @app.command(name="list")
-def list_all(*, json: Json = False) -> None:
+def list_all(*, wide: Wide = False, json: Json = False) -> None:
     """List the routes: the built-in ones, exact names, and wildcards."""
     config: Config = with_database(store.load, json=json)
     routes = listed(config, settings_of(config))
-    show_rows([{**_shown(route), "built_in": route.name in BUILT_IN} for route in routes], json, empty="")
+    rows = [{**_shown(route), "built_in": route.name in BUILT_IN} for route in routes]
+    brief = ("name", "kind", "units", "channels", "upstream_model")
+    show_rows(rows, json, empty="", brief=brief, wide=wide)
 
 
 @app.command(name="set")
