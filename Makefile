@@ -11,10 +11,11 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-extras wheel install demo demo-node serve test test-slow test-browser test-release test-clients test-pythons check check-types check-others quick mutants campaigns model model-kokoro bench bench-setup bench-quick bench-grow bench-speech bench-stream bench-parts listen pictures screenshots lock clean
+.PHONY: help setup setup-extras wheel install demo demo-month demo-node serve test test-slow test-browser test-release test-clients test-pythons check check-types check-others quick mutants campaigns model model-kokoro bench bench-setup bench-quick bench-grow bench-speech bench-stream bench-parts listen pictures screenshots lock clean
 
 help:
 	@echo "make demo       starts the service, chats, speaks, then keeps serving (ONCE=1: exits)"
+	@echo "make demo-month a site after a month of use, to look around in"
 	@echo "make demo-node  a compute node joins, runs a task, clones a voice (ONCE=1: exits)"
 	@echo "make test       lint, types, import contracts and tests, on SQLite and a real PostgreSQL"
 	@echo "make test-slow  the other tests: faults, pages in a browser, real models, the demo"
@@ -89,6 +90,9 @@ install:
 
 demo: .venv/demo.stamp
 	@ONCE=$(ONCE) $(BIN)/python -m demo
+
+demo-month: .venv/run.stamp
+	@ONCE=$(ONCE) $(BIN)/python -m demo.month
 
 # Makes a small model, so it needs the packages of the tests.
 demo-node: .venv/dev.stamp
