@@ -38,7 +38,7 @@ help:
 	@echo "                first: make bench-setup; also: bench-quick, bench-grow, bench-speech, bench-stream, bench-parts"
 	@echo "make listen     how well the voices are understood: Whisper hears what a service speaks"
 	@echo "make pictures   draw the pictures of docs/architecture.md"
-	@echo "make screenshots  take the pictures of the back office in docs/office"
+	@echo "make screenshots  take the pictures of the back office in docs/office, and of the demo"
 	@echo "make lock       pin the dependencies again"
 
 setup: .venv/run.stamp
@@ -203,9 +203,10 @@ listen: .venv/listen.stamp
 pictures: .venv/dev.stamp
 	$(BIN)/python -m pictures
 
-# Screenshots of the back office, into docs/office.
+# Screenshots of the back office, into docs/office, and the first minute of the demo.
 screenshots: .venv/chromium.stamp
 	$(BIN)/python -m pictures.office
+	$(BIN)/python -m pictures.first_minute
 
 # Needs `uv`. Only a change of a dependency needs this. The files name no registry host.
 lock:

@@ -143,10 +143,10 @@ def take(site: Site, browser: Browser, link: str) -> None:
 def main() -> None:
     """Takes the pictures. Raises if a page or the browser is missing."""
     OUT.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as folder:
         site = Site(Path(folder))
         key = asyncio.run(month.fill(settings.load(site.env)[0]))
-        with site.running():
+        with site.running(), sync_playwright() as playwright:
             link = fill(site, key)
             time.sleep(2)  # until the reports have folded the last calls
             arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
