@@ -56,14 +56,16 @@ class CheckedSpeech(Struct, frozen=True):
 
 
 class SpeechPlan(Struct, frozen=True):
-    """The request, its text without markup, its voice, and the channels and nodes that can speak it. The text
-    makes at most `sound_s` seconds of sound by estimate; the engine stops at `sound_max_s`."""
+    """The request, its text in notation, its voice, and the channels and nodes that can speak it. The text
+    makes at most `sound_s` seconds of sound by estimate; the engine stops at `sound_max_s`. `slot` is the
+    request's in the engine."""
 
     request: CheckedSpeech
     text: str
     choice: voices.VoiceChoice
     sound_s: float
     sound_max_s: int
+    slot: Slot
 
     @property
     def by_node(self) -> bool:
@@ -112,7 +114,7 @@ class Planner:
         self._space = space
         self._quota = quota
         self._try_s = try_s
-        self.lexicons = Lexicons(db, config)
+        self._lexicons = Lexicons(db, config)
         self._accounts: dict[bytes, int] = {}
 
     async def require_channel(self) -> None:
@@ -147,12 +149,17 @@ class Planner:
             choice=choice,
             sound_s=sound_s,
             sound_max_s=settings.tts_max_sound_s,
+            slot=slot,
         )
         if plan.by_node:
             await self._check_queue(caller, plan, nodes, refusal)
         if self._quota.any_reached:
             self._quota.check(await self._account_of(caller))
         return plan
+
+    async def with_readings(self, plan: SpeechPlan, account_id: int) -> SpeechPlan:
+        """The plan with the readings of the account's words. Raises DatabaseUnavailable."""
+        return structs.replace(plan, text=await self._lexicons.with_readings(plan.text, account_id))
 
     def queued(self, account_id: int, plan: SpeechPlan) -> None:
         """Adds the plan's task to the estimate of the queue."""

@@ -198,27 +198,31 @@ class Synthesizer:
     ) -> str | None:
         """Speaks, keeps the call with the audio, and returns the response. Returns None if a node will speak:
         the call then ends with its task. A text that waits when the client disconnects is not spoken. The
-        sound of a channel passes by the `listener`."""
+        sound of a channel passes by the `listener`. Releases the slot of the plan."""
         if not plan.by_node:
             failures: list[EngineFailed] = []
-            text = await self._planner.lexicons.with_readings(plan.text, call.account_id)
-            for channel in plan.choice.channels:
-                if channel.full:  # it refused the text, or has no slot for it
-                    continue
-                client = Client(
-                    queue_key=call.account_id,
-                    sound_s=plan.sound_s,
-                    disconnected=disconnected,
-                    unspoken=call.details.unspoken.update,
-                    hear=self._ear_of(listener) if listener else None,
-                )
-                spoken = await self._speak_on(channel, call, plan, text, answers, failures, client, listener)
-                if spoken is not None:
-                    return spoken
-                if listener is not None and listener.begun:
-                    raise StreamFailed(BROKEN_OFF, kept=False)
-                if isinstance(failures[-1], EngineTimedOut) and call.seconds_left < self._settings.fair_try_s:
-                    break  # the next one would have less time for the same work
+            with plan.slot:  # released before the refund: a client that sees it may send another text
+                plan = await self._planner.with_readings(plan, call.account_id)
+                for channel in plan.choice.channels:
+                    if channel.full:  # it refused the text, or has no slot for it
+                        continue
+                    client = Client(
+                        queue_key=call.account_id,
+                        sound_s=plan.sound_s,
+                        disconnected=disconnected,
+                        unspoken=call.details.unspoken.update,
+                        hear=self._ear_of(listener) if listener else None,
+                    )
+                    spoken = await self._speak_on(channel, call, plan, answers, failures, client, listener)
+                    if spoken is not None:
+                        return spoken
+                    if listener is not None and listener.begun:
+                        raise StreamFailed(BROKEN_OFF, kept=False)
+                    if (
+                        isinstance(failures[-1], EngineTimedOut)
+                        and call.seconds_left < self._settings.fair_try_s
+                    ):
+                        break  # the next one would have less time for the same work
             if not plan.choice.nodes or isinstance(error_for(failures), InvalidRequest):
                 raise error_for(failures)
             stored = answers.draft if call.repeatable else None
@@ -254,7 +258,6 @@ class Synthesizer:
         channel: SpeechChannel,
         call: Call,
         plan: SpeechPlan,
-        text: str,
         answers: Answers,
         failures: list[EngineFailed],
         client: Client,
@@ -267,25 +270,25 @@ class Synthesizer:
             if channel.engine.admission is not None and listener is None:
                 # A process that hangs looks like one with a long text; a streamed one is heard to go on.
                 seconds = min(seconds, self._settings.upstream_idle_s)
-            spoken = await self._try(channel, call, plan, text, path, seconds, client, listener)
+            spoken = await self._try(channel, call, plan, path, seconds, client, listener)
         except CallerDisconnected:
             raise ClientDisconnected from None
         except EngineFailed as failure:
             failures.append(failure.with_traceback(None))  # whose frames have the list: a reference cycle
             return None
         broken = listener is not None and listener.failure is not None
-        answer = answers.spoken(self.url(name), call.task_id, broken)
+        text = answers.spoken(self.url(name), call.task_id, broken)
         audio = Audio(name, spoken.size_bytes, spoken.sha256)
         try:
             if listener is not None and not listener.begun:
                 await listener.take(path)
-            await call.keep(answer, audio=audio, reason=StreamFailed.__name__ if broken else "")
+            await call.keep(text, audio=audio, reason=StreamFailed.__name__ if broken else "")
         except CommitInDoubt:  # if the call is kept, its audio must stay
             raise
         except BaseException:
             await self._audio.discard(name)
             raise
-        return answer
+        return text
 
     def _ear_of(self, listener: Listener) -> Callable[[SoundParts], SoundParts]:
         idle_s = self._settings.upstream_idle_s
@@ -300,7 +303,6 @@ class Synthesizer:
         channel: SpeechChannel,
         call: Call,
         plan: SpeechPlan,
-        text: str,
         path: Path,
         seconds: float,
         client: Client,
@@ -311,7 +313,7 @@ class Synthesizer:
         if seconds <= 0:
             raise EngineTimedOut("No time is left for another channel.")
         utterance = Utterance(
-            text=text,
+            text=plan.text,
             voice_id=channel.engine_voice_id(plan.voice_id),
             speed=plan.request.speed,
             sound_max_s=float(plan.sound_max_s),
