@@ -119,6 +119,8 @@ class Channels:
         return self._to_try(found)
 
     def _to_try(self, found: list[Channel]) -> list[Channel]:
+        if len(found) < 2:
+            return found
         if any(channel.weight for channel in found):
             found = in_order(found)
         return sorted(found, key=lambda channel: self.circuits.open(channel.name))
