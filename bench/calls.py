@@ -1,14 +1,13 @@
 """How many Python functions the event loop calls for one request: `python -m bench calls`.
 
 The server counts each call of a function and each step of a coroutine in the thread of its event loop, those
-of libraries included, and answers at COUNTED_PATH what it has counted. The times of a busy machine say little;
+of libraries included, and answers at COUNTED_PATH what it has counted. On a busy machine times say little;
 these counts say the same on every one. `python -m bench.calls` is the server.
 """
 
 import http.client
 import os
 import socket
-import statistics
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -47,7 +46,8 @@ Found = dict[str, int]
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """Of one request: the median number of calls, and the calls by function of the last round."""
+    """Of one request, in the round with the fewest, which has no periodic work: all calls, and those by
+    function."""
 
     calls: int
     functions: Found
@@ -74,8 +74,8 @@ class Counted(Service):
 
 
 def measure(folder: Path) -> dict[str, Counts]:
-    """The counts of each of REQUESTS, on a service with espeak and the built-in parrot, which answers without a
-    connection."""
+    """The counts of each of REQUESTS, on a service with espeak and the built-in parrot, which answers
+    without a connection."""
     with _running(folder) as connection:
         return {name: _count(connection, *request) for name, request in REQUESTS.items()}
 
@@ -121,11 +121,8 @@ def _count(connection: socket.socket, path: str, body: str) -> Counts:
         ask("POST", path, body)
     rounds = [counted(lambda: ask("POST", path, body)) for _ in range(ROUNDS)]
     alone = [counted(lambda: None) for _ in range(ROUNDS)]
-    own = statistics.median_low(sum(one.values()) for one in alone)
-    calls = statistics.median_low(sum(one.values()) for one in rounds)
-    chosen = next(one for one in rounds if sum(one.values()) == calls)
-    same = next(one for one in alone if sum(one.values()) == own)
-    return Counts(calls - own, Counter(chosen) - Counter(same))
+    found, own = (min(many, key=lambda one: sum(one.values())) for many in (rounds, alone))
+    return Counts(sum(found.values()) - sum(own.values()), Counter(found) - Counter(own))
 
 
 def _name(code: CodeType) -> str:

@@ -52,7 +52,7 @@ from myna.store.queries import keys as keys_store
 from myna.store.queries import ledger as store
 from myna.store.queries.config import Config
 from myna.telemetry import logs, metrics
-from myna.telemetry.access_log import RequestDetails
+from myna.telemetry.requests import RequestDetails
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -86,12 +86,13 @@ class ChargeOrder(Struct, frozen=True):
 
 class Call:
     """An open call. As a context manager it is refunded at the exit unless it was kept or handed over.
-    `details.channel` is the channel that is asked, which the books have too."""
+    Its request's `details` learn its units, its balance and its channel."""
 
     def __init__(
         self, ledger: "Ledger", charge: Charge, charged: Charged, seconds: float, details: RequestDetails
     ) -> None:
         self._ledger = ledger
+        self._channel = ""
         self.details = details
         self.id = charge.call_id
         self.account_id = charged.account_id
@@ -100,6 +101,15 @@ class Call:
         self.repeatable = charge.idempotency_key is not None
         self._work_until = time.monotonic() + seconds
         self._ended = False
+
+    @property
+    def channel(self) -> str:
+        """The channel that is asked, or answered; the books have it too."""
+        return self._channel
+
+    @channel.setter
+    def channel(self, name: str) -> None:
+        self._channel = self.details.channel = name
 
     @property
     def seconds_left(self) -> float:
@@ -118,7 +128,7 @@ class Call:
             answer=to_store(answer) if self.repeatable else None,
             audio=audio,
             reason=reason,
-            channel=self.details.channel,
+            channel=self._channel,
         )
         try:
             await self._ledger.keep(end, self.seconds_left + DEADLINE_MARGIN_S)
@@ -151,7 +161,7 @@ class Call:
 
     async def _refund(self, reason: str, error: BaseException | None) -> None:
         try:
-            refunded = await self._ledger.refund(self.id, reason, self.details.channel)
+            refunded = await self._ledger.refund(self.id, reason, self._channel)
         except asyncio.CancelledError:  # cancelled during the refund
             refunded = False
         if not refunded:
@@ -299,7 +309,7 @@ class Ledger:
     async def finish(self, wait_s: float) -> None:
         """Waits up to `wait_s` until every call of this process has ended."""
         until = time.monotonic() + wait_s
-        while self._running and time.monotonic() < until:
+        while self._running and time.monotonic() < until:  # noqa: ASYNC110  each call would set an event
             await asyncio.sleep(FINISH_POLL_S)
 
     async def refund_all(self, reasons: dict[bytes, str]) -> int:

@@ -118,7 +118,7 @@ class GroupCommit:
         if not self._tasks:
             return
         until = time.monotonic() + wait_s
-        while self._unfinished and time.monotonic() < until:
+        while self._unfinished and time.monotonic() < until:  # noqa: ASYNC110  each call would set an event
             await asyncio.sleep(CLOSE_POLL_S)
         if self._unfinished:
             log.error("%d operations were still waiting for the database at the end", self._unfinished)
