@@ -13,7 +13,6 @@ from myna.errors import DatabaseUnavailable, ReportTooSlow
 from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
 from myna.store.database import Queries
 from myna.store.limits import REPORT_QUERY_MAX_MS
-from myna.store.migrate import SchemaWatch
 from myna.store.postgresql_batch import BatchWriter, LockPolicy, commit
 from myna.store.postgresql_session import (
     COMMAND_TIMEOUT_S,
@@ -24,6 +23,7 @@ from myna.store.postgresql_session import (
     shares,
 )
 from myna.store.rows import in_arrays
+from myna.store.schema import SchemaWatch
 from myna.store.tables.postgresql import PostgresqlTables
 from myna.store.transaction_queue import TransactionQueue
 

@@ -28,8 +28,8 @@ from myna.store.batch import (
     Replayed,
 )
 from myna.store.limits import IDEMPOTENCY_KEY_LIFE_MS
-from myna.store.migrate import SchemaWatch
 from myna.store.postgresql_session import COMMAND_TIMEOUT_S, DIRECT, PROCESS_LOCK, Access, configure
+from myna.store.schema import SchemaWatch
 
 PLANS_LIFE_S = 1.0
 """Planning takes about as long as a small batch."""
