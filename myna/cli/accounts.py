@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 from myna import accounts, limits
 from myna.activity import command_line
 from myna.cli.account_access import link_to, register
-from myna.cli.console import Json, Whole, seconds, show, show_rows, with_database
+from myna.cli.console import Json, Whole, Wide, seconds, show, show_rows, with_database
 from myna.cli.limit_options import Concurrent, Rpm, UnitsPerDay
 from myna.sign_in.links import Purpose
 from myna.store.database import Database
@@ -52,10 +52,12 @@ def show_one(name: Name, *, json: Json = False) -> None:
 
 
 @app.command(name="list")
-def list_all(*, json: Json = False) -> None:
+def list_all(*, wide: Wide = False, json: Json = False) -> None:
     """List all accounts."""
     rows = with_database(accounts.list_all, json=json)
-    show_rows([_shown(row) for row in rows], json, empty="There is no account yet.")
+    brief = ("id", "name", "email", "balance", "operator", "disabled")
+    shown = [_shown(row) for row in rows]
+    show_rows(shown, json, empty="There is no account yet.", brief=brief, wide=wide)
 
 
 @app.command
@@ -72,7 +74,7 @@ def disable(
     *,
     force: Annotated[
         bool,
-        Parameter(help="Disable it even if no operator can sign in to the back office then.", negative=""),
+        Parameter(help="Disable it even if no operator can sign in to the back office then."),
     ] = False,
     json: Json = False,
 ) -> None:

@@ -20,6 +20,7 @@ from myna.channels import Channel, Channels
 from myna.cli.console import (
     Json,
     Whole,
+    Wide,
     owner_of_files,
     read_settings,
     seconds,
@@ -95,7 +96,7 @@ def add(
 
 
 @app.command(name="list")
-def list_all(*, json: Json = False) -> None:
+def list_all(*, wide: Wide = False, json: Json = False) -> None:
     """List the channels in the order in which they are tried."""
 
     async def work(db: Database) -> tuple[Config, dict[str, CircuitRow]]:
@@ -104,7 +105,9 @@ def list_all(*, json: Json = False) -> None:
     config, known = with_database(work, json=json)
     _warn(_all(config))
     rows = [_as_row(channel, known.get(channel.name, CircuitRow())) for channel in _all(config)]
-    show_rows(rows, json, empty="There is no channel yet: myna channel add chat NAME URL")
+    empty = "There is no channel yet: myna channel add chat NAME URL"
+    brief = ("name", "kind", "url", "priority", "enabled", "circuit")
+    show_rows(rows, json, empty=empty, brief=brief, wide=wide)
 
 
 def _as_row(channel: Channel, circuit: CircuitRow) -> dict[str, object]:
@@ -211,7 +214,7 @@ def order(
 def key(
     name: Name,
     *,
-    remove: Annotated[bool, Parameter(negative="", help="Remove the stored key.")] = False,
+    remove: Annotated[bool, Parameter(help="Remove the stored key.")] = False,
     json: Json = False,
 ) -> None:
     """Store the key of a channel, read from standard input, in a file of this machine."""

@@ -9,7 +9,7 @@ from cyclopts.validators import Number
 
 from myna import codes, durations
 from myna.activity import command_line
-from myna.cli.console import Json, Whole, seconds, show, show_rows, whole_number, with_database
+from myna.cli.console import Json, Whole, Wide, seconds, show, show_rows, whole_number, with_database
 from myna.store.database import Database
 from myna.store.queries.codes import BatchRow
 
@@ -46,14 +46,16 @@ def add(
 
 
 @app.command(name="list")
-def list_all(*, json: Json = False) -> None:
+def list_all(*, wide: Wide = False, json: Json = False) -> None:
     """List the batches of codes. The codes themselves are not stored."""
 
     async def work(db: Database) -> list[dict[str, object]]:
         ((now,),) = await db.fetch("SELECT now_ms()")
         return [_shown(batch, now) for batch in await codes.list_all(db)]
 
-    show_rows(with_database(work, json=json), json, empty="There is no code yet.")
+    brief = ("batch", "state", "codes", "units", "redeemed", "expires_at")
+    rows = with_database(work, json=json)
+    show_rows(rows, json, empty="There is no code yet.", brief=brief, wide=wide)
 
 
 @app.command

@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from myna import accounts, caps, durations, keys, limits
 from myna.activity import command_line
-from myna.cli.console import Json, seconds, show, show_rows, with_database
+from myna.cli.console import Json, Wide, seconds, show, show_rows, with_database
 from myna.cli.limit_options import NONE_GIVEN, Concurrent, Rpm, UnitsPerDay
 from myna.errors import CommandError
 from myna.keys import Issued, Scope
@@ -28,7 +28,7 @@ _ID = re.compile(r"[1-9][0-9]{0,15}")
 app = App(name="key", help="API keys.")
 Routes = Annotated[
     list[str] | None,
-    Parameter(negative="", help="A route that the key may use; may be given often; any by default."),
+    Parameter(help="A route that the key may use; may be given often; any by default."),
 ]
 CAP_HELP = "Units per day, week or month, such as 1000/month."
 Account = Annotated[str, Parameter(help="The name of the account.")]
@@ -49,7 +49,7 @@ def issue(
     ] = None,
     scope: Annotated[
         list[str] | None,
-        Parameter(negative="", help="chat, tts or records; may be given often; all by default."),
+        Parameter(help="chat, tts or records; may be given often; all by default."),
     ] = None,
     expires_in: Annotated[str, Parameter(allow_leading_hyphen=True, help="Such as 30d, 12h, 90s.")] = "",
     cap: Annotated[str, Parameter(allow_leading_hyphen=True, help=CAP_HELP)] = "",
@@ -85,7 +85,7 @@ def issue(
 
 
 @app.command(name="list")
-def list_all(account: Account, *, json: Json = False) -> None:
+def list_all(account: Account, *, wide: Wide = False, json: Json = False) -> None:
     """List the keys of an account."""
 
     async def work(db: Database) -> list[dict[str, object]]:
@@ -104,7 +104,8 @@ def list_all(account: Account, *, json: Json = False) -> None:
         ]
 
     rows = with_database(work, json=json)
-    show_rows(rows, json, empty="The account has no key yet.")
+    brief = ("id", "name", "masked", "state", "calls", "cost")
+    show_rows(rows, json, empty="The account has no key yet.", brief=brief, wide=wide)
 
 
 @app.command(name="cap")
@@ -145,7 +146,7 @@ def routes(
     /,
     *,
     route: Routes = None,
-    any_route: Annotated[bool, Parameter(name="--any", negative="", help="It may use any route.")] = False,
+    any_route: Annotated[bool, Parameter(name="--any", help="It may use any route.")] = False,
     json: Json = False,
 ) -> None:
     """Limit a key to routes, or let it use any again."""

@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 from msgspec import structs
 
 from myna.activity import Actor, command_line
-from myna.cli.console import Json, read_settings, seconds, show, show_rows, with_database
+from myna.cli.console import Json, Wide, read_settings, seconds, show, show_rows, with_database
 from myna.farm.nodes import Nodes, NodeStatus
 from myna.urls import is_loopback
 
@@ -40,11 +40,13 @@ def enroll(
 
 
 @app.command(name="list")
-def list_all(*, json: Json = False) -> None:
+def list_all(*, wide: Wide = False, json: Json = False) -> None:
     """List the nodes with their capabilities and states."""
     known = with_database(lambda db: Nodes(db).list(), json=json)
     rows = [_shown(node, whole=json) for node in known]
-    show_rows(rows, json, empty="There is no compute node yet: myna node enroll NAME")
+    empty = "There is no compute node yet: myna node enroll NAME"
+    brief = ("name", "state", "slots", "jobs", "voices", "heard_at")
+    show_rows(rows, json, empty=empty, brief=brief, wide=wide)
 
 
 @app.command

@@ -6,7 +6,7 @@ from cyclopts import App, Parameter
 
 from myna import route_changes
 from myna.activity import command_line
-from myna.cli.console import Json, Whole, read_settings, show, show_rows, with_database
+from myna.cli.console import Json, Whole, Wide, read_settings, show, show_rows, with_database
 from myna.config import settings_of
 from myna.errors import CommandError
 from myna.route_changes import Edit
@@ -19,7 +19,7 @@ Name = Annotated[str, Parameter(help="What callers send as model; it may end in 
 Units = Annotated[Whole, Parameter(help="Units that a call costs.")]
 Channel = Annotated[
     list[str] | None,
-    Parameter(negative="", help="A channel that serves it; may be given often; any of its kind by default."),
+    Parameter(help="A channel that serves it; may be given often; any of its kind by default."),
 ]
 UpstreamModel = Annotated[
     str, Parameter(help="The model to request; by default the channel's, or else the caller's.")
@@ -36,9 +36,7 @@ def add(
     kind: Annotated[
         Literal["chat", "embeddings", "speech", "transcription"], Parameter(help="What the route does.")
     ] = "chat",
-    intent: Annotated[
-        bool, Parameter(negative="", help="Instructions to speak are spoken, as on /v1.")
-    ] = False,
+    intent: Annotated[bool, Parameter(help="Instructions to speak are spoken, as on /v1.")] = False,
     json: Json = False,
 ) -> None:
     """Add a route."""
@@ -56,11 +54,13 @@ def add(
 
 
 @app.command(name="list")
-def list_all(*, json: Json = False) -> None:
+def list_all(*, wide: Wide = False, json: Json = False) -> None:
     """List the routes: the built-in ones, exact names, and wildcards."""
     config: Config = with_database(store.load, json=json)
     routes = listed(config, settings_of(config))
-    show_rows([{**_shown(route), "built_in": route.name in BUILT_IN} for route in routes], json, empty="")
+    rows = [{**_shown(route), "built_in": route.name in BUILT_IN} for route in routes]
+    brief = ("name", "kind", "units", "channels", "upstream_model")
+    show_rows(rows, json, empty="", brief=brief, wide=wide)
 
 
 @app.command(name="set")
@@ -69,7 +69,7 @@ def change(
     *,
     units: Units | None = None,
     channel: Channel = None,
-    any_channel: Annotated[bool, Parameter(negative="", help="Any channel of its kind serves it.")] = False,
+    any_channel: Annotated[bool, Parameter(help="Any channel of its kind serves it.")] = False,
     upstream_model: UpstreamModel | None = None,
     intent: Annotated[
         Literal["yes", "no"] | None, Parameter(help="Whether instructions to speak are spoken: yes or no.")

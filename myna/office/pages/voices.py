@@ -131,7 +131,7 @@ async def _view(visit: Visit, clone: CloneRow) -> CloneView:
     return CloneView(
         clone=clone,
         state=visit.text(STATES[CloneStatus(clone.status)]),
-        reason=visit.text(reasons.PHRASES.get(clone.reason, clone.reason)),
+        reason=visit.renderer.stored(reasons.PHRASES.get(clone.reason, clone.reason)),
         language=visit.renderer.language_name(clone.language),
         able=any(row.language == clone.language and row.node_id in nodes for row in config.node_clones),
     )
