@@ -81,6 +81,8 @@ class GroupCommit:
         self._idle.set()
         self._unfinished = 0
         self._last_was_single = True
+        self.charges = 0
+        """How many charges it was asked to commit."""
         self._deadlines = Timeouts()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -105,6 +107,7 @@ class GroupCommit:
         """
         if len(self._queue) >= self._queue_max:
             raise Overloaded
+        self.charges += 1
         return await self._wait(charge, wait_s)  # type: ignore[return-value]  # a charge has a ChargeOutcome
 
     async def end(self, end: End, wait_s: float | None) -> EndOutcome:

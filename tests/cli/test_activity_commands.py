@@ -18,7 +18,7 @@ from tests.rig.upstream import Upstream
 READS = {
     "account list", "account sessions", "account show", "activity", "calls", "channel list", "code list",
     "key list", "ledger", "models list", "node list", "record list", "route list", "settings get",
-    "settings list", "version", "voice list", "voice read",
+    "settings list", "completion", "version", "voice list", "voice read",
 }  # fmt: skip
 OF_THE_MACHINE = {
     "audit", "backup", "migrate", "models add", "models get", "models remove", "move", "node check",
