@@ -108,6 +108,7 @@ CHUNKS: list[Any] = [
     {"choices": [{"delta": {"content": "\ude00"}, "logprobs": float("nan")}]},
     {"choices": [{"delta": None}]},
     {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": USAGE}]},
+    {"choices": [{"index": 0, "message": {"content": "Hello"}, "finish_reason": "stop"}]},  # MiniMax's whole
     {"choices": None, "x_groq": {"id": 1}},
 ]
 
@@ -133,6 +134,9 @@ def test_a_usage_within_a_choice_is_that_of_the_stream() -> None:
     counted = json.loads(shape.last().split(b"\n\n")[0].removeprefix(b"data: "))
     assert (counted["choices"], counted["usage"]) == ([], USAGE)
     assert usage_in({"choices": [], "usage": USAGE}) == USAGE
+    shape = WithUsage(1, "gpt")
+    shape.feed(b'{"choices": [], "usage": {}}')  # which says nothing
+    assert json.loads(shape.last().split(b"\n\n")[0].removeprefix(b"data: "))["usage"]["prompt_tokens"] == 1
 
 
 def test_an_event_has_no_character_that_ends_a_line() -> None:
