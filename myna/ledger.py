@@ -63,7 +63,6 @@ PENDING_POLL_S = 0.02
 """Before the second look at a call that is open; doubled for each further one, up to the maximum."""
 PENDING_POLL_MAX_S = 0.25
 SWEEP_MAX = 500
-FINISH_POLL_S = 0.01
 TOO_LARGE_TO_REPEAT = (
     "Idempotency-Key: the first call with this one succeeded and was charged, and its answer is too large to"
     f" be repeated (over {STORED_ANSWER_MAX_BYTES} bytes). Nothing was charged now; use a new key for a new"
@@ -86,7 +85,7 @@ class ChargeOrder(Struct, frozen=True):
 
 class Call:
     """An open call. As a context manager it is refunded at the exit unless it was kept or handed over.
-    Its request's `details` learn its units, its balance and its channel."""
+    `channel` is asked, or answered, which the books have too; its request's `details` learn it."""
 
     def __init__(
         self, ledger: "Ledger", charge: Charge, charged: Charged, seconds: float, details: RequestDetails
@@ -104,7 +103,6 @@ class Call:
 
     @property
     def channel(self) -> str:
-        """The channel that is asked, or answered; the books have it too."""
         return self._channel
 
     @channel.setter
@@ -310,7 +308,7 @@ class Ledger:
         """Waits up to `wait_s` until every call of this process has ended."""
         until = time.monotonic() + wait_s
         while self._running and time.monotonic() < until:  # noqa: ASYNC110  each call would set an event
-            await asyncio.sleep(FINISH_POLL_S)
+            await asyncio.sleep(PENDING_POLL_S)
 
     async def refund_all(self, reasons: dict[bytes, str]) -> int:
         """Refunds these calls, except those that this process works on, and gives why. Returns how many."""
