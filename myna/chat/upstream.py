@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from myna.channel_failures import EMPTY, EMPTY_CAUSED
 from myna.channels import PARROT, Channel, Channels
-from myna.chat.failover import FailedAttempt, first_answer, of_request, of_status
+from myna.chat.failover import FailedAttempt, first_answer, of_answer, of_request, of_status
 from myna.http_client import ClientResponse, HttpClient, RequestFailed
 from myna.telemetry.access_log import RequestDetails
 from myna.wire.body import has_too_many_containers
@@ -123,11 +123,13 @@ def _read(answer: ClientResponse, channel: Channel) -> ModelAnswer:
     try:
         choice = strict(_completion.decode, answer.body).choices.first
         if choice is None:
-            raise FailedAttempt("NoChoices", "the answer has no choices")
+            raise of_answer("NoChoices", "the answer has no choices", answer.body, channel)
         content, reason = text_of(choice.message.content), text_of(choice.finish_reason)
         tool_calls = _with_text(_tool_calls.decode(_bounded(choice.message.tool_calls)))
     except UNREADABLE as error:
-        raise FailedAttempt("NoCompletion", "the answer is no chat completion", f": {error}") from error
+        raise of_answer(
+            "NoCompletion", "the answer is no chat completion", answer.body, channel, f": {error}"
+        ) from error
     if not content and not tool_calls:
         # such as max_tokens 1 for a model that reasons, or a stop sequence that it begins with
         raise FailedAttempt("EmptyAnswer", "the answer is empty", meaning=EMPTY_CAUSED if reason else EMPTY)
