@@ -181,7 +181,7 @@ NOTHING_SAID: Final = ServerError(0)
 
 
 def read(status: int, body: bytes) -> ServerError:
-    """The error in a body: OpenAI's, or that of vLLM, llama.cpp, FastAPI, Mistral, Ollama, Gemini, MiniMax, or
+    """The error in a body: OpenAI's, or that of vLLM, llama.cpp, FastAPI, Mistral, Ollama, Gemini or MiniMax,
     of an event of POST /responses, or a line of text. An error in an answer with the status 200 may have its
     own status as its code."""
     try:
