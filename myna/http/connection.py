@@ -204,8 +204,8 @@ class Protocol(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         self._overhead_bytes = 0
-        exchange = cast(Exchange, self._last)
-        if not exchange.complete:
+        exchange = self._last
+        if exchange is not None and not exchange.complete:
             exchange.body += body
             if len(exchange.body) > BODY_BUFFERED_MAX_BYTES:
                 self._pause_reading()
@@ -215,11 +215,10 @@ class Protocol(asyncio.Protocol):
         self._between_requests = True
         self._stop_waiting()
         self._overhead_bytes = 0
-        if not self._upgrade_requested:
-            exchange = cast(Exchange, self._last)
-            exchange.scope[BODY_COMPLETE] = True
-            exchange.more_body = False
-            exchange.news.set()
+        if self._last is not None and not self._upgrade_requested:
+            self._last.scope[BODY_COMPLETE] = True
+            self._last.more_body = False
+            self._last.news.set()
 
     # What an exchange calls:
 

@@ -89,17 +89,21 @@ class Exchange:
         """Runs the application. A response that it does not complete ends the connection."""
         try:
             await app(self.scope, self.receive, self.send)
+            if not self.complete and not self.disconnected:
+                log.error("the application sent no complete response")
+                await self._fail()
         except BaseException as error:
             log.error("the application failed", exc_info=error)
-        else:
-            if self.complete or self.disconnected:
-                return
-            log.error("the application sent no complete response")
+            await self._fail()
+        finally:
+            self.scope = {}  # it refers to this exchange, a reference cycle
+
+    async def _fail(self) -> None:
         if self.started:
             self._connection.transport.close()
             return
-        headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(_FAILED))]
         self.keeps_alive = False
+        headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(_FAILED))]
         await self.send({"type": "http.response.start", "status": 500, "headers": headers})
         await self.send({"type": "http.response.body", "body": _FAILED})
 
