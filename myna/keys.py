@@ -24,7 +24,7 @@ from myna.store.queries import caps as cap_store
 from myna.store.queries import keys as store
 from myna.store.queries import limits as limit_store
 from myna.store.queries import routes as route_store
-from myna.telemetry.access_log import RequestDetails
+from myna.telemetry.requests import RequestDetails
 
 PREFIX = "myna_"
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +(myna_[0-9a-f]{40}) *")
