@@ -88,6 +88,10 @@ class Load:
         for client in self._clients:
             client.start()
 
+    def wait_for(self, calls: int) -> None:
+        enough = self.statuses.total() + calls
+        wait_until(lambda: self.statuses.total() > enough, SOON_S, "calls are answered")
+
     def end(self) -> Counter[str]:
         self._over.set()
         for client in self._clients:
@@ -143,14 +147,12 @@ def test_no_call_fails_while_replicas_are_restarted_and_updated(
     for _ in range(ROUNDS):
         for replica in replicas:
             replica.restart()
-    restarted = load.statuses.total()
     newer = next_build(tmp_path / "next")
     for replica in replicas:
         assert replica.stop() == 0
         replica.env["PYTHONPATH"] = newer
         replica.start()
-        wait_until(lambda: load.statuses.total() > restarted + 50, SOON_S, "both builds take calls")
-        restarted = load.statuses.total()
+        load.wait_for(50)
         other = replicas[0] if replica is replicas[1] else replicas[1]
         assert call("GET", f"{other.root_url}/readyz").status == 200
     statuses = load.end()
@@ -160,6 +162,7 @@ def test_no_call_fails_while_replicas_are_restarted_and_updated(
     audit = subprocess.run(
         [sys.executable, "-m", "myna", "audit", "--json"],
         env=replicas[0].env,
+        cwd=tmp_path,
         capture_output=True,
         check=False,
     )
