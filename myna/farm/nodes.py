@@ -66,7 +66,7 @@ class Nodes:
     """The compute nodes of the service."""
 
     def __init__(self, db: Database) -> None:
-        self._db = db
+        self.db = db
 
     async def join(self, token: str, version: str) -> JoinedNode:
         """Exchanges a join token for a credential. Raises NodeRefused."""
@@ -74,7 +74,7 @@ class Nodes:
         name = None
         if _TOKEN.fullmatch(token):
             hashes = hash_of(token.encode()), hash_of(credential.encode())
-            name = await self._db.transaction(lambda connection: store.join(connection, *hashes, version))
+            name = await self.db.transaction(lambda connection: store.join(connection, *hashes, version))
         if name is None:
             raise NodeRefused(
                 "This join token is unknown, used or older than an hour; ask the operator for a new one."
@@ -89,7 +89,7 @@ class Nodes:
                 "A compute node sends its credential as 'Authorization: Bearer <credential>': mynanode_ and"
                 " 40 hex digits."
             )
-        node = await store.by_credential(self._db, hash_of(credential))
+        node = await store.by_credential(self.db, hash_of(credential))
         if node is None:
             raise NodeRefused("This node is unknown: it was removed or has joined again; join again.")
         if node.disabled_at:
@@ -99,12 +99,12 @@ class Nodes:
     async def hello(self, node: NodeRow, offer: Hello) -> None:
         """Records the node's capabilities; writes nothing if they are known. Raises NodeRefused if the node
         has been removed, and Unavailable if its voices change too often."""
-        if not await store.differs(self._db, node, offer):
+        if not await store.differs(self.db, node, offer):
             if not offer.shutting_down:
                 await self.record_request(node)
             return
         try:
-            exists = await self._db.transaction(lambda connection: store.offer(connection, node.id, offer))
+            exists = await self.db.transaction(lambda connection: store.offer(connection, node.id, offer))
         except store.TooManyChanges:
             raise Unavailable(CHANGES_TOO_OFTEN) from None
         if not exists:
@@ -114,7 +114,7 @@ class Nodes:
         """Records that the node sent a request, at most once in RECORD_REQUESTS_EVERY_MS."""
         if node.heard_at > node.now - RECORD_REQUESTS_EVERY_MS:
             return
-        await self._db.transaction(lambda connection: store.record_request(connection, node))
+        await self.db.transaction(lambda connection: store.record_request(connection, node))
 
     async def list(self) -> list[NodeStatus]:
         """All nodes, by name."""
@@ -126,7 +126,7 @@ class Nodes:
                 clones=offered.clones,
                 jobs=offered.jobs,
             )
-            for node, offered in await store.all_nodes(self._db)
+            for node, offered in await store.all_nodes(self.db)
         ]
 
 

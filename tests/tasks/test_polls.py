@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.rig.actors import TESTER
+from myna.actions.nodes import EnrollNode
+from tests.rig.actors import TESTER, perform
 from tests.rig.waiting import SOON_S
 from tests.store.books import AUDIO
 from tests.store.fixtures import each_database
@@ -143,7 +144,7 @@ async def test_the_poll_of_a_node_that_joins_again_ends(
     queries.clear()
     await wait_for(lambda: checks() > 1, "the poll has been seen")
     await service.books.move_clock(1)
-    await service.nodes.join((await service.nodes.enroll("it", again=True, by=TESTER)).token, "1")
+    await service.nodes.join((await perform(service.nodes.db, EnrollNode(name="it", again=True))).token, "1")
     assert await asyncio.wait_for(poll, LONG_S) == []
 
 
