@@ -26,7 +26,7 @@ from bench.processes import Program
 from myna import rollup
 from myna.ids import new_id
 from myna.keys import Scope, hash_of
-from myna.store import migrate
+from myna.store import schema
 from myna.store.batch import CallState, Charge, End
 from myna.store.database import Database, connect
 from myna.store.sqlite_changes import Changes
@@ -107,7 +107,7 @@ async def _side(folder: Path, server: contenders.Server | None, size: Size) -> S
 
 def batch_without_reports() -> str:
     """The routines of PostgreSQL, `commit_batch` without what it writes for the reports."""
-    text = migrate.routines("postgresql")
+    text = schema.routines("postgresql")
     for statement in _REPORTS:
         text, found = re.subn(statement, "NULL;", text)
         if found != 1:

@@ -11,7 +11,7 @@ import pytest
 
 from myna.app import SCHEMA_CHANGED
 from myna.settings import POSTGRESQL_CONNECTIONS
-from myna.store.migrate import newest
+from myna.store.schema import newest
 from tests.conformance.caller import UNCHARGED, check_error
 from tests.conformance.conftest import make_caller
 from tests.rig.calls import call

@@ -17,7 +17,7 @@ from myna.channels import Channels
 from myna.errors import CommandError
 from myna.settings import Settings
 from myna.store.database import Database, Transaction
-from myna.store.queries import accounts
+from myna.store.queries import accounts as account_store
 from myna.store.queries.accounts import AccountRow
 
 R = TypeVar("R")
@@ -58,15 +58,15 @@ class Change(Struct):
 
     async def account(self, name: str) -> AccountRow:
         """The account of this name, which the change concerns, locked. Raises CommandError."""
-        found = await accounts.by_name(self.db, name)
+        found = await account_store.by_name(self.db, name)
         if found is None or self.owner_id not in (None, found.id):
             raise CommandError("There is no account {name!r}.", name=name)
         return await self.locked(found.id)
 
     async def locked(self, account_id: int) -> AccountRow:
         """The account of this id, which the change concerns, locked. Raises CommandError."""
-        await accounts.lock(self.db, account_id)
-        found = await accounts.by_id(self.db, account_id)
+        await account_store.lock(self.db, account_id)
+        found = await account_store.by_id(self.db, account_id)
         if found is None:
             raise CommandError("There is no such account.")
         self.account_id = account_id

@@ -31,7 +31,7 @@ from myna.backup.archive import (
 )
 from myna.errors import CommandError
 from myna.files.fsync import sync_folder
-from myna.store import migrate
+from myna.store import migrate, schema
 from myna.store.database import Database, Transaction
 from myna.store.queries import clones, tasks
 from myna.store.tables import tables
@@ -71,7 +71,7 @@ async def write(
     with tempfile.TemporaryFile() as names:
 
         async def dump(snapshot: TableQueries) -> tuple[dict[str, int], dict[str, int]]:
-            version = await migrate.schema_version(snapshot)
+            version = await schema.schema_version(snapshot)
             header = Header(format=FORMAT, version=__version__, schema=version, created_at=int(time.time()))
             out.add(HEADER, msgspec.json.encode(header))
             counts = {
@@ -134,9 +134,9 @@ async def restore(db: Database, data: Path, source: ArchiveReader, *, in_place: 
     the files that the archive left out, unless the files are `in_place`. Raises CommandError, or
     RestoreInDoubt if the outcome is unknown; then the files stay."""
     version = source.header.schema
-    if version > migrate.latest():
+    if version > schema.latest():
         raise CommandError(
-            f"The backup has schema {version}, this build needs {migrate.latest()} or less: use a newer Myna."
+            f"The backup has schema {version}, this build needs {schema.latest()} or less: use a newer Myna."
         )
     staged = _StagedFiles(data)
 

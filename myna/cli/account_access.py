@@ -9,7 +9,7 @@ from myna.actions.accounts import SetPreferences
 from myna.activity import command_line
 from myna.cli.actions import perform
 from myna.cli.actions import register as register_action
-from myna.cli.console import Json, read_settings, seconds, show, show_rows, with_database
+from myna.cli.console import Json, Wide, read_settings, seconds, show, show_rows, with_database
 from myna.errors import CommandError
 from myna.sign_in import links, second_factor, sessions
 from myna.sign_in.links import LIFE_MS, Purpose
@@ -79,14 +79,15 @@ def reset(name: Name, *, json: Json = False) -> None:
     _show_link(Purpose.RESET, name, json)
 
 
-def list_sessions(name: Name, *, json: Json = False) -> None:
+def list_sessions(name: Name, *, wide: Wide = False, json: Json = False) -> None:
     """List the sessions of an account in the back office, the one used last first."""
 
     async def work(db: Database) -> list[SessionRow]:
         return await sessions.of_account(db, (await accounts.find(db, name)).id)
 
     rows = [_shown(row) for row in with_database(work, json=json)]
-    show_rows(rows, json, empty="The account has no session.")
+    brief = ("id", "address", "seen_at", "user_agent")
+    show_rows(rows, json, empty="The account has no session.", brief=brief, wide=wide)
 
 
 def sign_out(name: Name, *, json: Json = False) -> None:
@@ -102,7 +103,7 @@ def show_second_factor(
     name: Name,
     *,
     remove: Annotated[
-        bool, Parameter(negative="", help="Remove it, for a person who lost the device and the codes.")
+        bool, Parameter(help="Remove it, for a person who lost the device and the codes.")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -125,9 +126,7 @@ def show_identity(
         str | None,
         Parameter(help="Link the account to this subject of the provider, in place of another one."),
     ] = None,
-    remove: Annotated[
-        bool, Parameter(negative="", help="Remove the link. The account's sessions end.")
-    ] = False,
+    remove: Annotated[bool, Parameter(help="Remove the link. The account's sessions end.")] = False,
     json: Json = False,
 ) -> None:
     """Show the OpenID Connect identity that an account is linked to, or change it."""

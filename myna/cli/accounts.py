@@ -17,7 +17,7 @@ from myna.actions.limits import given_limits
 from myna.cli.account_access import link_to
 from myna.cli.account_access import register as register_access
 from myna.cli.actions import perform, register
-from myna.cli.console import Json, seconds, show, show_rows, with_database
+from myna.cli.console import Json, Wide, seconds, show, show_rows, with_database
 from myna.sign_in.links import Purpose
 from myna.store.database import Database
 from myna.store.queries import limits as limit_store
@@ -36,10 +36,12 @@ def show_one(name: Name, *, json: Json = False) -> None:
 
 
 @app.command(name="list")
-def list_all(*, json: Json = False) -> None:
+def list_all(*, wide: Wide = False, json: Json = False) -> None:
     """List all accounts."""
     rows = with_database(accounts.list_all, json=json)
-    show_rows([_shown(row) for row in rows], json, empty="There is no account yet.")
+    brief = ("id", "name", "email", "balance", "operator", "disabled")
+    shown = [_shown(row) for row in rows]
+    show_rows(shown, json, empty="There is no account yet.", brief=brief, wide=wide)
 
 
 async def _add(db: Database, action: AddAccount) -> dict[str, object]:

@@ -76,9 +76,7 @@ def _argument(kind: type[Action[Any]], name: str, type_: Any) -> Argument:
 
 
 def _parameter(about: Field) -> Parameter:
-    return Parameter(
-        name=about.argument or None, help=about.help, negative="", allow_leading_hyphen=about.hyphen
-    )
+    return Parameter(name=about.argument or None, help=about.help, allow_leading_hyphen=about.hyphen)
 
 
 def _type_of(hint: Any) -> Any:

@@ -28,6 +28,7 @@ from myna.channels import Channel, Channels, no_channel
 from myna.cli.actions import named, perform, register
 from myna.cli.console import (
     Json,
+    Wide,
     owner_of_files,
     read_settings,
     seconds,
@@ -52,7 +53,7 @@ Name = Annotated[str, Parameter(help="The name of the channel.")]
 
 
 @app.command(name="list")
-def list_all(*, json: Json = False) -> None:
+def list_all(*, wide: Wide = False, json: Json = False) -> None:
     """List the channels in the order in which they are tried."""
 
     async def work(db: Database) -> tuple[Config, dict[str, CircuitRow]]:
@@ -61,7 +62,9 @@ def list_all(*, json: Json = False) -> None:
     config, known = with_database(work, json=json)
     _warn(_all(config))
     rows = [_as_row(channel, known.get(channel.name, CircuitRow())) for channel in _all(config)]
-    show_rows(rows, json, empty="There is no channel yet: myna channel add chat NAME URL")
+    empty = "There is no channel yet: myna channel add chat NAME URL"
+    brief = ("name", "kind", "url", "priority", "enabled", "circuit")
+    show_rows(rows, json, empty=empty, brief=brief, wide=wide)
 
 
 def _as_row(channel: Channel, circuit: CircuitRow) -> dict[str, object]:
@@ -111,7 +114,7 @@ def test(
 def key(
     name: Name,
     *,
-    remove: Annotated[bool, Parameter(negative="", help="Remove the stored key.")] = False,
+    remove: Annotated[bool, Parameter(help="Remove the stored key.")] = False,
     json: Json = False,
 ) -> None:
     """Store the key of a channel, read from standard input, in a file of this machine."""

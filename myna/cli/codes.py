@@ -8,7 +8,7 @@ from cyclopts import App
 from myna.actions import codes
 from myna.actions.codes import AddCodes, DisableCodes, NewBatch, RedeemCode
 from myna.cli.actions import register
-from myna.cli.console import Json, seconds, show_rows, with_database
+from myna.cli.console import Json, Wide, seconds, show_rows, with_database
 from myna.store.database import Database
 from myna.store.queries.codes import BatchRow
 
@@ -41,14 +41,16 @@ register(
 
 
 @app.command(name="list")
-def list_all(*, json: Json = False) -> None:
+def list_all(*, wide: Wide = False, json: Json = False) -> None:
     """List the batches of codes. The codes themselves are not stored."""
 
     async def work(db: Database) -> list[dict[str, object]]:
         ((now,),) = await db.fetch("SELECT now_ms()")
         return [_shown(batch, now) for batch in await codes.list_all(db)]
 
-    show_rows(with_database(work, json=json), json, empty="There is no code yet.")
+    brief = ("batch", "state", "codes", "units", "redeemed", "expires_at")
+    rows = with_database(work, json=json)
+    show_rows(rows, json, empty="There is no code yet.", brief=brief, wide=wide)
 
 
 def _shown(batch: BatchRow, now: int) -> dict[str, object]:

@@ -13,7 +13,7 @@ from myna import config
 from myna import settings as process_settings
 from myna.actions.settings import SetSetting
 from myna.cli.actions import perform, register
-from myna.cli.console import Json, moment, read_settings, show, show_rows, with_database
+from myna.cli.console import Json, Wide, moment, read_settings, show, show_rows, with_database
 from myna.store.database import Database
 from myna.store.files.audio import AudioStore
 from myna.store.queries import config as store
@@ -25,7 +25,7 @@ Name = Annotated[str, Parameter(help="The name of a site setting in `myna settin
 
 
 @settings.command(name="list")
-def list_settings(*, json: Json = False) -> None:
+def list_settings(*, wide: Wide = False, json: Json = False) -> None:
     """List site settings and process settings, each with the source of its value."""
     stored = with_database(store.load, json=json)
     rows = [
@@ -36,7 +36,7 @@ def list_settings(*, json: Json = False) -> None:
         name = process_settings.PREFIX + found.name.upper()
         meaning = process_settings.SETTINGS[found.name].meaning
         rows.append({"name": name, "value": found.value, "source": found.source, "meaning": meaning})
-    show_rows(rows, json, empty="")
+    show_rows(rows, json, empty="", brief=("name", "source", "value"), wide=wide)
     _warn(stored)
 
 
@@ -72,10 +72,8 @@ register(settings, SetSetting, lambda _, printed: printed, run=_set, printed=lam
 
 def audit(
     *,
-    full: Annotated[bool, Parameter(negative="", help="Check everything, and the checkpoints too.")] = False,
-    audio: Annotated[
-        bool, Parameter(negative="", help="Hash every audio file as well; implies --full.")
-    ] = False,
+    full: Annotated[bool, Parameter(help="Check everything, and the checkpoints too.")] = False,
+    audio: Annotated[bool, Parameter(help="Hash every audio file as well; implies --full.")] = False,
     json: Json = False,
 ) -> int:
     """Check the books: calls since the last audit, every balance. Exit 1 and a line for each breach."""

@@ -7,6 +7,7 @@ import json
 import os
 import pwd
 import re
+import shutil
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -16,19 +17,19 @@ from urllib.parse import unquote
 
 from cyclopts import Parameter, Token
 from filelock import FileLock, Timeout
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from rich.cells import cell_len
 
 from myna import settings as settings_module
 from myna.errors import CommandError, ConfigError
 from myna.settings import Settings, Source
 from myna.store.database import Database, connect
-from myna.store.migrate import newest, schema_version
+from myna.store.schema import newest, schema_version
 
 T = TypeVar("T")
-UNBROKEN_CHARS = 100_000
-"""The width of a table that is not printed to a terminal, so that each row is one line."""
+GAP = "  "
+"""Between the columns of a table."""
+TEXT_CHARS_MIN = 24
+"""The least width of a last column whose text takes several lines."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -46,7 +47,8 @@ def whole_number(_: type, tokens: Sequence[Token]) -> int:
 
 _WHOLE = re.compile(r"-?[0-9]{1,30}")
 Whole = Annotated[int, Parameter(converter=whole_number)]
-Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
+Json = Annotated[bool, Parameter(name="--json", help="Print JSON.")]
+Wide = Annotated[bool, Parameter(name="--wide", help="Show every column on a terminal.")]
 
 
 def read_settings() -> Settings:
@@ -207,21 +209,59 @@ def show(data: Mapping[str, object], as_json: bool) -> None:
         print(f"{name:<{width}}  {_plain(name, value)}")
 
 
-def show_rows(rows: Sequence[Mapping[str, object]], as_json: bool, *, empty: str) -> None:
-    """Prints rows: a JSON array, or a table. `empty` is printed instead of an empty table."""
+def show_rows(
+    rows: Sequence[Mapping[str, object]],
+    as_json: bool,
+    *,
+    empty: str,
+    brief: Sequence[str] = (),
+    wide: bool = False,
+) -> None:
+    """Prints rows: a JSON array, or a table. `empty` is printed instead of an empty table. A terminal gets
+    the columns `brief` unless `wide`, and a block of lines for each row if the table is wider than it;
+    a pipe or a file gets every column and a line for each row."""
     if as_json:
         print(json.dumps(rows, ensure_ascii=False))
         return
     if not rows:
         print(empty)
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in rows[0]:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_plain(name, value)) for name, value in row.items()))
-    width = None if sys.stdout.isatty() else UNBROKEN_CHARS
-    Console(file=sys.stdout, width=width, highlight=False).print(table)
+    terminal = sys.stdout.isatty()
+    columns = list(brief if brief and terminal and not wide else rows[0])
+    cells = [columns, *([_plain(name, row[name]) for name in columns] for row in rows)]
+    lines = _table(cells, shutil.get_terminal_size().columns if terminal else sys.maxsize)
+    if not lines:
+        for number, row in enumerate(rows):
+            print(end="\n" if number else "")
+            show({name: row[name] for name in columns}, False)
+        return
+    print(f"\x1b[1m{lines[0]}\x1b[0m" if terminal else lines[0], *lines[1:], sep="\n")
+
+
+def _table(cells: Sequence[Sequence[str]], width: int) -> list[str]:
+    """The lines of a table, none if it doesn't fit. Only the last column is wrapped, or wider by a word."""
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    rest = width - sum(widths[:-1]) - len(GAP) * (len(widths) - 1)
+    if rest < min(widths[-1], TEXT_CHARS_MIN):
+        return []
+    lines = []
+    for *row, text in cells:
+        for part in _wrapped(text, rest):
+            padded = [cell + " " * (size - cell_len(cell)) for cell, size in zip(row, widths, strict=False)]
+            lines.append(GAP.join([*padded, part]).rstrip())
+            row = [""] * len(row)
+    return lines
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of a text, broken after spaces and commas only."""
+    lines = [""]
+    for part in re.split(r"(?<=[ ,])", text):
+        if lines[-1] and cell_len(f"{lines[-1]}{part}".rstrip()) > width:
+            lines.append(part)
+        else:
+            lines[-1] += part
+    return [line.rstrip() for line in lines]
 
 
 def seconds(millis: int) -> int:

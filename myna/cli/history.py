@@ -8,7 +8,7 @@ from cyclopts.validators import Number
 
 from myna import accounts
 from myna import activity as log
-from myna.cli.console import Json, Whole, seconds, show_rows, with_database
+from myna.cli.console import Json, Whole, Wide, seconds, show_rows, with_database
 from myna.errors import CommandError
 from myna.keys import Scope
 from myna.store.batch import CallState, EntryKind
@@ -26,6 +26,7 @@ def ledger(
     *,
     limit: Limit = 50,
     before: Annotated[str, Parameter(help="List entries older than this `entry` of the list.")] = "",
+    wide: Wide = False,
     json: Json = False,
 ) -> None:
     """Show the ledger entries of an account, newest first."""
@@ -39,7 +40,9 @@ def ledger(
         return found
 
     rows = with_database(lambda db: db.snapshot(read), json=json)
-    show_rows([_shown_entry(row) for row in rows], json, empty="The account has no ledger entries yet.")
+    empty = "The account has no ledger entries yet."
+    brief = ("created_at", "kind", "units", "balance", "memo")
+    show_rows([_shown_entry(row) for row in rows], json, empty=empty, brief=brief, wide=wide)
 
 
 def calls(
@@ -49,6 +52,7 @@ def calls(
     call: Annotated[str, Parameter(help="Show the call with this id.")] = "",
     limit: Limit = 50,
     before: Annotated[str, Parameter(help="List calls older than this `call` of the list.")] = "",
+    wide: Wide = False,
     json: Json = False,
 ) -> None:
     """Show calls, newest first: those of a request, of an account, or one."""
@@ -65,11 +69,10 @@ def calls(
         owner = await accounts.find(db, account)
         return await history.calls_of_account(db, owner.id, last, limit)
 
-    show_rows(
-        [_shown_call(row) for row in with_database(lambda db: db.snapshot(read), json=json)],
-        json,
-        empty="There is no such call.",
-    )
+    rows = with_database(lambda db: db.snapshot(read), json=json)
+    brief = ("created_at", "account", "state", "units", "route", "channel")
+    shown = [_shown_call(row) for row in rows]
+    show_rows(shown, json, empty="There is no such call.", brief=brief, wide=wide)
 
 
 def activity(
@@ -79,8 +82,12 @@ def activity(
     command: Annotated[str, Parameter(help="List the commands that begin so: `account grant`.")] = "",
     limit: Limit = 50,
     before: Annotated[
-        Whole, Parameter(help="List changes older than this `id` of the list.", validator=Number(gte=1))
+        Whole,
+        Parameter(
+            help="List changes older than this `id` of the list.", validator=Number(gte=1), show_default=False
+        ),
     ] = LATEST,
+    wide: Wide = False,
     json: Json = False,
 ) -> None:
     """Show who changed what, newest first, as commands that make the same changes."""
@@ -96,7 +103,9 @@ def activity(
         )
 
     rows = with_database(lambda db: db.snapshot(read), json=json)
-    show_rows([_shown_change(row) for row in rows], json, empty="There is no such change.")
+    brief = ("id", "created_at", "by", "command")
+    shown = [_shown_change(row) for row in rows]
+    show_rows(shown, json, empty="There is no such change.", brief=brief, wide=wide)
 
 
 def _entry(text: str) -> tuple[bytes, EntryKind]:

@@ -10,7 +10,7 @@ from myna import accounts, caps, keys, limits
 from myna.actions.keys import IssueKey, LimitKey, RenameKey, RevokeKey, RollKey, SetKeyCap, SetKeyRoutes
 from myna.actions.limits import given_limits
 from myna.cli.actions import register
-from myna.cli.console import Json, seconds, show_rows, with_database
+from myna.cli.console import Json, Wide, seconds, show_rows, with_database
 from myna.keys import Scope
 from myna.store.database import Database
 from myna.store.queries import caps as cap_store
@@ -37,7 +37,7 @@ Account = Annotated[str, Parameter(help="The name of the account.")]
 
 
 @app.command(name="list")
-def list_all(account: Account, *, json: Json = False) -> None:
+def list_all(account: Account, *, wide: Wide = False, json: Json = False) -> None:
     """List the keys of an account."""
 
     async def work(db: Database) -> list[dict[str, object]]:
@@ -56,7 +56,8 @@ def list_all(account: Account, *, json: Json = False) -> None:
         ]
 
     rows = with_database(work, json=json)
-    show_rows(rows, json, empty="The account has no key yet.")
+    brief = ("id", "name", "masked", "state", "calls", "cost")
+    show_rows(rows, json, empty="The account has no key yet.", brief=brief, wide=wide)
 
 
 def _names(names: Sequence[str] | None) -> str:

@@ -5,7 +5,7 @@ from msgspec import structs
 
 from myna.actions.nodes import DisableNode, DrainNode, EnableNode, EnrollNode, Invitation, RemoveNode
 from myna.cli.actions import named, register
-from myna.cli.console import Json, read_settings, seconds, show_rows, with_database
+from myna.cli.console import Json, Wide, read_settings, seconds, show_rows, with_database
 from myna.farm.nodes import Nodes, NodeStatus
 from myna.urls import is_loopback
 
@@ -34,11 +34,13 @@ register(app, RemoveNode, named(removed=True))
 
 
 @app.command(name="list")
-def list_all(*, json: Json = False) -> None:
+def list_all(*, wide: Wide = False, json: Json = False) -> None:
     """List the nodes with their capabilities and states."""
     known = with_database(lambda db: Nodes(db).list(), json=json)
     rows = [_shown(node, whole=json) for node in known]
-    show_rows(rows, json, empty="There is no compute node yet: myna node enroll NAME")
+    empty = "There is no compute node yet: myna node enroll NAME"
+    brief = ("name", "state", "slots", "jobs", "voices", "heard_at")
+    show_rows(rows, json, empty=empty, brief=brief, wide=wide)
 
 
 def _shown(known: NodeStatus, *, whole: bool) -> dict[str, object]:

@@ -7,7 +7,7 @@ from cyclopts.validators import Number
 
 from myna import accounts, records
 from myna.activity import command_line
-from myna.cli.console import Json, Whole, read_settings, seconds, show, show_rows, with_database
+from myna.cli.console import Json, Whole, Wide, read_settings, seconds, show, show_rows, with_database
 from myna.store.batch import TaskStatus
 from myna.store.database import Database, Queries
 from myna.store.files.audio import AudioStore
@@ -26,8 +26,12 @@ def list_all(
         Whole, Parameter(help="How many to list, 1 to 10000.", validator=Number(gte=1, lte=10_000))
     ] = 50,
     before: Annotated[
-        Whole, Parameter(help="List records older than this `id` of the list.", validator=Number(gte=1))
+        Whole,
+        Parameter(
+            help="List records older than this `id` of the list.", validator=Number(gte=1), show_default=False
+        ),
     ] = 2**53,
+    wide: Wide = False,
     json: Json = False,
 ) -> None:
     """List the speech records of an account, newest first."""
@@ -37,7 +41,9 @@ def list_all(
         return await store.page(db, owner.id, min(before, 2**53), limit)
 
     rows = with_database(lambda db: db.snapshot(read), json=json)
-    show_rows([_shown(row) for row in rows], json, empty="The account has no records.")
+    brief = ("id", "status", "created_at", "chars", "text")
+    shown = [_shown(row) for row in rows]
+    show_rows(shown, json, empty="The account has no records.", brief=brief, wide=wide)
 
 
 @app.command

@@ -5,7 +5,7 @@ from msgspec import structs
 
 from myna.actions.routes import AddRoute, RemoveRoute, SetRoute
 from myna.cli.actions import named, register
-from myna.cli.console import Json, show_rows, with_database
+from myna.cli.console import Json, Wide, show_rows, with_database
 from myna.config import settings_of
 from myna.routes import BUILT_IN, Route, listed
 from myna.store.queries import config as store
@@ -15,11 +15,13 @@ app = App(name="route", help="Routes: what callers name as model, what serves it
 
 
 @app.command(name="list")
-def list_all(*, json: Json = False) -> None:
+def list_all(*, wide: Wide = False, json: Json = False) -> None:
     """List the routes: the built-in ones, exact names, and wildcards."""
     config: Config = with_database(store.load, json=json)
     routes = listed(config, settings_of(config))
-    show_rows([{**_shown(route), "built_in": route.name in BUILT_IN} for route in routes], json, empty="")
+    rows = [{**_shown(route), "built_in": route.name in BUILT_IN} for route in routes]
+    brief = ("name", "kind", "units", "channels", "upstream_model")
+    show_rows(rows, json, empty="", brief=brief, wide=wide)
 
 
 def _shown(route: Route) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""myna serve, myna migrate, myna version"""
+"""myna serve, myna migrate, myna version, myna completion"""
 
 import asyncio
 import contextlib
@@ -6,8 +6,11 @@ import logging
 import os
 import sys
 import tempfile
+from typing import Annotated, Literal
 
-from myna import __version__, app, service
+from cyclopts import Parameter
+
+from myna import __version__, app, cli, service
 from myna.activity import command_line
 from myna.api.health import MULTIPROCESS
 from myna.cli.console import Json, check_not_moved, exclusive, open_database, read_settings, show
@@ -51,6 +54,11 @@ def migrate(*, json: Json = False) -> None:
 def version(*, json: Json = False) -> None:
     """Print the version."""
     show({"version": __version__}, json)
+
+
+def completion(shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="The shell.")], /) -> None:
+    """Print a script with which a shell completes the commands and options of myna."""
+    print(cli.build().generate_completion(shell=shell))
 
 
 async def _migrate(settings: Settings) -> int:

@@ -17,7 +17,16 @@ from myna.actions.voices import BlendVoice, DeleteBlend, HideVoice, OrderVoices,
 from myna.activity import command_line
 from myna.channels import Channels
 from myna.cli.actions import perform, register
-from myna.cli.console import Json, owner_of_files, read_settings, seconds, show, show_rows, with_database
+from myna.cli.console import (
+    Json,
+    Wide,
+    owner_of_files,
+    read_settings,
+    seconds,
+    show,
+    show_rows,
+    with_database,
+)
 from myna.clones import CloneRequest
 from myna.engines.inspector.inspector import Inspector
 from myna.engines.interface import EngineLimits
@@ -44,6 +53,7 @@ VoiceId = Annotated[str, Parameter(name="ID", help="The id of the voice in `myna
 def list_all(
     *,
     account: Annotated[str, Parameter(help="List the cloned voices of this account only.")] = "",
+    wide: Wide = False,
     json: Json = False,
 ) -> None:
     """List public voices with their engines, and cloned voices; --account for those of one account."""
@@ -60,7 +70,9 @@ def list_all(
         return public + [_cloned(owned, nodes.get(owned.clone.language, [])) for owned in cloned]
 
     rows = with_database(work, json=json)
-    show_rows(rows, json, empty="There is no voice: no speech engine is enabled.")
+    empty = "There is no voice: no speech engine is enabled."
+    brief = ("voice_id", "name", "language", "source", "status", "by")
+    show_rows(rows, json, empty=empty, brief=brief, wide=wide)
 
 
 @app.command
@@ -71,9 +83,7 @@ def clone(
     language: Annotated[str, Parameter(help="The language of the sample: zh, yue, en, …")],
     sample: Annotated[Path, Parameter(help="A recording of 3 to 60 s of one voice.")],
     transcript: Annotated[str, Parameter(help="The words spoken in the sample, exactly.")],
-    consent: Annotated[
-        bool, Parameter(negative="", help=f"Confirm and record this statement: {clones.CONSENT}")
-    ] = False,
+    consent: Annotated[bool, Parameter(help=f"Confirm and record this statement: {clones.CONSENT}")] = False,
     consent_by: Annotated[str, Parameter(help="Who gives the consent; default: the account.")] = "",
     json: Json = False,
 ) -> None:

@@ -278,7 +278,7 @@ def read(
     Raises InvalidRequest, whose message begins with the field's name."""
     tools = Tools(request.tools or [], refuses_hosted=refuses_hosted)
     if tools.hosted:
-        fields |= {"tools": tools.kept}
+        fields |= {"tools": tools.kept, "tool_choice": tools.kept_choice(fields.get("tool_choice"))}
     if earlier is None:
         chat, own_items, passes = to_chat(fields, tools), b"", True
     else:

@@ -56,12 +56,13 @@ class CheckedSpeech(Struct, frozen=True):
 
 class SpeechPlan(Struct, frozen=True):
     """The request, its voice, and the channels and nodes that can speak it. The text makes at most `sound_s`
-    seconds of sound by estimate; the engine stops at `sound_max_s`."""
+    seconds of sound by estimate; the engine stops at `sound_max_s`. `slot` is the request's in the engine."""
 
     request: CheckedSpeech
     choice: voices.VoiceChoice
     sound_s: float
     sound_max_s: int
+    slot: Slot
 
     @property
     def by_node(self) -> bool:
@@ -138,7 +139,11 @@ class Planner:
         choice = voices.choose(self._channels, config, nodes, clones, request.voice_id, route)
         choice, refusal = await self._with_slot(caller, request, choice, sound_s, slot)
         plan = SpeechPlan(
-            request=request, choice=choice, sound_s=sound_s, sound_max_s=settings.tts_max_sound_s
+            request=request,
+            choice=choice,
+            sound_s=sound_s,
+            sound_max_s=settings.tts_max_sound_s,
+            slot=slot,
         )
         if plan.by_node:
             await self._check_queue(caller, plan, nodes, refusal)

@@ -130,7 +130,6 @@ class StreamedSpeech:
             keep_broken = self._config.settings.broken_stream == "keep"
             async with Delivery(outlet, _style(request), self._workshop, keep_broken=keep_broken) as delivery:
                 await self._deliver(call, planned, delivery, disconnected)
-                slot.release()  # a client that reads slowly needs no place in the queue
                 try:
                     await delivery.send_rest()
                 except asyncio.CancelledError as stop:  # the call is kept: a 500 reads as a refund

@@ -198,25 +198,29 @@ class Synthesizer:
     ) -> str | None:
         """Speaks, keeps the call with the audio, and returns the response. Returns None if a node will speak:
         the call then ends with its task. A text that waits when the client disconnects is not spoken. The
-        sound of a channel passes by the `listener`."""
+        sound of a channel passes by the `listener`. Releases the slot of the plan."""
         if not plan.by_node:
             failures: list[EngineFailed] = []
-            for channel in plan.choice.channels:
-                if channel.full:  # it refused the text, or has no slot for it
-                    continue
-                client = Client(
-                    queue_key=call.account_id,
-                    sound_s=plan.sound_s,
-                    disconnected=disconnected,
-                    hear=self._ear_of(listener) if listener else None,
-                )
-                spoken = await self._speak_on(channel, call, plan, answers, failures, client, listener)
-                if spoken is not None:
-                    return spoken
-                if listener is not None and listener.begun:
-                    raise StreamFailed(BROKEN_OFF, kept=False)
-                if isinstance(failures[-1], EngineTimedOut) and call.seconds_left < self._settings.fair_try_s:
-                    break  # the next one would have less time for the same work
+            with plan.slot:  # released before the refund: a client that sees it may send another text
+                for channel in plan.choice.channels:
+                    if channel.full:  # it refused the text, or has no slot for it
+                        continue
+                    client = Client(
+                        queue_key=call.account_id,
+                        sound_s=plan.sound_s,
+                        disconnected=disconnected,
+                        hear=self._ear_of(listener) if listener else None,
+                    )
+                    spoken = await self._speak_on(channel, call, plan, answers, failures, client, listener)
+                    if spoken is not None:
+                        return spoken
+                    if listener is not None and listener.begun:
+                        raise StreamFailed(BROKEN_OFF, kept=False)
+                    if (
+                        isinstance(failures[-1], EngineTimedOut)
+                        and call.seconds_left < self._settings.fair_try_s
+                    ):
+                        break  # the next one would have less time for the same work
             if not plan.choice.nodes or isinstance(error_for(failures), InvalidRequest):
                 raise error_for(failures)
             stored = answers.draft if call.repeatable else None

@@ -12,30 +12,20 @@ import asyncio
 import pkgutil
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from myna.errors import ConfigError, DatabaseUnavailable
 from myna.settings import POSTGRESQL_CONNECTIONS, SQLITE_FILE
 from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
-
-if TYPE_CHECKING:
-    from myna.store.migrate import SchemaWatch
-    from myna.store.tables.tables import TableQueries, Tables
+from myna.store.rows import Queries as Queries
+from myna.store.rows import Row as Row
+from myna.store.schema import SchemaWatch
+from myna.store.tables.tables import TableQueries, Tables
 
 T = TypeVar("T")
-Row = Sequence[Any]
 _SQLITE = "myna.store.sqlite:Sqlite"
 _POSTGRESQL = "myna.store.postgresql:Postgresql"
 """Imported on demand: the other database's driver costs a tenth of a command's run time, and 3.6 MB."""
-
-
-class Queries(Protocol):
-    """A connection, or a pool of them, that runs queries."""
-
-    ascii_only: str
-    """Suffix of a text in `lower(…)`, so that ASCII letters alone are changed, as in `same_email`."""
-
-    async def fetch(self, sql: str, *args: object) -> Sequence[Row]: ...
 
 
 class Transaction(Queries, Protocol):
@@ -57,7 +47,7 @@ class Transaction(Queries, Protocol):
         """The argument for `Database.committed`."""
 
     @property
-    def tables(self) -> "Tables":
+    def tables(self) -> Tables:
         """The catalogue and all rows."""
 
     async def end(self, ends: Sequence[End]) -> list[EndOutcome]:
@@ -76,7 +66,7 @@ class Database(Queries, Protocol):
     exclude_processes: str
     """The query that keeps serving processes from connecting until the end of the transaction. Returns
     whether none is connected, and from which addresses others are."""
-    schema: "SchemaWatch"
+    schema: SchemaWatch
     single_process: bool
     """Only one process serves from it, so calls that are open when it starts were left by a dead process."""
     in_process: bool
@@ -100,7 +90,7 @@ class Database(Queries, Protocol):
         has ended, and ends it if its connection is dead. Raises `unavailable`."""
 
     async def snapshot(
-        self, work: "Callable[[TableQueries], Awaitable[T]]", *, query_max_s: float | None = None
+        self, work: Callable[[TableQueries], Awaitable[T]], *, query_max_s: float | None = None
     ) -> T:
         """Runs `work` on one snapshot of the data, without stopping writers. A query on PostgreSQL that takes
         longer than `query_max_s` (None: six hours) raises TimeoutError."""

@@ -1,22 +1,14 @@
-"""Migrates the schema to this build's version; refuses a newer one.
-
-A migration is a file `NNNN_name.DIALECT.sql`. It runs once, in order, and must never be edited afterwards:
-its hash is stored. The functions in `routines.DIALECT.sql` are replaced after the migrations of a build.
-"""
+"""Migrates the schema to this build's version; refuses a newer one. `schema` has the migrations."""
 
 import asyncio
 import hashlib
-import logging
 import time
 from functools import partial
-from importlib.resources import files
 
-from myna.errors import CommandError, DatabaseUnavailable
-from myna.store.database import Database, Queries, Transaction
+from myna.errors import CommandError
+from myna.store import schema
+from myna.store.database import Database, Transaction
 
-log = logging.getLogger(__name__)
-
-_MIGRATIONS = files("myna.store") / "migrations"
 LOCKED_MAX_S = 30.0
 """How long a migration is retried while other sessions lock its tables."""
 SESSIONS_END_S = 2.0
@@ -24,65 +16,6 @@ SESSIONS_END_S = 2.0
 SESSIONS_POLL_S = 0.05
 LOCKED_PAUSE_S = 0.5
 """Between two tries, so that sessions that wait for the migration's locks can run."""
-
-
-def known(dialect: str) -> list[tuple[int, str]]:
-    """Number and SQL of every migration, in order."""
-    found = [entry for entry in _MIGRATIONS.iterdir() if entry.name.endswith(f".{dialect}.sql")]
-    numbered = [entry for entry in found if entry.name[:4].isdigit()]
-    return sorted((int(entry.name[:4]), entry.read_text(encoding="utf-8")) for entry in numbered)
-
-
-def routines(dialect: str) -> str:
-    """The functions of this build; empty for a dialect that has none."""
-    file = _MIGRATIONS / f"routines.{dialect}.sql"
-    return file.read_text(encoding="utf-8") if file.is_file() else ""
-
-
-def newest(dialect: str) -> int:
-    """The schema version that this build works on."""
-    return known(dialect)[-1][0]
-
-
-def latest() -> int:
-    """The highest version of both dialects: a migration may be for only one."""
-    return max(int(entry.name[:4]) for entry in _MIGRATIONS.iterdir() if entry.name[:4].isdigit())
-
-
-async def schema_version(db: Queries) -> int:
-    """The version of the schema in the database. Its table exists once `migrate` ran."""
-    ((version,),) = await db.fetch("SELECT coalesce(max(version), 0) FROM schema_version")
-    return int(version)
-
-
-class SchemaWatch:
-    """Notices that the schema of the database has changed under a serving process, as after a restored dump
-    or a migration that did not wait for the process to end."""
-
-    def __init__(self, dialect: str) -> None:
-        self._dialect = dialect
-        self._needed = 0
-        self.changed = asyncio.Event()
-        """Set when the schema was found to be another build's: the process must end."""
-
-    @property
-    def watching(self) -> bool:
-        """Whether `check` was called: a command that migrates does not."""
-        return self._needed != 0
-
-    async def check(self, db: Queries) -> None:
-        """Raises DatabaseUnavailable unless the schema is this build's."""
-        self._needed = self._needed or newest(self._dialect)
-        version = await schema_version(db)
-        if version == self._needed:
-            return
-        if not self.changed.is_set():
-            log.error(
-                "the database has schema %d, this process needs %d: it answers 503 and ends",
-                *(version, self._needed),
-            )
-        self.changed.set()
-        raise DatabaseUnavailable
 
 
 async def migrate(db: Database) -> int:
@@ -110,7 +43,7 @@ async def _migrate(db: Database, connection: Transaction) -> int:
     await connection.fetch(db.schema_lock)
     await connection.fetch(db.schema_lock_timeout)
     await _create_tables(connection)
-    version, newest_version = await schema_version(connection), newest(db.dialect)
+    version, newest_version = await schema.schema_version(connection), schema.newest(db.dialect)
     if version > newest_version:
         raise CommandError(
             f"The database has schema {version}; this build needs {newest_version} or less. Use a newer Myna."
@@ -132,9 +65,9 @@ async def _exclude_processes(db: Database, connection: Transaction, version: int
             return
         if time.monotonic() > until:
             raise CommandError(
-                f"The database has schema {version}, this build needs {newest(db.dialect)}, and processes of"
-                f" an older Myna serve from it (connected from {addresses or 'elsewhere'}). Stop them, then"
-                " run 'myna migrate' or start this version."
+                f"The database has schema {version}, this build needs {schema.newest(db.dialect)}, and"
+                f" processes of an older Myna serve from it (connected from {addresses or 'elsewhere'})."
+                " Stop them, then run 'myna migrate' or start this version."
             )
         await asyncio.sleep(SESSIONS_POLL_S)
 
@@ -148,8 +81,8 @@ async def build(db: Database, connection: Transaction, until: int) -> None:
 
 async def complete(db: Database, connection: Transaction, version: int) -> None:
     """Runs the migrations after `version` and replaces the functions."""
-    await _apply(connection, db.dialect, version, newest(db.dialect))
-    await connection.run_script(routines(db.dialect))
+    await _apply(connection, db.dialect, version, schema.newest(db.dialect))
+    await connection.run_script(schema.routines(db.dialect))
 
 
 async def _create_tables(connection: Transaction) -> None:
@@ -162,7 +95,7 @@ async def _create_tables(connection: Transaction) -> None:
 
 async def _apply(connection: Transaction, dialect: str, after: int, until: int) -> None:
     """Runs the migrations whose numbers are above `after` and up to `until`."""
-    for number, sql in known(dialect):
+    for number, sql in schema.known(dialect):
         if after < number <= until:
             await connection.run_script(sql)
             await connection.fetch("INSERT INTO schema_version (version) VALUES ($1)", number)
@@ -173,7 +106,7 @@ async def _check_hashes(connection: Transaction, dialect: str, version: int) -> 
     """Raises CommandError if a migration was edited after it ran. Records missing hashes of old
     migrations."""
     ran = {int(row[0]): row[1] for row in await connection.fetch("SELECT version, sha256 FROM schema_hashes")}
-    for number, sql in known(dialect):
+    for number, sql in schema.known(dialect):
         if number <= version and number not in ran:
             await _record_hash(connection, number, sql)
         elif number <= version and ran[number] != _hash(sql):

@@ -15,10 +15,10 @@ from myna.settings import POSTGRESQL_CONNECTIONS
 from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
 from myna.store.database import Queries
 from myna.store.limits import REPORT_QUERY_MAX_MS
-from myna.store.migrate import SchemaWatch
 from myna.store.postgresql_batch import COMMAND_TIMEOUT_S, BatchWriter, LockPolicy, commit
 from myna.store.postgresql_session import CONNECT_TIMEOUT_S, PROCESS_LOCK, configure, shares
 from myna.store.rows import in_arrays
+from myna.store.schema import SchemaWatch
 from myna.store.tables.postgresql import PostgresqlTables
 from myna.store.transaction_queue import TransactionQueue
 

@@ -28,8 +28,8 @@ from myna.store.batch import (
     Replayed,
 )
 from myna.store.limits import IDEMPOTENCY_KEY_LIFE_MS
-from myna.store.migrate import SchemaWatch
 from myna.store.postgresql_session import CONNECT_TIMEOUT_S, PROCESS_LOCK, configure
+from myna.store.schema import SchemaWatch
 
 COMMAND_TIMEOUT_S = 5.0
 """After that the connection counts as dead, and the batch is sent again on a new one. If the server was only

@@ -1,12 +1,23 @@
-"""Statements for many rows at once: a list of VALUES on SQLite, an array for each column on PostgreSQL."""
+"""Queries, and statements for many rows at once: on SQLite a list of VALUES, on PostgreSQL an array for each
+column."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 Row = Sequence[Any]
 Fetch = Callable[..., Awaitable[Sequence[Row]]]
+
+
+class Queries(Protocol):
+    """A connection, or a pool of them, that runs queries."""
+
+    ascii_only: str
+    """Suffix of a text in `lower(…)`, so that ASCII letters alone are changed, as in `same_email`."""
+
+    async def fetch(self, sql: str, *args: object) -> Sequence[Row]: ...
+
 
 ROWS_MAX = 64
 """How many rows a list of VALUES has, or a lower power of two: few sizes, so all statements stay prepared."""

@@ -26,8 +26,8 @@ from myna.errors import CommandError
 from myna.store import sqlite_batch
 from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
 from myna.store.database import Queries
-from myna.store.migrate import SchemaWatch
 from myna.store.rows import in_values
+from myna.store.schema import SchemaWatch
 from myna.store.sqlite_checkpoints import KEPT_BYTES, Checkpoints
 from myna.store.sqlite_handover import WriterHandover
 from myna.store.sqlite_reports import ReportReader

@@ -53,11 +53,6 @@ def decode(body: bytes, shape: type[T], *, empty_is_absent: bool = False) -> tup
         raise InvalidRequest("The body must be a JSON object, in braces.")
     _refuse_duplicates(body, fields)
     given = fields
-    if any(type(value) is float for value in fields.values()):  # 1.0 is a whole number in JSON
-        given = {
-            name: int(value) if type(value) is float and value.is_integer() else value
-            for name, value in fields.items()
-        }
     if empty_is_absent:
         members = msgspec.structs.fields(cast("type[Struct]", shape))
         optional = {member.name for member in members if not member.required}
@@ -68,6 +63,11 @@ def decode(body: bytes, shape: type[T], *, empty_is_absent: bool = False) -> tup
 def convert(fields: dict[str, Any], shape: type[T], path: str = "") -> T:
     """The validated struct of a decoded object. `path` is where the body has the object, such as `items[2]`.
     Raises InvalidRequest."""
+    if any(type(value) is float for value in fields.values()):  # 1.0 is a whole number in JSON
+        fields = {
+            name: int(value) if type(value) is float and value.is_integer() else value
+            for name, value in fields.items()
+        }
     try:
         return msgspec.convert(fields, shape)
     except msgspec.ValidationError as error:

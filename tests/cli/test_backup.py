@@ -14,6 +14,7 @@ import pytest
 
 from myna.store import migrate
 from myna.store.database import Transaction, connect
+from myna.store.schema import schema_version
 from tests.cli.site import CHAT, Site
 from tests.rig.calls import call
 from tests.rig.commands import CommandLine, Ended
@@ -251,12 +252,12 @@ async def test_an_older_schema_can_be_backed_up_and_is_restored_into_this_one(
         await connection.fetch(
             "INSERT INTO accounts (name, email, operator, created_at) VALUES ('a', '', 0, 1)"
         )
-        return await migrate.schema_version(connection)
+        return await schema_version(connection)
 
     version = await db.transaction(build)
     assert here.run("account", "list").code == 1
     assert here.cli("backup", archive)["accounts"] == 1
-    assert await migrate.schema_version(db) == version, "a backup migrates nothing"
+    assert await schema_version(db) == version, "a backup migrates nothing"
     await db.close()
 
     new = Elsewhere(tmp_path, commands, "")

@@ -1,14 +1,18 @@
 """The output of commands: tables for people, JSON for programs, errors on stderr."""
 
+import fcntl
 import os
 import pty
 import re
 import sqlite3
+import struct
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
+from rich.cells import cell_len
 
 from myna.cli.console import moment
 from tests.cli.conftest import Cli
@@ -105,13 +109,29 @@ def test_an_empty_list_says_so_and_is_an_empty_array(cli: Cli) -> None:
     assert cli.lines("account", "list", "--json") == ["[]"]
 
 
-def test_on_a_terminal_a_table_keeps_to_its_width(furnished: Cli) -> None:
+BRIEF = {
+    "account list": ["id", "name", "email", "balance", "operator", "disabled"],
+    "key list ann": ["id", "name", "masked", "state", "calls", "cost"],
+    "channel list": ["name", "kind", "url", "priority", "enabled", "circuit"],
+    "route list": ["name", "kind", "units", "channels", "upstream_model"],
+    "voice list": ["voice_id", "name", "language", "source", "status", "by"],
+    "ledger ann": ["created_at", "kind", "units", "balance", "memo"],
+    "activity": ["id", "created_at", "by", "command"],
+    "code list": ["batch", "state", "codes", "units", "redeemed", "expires_at"],
+    "settings list": ["name", "source", "value"],
+}
+"""The columns of lists on a terminal."""
+
+
+def on_terminal(cli: Cli, columns: int, *arguments: str) -> list[str]:
+    """What a command prints to a terminal of this width."""
     master, terminal = pty.openpty()
-    service = furnished.service
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     with os.fdopen(master, "rb") as screen:
-        program = [sys.executable, "-m", "myna", "account", "list"]
-        env = {**service.env, "TERM": "dumb"}  # whose lines have 80 places
-        subprocess.run(program, env=env, cwd=service.folder, stdout=terminal, timeout=30, check=True)
+        ended = subprocess.Popen(
+            [sys.executable, "-m", "myna", *arguments],
+            env={**cli.service.env, "MYNA_SPEECH": "espeak"}, cwd=cli.service.folder, stdout=terminal,
+        )  # fmt: skip
         os.close(terminal)
         shown = b""
         try:
@@ -119,9 +139,35 @@ def test_on_a_terminal_a_table_keeps_to_its_width(furnished: Cli) -> None:
                 shown += part
         except OSError:  # Linux reports so that no process has the terminal open
             pass
-    lines = shown.decode().splitlines()
-    assert len(lines) > 2
-    assert max(map(len, lines)) <= 80
+        assert ended.wait(30) == 0
+    return shown.decode().splitlines()
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_on_a_terminal_a_list_has_its_main_columns_and_keeps_to_the_width(cli: Cli, columns: int) -> None:
+    """The last column is wrapped after spaces and commas, or each row is a block: no id is ever cut."""
+    cli.lines("account", "add", "ann", "--units", "50", "--email", "ann@example.org")
+    cli.lines("account", "grant", "ann", "5", "--memo", "for the exercises of the whole second term of 2026")
+    masked = cli.json("key", "issue", "ann", "--name", "laptop")["masked"]
+    cli.lines("channel", "add", "chat", "vendor", "http://127.0.0.1:1/v1")
+    cli.lines("route", "add", "gpt-4o-mini", "--units", "2", "--channel", "vendor")
+    cli.lines("code", "add", "--units", "5")
+    for command, brief in BRIEF.items():
+        lines = on_terminal(cli, columns, *command.split())
+        header = lines[0].removeprefix("\x1b[1m").removesuffix("\x1b[0m")
+        assert header.split() == brief or [line.split()[0] for line in lines[: len(brief)]] == brief, command
+        for line in [header, *lines[1:]]:  # only a long word, such as a path, exceeds the width
+            assert cell_len(line) <= columns or cell_len(line.rpartition(" ")[0]) <= 50, command
+    assert masked in "\n".join(on_terminal(cli, columns, "key", "list", "ann"))
+    words = " ".join(" ".join(on_terminal(cli, columns, "activity")).split())
+    assert "--memo 'for the exercises of the whole second term of 2026'" in words
+
+
+def test_a_row_that_is_wider_than_the_terminal_is_a_block_of_lines(furnished: Cli) -> None:
+    brief, wide = (on_terminal(furnished, 80, "key", "list", LONG, *more) for more in ((), ("--wide",)))
+    assert [line.split()[0] for line in brief] == BRIEF["key list ann"]
+    assert brief[1].split() == ["name", "k" * 90]
+    assert [line.split()[0] for line in wide] == SHAPES["key", "list", LONG]
 
 
 def test_myna_without_arguments_lists_its_commands(cli: Cli) -> None:
@@ -142,6 +188,37 @@ def test_myna_without_arguments_lists_its_commands(cli: Cli) -> None:
         ("version", "Print the version."),
     ):
         assert re.search(rf"\b{command} +{re.escape(line)}", ended.stdout), command
+    assert re.findall(r"─ ([A-Z].+?) ─", ended.stdout) == ["Service", *GROUPS, "Options"]
+    assert ended.stdout.index("serve ") < ended.stdout.index("account ")
+
+
+GROUPS = ["People and what they use", "Models and voices"]
+
+
+def test_help_shows_what_to_type_and_no_default_that_says_nothing(cli: Cli) -> None:
+    text = "\n".join(cli.lines("activity", "--help"))
+    assert "--by BY " in text and "--limit LIMIT " in text and "[default: 50]" in text
+    assert text.count("default") == 1
+    assert "ACCOUNT  " in "\n".join(cli.lines("help", "ledger"))
+
+
+def test_bash_completes_commands_and_options(cli: Cli) -> None:
+    script = cli.service.folder / "completion.bash"
+    script.write_text("\n".join(cli.lines("completion", "bash")))
+    for typed, found in (
+        ("myna key re", "rename revoke"),
+        ("myna account add ann --o", "--operator"),
+        ("myna channel add sp", "speech"),
+    ):
+        words = typed.split()
+        asked = (
+            f"COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; COMP_LINE='{typed}'; COMP_POINT={len(typed)}"
+        )
+        program = f'source {script}; {asked}; _myna; echo "${{COMPREPLY[@]}}"'
+        ended = subprocess.run(
+            ["bash", "-c", program], capture_output=True, text=True, timeout=30, check=True
+        )
+        assert ended.stdout.split() == found.split(), typed
 
 
 WRONG = [
@@ -177,7 +254,7 @@ SAID = {
     "account add ann --units 1 --units 2": "--units is given twice; give it once.",
     "account create": "There is no command 'myna account create'. Did you mean myna account add or",
     "key delete 3": "There is no command 'myna key delete'. Did you mean myna key revoke? There are issue,",
-    "start": "There is no command 'myna start'. Did you mean myna serve? There are serve, migrate,",
+    "start": "There is no command 'myna start'. Did you mean myna serve? There are serve, settings,",
     "acount list": "There is no command 'myna acount'. Did you mean myna account? There are serve,",
     "channel add video a http://h": "KIND: 'video' is none of chat, speech. What the channel does.",
     "serve now": "'myna serve' has no place for 'now'; see 'myna serve --help'.",

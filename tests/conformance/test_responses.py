@@ -163,10 +163,11 @@ HOSTED = [{"type": "web_search"}, {"type": "a\nb: c"}, {"type": "web_search"}]
 def test_tools_that_nothing_here_runs_are_left_out_and_named(
     fresh_caller: Caller, model: str, chat_upstream: Upstream, streams: bool
 ) -> None:
-    answer = respond(fresh_caller, model, tools=[FUNCTION, *HOSTED], stream=streams)
+    allowed = {"type": "allowed_tools", "mode": "auto", "tools": [*HOSTED[:1]]}
+    answer = respond(fresh_caller, model, tools=[FUNCTION, *HOSTED], tool_choice=allowed, stream=streams)
     assert (answer.status, answer.headers["x-ignored-tools"]) == (200, "web_search, 1 more")
-    (request,) = chat_upstream.requests
-    assert [tool["type"] for tool in request.json["tools"]] == ["function"]
+    sent = chat_upstream.requests[0].json
+    assert ([tool["type"] for tool in sent["tools"]], sent["tool_choice"]) == (["function"], "none")
     assert "x-ignored-tools" not in respond(fresh_caller, model, tools=[FUNCTION]).headers
 
 

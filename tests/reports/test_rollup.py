@@ -13,8 +13,8 @@ from myna import audit, reports, rollup
 from myna.audit import HOURS_DAYS
 from myna.store.batch import Charge
 from myna.store.files.audio import AudioStore
-from myna.store.migrate import known
 from myna.store.queries.audit_reports import DAYS_RULE, HOURS_RULE, SITE_RULE
+from myna.store.schema import known
 from tests.store.books import Books, Customer, keep_of, refund_of
 
 pytestmark = pytest.mark.anyio

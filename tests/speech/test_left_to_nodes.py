@@ -9,6 +9,7 @@ from msgspec import structs
 from myna.channels import Channels, SpeechChannel
 from myna.engines.interface import EngineVoice, SpeechResult
 from myna.engines.openai.engine import OpenAISpeech
+from myna.engines.pool.admission import Admission, Slot
 from myna.errors import CommitInDoubt, UpstreamFailed
 from myna.farm.capacity import Capacity
 from myna.farm.tasks import Tasks
@@ -46,6 +47,8 @@ class SpeechService:
 
     def __init__(self, books: Books, service: LedgerService, tasks: Tasks) -> None:
         self.outbound = HttpClient(connections_max=1)
+        self.admission, slot = Admission(processes=1, slots_max=1, account_max=1), Slot()
+        slot.acquire(self.admission, 1, 2.0, 60.0)
         engine = OpenAISpeech(
             self.outbound, DiskExecutor(), url=CLOSED_PORT_URL, key=None, model="m", answer_max_bytes=1
         )
@@ -60,6 +63,7 @@ class SpeechService:
             choice=choice,
             sound_s=2.0,
             sound_max_s=1800,
+            slot=slot,
         )
         settings = Settings(speech="espeak")
         channels = Channels(settings=settings, environ={}, http_client=self.outbound, local={})
@@ -86,11 +90,14 @@ class SpeechService:
         )
 
     async def deliver(self, call: Call) -> None:
-        """As POST /tts does."""
+        """As POST /tts does. The slot is free before a refund, which tells the client that it may retry."""
         try:
             async with call:
                 answers = Answers(lambda *_: "", lambda *_: "")
-                spoken = await self.speaks.deliver(call, self.plan, answers, stays)
+                try:
+                    spoken = await self.speaks.deliver(call, self.plan, answers, stays)
+                finally:
+                    assert not self.admission.refusal(1, 2.0, 60.0)
                 assert spoken is None
         finally:
             await self.outbound.close()

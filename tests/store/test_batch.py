@@ -9,8 +9,8 @@ from msgspec import structs
 
 from myna.store import postgresql_batch
 from myna.store.batch import CallState, Charge, Charged, ChargeRefused, EndOutcome, RefusalReason
-from myna.store.migrate import SchemaWatch
 from myna.store.postgresql_batch import BatchWriter, LockPolicy
+from myna.store.schema import SchemaWatch
 from tests.store.books import Books, charge_of, charged_of, keep_of, refund_of
 
 pytestmark = pytest.mark.anyio

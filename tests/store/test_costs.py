@@ -11,10 +11,10 @@ from myna.actions.nodes import DrainNode
 from myna.store import sqlite_batch
 from myna.store.batch import Charge, End
 from myna.store.database import Transaction
-from myna.store.migrate import SchemaWatch
 from myna.store.postgresql_batch import BatchWriter, LockPolicy
 from myna.store.queries import clones, tasks
 from myna.store.queries.farm import queue, refusals
+from myna.store.schema import SchemaWatch
 from myna.store.sqlite import SqliteConnection, clock_ms
 from myna.wire.farm import TRIES_MAX
 from tests.rig.actors import perform

@@ -11,11 +11,13 @@ from msgspec import Struct
 from myna import config
 from myna.errors import CommandError
 from myna.store import migrate as migrations
+from myna.store import schema
 from myna.store.columns import columns as columns_of
 from myna.store.database import Database, Transaction, connect
-from myna.store.migrate import migrate, newest
+from myna.store.migrate import migrate
 from myna.store.postgresql import Postgresql
 from myna.store.queries import config as store
+from myna.store.schema import newest
 from myna.store.tables import tables
 from myna.store.tables.tables import Table, TableQueries
 from tests.store.books import Books, charge_of, idempotency_key_of
@@ -46,8 +48,8 @@ async def columns(url: str, folder: Path) -> list[dict[str, dict[str, str]]]:
 
     async def build(connection: Transaction) -> list[dict[str, dict[str, str]]]:
         await migrations.build(db, connection, 0)
-        scripts, found = dict(migrations.known(db.dialect)), []
-        for version in range(1, migrations.latest() + 1):
+        scripts, found = dict(schema.known(db.dialect)), []
+        for version in range(1, schema.latest() + 1):
             await connection.run_script(scripts.get(version, ""))
             found.append({name: dict(table.columns) for name, table in (await copied(connection)).items()})
         return found
@@ -82,7 +84,7 @@ async def test_an_older_schema_is_completed_with_its_rows(
         await migrations.complete(books.db, connection, 1)
 
     await books.db.transaction(build)
-    assert await migrations.migrate(books.db) == migrations.newest(books.db.dialect)
+    assert await migrate(books.db) == schema.newest(books.db.dialect)
     assert [tuple(row) for row in await books.db.fetch("SELECT id, name FROM accounts")] == [(7, "old")]
     assert (await books.customer()).account_id == 10
     if not books.url:  # migration 4 changes the text of the schema
@@ -101,7 +103,7 @@ async def test_idempotency_keys_of_an_older_schema_are_replaced_by_their_hashes(
     await books.charge(
         charge_of(await books.customer(units=5), idempotency_key=idempotency_key_of("caf\xe9"))
     )
-    sql = dict(migrations.known(books.db.dialect))[HASHED_KEYS]
+    sql = dict(schema.known(books.db.dialect))[HASHED_KEYS]
     await books.db.transaction(lambda connection: connection.run_script(sql))
     expected = sha256("caf\xe9".encode("latin-1")).hexdigest()
     assert await books.sql("SELECT key FROM reservations") == [(expected,)]
@@ -118,8 +120,8 @@ async def test_many_processes_may_start_on_an_empty_database(postgres_url: str) 
 async def test_a_migration_that_was_edited_after_it_ran_is_refused(
     books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (number, sql), *others = migrations.known(books.db.dialect)
-    monkeypatch.setattr(migrations, "known", lambda _: [(number, sql + "-- a remark\n"), *others])
+    (number, sql), *others = schema.known(books.db.dialect)
+    monkeypatch.setattr(schema, "known", lambda _: [(number, sql + "-- a remark\n"), *others])
     with pytest.raises(CommandError, match=r"^Migration 0001 was edited after it ran on this database"):
         await migrate(books.db)
     monkeypatch.undo()
@@ -140,9 +142,9 @@ async def test_missing_hashes_are_recorded_by_the_next_migration(
     await books.sql("DROP TABLE schema_hashes")
     await migrate(books.db)
     rows = await books.sql("SELECT version FROM schema_hashes ORDER BY version")
-    assert [row[0] for row in rows] == [number for number, _ in migrations.known(books.db.dialect)]
-    edited = [(number, f"{sql}\n") for number, sql in migrations.known(books.db.dialect)]
-    monkeypatch.setattr(migrations, "known", lambda _: edited)
+    assert [row[0] for row in rows] == [number for number, _ in schema.known(books.db.dialect)]
+    edited = [(number, f"{sql}\n") for number, sql in schema.known(books.db.dialect)]
+    monkeypatch.setattr(schema, "known", lambda _: edited)
     with pytest.raises(CommandError, match="was edited"):
         await migrate(books.db)
 
@@ -150,8 +152,8 @@ async def test_missing_hashes_are_recorded_by_the_next_migration(
 async def test_a_migration_fails_with_advice_while_a_table_is_locked(
     new_postgres_books: Books, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    every = [*migrations.known("postgresql"), ADDED]
-    monkeypatch.setattr(migrations, "known", lambda _: every)
+    every = [*schema.known("postgresql"), ADDED]
+    monkeypatch.setattr(schema, "known", lambda _: every)
     monkeypatch.setattr(migrations, "LOCKED_MAX_S", 0.0)
     monkeypatch.setattr(Postgresql, "schema_lock_timeout", "SET LOCAL lock_timeout = '100ms'")
     other = await asyncpg.connect(new_postgres_books.url)

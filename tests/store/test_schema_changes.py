@@ -9,11 +9,13 @@ import pytest
 
 from myna.errors import CommandError, DatabaseUnavailable
 from myna.store import migrate as migrations
+from myna.store import schema
 from myna.store.database import Transaction
 from myna.store.group_commit import GroupCommit
-from myna.store.migrate import migrate, newest
+from myna.store.migrate import migrate
 from myna.store.postgresql import Postgresql
 from myna.store.postgresql_session import PROCESS_LOCK
+from myna.store.schema import newest
 from tests.rig.waiting import SOON_S
 from tests.store.books import Books, charge_of
 from tests.store.stalls import until
@@ -39,8 +41,8 @@ async def serving(new_postgres_books: Books) -> AsyncIterator[Postgresql]:
 async def test_a_database_is_not_migrated_under_a_serving_process(
     new_postgres_books: Books, serving: Postgresql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    added = [*migrations.known("postgresql"), (NEXT, "CREATE TABLE added (n bigint)")]
-    monkeypatch.setattr(migrations, "known", lambda _: added)
+    added = [*schema.known("postgresql"), (NEXT, "CREATE TABLE added (n bigint)")]
+    monkeypatch.setattr(schema, "known", lambda _: added)
     monkeypatch.setattr(migrations, "SESSIONS_END_S", 0.0)
     with pytest.raises(CommandError, match=r"older Myna serve from it \(connected from .+\)\. Stop them"):
         await migrate(new_postgres_books.db)

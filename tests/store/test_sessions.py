@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from myna.store.migrate import SchemaWatch
 from myna.store.postgresql import Postgresql, PostgresqlConnection
 from myna.store.postgresql_batch import BatchWriter, LockPolicy
+from myna.store.schema import SchemaWatch
 from tests.store.stalls import until
 
 pytestmark = pytest.mark.anyio

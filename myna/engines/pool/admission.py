@@ -1,7 +1,7 @@
 """Admission control of an engine: reserves a slot for a request before it is charged.
 
-The slot is released when the call ends, so requests that are being charged count as well as those that wait
-or run. The limits are per account: an account that exceeds its share is refused alone.
+The slot is released when the work ends, before a refund, so requests that are being charged count as well as
+those that wait or run. The limits are per account: an account that exceeds its share is refused alone.
 """
 
 import math

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
-from myna.store.database import Row
+from myna.store.rows import Row
 from myna.store.tables.tables import Kind, Table
 
 LONG_TIMEOUT_S = 6 * 3600.0

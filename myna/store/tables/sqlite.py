@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 
 import apsw
 
-from myna.store.database import Row
+from myna.store.rows import Row
 from myna.store.tables.tables import Kind, Table
 
 _KINDS: dict[str, Kind] = {

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from myna.store.database import Queries, Row
+from myna.store.rows import Queries, Row
 
 Kind = Literal["integer", "real", "text", "bytes"]
 NOT_COPIED = frozenset({"schema_version", "schema_hashes"})

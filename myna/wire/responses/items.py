@@ -1,7 +1,8 @@
 """The input of a response, a text or a list of items, as the messages of a chat.
 
 An item is a message, a call of a tool or the output of one. The consecutive items of the assistant become one
-message, since a chat's tool calls and the text before them are one message. Items of reasoning, and
+message, since a chat's tool calls and the text before them are one message, and so do those of the system and
+the developer: templates of models refuse a second message of the system. Items of reasoning, and
 references to them, are left out: a chat has no place for them.
 """
 
@@ -38,6 +39,12 @@ class InputFile(Struct, frozen=True, tag_field="type", tag="input_file"):
     filename: str | None = None
 
 
+class InputAudio(Struct, frozen=True, tag_field="type", tag="input_audio"):
+    """Sound, as a chat has it."""
+
+    input_audio: dict[str, Any]
+
+
 class OutputText(Struct, frozen=True, tag_field="type", tag="output_text"):
     """Text of the assistant."""
 
@@ -50,7 +57,7 @@ class Refusal(Struct, frozen=True, tag_field="type", tag="refusal"):
     refusal: str
 
 
-Part = InputText | InputImage | InputFile | OutputText | Refusal
+Part = InputText | InputImage | InputFile | InputAudio | OutputText | Refusal
 
 
 class Message(Struct, frozen=True):
@@ -104,7 +111,7 @@ def messages_of(
     in the size of the items. Raises InvalidRequest."""
     messages: list[dict[str, Any]] = []
     if instructions:
-        messages.append({"role": "system", "content": instructions})
+        messages.append({"role": "system", "content": _parts(instructions, "instructions")})
     if isinstance(items, str):
         items = [{"role": "user", "content": items}]
     if not items:
@@ -128,7 +135,11 @@ def _add(messages: list[dict[str, Any]], item: dict[str, Any], tools: Tools, pat
             _assistants(messages)["content"] += _parts(message.content, f"{path}.content")
         case Message() as message:
             role = "user" if message.role == "user" else "system"
-            messages.append({"role": role, "content": _parts(message.content, f"{path}.content")})
+            parts = _parts(message.content, f"{path}.content")
+            if role == "system" and messages and messages[-1]["role"] == role:
+                messages[-1]["content"] += parts
+            else:
+                messages.append({"role": role, "content": parts})
         case FunctionCall() | CustomToolCall() as call:
             arguments = call.arguments if isinstance(call, FunctionCall) else to_arguments(call.input)
             function = {"name": tools.name_of(call.name, call.namespace), "arguments": arguments}
@@ -188,6 +199,8 @@ def _part(part: Part, path: str) -> dict[str, Any]:
                 raise InvalidRequest(f"{path}.image_url: is missing; this service keeps no files.")
             detail = {} if part.detail is None else {"detail": part.detail}
             return {"type": "image_url", "image_url": {"url": part.image_url, **detail}}
+        case InputAudio():
+            return {"type": "input_audio", "input_audio": part.input_audio}
         case InputFile():
             if part.file_data is None:
                 raise InvalidRequest(f"{path}.file_data: is missing; this service keeps no files.")
@@ -195,8 +208,8 @@ def _part(part: Part, path: str) -> dict[str, Any]:
             return {"type": "file", "file": {"file_data": part.file_data, **name}}
 
 
-def _simplified(content: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
-    """A single text as a string, which every server accepts."""
-    if isinstance(content, list) and len(content) == 1 and content[0]["type"] == "text":
-        return str(content[0]["text"])
-    return content
+def _simplified(parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """Parts that are all text as a string, which every server accepts, as vLLM and llama.cpp join them."""
+    if all(part["type"] == "text" for part in parts):
+        return "\n".join(part["text"] for part in parts)
+    return parts

@@ -92,9 +92,8 @@ def to_chat(
     chat: dict[str, Any] = {
         "model": request.model,
         "messages": messages_of(request.instructions, request.input, tools, earlier or ()),
-        "tools": tools.functions or None,
-        "tool_choice": tools.choice(request.tool_choice),
-        "parallel_tool_calls": request.parallel_tool_calls if tools.functions or not tools.hosted else None,
+        **(called := tools.chosen(request.tool_choice)),
+        "parallel_tool_calls": request.parallel_tool_calls if called else None,
         "max_completion_tokens": request.max_output_tokens,
         "temperature": request.temperature,
         "top_p": request.top_p,

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from myna.errors import InvalidRequest
 from myna.wire.body import convert
-from myna.wire.lenient import UNREADABLE, dumps, loads, object_of
+from myna.wire.lenient import UNREADABLE, dumps, loads, object_of, objects_of
 
 NAME_MAX = 64
 """Characters of a function's name, as OpenAI's API has it."""
@@ -24,6 +24,7 @@ INPUT = "input"
 """The parameter of the function that a custom tool becomes."""
 CallKind = Literal["function", "custom"]
 _CALLABLE = get_args(CallKind)
+_ALLOWED = "allowed_tools"
 
 
 class FunctionTool(Struct, frozen=True):
@@ -66,6 +67,13 @@ class ChosenTool(Struct, frozen=True):
 
     name: str
     namespace: str | None = None
+
+
+class AllowedTools(Struct, frozen=True):
+    """The tools that the model may call, of those that it is told of."""
+
+    mode: Literal["auto", "required"]
+    tools: list[dict[str, Any]]
 
 
 class Called(Struct, frozen=True):
@@ -116,23 +124,46 @@ class Tools:
         """The tool that this function stands for; a function if there is none."""
         return self._called.get(function) or Called("function", function)
 
-    def choice(self, choice: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
-        """The tool that the model must call, or whether it may. None where it has nothing to choose. Raises
-        InvalidRequest."""
-        if isinstance(choice, dict):
+    def chosen(self, choice: str | dict[str, Any] | None) -> dict[str, Any]:
+        """The members of the chat about its tools: the functions that the model may call, and whether it
+        must. Servers refuse a choice without functions. Raises InvalidRequest."""
+        functions = self.functions
+        if isinstance(choice, dict) and choice.get("type") == _ALLOWED:
+            allowed = convert(choice, AllowedTools, "tool_choice")
+            functions, choice = self._allowed(allowed.tools), allowed.mode
+        elif isinstance(choice, dict):
             if choice.get("type") not in _CALLABLE:
                 raise InvalidRequest(
-                    'tool_choice.type: must be "function" or "custom"; other tools are not run here.'
+                    'tool_choice.type: must be "function", "custom" or "allowed_tools";'
+                    " other tools are not run here."
                 )
             tool = convert(choice, ChosenTool, "tool_choice")
-            return {"type": "function", "function": {"name": self.name_of(tool.name, tool.namespace)}}
-        if choice not in (None, "none", "auto", "required"):
+            choice = {"type": "function", "function": {"name": self.name_of(tool.name, tool.namespace)}}
+        elif choice not in (None, "none", "auto", "required"):
             raise InvalidRequest('tool_choice: must be "none", "auto", "required" or a function.')
-        if self.functions or not self.hosted:
+        if functions:
+            return {"tools": functions, "tool_choice": choice}
+        if choice not in (None, "none", "auto"):
+            raise InvalidRequest("tool_choice: asks for a call, but none of the tools is run here.")
+        return {}
+
+    def kept_choice(self, choice: Any) -> Any:
+        """The choice without tools that are not kept."""
+        if not isinstance(choice, dict) or choice.get("type") != _ALLOWED:
             return choice
-        if choice == "required":
-            raise InvalidRequest('tool_choice: is "required", but none of the tools is run here.')
-        return None
+        tools = [tool for tool in objects_of(choice.get("tools")) if tool.get("type") not in self.hosted]
+        return choice | {"tools": tools} if tools else "none"
+
+    def _allowed(self, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        names = set()
+        for number, tool in enumerate(tools):
+            path = f"tool_choice.tools[{number}]"
+            if _type(tool, path) in _CALLABLE:
+                chosen = convert(tool, ChosenTool, path)
+                names.add(self.name_of(chosen.name, chosen.namespace))
+                if not names <= self._called.keys():
+                    raise InvalidRequest(f"{path}.name: is none of the tools.")
+        return [function for function in self.functions if function["function"]["name"] in names]
 
     def _add(self, tool: dict[str, Any], namespace: str | None, path: str) -> None:
         kind: CallKind = "custom" if tool["type"] == "custom" else "function"

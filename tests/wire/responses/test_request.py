@@ -45,10 +45,14 @@ def test_a_text_becomes_one_message_of_the_user() -> None:
     assert chat() == {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
 
 
-def test_instructions_come_first_as_the_system() -> None:
-    assert chat(instructions="Be brief.")["messages"] == [
-        {"role": "system", "content": "Be brief."},
+def test_instructions_come_first_as_the_system_with_what_the_developer_says_at_once() -> None:
+    """Templates of some models refuse a second message of the system, and servers a list of texts."""
+    texts = [{"type": "input_text", "text": "You may write."}, {"type": "input_text", "text": "Not delete."}]
+    developer, user = {"role": "developer", "content": texts}, {"role": "user", "content": "hello"}
+    assert messages(developer, user, developer, instructions="Be brief.") == [
+        {"role": "system", "content": "Be brief.\nYou may write.\nNot delete."},
         {"role": "user", "content": "hello"},
+        {"role": "system", "content": "You may write.\nNot delete."},
     ]
 
 
@@ -66,6 +70,7 @@ def test_parts_of_a_message_keep_their_order() -> None:
         {"type": "input_image", "image_url": IMAGE, "detail": None},
         {"type": "input_file", "file_data": IMAGE, "filename": "a.png"},
         {"type": "input_text", "text": "And that?", "prompt_cache_breakpoint": {"mode": "explicit"}},
+        {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
     ]
     assert messages({"type": "message", "role": "user", "content": content}) == [
         {
@@ -76,6 +81,7 @@ def test_parts_of_a_message_keep_their_order() -> None:
                 {"type": "image_url", "image_url": {"url": IMAGE}},
                 {"type": "file", "file": {"file_data": IMAGE, "filename": "a.png"}},
                 {"type": "text", "text": "And that?"},
+                {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
             ],
         }
     ]
@@ -163,7 +169,8 @@ def test_function_tools_are_nested() -> None:
     ],
 )
 def test_the_choice_of_a_tool(choice: Any, expected: Any) -> None:
-    assert chat(tool_choice=choice)["tool_choice"] == expected
+    tools = [{"type": "function", "name": "weather"}]
+    assert chat(tool_choice=choice, tools=tools)["tool_choice"] == expected
 
 
 def test_the_format_of_the_text() -> None:
@@ -182,7 +189,7 @@ def test_the_format_of_the_text() -> None:
 
 def test_the_other_fields() -> None:
     assert chat(
-        max_output_tokens=50,
+        max_output_tokens=50.0,
         reasoning={"effort": "low", "summary": "auto"},
         temperature=0,
         top_p=0.5,
@@ -281,7 +288,7 @@ def test_items_of_other_types_are_refused(kind: Any) -> None:
         ({"tools": [{"type": "custom"}]}, "tools[0].name: is missing."),
         ({"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "mcp"}]}]},
          'tools[0].tools[0].type: must be "function" or "custom".'),
-        ({"tool_choice": {"type": "web_search"}}, 'tool_choice.type: must be "function" or "custom"; '),
+        ({"tool_choice": {"type": "web_search"}}, 'tool_choice.type: must be "function", "custom" or '),
         ({"tool_choice": "sometimes"}, 'tool_choice: must be "none", "auto", "required" or a function.'),
         ({"tool_choice": {"type": "function"}}, "tool_choice.name: is missing."),
         ({"text": {"format": {"type": "json_schema"}}}, "text.format.name: is missing."),

@@ -144,6 +144,56 @@ def test_the_chosen_tool_is_the_chosen_function(choice: Any, function: str) -> N
     assert chat(tool_choice=choice)["tool_choice"] == {"type": "function", "function": {"name": function}}
 
 
+def allowed(mode: str, *tools: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "allowed_tools", "mode": mode, "tools": list(tools)}
+
+
+WAIT = {"type": "function", "name": "wait", "namespace": "agents"}
+ONLY_PATCH = {"type": "custom", "name": "apply_patch"}
+UNKNOWN = {"type": "function", "name": "no"}
+
+
+@pytest.mark.parametrize(
+    ("choice", "functions"),
+    [
+        (allowed("auto", {"type": "function", "name": "shell"}, SEARCH), ["shell"]),
+        (allowed("required", WAIT, ONLY_PATCH), ["apply_patch", "agents__wait"]),
+        (allowed("auto", SEARCH), None),
+    ],
+)
+def test_the_allowed_tools_are_the_functions_of_the_chat(choice: Any, functions: list[str] | None) -> None:
+    """Other servers than OpenAI's don't know such a choice, so the model is told of these alone."""
+    sent = chat(tool_choice=choice)
+    if functions is None:
+        assert not sent.keys() & {"tools", "tool_choice", "parallel_tool_calls"}
+    else:
+        assert [tool["function"]["name"] for tool in sent["tools"]] == functions
+        assert sent["tool_choice"] == choice["mode"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        (allowed("required", SEARCH), "tool_choice: asks for a call, but none of the tools is run here."),
+        (allowed("auto", UNKNOWN), "tool_choice.tools[0].name: is none of the tools."),
+        (allowed("none"), 'tool_choice.mode: must be "auto" or "required"'),
+        ({"type": "allowed_tools", "mode": "auto"}, "tool_choice.tools: is missing."),
+    ],
+)
+def test_allowed_tools_that_are_none_are_refused(choice: Any, message: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        chat(tool_choice=choice)
+    assert refused.value.message.startswith(message)
+
+
+def test_a_channel_with_the_endpoint_gets_no_choice_of_a_tool_that_it_does_not_get() -> None:
+    tools, shell = Tools([SHELL, SEARCH]), {"type": "function", "name": "shell"}
+    assert tools.kept_choice(allowed("auto", shell, SEARCH)) == allowed("auto", shell)
+    assert [tools.kept_choice(one) for one in (allowed("auto", SEARCH), shell, "auto", None)] == [
+        "none", shell, "auto", None,
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "tools",
     [
@@ -182,12 +232,14 @@ def test_tools_that_nothing_here_runs_are_left_out_or_refused(kind: str) -> None
     )
 
 
-def test_a_chat_whose_tools_are_all_left_out_has_no_choice_of_them() -> None:
-    fields = {"tools": [SEARCH], "tool_choice": "auto", "parallel_tool_calls": True}
+@pytest.mark.parametrize("tools", [[SEARCH], []])
+def test_a_chat_without_functions_has_no_choice_of_them(tools: list[Any]) -> None:
+    """Servers refuse one."""
+    fields = {"tools": tools, "tool_choice": "auto", "parallel_tool_calls": True}
     assert chat(**fields).keys() == {"model", "messages"}
     with pytest.raises(InvalidRequest) as refused:
         chat(**fields | {"tool_choice": "required"})
-    assert refused.value.message == 'tool_choice: is "required", but none of the tools is run here.'
+    assert refused.value.message == "tool_choice: asks for a call, but none of the tools is run here."
 
 
 def test_the_input_of_a_custom_tool_is_whatever_the_model_wrote() -> None:

@@ -9,8 +9,8 @@ from myna import __version__
 from myna.office.messages import N_
 from myna.office.page import Page, Who
 from myna.office.visit import Visit
-from myna.store.migrate import newest, schema_version
 from myna.store.queries import audit, audit_state
+from myna.store.schema import newest, schema_version
 
 
 class Check(Struct, frozen=True):

@@ -1,0 +1,75 @@
+"""The versions of the schema: those that this build has, and that of a database.
+
+A migration is a file `NNNN_name.DIALECT.sql`. It runs once, in order, and must never be edited afterwards:
+its hash is stored. The functions in `routines.DIALECT.sql` are replaced after the migrations of a build.
+"""
+
+import asyncio
+import logging
+from importlib.resources import files
+
+from myna.errors import DatabaseUnavailable
+from myna.store.rows import Queries
+
+log = logging.getLogger(__name__)
+
+_MIGRATIONS = files("myna.store") / "migrations"
+
+
+def known(dialect: str) -> list[tuple[int, str]]:
+    """Number and SQL of every migration, in order."""
+    found = [entry for entry in _MIGRATIONS.iterdir() if entry.name.endswith(f".{dialect}.sql")]
+    numbered = [entry for entry in found if entry.name[:4].isdigit()]
+    return sorted((int(entry.name[:4]), entry.read_text(encoding="utf-8")) for entry in numbered)
+
+
+def routines(dialect: str) -> str:
+    """The functions of this build; empty for a dialect that has none."""
+    file = _MIGRATIONS / f"routines.{dialect}.sql"
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
+
+
+def newest(dialect: str) -> int:
+    """The schema version that this build works on."""
+    return known(dialect)[-1][0]
+
+
+def latest() -> int:
+    """The highest version of both dialects: a migration may be for only one."""
+    return max(int(entry.name[:4]) for entry in _MIGRATIONS.iterdir() if entry.name[:4].isdigit())
+
+
+async def schema_version(db: Queries) -> int:
+    """The version of the schema in the database. Its table exists once `migrate` ran."""
+    ((version,),) = await db.fetch("SELECT coalesce(max(version), 0) FROM schema_version")
+    return int(version)
+
+
+class SchemaWatch:
+    """Notices that the schema of the database has changed under a serving process, as after a restored dump
+    or a migration that did not wait for the process to end."""
+
+    def __init__(self, dialect: str) -> None:
+        self._dialect = dialect
+        self._needed = 0
+        self.changed = asyncio.Event()
+        """Set when the schema was found to be another build's: the process must end."""
+
+    @property
+    def watching(self) -> bool:
+        """Whether `check` was called: a command that migrates does not."""
+        return self._needed != 0
+
+    async def check(self, db: Queries) -> None:
+        """Raises DatabaseUnavailable unless the schema is this build's."""
+        self._needed = self._needed or newest(self._dialect)
+        version = await schema_version(db)
+        if version == self._needed:
+            return
+        if not self.changed.is_set():
+            log.error(
+                "the database has schema %d, this process needs %d: it answers 503 and ends",
+                *(version, self._needed),
+            )
+        self.changed.set()
+        raise DatabaseUnavailable
