@@ -82,6 +82,17 @@ class GrantUnits(Action[AccountRow], frozen=True):
         )
 
 
+class GrantFirstUnits(GrantUnits, frozen=True):
+    """Grant units to an account that has none; to another nothing is granted."""
+
+    async def run(self, change: Change) -> AccountRow:
+        account = await change.account(self.name)
+        if account.balance:
+            change.performed = []
+            return account
+        return await super().run(change)
+
+
 class RenameAccount(Action[AccountRow], frozen=True):
     """Rename an account. Its keys and units stay."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from myna import accounts
-from myna.actions.accounts import GrantUnits
+from myna.actions.accounts import GrantFirstUnits, GrantUnits
 from myna.errors import CommandError
 from myna.store.batch import Charged
 from myna.store.postgresql import Postgresql
@@ -93,5 +93,5 @@ async def test_a_committed_grant_is_reported_if_the_database_is_lost_afterwards(
 @each_database
 async def test_of_many_first_grants_at_once_one_counts(books: Books) -> None:
     customer = await books.customer(units=0)
-    await asyncio.gather(*[perform(books.db, GrantUnits(name=customer.name, units=7)) for _ in range(8)])
+    await asyncio.gather(*[perform(books.db, GrantFirstUnits(name=customer.name, units=7)) for _ in range(8)])
     assert await books.balance(customer) == 7

@@ -6,7 +6,7 @@ from msgspec import Struct, structs
 from starlette.responses import Response
 
 from myna import channel_trial
-from myna.actions.accounts import GrantUnits
+from myna.actions.accounts import GrantFirstUnits
 from myna.actions.channels import AddChannel
 from myna.actions.keys import IssueKey
 from myna.channels import PARROT, Channel
@@ -102,8 +102,8 @@ async def show_key(visit: Visit) -> Response:
 async def make_key(visit: Visit) -> Response:
     """Grants the units if the account has none, makes the key, and shows it."""
     form, name = visit.fields(FirstKey), visit.account.name
-    if form.units and not visit.account.balance:
-        await visit.perform(GrantUnits(name=name, units=form.units, memo=MEMO))
+    if form.units:
+        await visit.perform(GrantFirstUnits(name=name, units=form.units, memo=MEMO))
     return await made(visit, await visit.perform(IssueKey(account=name, name=form.name)))
 
 
