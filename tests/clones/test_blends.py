@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from demo import tiny_voices
-from myna import activity, voice_blends, voice_overrides, voices
+from myna import activity, voice_overrides, voices
 from myna.actions.voices import BlendVoice, DeleteBlend, RenameVoice
 from myna.channels import Channels
 from myna.engines.interface import EngineLimits, EngineVoice
