@@ -215,9 +215,11 @@ def check(row: ChannelRow) -> None:
     check_model(row.model)
     if row.kind == "speech" and not row.model:
         raise CommandError("A speech channel needs a model.")
-    _check_range("priority", row.priority, -PRIORITY_MAX, PRIORITY_MAX)
-    _check_range("weight", row.weight, 0, WEIGHT_MAX)
-    _check_range("concurrent", row.concurrent, 0, CONCURRENT_MAX)
+    _check_range("The priority must be from {least} to {most}.", row.priority, -PRIORITY_MAX, PRIORITY_MAX)
+    _check_range("The weight must be from {least} to {most}.", row.weight, 0, WEIGHT_MAX)
+    _check_range(
+        "The number of concurrent requests must be from {least} to {most}.", row.concurrent, 0, CONCURRENT_MAX
+    )
     if row.responses and (row.kind != "chat" or row.url == PARROT):
         raise CommandError("Only the server of a chat channel offers POST /responses.")
     if row.key_env and not _ENVIRONMENT_NAME.fullmatch(row.key_env):
@@ -229,18 +231,9 @@ def check(row: ChannelRow) -> None:
         )
 
 
-_RANGES = {
-    "priority": "The priority must be from {least} to {most}.",
-    "weight": "The weight must be from {least} to {most}.",
-    "concurrent": "The number of concurrent requests must be from {least} to {most}.",
-}
-
-
-def _check_range(name: str, value: int, least: int, most: int) -> None:
+def _check_range(sentence: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
-        error = CommandError(_RANGES[name], least=least, most=most)
-        error.field = name
-        raise error
+        raise CommandError(sentence, least=least, most=most)
 
 
 async def _switch(change: Change, name: str, enabled: bool) -> None:

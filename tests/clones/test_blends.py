@@ -7,6 +7,7 @@ import pytest
 
 from demo import tiny_voices
 from myna import activity, voice_overrides, voices
+from myna.actions import voices as voice_actions
 from myna.actions.voices import BlendVoice, DeleteBlend, RenameVoice
 from myna.channels import Channels
 from myna.engines.interface import EngineLimits, EngineVoice
@@ -227,7 +228,7 @@ async def test_a_site_without_an_engine_that_blends_says_what_it_needs(books: Bo
 async def test_there_is_a_maximum_of_blends(
     books: Books, channels: Channels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(voice_blends, "BLENDS_MAX", 2)
+    monkeypatch.setattr(voice_actions, "BLENDS_MAX", 2)
     for voice_id in ("a", "b"):
         await perform(books.db, BlendVoice(voice_id=voice_id, recipe=RECIPE), channels=channels)
     with pytest.raises(CommandError, match="There are 2 blends, the maximum"):

@@ -246,7 +246,7 @@ FORMS: dict[str, Callable[[Scene], Sent]] = {
     "/keys/{id:number}/cap": of_key("cap", cap_units="5", cap_period="day"),
     "/keys/{id:number}/limits": of_key("limits", rpm="5"),
     "/keys/{id:number}/roll": of_key("roll", grace="1h"),
-    "/keys/{id:number}/revoke": of_key("revoke", name="k"),
+    "/keys/{id:number}/revoke": of_key("revoke", typed="k"),
     "/ledger": redeem,
     "/me": own_form("/me", language="en", low_balance="7"),
     "/me/password": own_form("/me/password", password=NEW_PASSWORD),
