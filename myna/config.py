@@ -209,8 +209,10 @@ def _parsed(config: Config) -> tuple[dict[str, Any], list[UnreadableSetting]]:
 
 def check_name(name: str) -> None:
     """Raises CommandError if there is no site setting of this name."""
-    if name in settings.SETTINGS:
-        raise CommandError(OF_PROCESS, name=name, variable=f"MYNA_{name.upper()}")
+    of_process = name.removeprefix(settings.PREFIX).lower()
+    if of_process in settings.SETTINGS:
+        variable = f"{settings.PREFIX}{of_process.upper()}"
+        raise CommandError(OF_PROCESS, name=of_process, variable=variable)
     if name not in SETTINGS:
         raise CommandError(
             "There is no site setting {name!r}; there are {settings}.",

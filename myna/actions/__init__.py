@@ -113,7 +113,8 @@ class Action(Struct, Generic[R], frozen=True, kw_only=True):
 
     def check_given(self, *options: str) -> None:
         """Raises CommandError if none of these options is given."""
-        if all(getattr(self, name) in (None, False) for name in options):
+        defaults = {one.name: one.default for one in structs.fields(self)}
+        if all(getattr(self, name) is defaults[name] for name in options):
             written = ", ".join("--" + name.replace("_", "-") for name in options)
             raise CommandError("Give at least one of {options}.", options=written)
 

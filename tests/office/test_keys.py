@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.rig.calls import Answer, call
-from tests.rig.office import People, Visitor
+from tests.rig.office import People, Visitor, text_of
 from tests.rig.service import Service
 from tests.rig.waiting import SOON_S, wait_until
 
@@ -163,6 +163,8 @@ def test_too_few_units_are_explained(site: Service, poor: Visitor) -> None:
     text = poor.page(f"/keys/{key_id}")
     assert refused.headers["x-request-id"] in text
     assert "redeem a code" in text
+    text = text_of(poor.get(f"/keys/{key_id}", {"accept-language": "zh"}))
+    assert re.search("账户余额 0 点，本次调用需要 [0-9]+ 点。余额不足，请联系管理员。", text), text
 
 
 def test_a_missing_scope_is_explained(site: Service, owner: Visitor) -> None:

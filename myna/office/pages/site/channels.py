@@ -25,6 +25,27 @@ PATH = "/site/channels"
 TRIAL_MAX_S = 60.0
 KINDS = (N_("chat"), N_("speech"))
 
+FAILURES = (
+    N_("status {status}"),
+    N_("{server} can't be reached: {why}."),
+    N_("{server} didn't connect within {seconds} s."),
+    N_("{server} closed the connection without an answer."),
+    N_("{server} closed the connection within its answer."),
+    N_("{server} sent nothing for {seconds} s."),
+    N_("{server} sent no whole response before the deadline."),
+    N_("{server} sent an answer that is not HTTP/1.1."),
+    N_("the answer has no {list_name}"),
+    N_("the answer is no chat completion"),
+    N_("the answer is not what was asked for"),
+    N_("the answer reports an error"),
+    N_("the channel sent an error"),
+    N_("the channel sent an event that is no JSON"),
+    N_("the channel's response failed"),
+    N_("the stream ended before the answer was complete"),
+    N_("the stream had no event"),
+)
+"""What opens most circuits, as it is stored."""
+
 
 class Test(Struct):
     """The form that tests a channel, with another model than its own if given."""
