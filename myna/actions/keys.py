@@ -64,8 +64,9 @@ class IssueKey(Action[Issued], frozen=True):
         others = sum(not row.internal for row in await store.of_account(change.db, account.id))
         name = f"key {others + 1}" if self.name is None else self.name
         await check_known(change.db, self.route or ())
-        change.performed = [structs.replace(self, name=name)]
-        return await keys.insert(change.db, account.id, name, self._terms())
+        terms = self._terms()
+        change.performed = [structs.replace(self, name=name, scope=tuple(terms.scopes.names))]
+        return await keys.insert(change.db, account.id, name, terms)
 
 
 class SetKeyCap(Action[KeyRow], frozen=True):

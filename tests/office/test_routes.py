@@ -62,7 +62,7 @@ def test_an_added_route_serves_calls_at_its_price(
     )
     assert "fast is added." in said
     assert activity(site) == [
-        f"myna route add fast --units 7 --channel {channel} --upstream-model llama --kind chat"
+        f"myna route add fast --units 7 --channel {channel} --upstream-model llama"
     ]
     upstream.behave("say:Hi.")
     key = site.account(units=100).key()
@@ -113,8 +113,8 @@ def test_a_refused_form_keeps_what_was_typed(operator: Visitor, site: Service, c
     assert html.escape(HOSTILE).replace("&quot;", "&#34;") in page
     assert 'value="speech" checked' in page
     for wrong, why in (
-        ({"units": "many"}, "--units: must be a whole number"),
-        ({"units": "1", "kind": "image"}, "A route is for chat, embeddings"),
+        ({"units": "many"}, "Units: must be a whole number"),
+        ({"units": "1", "kind": "image"}, "Kind: "),
         ({"units": "1", "kind": "speech", "channel": channel}, "needs channels for speech"),
         ({"units": "1", "kind": "embeddings", "intent": "true"}, "only chat has instructions"),
     ):

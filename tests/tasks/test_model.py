@@ -49,7 +49,7 @@ LIVES_S = (200, 1100)
 STEPS_S = (70, 3, 70, 310, 1130)
 DRAFTS = (None, TASK_PLACEHOLDER, f"{TASK_PLACEHOLDER} {AUDIO_PLACEHOLDER}")
 PUTS = {"disable": DisableNode, "enable": EnableNode, "drain": DrainNode, "remove": RemoveNode}
-STEPS = ("disable", "enable", "drain", "enable", "enable", "remove")
+CHANGES = ("disable", "enable", "drain", "enable", "enable", "remove")
 SERVICE_ANSWER = "spoken by the site"
 
 
@@ -275,7 +275,7 @@ class Machine(RuleBasedStateMachine):
 
     def change_node(self, draw: Draw) -> None:
         """A removed node joins again."""
-        number, put = draw(among(range(len(NODES)))), draw(among(STEPS))
+        number, put = draw(among(range(len(NODES)))), draw(among(CHANGES))
         self.run(perform(self.service.db, PUTS[put](name=f"node {number}")))
         self.model.put(self.nodes[number], put)
         if put == "remove":
