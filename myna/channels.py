@@ -60,6 +60,13 @@ class Channel(Struct, frozen=True):
     responses: bool = False
     concurrent: int = 0
 
+    def headers(self, accept: str = "application/json") -> dict[str, str]:
+        """The headers of a request in JSON to the channel, with its key."""
+        headers = {"content-type": "application/json", "accept": accept}
+        if self.key:
+            headers["authorization"] = f"Bearer {self.key}"
+        return headers
+
 
 class SpeechChannel(Struct, frozen=True):
     """A speech channel, its engine and its voices. `recipes` are those of the voices that are blends, by the
@@ -120,6 +127,8 @@ class Channels:
         return self._to_try(found)
 
     def _to_try(self, found: list[Channel]) -> list[Channel]:
+        if len(found) < 2:
+            return found
         if any(channel.weight for channel in found):
             found = in_order(found)
         return sorted(found, key=lambda channel: self.circuits.open(channel.name))

@@ -19,7 +19,7 @@ from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts
 from myna.store.queries import keys as store
 from myna.store.queries import routes as route_store
-from myna.telemetry.access_log import RequestDetails
+from myna.telemetry.requests import RequestDetails
 
 PREFIX = "myna_"
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +(myna_[0-9a-f]{40}) *")

@@ -76,6 +76,21 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(ge=8, le=1000),
         Setting("connections of each process to PostgreSQL, at most"),
     ] = POSTGRESQL_CONNECTIONS
+    postgresql_pooling: Annotated[
+        str,
+        kinds.word(
+            "session, or transaction behind a pooler that lends a session for each transaction",
+            "session",
+            "transaction",
+        ),
+    ] = "session"
+    database_listen_url: Annotated[
+        str,
+        kinds.database_url(
+            "postgresql://… without the pooler, for notifications; empty: MYNA_DATABASE_URL, or polling with"
+            " transaction pooling"
+        ),
+    ] = ""
     workers: Annotated[
         int, Meta(ge=1, le=256), Setting("serving processes; more than one needs PostgreSQL")
     ] = 1

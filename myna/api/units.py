@@ -1,6 +1,6 @@
 """The response headers of a charged call."""
 
-from myna.telemetry.access_log import RequestDetails
+from myna.telemetry.requests import RequestDetails
 
 
 def headers(details: RequestDetails) -> dict[str, str]:

@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from myna import routes
 from myna.channels import PARROT, Channel, Channels
-from myna.chat.upstream import headers_of
 from myna.http_client import HttpClient, RequestFailed
 from myna.routes import Route, RouteKind
 from myna.store.queries.config import Config
@@ -71,7 +70,7 @@ class ContextLengths:
             answer = await self._http_client.request(
                 "GET",
                 channel.url.rstrip("/") + "/models",
-                headers=headers_of(channel),
+                headers=channel.headers(),
                 body=None,
                 deadline_s=WAIT_S,
                 answer_max_bytes=ANSWER_MAX_BYTES,

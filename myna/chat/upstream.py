@@ -6,7 +6,6 @@ body of an error is logged, truncated and without the channel's key. What of it 
 `myna.channel_failures`.
 """
 
-from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -14,9 +13,8 @@ from msgspec import Struct
 
 from myna.channel_failures import EMPTY, EMPTY_CAUSED
 from myna.channels import PARROT, Channel, Channels
-from myna.chat.failover import FailedAttempt, first_answer, of_request, of_status
-from myna.http_client import ClientResponse, HttpClient, RequestFailed
-from myna.telemetry.access_log import RequestDetails
+from myna.chat.failover import Asker, FailedAttempt, answer_of, first_answer
+from myna.http_client import HttpClient
 from myna.wire.body import has_too_many_containers
 from myna.wire.lenient import UNREADABLE, json_text_of, object_of, strict, text_of
 
@@ -64,52 +62,26 @@ async def ask(
     conversation: bytes,
     instruction: str,
     *,
-    details: RequestDetails,
+    asker: Asker,
     seconds: float,
     fair_try_s: float,
     answer_max_bytes: int,
 ) -> ModelAnswer:
-    """Returns the first valid answer, to a call with these details. Raises UpstreamFailed,
-    Overloaded: see `first_answer`."""
+    """Returns the first valid answer. Raises UpstreamFailed, Overloaded: see `first_answer`."""
 
     async def attempt(channel: Channel, left: float) -> ModelAnswer:
         if channel.url == PARROT:
             return ModelAnswer(f"🦜 {instruction}", None, "stop")
         body = _body(channel.model or model, conversation)
-        return await _try(http_client, channel, body, left, answer_max_bytes)
+        path = "/chat/completions"
+        answer = await answer_of(
+            http_client, channel, path, body, deadline_s=left, answer_max_bytes=answer_max_bytes
+        )
+        return model_answer(answer.body)
 
     return await first_answer(
-        channels, candidates, attempt, details=details, seconds=seconds, fair_try_s=fair_try_s
+        channels, candidates, attempt, asker=asker, seconds=seconds, fair_try_s=fair_try_s
     )
-
-
-async def _try(
-    http_client: HttpClient,
-    channel: Channel,
-    body: bytes,
-    seconds: float,
-    answer_max_bytes: int,
-) -> ModelAnswer:
-    try:
-        answer = await http_client.request(
-            "POST",
-            channel.url.rstrip("/") + "/chat/completions",
-            headers=headers_of(channel),
-            body=body,
-            deadline_s=seconds,
-            answer_max_bytes=answer_max_bytes,
-        )
-    except RequestFailed as failure:
-        raise of_request(failure) from failure
-    return _read(answer, channel)
-
-
-def headers_of(channel: Channel, accept: str = "application/json") -> dict[str, str]:
-    """The headers of a request to a channel, with its key."""
-    headers = {"content-type": "application/json", "accept": accept}
-    if channel.key:
-        headers["authorization"] = f"Bearer {channel.key}"
-    return headers
 
 
 def _body(model: str, conversation: bytes) -> bytes:
@@ -117,11 +89,10 @@ def _body(model: str, conversation: bytes) -> bytes:
     return b'{"model":%b,"stream":false,%b' % (msgspec.json.encode(model), conversation[1:])
 
 
-def _read(answer: ClientResponse, channel: Channel) -> ModelAnswer:
-    if answer.status != HTTPStatus.OK:
-        raise of_status(answer, channel)
+def model_answer(answer: bytes) -> ModelAnswer:
+    """The first choice of a chat completion. Raises FailedAttempt."""
     try:
-        choice = strict(_completion.decode, answer.body).choices.first
+        choice = strict(_completion.decode, answer).choices.first
         if choice is None:
             raise FailedAttempt("NoChoices", "the answer has no choices")
         content, reason = text_of(choice.message.content), text_of(choice.finish_reason)

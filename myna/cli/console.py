@@ -71,7 +71,7 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
     """Opens the site's database without changing it. Raises CommandError with the database's message if it
     can't be opened or is unavailable."""
     try:
-        db = await connect(settings.database_url or "sqlite:", settings.data_folder)
+        db = await connect(settings)
     except Exception as error:
         message = f"The database {settings.database_label} can't be opened: {_reason(error, settings)}."
         raise CommandError(message) from None

@@ -33,7 +33,7 @@ from myna.sign_in.sessions import Session
 from myna.store.database import Database, Queries
 from myna.store.queries.accounts import AccountRow
 from myna.store.queries.keys import KeyRow
-from myna.telemetry.access_log import RequestDetails
+from myna.telemetry.requests import RequestDetails
 from myna.urls import is_loopback, is_origin
 from myna.zones import zone_of
 

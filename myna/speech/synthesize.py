@@ -233,7 +233,7 @@ class Synthesizer:
             if not queued:
                 raise CallRefunded
         call.hand_over()
-        call.details.channel = NODES
+        call.channel = NODES
         self._tasks.notify_nodes()
         self._planner.queued(call.account_id, plan)
         return None
@@ -307,7 +307,7 @@ class Synthesizer:
         listener: Listener | None,
     ) -> SpeechResult:
         """Raises EngineFailed. Failures that the request causes don't count against the channel's circuit."""
-        call.details.channel = channel.name
+        call.channel = channel.name
         if seconds <= 0:
             raise EngineTimedOut("No time is left for another channel.")
         utterance = Utterance(

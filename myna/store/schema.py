@@ -62,8 +62,11 @@ class SchemaWatch:
 
     async def check(self, db: Queries) -> None:
         """Raises DatabaseUnavailable unless the schema is this build's."""
+        self.check_version(await schema_version(db))
+
+    def check_version(self, version: int) -> None:
+        """The same for this version."""
         self._needed = self._needed or newest(self._dialect)
-        version = await schema_version(db)
         if version == self._needed:
             return
         if not self.changed.is_set():

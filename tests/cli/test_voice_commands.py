@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from myna.actions.nodes import EnrollNode
 from myna.clones import CONSENT
 from myna.farm.nodes import Nodes
+from myna.settings import Settings
 from myna.store.database import connect
 from myna.wire.farm import Hello, NodeVoice
 from tests.cli.conftest import Cli
@@ -133,7 +134,7 @@ def test_a_voice_with_consent_of_its_account_or_another_waits_until_a_node_is_on
 
 async def node_says_hello(cli: Cli, *, shutting_down: bool, voices: Sequence[NodeVoice] = ()) -> None:
     """Adds a node that has `voices` and clones Chinese ones. It is offline if `shutting_down`."""
-    db = await connect("sqlite:", cli.service.folder / "data")
+    db = await connect(Settings(data=str(cli.service.folder / "data")))
     try:
         nodes = Nodes(db)
         admitted = await nodes.join(

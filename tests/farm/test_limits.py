@@ -88,7 +88,7 @@ class LocalFarm:
 async def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LocalFarm]:
     monkeypatch.setattr(uploads, "PATIENCE_S", PATIENCE_S)
     monkeypatch.setattr(uploads, "SLOWEST_BYTES_PER_S", SLOWEST_BYTES_PER_S)
-    db = await connect("sqlite:", tmp_path / "data")
+    db = await connect(Settings(data=str(tmp_path / "data")))
     await migrate(db)
     nodes, inspector = Nodes(db), Inspector()
     _, credential = await join_node(nodes)

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from myna import config
 from myna.errors import CommandError
+from myna.settings import Settings
 from myna.store import migrate as migrations
 from myna.store import schema
 from myna.store.columns import columns as columns_of
@@ -44,7 +45,7 @@ async def test_a_new_table_is_copied_after_those_it_references(books: Books) -> 
 
 async def columns(url: str, folder: Path) -> list[dict[str, dict[str, str]]]:
     """The tables and columns of each earlier build's schema."""
-    db: Database = await connect(url or "sqlite:", folder)
+    db: Database = await connect(Settings(data=str(folder), database_url=url or ""))
 
     async def build(connection: Transaction) -> list[dict[str, dict[str, str]]]:
         await migrations.build(db, connection, 0)

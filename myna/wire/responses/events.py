@@ -87,6 +87,7 @@ class ResponseEvents:
         self._sequence = 0
         self._events: list[bytes] = []
         self._items: list[dict[str, Any]] = []
+        self._has_deltas = False
         self._text: _Text | None = None
         self._calls: list[_Call] = []
         self._call_at: dict[int, _Call] = {}
@@ -107,7 +108,9 @@ class ResponseEvents:
         for choice in decoded.choices:
             if not choice.index:
                 self._finish_reason = choice.finish_reason or self._finish_reason
-                self._add(choice.delta or choice.message or ChatMessage())
+                self._has_deltas = self._has_deltas or choice.delta is not None
+                whole = None if self._has_deltas else choice.message  # some repeat it at the end
+                self._add(choice.delta or whole or ChatMessage())
         return self._taken()
 
     def finish(self, ended_at: int) -> list[bytes]:
