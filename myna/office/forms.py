@@ -31,6 +31,7 @@ _NAMES = {
 }
 _LISTS = {list, tuple}
 _NO_TEXT = re.compile(r"[\0\ud800-\udfff]")
+_NO_CHOICE = "Invalid enum value"
 _LEAST, _MOST_CHARS = ">= ", "of length <= "
 """What `FieldError.limit` begins with."""
 
@@ -101,6 +102,10 @@ def upload(form: FormData, name: str) -> UploadFile | None:
 def _refused(wrong: FieldError) -> InvalidRequest:
     name = wrong.path or wrong.missing
     what = _NAMES.get(name, name.replace("_", " ").capitalize())
+    if wrong.missing:
+        return InvalidRequest("{what}: must be filled in.", what=what)
+    if wrong.message.startswith(_NO_CHOICE):
+        return InvalidRequest("{what}: choose one of those of the page.", what=what)
     if wrong.expected == "int" and wrong.got:
         return InvalidRequest("{what}: must be a whole number.", what=what)
     if wrong.limit.startswith(_LEAST):
