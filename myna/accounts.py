@@ -1,5 +1,8 @@
 """Accounts, which own units and keys."""
 
+import re
+from difflib import get_close_matches
+
 from myna.errors import CommandError
 from myna.names import is_line, is_name
 from myna.store.database import Queries
@@ -12,14 +15,28 @@ MEMO_MAX_CHARS = 1000
 UNITS_MAX = 2**53 - 1
 """The largest balance: JSON parsers of every language represent it exactly."""
 _PAGE = 500
+_EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(\.[^@\s.]+)*")
 
 
 async def find(db: Queries, name: str) -> AccountRow:
-    """The account of this name. Raises CommandError if there is none."""
-    account = await store.by_name(db, name)
-    if account is None:
-        raise CommandError("There is no account {name!r}.", name=name)
-    return account
+    """The account of this name, or else the only one with this e-mail address. Raises CommandError."""
+    if account := await store.by_name(db, name):
+        return account
+    same = await store.by_email(db, name) if "@" in name and name.isprintable() else []
+    if len(same) == 1:
+        return same[0]
+    if same:
+        names = ", ".join(repr(row.name) for row in same)
+        raise CommandError(
+            "Several accounts have the e-mail address {email!r}: name one of {names}.",
+            email=name,
+            names=names,
+        )
+    near = get_close_matches(name, [row.name for row in await store.page(db, 0, _PAGE)])
+    if near:
+        names = ", ".join(map(repr, near))
+        raise CommandError("There is no account {name!r}; did you mean {names}?", name=name, names=names)
+    raise CommandError("There is no account {name!r}.", name=name)
 
 
 async def list_all(db: Queries) -> list[AccountRow]:
@@ -34,6 +51,8 @@ def check_details(name: str, email: str) -> None:
     """Raises CommandError if an account can't have this name or e-mail address."""
     check_name(name)
     _check_line("An email address", email, EMAIL_MAX_CHARS)
+    if email and not _EMAIL.fullmatch(email):
+        raise CommandError("{email!r} is not an e-mail address, such as name@example.org.", email=email)
 
 
 def check_memo(memo: str) -> None:
@@ -43,9 +62,9 @@ def check_memo(memo: str) -> None:
 
 def check_name(name: str) -> None:
     """Raises CommandError if an account can't have this name."""
-    if not is_name(name, NAME_MAX_CHARS):
+    if not is_name(name, NAME_MAX_CHARS) or name != name.strip():
         raise CommandError(
-            "An account needs a name of 1 to {name_max_chars} printable characters.",
+            "An account needs a name of 1 to {name_max_chars} printable characters, with no space around it.",
             name_max_chars=NAME_MAX_CHARS,
         )
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from myna.channel_failures import EMPTY, EMPTY_CAUSED
 from myna.channels import PARROT, Channel, Channels
-from myna.chat.failover import Asker, FailedAttempt, answer_of, first_answer
+from myna.chat.failover import Asker, FailedAttempt, answer_of, first_answer, unusable
 from myna.http_client import HttpClient
 from myna.wire.body import has_too_many_containers
 from myna.wire.lenient import UNREADABLE, json_text_of, object_of, strict, text_of
@@ -77,7 +77,7 @@ async def ask(
         answer = await answer_of(
             http_client, channel, path, body, deadline_s=left, answer_max_bytes=answer_max_bytes
         )
-        return model_answer(answer.body)
+        return model_answer(answer.body, channel)
 
     return await first_answer(
         channels, candidates, attempt, asker=asker, seconds=seconds, fair_try_s=fair_try_s
@@ -89,16 +89,18 @@ def _body(model: str, conversation: bytes) -> bytes:
     return b'{"model":%b,"stream":false,%b' % (msgspec.json.encode(model), conversation[1:])
 
 
-def model_answer(answer: bytes) -> ModelAnswer:
+def model_answer(answer: bytes, channel: Channel) -> ModelAnswer:
     """The first choice of a chat completion. Raises FailedAttempt."""
     try:
         choice = strict(_completion.decode, answer).choices.first
         if choice is None:
-            raise FailedAttempt("NoChoices", "the answer has no choices")
+            raise unusable("NoChoices", "the answer has no choices", answer, channel)
         content, reason = text_of(choice.message.content), text_of(choice.finish_reason)
         tool_calls = _with_text(_tool_calls.decode(_bounded(choice.message.tool_calls)))
     except UNREADABLE as error:
-        raise FailedAttempt("NoCompletion", "the answer is no chat completion", f": {error}") from error
+        raise unusable(
+            "NoCompletion", "the answer is no chat completion", answer, channel, f": {error}"
+        ) from error
     if not content and not tool_calls:
         # such as max_tokens 1 for a model that reasons, or a stop sequence that it begins with
         raise FailedAttempt("EmptyAnswer", "the answer is empty", meaning=EMPTY_CAUSED if reason else EMPTY)

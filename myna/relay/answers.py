@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from myna.channels import Channel
-from myna.chat.failover import FailedAttempt, of_error
+from myna.chat.failover import FailedAttempt, of_error, unusable
 from myna.chat.han import han_count
 from myna.ids import new_name
 from myna.relay.events import ERROR
@@ -77,7 +77,7 @@ def checked(body: bytes, list_name: str, prompt_tokens: int | None, channel: Cha
             answer = _listed.decode(read)
         found = bytes(answer.choices if list_name == "choices" else answer.data)
         if not _OBJECT.match(found.lstrip()):
-            raise FailedAttempt("NoChoices", f"the answer has no {list_name}")
+            raise unusable("NoChoices", f"the answer has no {list_name}", body, channel)
         counts = prompt_tokens is not None and not is_set(answer.usage)
         reports = is_set(answer.error) or answer.object == "error"
         choices: list[_Choice] = []

@@ -83,8 +83,18 @@ def test_account_names_are_unique(owner: Cli) -> None:
     owner.lines("account", "add", "other")
     assert owner.refused("account", "rename", "old", "other") == "There already is an account 'other'."
     owner.lines("account", "rename", "old", "old")
-    assert "1 to 100 printable characters" in owner.refused("account", "rename", "old", " ")
+    for name in (" ", " ann", "ann "):
+        assert "1 to 100 printable characters" in owner.refused("account", "rename", "old", name)
     assert owner.refused("account", "rename", "nobody", "x") == "There is no account 'nobody'."
+
+
+def test_an_account_is_found_by_its_address_and_a_near_name_is_suggested(owner: Cli) -> None:
+    for name, email in (("ann", "Ann@Example.org"), ("bob", "team@example.org"), ("bea", "team@example.org")):
+        owner.lines("account", "add", name, "--email", email)
+    assert owner.json("account", "show", "ann@example.org")["name"] == "ann"
+    several = "Several accounts have the e-mail address 'team@example.org': name one of 'bob', 'bea'."
+    assert owner.refused("key", "list", "team@example.org") == several
+    assert owner.refused("account", "show", "anne") == "There is no account 'anne'; did you mean 'ann'?"
 
 
 def test_a_list_says_which_keys_are_revoked_or_expired(owner: Cli) -> None:

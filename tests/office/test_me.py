@@ -108,7 +108,7 @@ def test_a_value_of_a_refusal_stays_as_it_was_typed(reader: Visitor) -> None:
     hostile = "{chars}<b>{name!r}"
     answer = reader.post("/site/accounts/new", name=hostile + "x" * 200)
     assert answer.status == 400
-    assert "账户名称需要 1 到 100 个可打印字符。" in text_of(answer)
+    assert "账户名称需要 1 到 100 个可打印字符，首尾不能有空格。" in text_of(answer)
     codes = reader.post("/site/codes", units="5", count="1000000", uses="1")
     assert "兑换码数量必须是 1 到" in text_of(codes)
     cap = reader.post("/keys/new", name="laptop", scopes="chat", cap_units=hostile)
