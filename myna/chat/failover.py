@@ -88,8 +88,16 @@ def of_status(answer: ClientResponse, channel: Channel, *, model_is_callers: boo
     model, which the server need not have."""
     kind, why = f"Status{answer.status}", f"status {answer.status}"
     failed = of_error(kind, why, answer.body, channel, answer.status, model_is_callers=model_is_callers)
-    failed.retry_after_s = retry_after_s(answer.headers)
+    failed.retry_after_s = retry_after_s(answer.headers, failed.server.message)
     return failed
+
+
+def unusable(kind: str, why: str, body: bytes, channel: Channel, detail: str = "") -> FailedAttempt:
+    """The failed attempt of an answer that is not what was asked for: of its error, if it reports one."""
+    server = read(HTTPStatus.OK, body)
+    if server.message or server.code:
+        return of_error(kind, why, body, channel)
+    return FailedAttempt(kind, why, detail)
 
 
 def of_error(

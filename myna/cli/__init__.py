@@ -49,7 +49,7 @@ COMMANDS = {
 """The commands in groups: the function or app of each, and its section of docs/command-line.md. A process
 imports only the module of the command that it runs."""
 
-TYPES = {"STR", "INT", "PATH", "STR...", "INT..."}
+TYPES = {"STR", "INT", "PATH", "CHOICE", "STR...", "INT..."}
 
 
 def build(words: Sequence[str] = ()) -> App:

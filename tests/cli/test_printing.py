@@ -41,7 +41,7 @@ SHAPES = {
 
 @pytest.fixture
 def furnished(cli: Cli) -> Cli:
-    cli.lines("account", "add", LONG, "--units", "5", "--email", "e" * 60)
+    cli.lines("account", "add", LONG, "--units", "5", "--email", "e" * 60 + "@example.org")
     cli.lines("key", "issue", LONG, "--name", "k" * 90, "--scope", "chat", "--scope", "records")
     cli.lines("channel", "add", "chat", "c" * 90, "http://127.0.0.1:1/v1")
     return cli
@@ -271,6 +271,7 @@ def test_wrong_usage_says_what_to_type(cli: Cli) -> None:
 
 REFUSED = {
     "account show nobody": "There is no account 'nobody'.",
+    "account add x --email nonsense": "'nonsense' is not an e-mail address, such as name@example.org.",
     "account grant nobody 5": "There is no account 'nobody'.",
     "key list nobody": "There is no account 'nobody'.",
     "key revoke 12345": "There is no key 12345.",
