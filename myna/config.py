@@ -10,12 +10,11 @@ from typing import Annotated, Any, get_type_hints
 
 from msgspec import Struct, structs
 
-from myna import activity, settings
-from myna.activity import Actor
+from myna import settings
 from myna.errors import CommandError, DatabaseUnavailable
 from myna.names import is_name
 from myna.sentences import WrongValue
-from myna.store.database import Database, Transaction
+from myna.store.database import Database
 from myna.store.queries import config as store
 from myna.store.queries.config import Config
 from myna.wire import openai_voices
@@ -231,17 +230,6 @@ def check(name: str, value: str) -> None:
         raise CommandError(
             "{name}: {error}; it is {value!r}.", name=name, error=error, value=value[:_SHOWN_CHARS]
         ) from None
-
-
-async def change(db: Database, name: str, value: str, *, by: Actor) -> None:
-    """Checks and stores a site setting. Raises CommandError."""
-    check(name, value)
-
-    async def work(connection: Transaction) -> None:
-        await store.set_setting(connection, name, value)
-        await activity.record(connection, by, activity.words("settings", "set", name, value))
-
-    await db.transaction(work)
 
 
 def applied(config: Config) -> list[tuple[str, object, str]]:
