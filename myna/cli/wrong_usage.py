@@ -67,9 +67,8 @@ def sentence(app: App, error: CycloptsError) -> str:
 
 def with_names(usage: str) -> str:
     """A usage line with a name of each option's value, as docs/command-line.md has it, not its type."""
-    return re.sub(
-        r"--([\w-]+) (?:STR|INT|PATH|CHOICE)", lambda found: f"{found[0].split()[0]} {value_name(found[1])}", usage
-    )
+    typed = re.compile(r"--([\w-]+) (?:STR|INT|PATH|CHOICE)")
+    return typed.sub(lambda found: f"--{found[1]} {value_name(found[1])}", usage)
 
 
 def value_name(option: str) -> str:
