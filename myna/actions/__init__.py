@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 from msgspec import Struct, field, structs
 
 from myna import activity
-from myna.accounts import find as find_account
+from myna.accounts import find
 from myna.activity import Actor
 from myna.channel_keys import ChannelKeys
 from myna.channels import Channels
@@ -60,7 +60,7 @@ class Change(Struct):
     async def account(self, name: str) -> AccountRow:
         """The account of this name, which the change concerns, locked. Raises CommandError."""
         if self.owner_id is None:
-            return await self.locked((await find_account(self.db, name)).id)
+            return await self.locked((await find(self.db, name)).id)
         found = await account_store.by_name(self.db, name)
         if found is None or found.id != self.owner_id:
             raise CommandError("There is no account {name!r}.", name=name)
