@@ -134,7 +134,7 @@ class Maintenance:
         found = await due(self._db)
         self._leased = found.leased
         with contextlib.suppress(DatabaseUnavailable):
-            self._db.schema.check_version(found.schema)
+            await self._db.schema.check_version(found.schema, self._db)
         if found.calls_overdue:
             await self.sweep()
         if found.jobs:

@@ -139,7 +139,8 @@ class Service:
         """Starts the service. On exit, finishes or refunds the open calls, then closes the database."""
         db = await connect(settings, serving=True)
         try:
-            await migrate(db)
+            if settings.migrate == "on":
+                await migrate(db)
             await db.ready()
             await db.ready(contended=True)
             log.info("the database is %s", settings.database_label)

@@ -40,6 +40,8 @@ WRONG = {
     "postgresql_connections": ["7", "1001", "many"],
     "postgresql_pooling": ["statement", "Transaction"],
     "database_listen_url": ["mysql://x", f"postgresql://u:{SECRET}/x@h/db"],
+    "migrate": ["true", "0"],
+    "drain_s": ["-1", "3601", "long"],
     "workers": ["0", "257", "two", "2"],
     "chat_url": [
         "parrot",

@@ -1,4 +1,4 @@
-"""myna voice list|hide|show|rename|order|blend|clone|delete|read"""
+"""myna voice list|hide|show|rename|order|blend|clone|delete|read|word"""
 
 import contextlib
 import os
@@ -46,6 +46,7 @@ from myna.voice_overrides import PublicVoice
 
 app = App(name="voice", help="Public voices, and voices cloned by accounts.")
 app.command("myna.cli.voice_reading:read", name="read")
+app.command("myna.cli.words:app", name="word")
 VoiceId = Annotated[str, Parameter(name="ID", help="The id of the voice in `myna voice list`.")]
 
 

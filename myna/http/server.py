@@ -5,9 +5,12 @@ import contextlib
 import errno
 import logging
 import os
+import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import cached_property
+from typing import Any, cast
 
 import uvicorn
 from prometheus_client import multiprocess as metric_files
@@ -29,6 +32,7 @@ BACKLOG = 2048
 CLOSE_WAIT_S = 1.0
 """Time to send the last responses after all calls have ended."""
 TICK_S = 0.1
+ENDS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Server(uvicorn.Server):
@@ -51,9 +55,13 @@ class Server(uvicorn.Server):
             )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Keeps the socket open until the calls have ended: new requests, and requests whose body has not
-        arrived, are answered with 503."""
+        """Takes calls until proxies know that it ends. Then keeps the socket open until the calls have ended:
+        new requests, and requests whose body has not arrived, are answered with 503."""
         clock = asyncio.get_running_loop().time
+        self.config.draining = True
+        for _ in range(round(self.config.drain_s / TICK_S)):
+            if not self.force_exit:
+                await asyncio.sleep(TICK_S)
         until = clock() + self.config.grace_s
         self.config.stopping = True
         for connection in list(self.server_state.connections):
@@ -67,21 +75,24 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        with contextlib.suppress(KeyboardInterrupt), super().capture_signals():
-            try:
-                yield
-            finally:
-                self._captured_signals.clear()  # else uvicorn raises them again
+        """Unlike uvicorn's, it does not raise the signals again: the process ends with exit code 0."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in ENDS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 class Worker(multiprocess.Process):
     """One of several serving processes."""
 
-    @property
+    @cached_property
     def server(self) -> Server:
-        if self._server is None:
-            self._server = Server(self.config)
-        return self._server  # type: ignore[return-value]  # made above
+        return Server(cast(ServerConfig, self.config))
 
     def join(self) -> None:
         super().join()
@@ -106,6 +117,7 @@ def configure(app: App | str, settings: Settings) -> ServerConfig:
     config = ServerConfig(app, **options)
     config.connections_max = settings.connections_max
     config.trusted_proxies = settings.trusted_proxies
+    config.drain_s = settings.drain_s
     config.grace_s = settings.shutdown_grace_s
     config.base_url = settings.base_url
     config.flush_queue = FlushQueue()

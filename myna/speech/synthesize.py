@@ -202,6 +202,7 @@ class Synthesizer:
         if not plan.by_node:
             failures: list[EngineFailed] = []
             with plan.slot:  # released before the refund: a client that sees it may send another text
+                plan = await self._planner.with_readings(plan, call.account_id)
                 for channel in plan.choice.channels:
                     if channel.full:  # it refused the text, or has no slot for it
                         continue
@@ -209,6 +210,7 @@ class Synthesizer:
                         queue_key=call.account_id,
                         sound_s=plan.sound_s,
                         disconnected=disconnected,
+                        unspoken=call.details.unspoken.update,
                         hear=self._ear_of(listener) if listener else None,
                     )
                     spoken = await self._speak_on(channel, call, plan, answers, failures, client, listener)
@@ -311,7 +313,7 @@ class Synthesizer:
         if seconds <= 0:
             raise EngineTimedOut("No time is left for another channel.")
         utterance = Utterance(
-            text=plan.request.text,
+            text=plan.text,
             voice_id=channel.engine_voice_id(plan.voice_id),
             speed=plan.request.speed,
             sound_max_s=float(plan.sound_max_s),

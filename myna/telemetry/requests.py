@@ -13,8 +13,8 @@ class RequestDetails(Struct, gc=False):
     were charged and not refunded. `channel` answered or was tried last. `replay_of` is the id, in hex, of the
     call whose stored response was sent. `balance` is the account's at the last key check or charge, `ignored`
     names unknown fields of the body (see `body.ignored`), `ignored_tools` the tools that were left out,
-    `message` is that of the error envelope, `call_id` is the charged call, and `rate_headers` are the headers
-    about its limits; these six are not logged."""
+    `unspoken` counts what of a text was not spoken, `message` is that of the error envelope, `call_id` is the
+    charged call, and `rate_headers` are the headers about its limits; these seven are not logged."""
 
     account_id: int = 0
     key_id: int = 0
@@ -25,6 +25,7 @@ class RequestDetails(Struct, gc=False):
     balance: int = 0
     ignored: str = ""
     ignored_tools: str = ""
+    unspoken: dict[str, int] = {}
     message: str = ""
     call_id: bytes = b""
     rate_headers: dict[str, str] = {}

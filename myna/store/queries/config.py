@@ -79,8 +79,8 @@ class BlendRow(Struct, frozen=True):
 
 class Config(Struct, frozen=True):
     """The operator's configuration as of `version`, and what the enabled compute nodes offer as of
-    `nodes_version`, which is 0 if no node ever offered anything. No new call may have an id below
-    `closed_before`: see `audit_state`."""
+    `nodes_version`, which is 0 if no node ever offered anything. `lexicons` are the versions of the words of
+    the site, 0, and of accounts. No new call may have an id below `closed_before`: see `audit_state`."""
 
     version: int
     settings: dict[str, str]
@@ -91,6 +91,7 @@ class Config(Struct, frozen=True):
     overrides: dict[str, VoiceOverride]
     blends: tuple[BlendRow, ...]
     routes: tuple[RouteRow, ...] = ()
+    lexicons: dict[int, int] = {}
     closed_before: bytes = b""
     nodes_version: int = 0
 
@@ -124,6 +125,9 @@ async def load(db: Queries) -> Config:
         overrides={str(voice_id): VoiceOverride(*row) for voice_id, *row in overrides},
         blends=tuple(sorted(blends, key=lambda blend: blend.voice_id)),
         routes=tuple(await routes.load(db)),
+        lexicons={
+            int(row[0]): int(row[1]) for row in await db.fetch("SELECT account_id, version FROM lexicons")
+        },
         closed_before=bytes(closed_before),
         nodes_version=nodes.nodes_version,
     )
