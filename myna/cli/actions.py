@@ -60,7 +60,8 @@ def register(
     command.__signature__ = signature  # type: ignore[attr-defined]
     command.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()}
     command.__doc__ = kind.__doc__
-    app.command(command, name=kind.command.split()[-1])
+    command.__name__ = kind.command.split()[-1]
+    app.command(command, name=command.__name__)
 
 
 def named(**state: object) -> Shown:
