@@ -201,11 +201,11 @@ class Ledger:
             config = self.config.current
             try:
                 planned = await plan()
-            except MynaError:
+            except MynaError as error:
                 if (stored := await self.check_refusal(caller)) is not None:
                     return stored
                 if self.config.current.version == config.version:
-                    raise
+                    raise await self._query(refused_charges.told(self._db, caller, error)) from None
             else:
                 match await self.charge(caller, planned.order, config):
                     case Call() as call:
