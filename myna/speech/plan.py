@@ -232,7 +232,9 @@ def checked(request: CheckedSpeech, settings: SiteSettings) -> tuple[Unmarked, f
 def check_text(text: str, chars_max: int) -> Unmarked:
     """The text without markup. Raises InvalidRequest for one that can't be spoken or is too long."""
     if len(text) > chars_max:  # first, so that the other checks are bounded
-        raise InvalidRequest(f"text: has {len(text)} characters; at most {chars_max} are allowed.")
+        raise InvalidRequest(
+            "text: has {chars} characters; at most {most} are allowed.", chars=len(text), most=chars_max
+        )
     if not text.strip():
         raise InvalidRequest("text: must not be blank.")
     if "\0" in text:
@@ -248,5 +250,7 @@ def read_speed(text: str | None) -> float:
     if not text:
         return 1.0
     if not _SPEED.fullmatch(text) or not SPEED_MIN <= float(text) <= SPEED_MAX:
-        raise InvalidRequest(f"speed: must be a decimal string from {SPEED_MIN} to {SPEED_MAX}.")
+        raise InvalidRequest(
+            "speed: must be a decimal string from {least} to {most}.", least=SPEED_MIN, most=SPEED_MAX
+        )
     return float(text)
