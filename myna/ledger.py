@@ -205,7 +205,9 @@ class Ledger:
                 if (stored := await self.check_refusal(caller)) is not None:
                     return stored
                 if self.config.current.version == config.version:
-                    raise await self._query(refused_charges.told(self._db, caller, error)) from None
+                    raise await self._query(
+                        refused_charges.told(self._db, caller.details.key_id, error)
+                    ) from None
             else:
                 match await self.charge(caller, planned.order, config):
                     case Call() as call:

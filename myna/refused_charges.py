@@ -13,7 +13,6 @@ from myna.errors import (
     SpeechNotInScope,
     Unauthorized,
 )
-from myna.keys import UnverifiedCaller
 from myna.store.batch import ChargeRefused, RefusalReason
 from myna.store.database import Queries
 from myna.store.queries import routes
@@ -31,12 +30,12 @@ class Refusal(Struct, frozen=True):
     zone: str
 
 
-async def told(db: Queries, caller: UnverifiedCaller, error: MynaError) -> MynaError:
-    """The error of a request that can't be planned, to a caller whose key is valid. The operator's names are
+async def told(db: Queries, key_id: int, error: MynaError) -> MynaError:
+    """The error of a request that can't be planned, to a key that is valid. The operator's names are
     told only to those who may use them."""
     if not isinstance(error, ModelNotFound) or not error.route:
         return error
-    allowed = await routes.of_key(db, caller.details.key_id)
+    allowed = await routes.of_key(db, key_id)
     return ModelNotFound(error.model, error.why) if allowed is None or error.route in allowed else error
 
 
