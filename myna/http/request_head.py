@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from operator import itemgetter
 from urllib.parse import unquote
 
 import httptools
@@ -15,7 +16,7 @@ Ends = tuple[tuple[str, int] | None, tuple[str, int] | None]
 
 def header_error(headers: Headers, version: str) -> str:
     """Why RFC 9112 (3.2, 6.1) requires a refusal of a head that the parser accepts; "" for a valid head."""
-    names = [name for name, _ in headers]
+    names = list(map(itemgetter(0), headers))
     if version not in ("1.0", "1.1"):
         return "send HTTP/1.1"
     hosts = names.count(b"host")
