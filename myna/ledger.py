@@ -195,8 +195,7 @@ class Ledger:
         self, caller: UnverifiedCaller, plan: Callable[[], Awaitable[P]]
     ) -> tuple[Call, P] | Replayed:
         """Charges what `plan` returns; plans again if the configuration was stale. Returns the open call and
-        its plan, or the stored response to a retry. If planning fails, the key is checked first, since an
-        error of the key precedes every other one. Raises MynaError."""
+        its plan, or the stored response to a retry. An error of the key precedes those of planning."""
         while True:
             config = self.config.current
             try:
@@ -205,9 +204,8 @@ class Ledger:
                 if (stored := await self.check_refusal(caller)) is not None:
                     return stored
                 if self.config.current.version == config.version:
-                    raise await self._query(
-                        refused_charges.told(self._db, caller.details.key_id, error)
-                    ) from None
+                    told = refused_charges.told(self._db, caller.details.key_id, error)
+                    raise await self._query(told) from None
             else:
                 match await self.charge(caller, planned.order, config):
                     case Call() as call:
