@@ -225,12 +225,9 @@ class ModelNotFound(NotFound):
     code = "model_not_found"
 
     def __init__(self, model: str, why: str = "", route: str = "") -> None:
-        super().__init__(why) if why and not route else super().__init__(
-            sentences.NO_MODEL, model=model[:MODEL_SHOWN_CHARS]
-        )
-        self.model = model
-        self.why = why
-        self.route = route
+        named = {"model": model[:MODEL_SHOWN_CHARS]} if route or not why else {}
+        super().__init__(sentences.NO_MODEL if named else why, **named)
+        self.model, self.why, self.route = model, why, route
 
 
 class StaleLease(MynaError):
