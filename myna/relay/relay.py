@@ -170,7 +170,7 @@ class Relay:
             if channel.url == PARROT:
                 parrot = answers.parrot(plan.instruction, plan.model, plan.prompt_tokens)
                 return plan.answer_of(channel, parrot)
-            return await self._request(plan, channel, left_s, b"%d" % call.account_id)
+            return await self._request(plan, channel, left_s, call.account_id)
 
         try:
             async with asyncio.timeout(None) as limit:
@@ -187,7 +187,7 @@ class Relay:
         await call.keep(answer.decode(errors="replace") if call.repeatable else "")
         return Response(answer, headers=self._headers(call.details))
 
-    async def _request(self, plan: RelayPlan, channel: Channel, left_s: float, account: bytes) -> bytes:
+    async def _request(self, plan: RelayPlan, channel: Channel, left_s: float, account_id: int) -> bytes:
         """The checked answer of a channel to a call of the account. Raises FailedAttempt, TooManyBodies."""
         embeds = plan.route.kind is RouteKind.EMBEDDINGS
         limits = self._settings
@@ -205,7 +205,7 @@ class Relay:
         if answer.status != 200:
             raise of_status(answer, channel, model_is_callers=routes.model_is_callers(plan.route))
         read = partial(plan.answer_of, channel, answer.body)
-        return await read_body(read, len(answer.body), account)
+        return await read_body(read, len(answer.body), account_id)
 
     async def _first(
         self, call: Call, plan: RelayPlan, attempt: Callable[[Channel, float], Awaitable[bytes]]

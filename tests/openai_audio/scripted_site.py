@@ -208,6 +208,11 @@ class Visitor:
         body = {"model": "tts-1", "input": text, "voice": "alloy", "response_format": "pcm", **more}
         return await self.post("/openai/v1/audio/speech", body, headers)
 
+    async def another_key(self) -> str:
+        """A second key of the account."""
+        account = await accounts.find(self.site.db, self._account)
+        return (await keys.issue(self.site.db, account.id, "phone", Scope.CHAT, 0, by=TESTER)).key
+
     async def balance(self) -> int:
         return (await accounts.find(self.site.db, self._account)).balance
 

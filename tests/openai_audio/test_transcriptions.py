@@ -11,6 +11,7 @@ import openai
 import pytest
 
 from myna import channel_changes
+from myna.api.openai.audio_transcriptions import SPOOLED_MAX
 from myna.channel_keys import ChannelKeys
 from myna.errors import TooManyBodies
 from myna.http.body_limits import BodyBudget
@@ -329,6 +330,31 @@ async def test_a_wrong_key_is_401_before_the_recording_is_read(visitor: Visitor)
     assert visitor.spooled() == []
 
 
+async def test_an_account_leaves_room_for_the_recordings_of_others(visitor: Visitor) -> None:
+    media_type, _ = form([])
+    second = await visitor.another_key()
+    async with visitor.newcomer() as other:
+        waiting = [
+            await visitor.post(
+                "/openai/v1/audio/transcriptions",
+                b"",
+                {
+                    "Content-Type": media_type,
+                    "Content-Length": str(UPLOAD_MAX_BYTES),
+                    "Authorization": f"Bearer {key}",
+                },
+            )
+            for key in [visitor.key, second] * (SPOOLED_MAX // 8)
+        ]
+        await until(lambda: len(visitor.spooled()) == len(waiting))
+        assert (await transcribe(visitor)).status == 503
+        assert (await transcribe(other)).status == 200
+        for answer in waiting:
+            answer.connection.reset()
+        await until(lambda: visitor.spooled() == [])
+    assert await visitor.balance() == UNITS
+
+
 async def test_a_client_that_leaves_while_it_sends_leaves_no_file(visitor: Visitor) -> None:
     media_type, body = form([("model", MODEL)])
     headers = {"Content-Type": media_type, "Content-Length": str(len(body))}
@@ -357,7 +383,7 @@ async def test_a_client_that_leaves_ends_the_request_to_the_channel_and_is_refun
 async def test_a_recording_without_memory_is_refused_before_the_charge(
     visitor: Visitor, upstream: TranscriptionUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: BodyBudget, size_bytes: int, key_hash: bytes) -> None:
+    def full(self: BodyBudget, size_bytes: int, account_id: int) -> None:
         raise TooManyBodies
 
     monkeypatch.setattr("myna.transcription.transcribe.BodyBudget.take", full)
