@@ -16,11 +16,11 @@ from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
 from myna.store.database import Queries
 from myna.store.limits import REPORT_QUERY_MAX_MS
 from myna.store.postgresql_batch import COMMAND_TIMEOUT_S, BatchWriter, LockPolicy, commit
-from myna.store.postgresql_session import CONNECT_TIMEOUT_S, PROCESS_LOCK, configure, shares
+from myna.store.postgresql_session import CONNECT_TIMEOUT_S, PROCESS_LOCK, Shares, configure, shares
 from myna.store.rows import in_arrays
 from myna.store.schema import SchemaWatch
 from myna.store.tables.postgresql import PostgresqlTables
-from myna.store.transaction_queue import TransactionQueue
+from myna.store.transaction_queue import OWNER_READS_WAITING_MAX, TransactionQueue
 
 T = TypeVar("T")
 
@@ -131,7 +131,7 @@ class Postgresql:
     )
     locked: tuple[type[Exception], ...] = (asyncpg.LockNotAvailableError, LockTimedOut)
 
-    def __init__(self, url: str, pool: Any, reports: Any, transactions: int) -> None:
+    def __init__(self, url: str, pool: Any, reports: Any, share: Shares) -> None:
         self._url = url
         self.schema = SchemaWatch(self.dialect)
         self._pool = pool
@@ -139,7 +139,8 @@ class Postgresql:
         self._writer = BatchWriter(url, "myna-writer", LockPolicy.NONE, self.schema)
         self._contended_writer = BatchWriter(url, "myna-contended", LockPolicy.ACCOUNT, self.schema)
         self._closing: set[asyncio.Task[None]] = set()
-        self._transactions = TransactionQueue(transactions)
+        self._transactions = TransactionQueue(share.transactions)
+        self._reads = TransactionQueue(share.reports, OWNER_READS_WAITING_MAX)
 
     @classmethod
     async def open(cls, url: str, connections: int = POSTGRESQL_CONNECTIONS) -> "Postgresql":
@@ -148,7 +149,7 @@ class Postgresql:
         limited = SESSION | {"statement_timeout": str(REPORT_QUERY_MAX_MS)}
         pool = await _open_pool(url, "myna", SESSION, least=1, most=share.pool)
         reports = await _open_pool(url, "myna-reports", limited, least=0, most=share.reports)
-        return cls(url, pool, reports, share.transactions)
+        return cls(url, pool, reports, share)
 
     async def fetch(self, sql: str, *args: object) -> Sequence[Sequence[Any]]:
         async with self._connection() as raw:
@@ -199,7 +200,10 @@ class Postgresql:
 
     async def read(self, work: Callable[[Queries], Awaitable[T]]) -> T:
         try:
-            async with self._transaction(self._reports, isolation="repeatable_read", readonly=True) as raw:
+            async with (
+                self._reads.place(),
+                self._transaction(self._reports, isolation="repeatable_read", readonly=True) as raw,
+            ):
                 return await work(PostgresqlConnection(raw))
         except asyncpg.QueryCanceledError:
             raise ReportTooSlow from None
