@@ -11,6 +11,7 @@ from tests.rig import temporary
 
 pytest_plugins = [
     "tests.rig.postgres",
+    "tests.rig.pgbouncer",
     "tests.rig.service",
     "tests.rig.upstream",
     "tests.rig.llm",

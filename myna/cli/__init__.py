@@ -10,7 +10,7 @@ from cyclopts.help import DefaultFormatter, HelpEntry, HelpPanel
 from rich.console import Console, ConsoleOptions
 
 from myna import __version__
-from myna.cli.wrong_usage import sentence
+from myna.cli.wrong_usage import sentence, value_name, with_names
 from myna.errors import CommandError, ConfigError
 
 FAILED = 1
@@ -49,7 +49,7 @@ COMMANDS = {
 """The commands in groups: the function or app of each, and its section of docs/command-line.md. A process
 imports only the module of the command that it runs."""
 
-TYPES = {"STR", "INT", "PATH", "STR...", "INT..."}
+TYPES = {"STR", "INT", "PATH", "CHOICE", "STR...", "INT..."}
 
 
 def build(words: Sequence[str] = ()) -> App:
@@ -118,13 +118,16 @@ class _Help(DefaultFormatter):
         entries = [_named(entry) for entry in panel.entries]
         super().__call__(console, options, panel.copy(entries=entries))
 
+    def render_usage(self, console: Console, options: ConsoleOptions, usage: object) -> None:
+        super().render_usage(console, options, with_names(str(usage)))
+
 
 def _named(entry: HelpEntry) -> HelpEntry:
     if entry.positional_label:
         return entry.copy(positive_names=())
     if entry.metavar not in TYPES:
         return entry
-    name = entry.names[-1].lstrip("-").upper().replace("-", "_")
+    name = value_name(entry.names[-1])
     return entry.copy(metavar=f"{name}…" if entry.metavar.endswith("...") else name)
 
 

@@ -13,7 +13,15 @@ from cyclopts import Parameter
 from myna import __version__, app, cli, service
 from myna.activity import command_line
 from myna.api.health import MULTIPROCESS
-from myna.cli.console import Json, check_not_moved, exclusive, open_database, read_settings, show
+from myna.cli.console import (
+    Json,
+    check_not_moved,
+    check_schema,
+    exclusive,
+    open_database,
+    read_settings,
+    show,
+)
 from myna.errors import CommandError
 from myna.http import server
 from myna.http.open_files import fitted, raise_limit
@@ -43,7 +51,8 @@ def serve() -> None:
 
 
 def migrate(*, json: Json = False) -> None:
-    """Migrate the database to this build's schema. `serve` does so at startup."""
+    """Migrate the database to this build's schema. `serve` does so at startup, unless MYNA_MIGRATE is
+    off."""
     settings = read_settings()
     # A server of an older build would write to a schema that it does not know.
     with exclusive(settings) if settings.on_sqlite else contextlib.nullcontext():
@@ -67,9 +76,12 @@ async def _migrate(settings: Settings) -> int:
 
 
 async def _prepare(settings: Settings) -> bool:
-    """Migrates. Returns whether no operator can sign in."""
+    """Migrates, unless MYNA_MIGRATE is off. Returns whether no operator can sign in."""
     async with open_database(settings) as db:
-        await migrate_schema(db)
+        if settings.migrate == "on":
+            await migrate_schema(db)
+        else:
+            await check_schema(db, settings, newer=True)
         return await links.first_is_needed(db)
 
 

@@ -13,6 +13,7 @@ from bench.fill import Size
 from bench.results import RESULTS
 from myna import audit, keys
 from myna.keys import Scope, UnverifiedCaller
+from myna.settings import Settings
 from myna.store.database import connect
 from myna.store.files.audio import AudioStore
 from myna.store.queries import accounts as accounts_store
@@ -33,7 +34,7 @@ async def test_filled_books_pass_the_audit_have_the_keys_of_the_load_and_go_on(
     url: str, tmp_path: Path
 ) -> None:
     await fill.fill(url, tmp_path, SMALL)
-    db = await connect(url or "sqlite:", tmp_path)
+    db = await connect(Settings(data=str(tmp_path), database_url=url or ""))
     try:
         report = await audit.run(db, AudioStore(tmp_path / "audio"), hash_audio=True)
         assert report.breaches == []
@@ -60,7 +61,7 @@ async def test_the_far_page_is_full_and_as_far_as_the_records_allow(
     await fill.fill("", tmp_path, SMALL)
     (path,) = [path for name, path in grow.paths(SMALL.rows) if name == grow.FAR_RECORDS]
     before = int(path.rpartition("=")[2])
-    db = await connect("sqlite:", tmp_path)
+    db = await connect(Settings(data=str(tmp_path)))
     try:
         found = await tasks.page(db, fill.READER, before, grow.PAGE)
         assert len(found) == grow.PAGE

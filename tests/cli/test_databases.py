@@ -1,11 +1,14 @@
 """A command uses the database of the service and prints its name; it never creates one. An unusable database
 is one line with its message, without the password of its URL."""
 
+import asyncio
 import socket
 import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+import asyncpg
 
 from tests.cli.conftest import SAID_DATABASE, Cli
 from tests.rig.postgres import Postgres
@@ -121,6 +124,19 @@ def test_a_wrong_password(bare_cli: Cli) -> None:
         )
     why = 'password authentication failed for user "myna", not *** or ***'
     assert line == f"The database 127.0.0.1:{port}/site can't be opened: {why}."
+
+
+def test_a_role_without_rights(bare_cli: Cli, postgres_books_url: str) -> None:
+    async def execute(statement: str) -> None:
+        connection = await asyncpg.connect(postgres_books_url)
+        await connection.execute(statement)
+        await connection.close()
+
+    asyncio.run(execute("CREATE ROLE poor LOGIN"))
+    place = postgres_books_url.partition("@")[2]
+    line = bare_cli.refused("migrate", MYNA_DATABASE_URL=f"postgresql://poor@{place}")
+    assert "permission denied for schema public" in line
+    asyncio.run(execute("DROP ROLE poor"))
 
 
 def test_a_host_that_has_no_address(bare_cli: Cli) -> None:

@@ -41,7 +41,7 @@ SHAPES = {
 
 @pytest.fixture
 def furnished(cli: Cli) -> Cli:
-    cli.lines("account", "add", LONG, "--units", "5", "--email", "e" * 60)
+    cli.lines("account", "add", LONG, "--units", "5", "--email", "e" * 60 + "@example.org")
     cli.lines("key", "issue", LONG, "--name", "k" * 90, "--scope", "chat", "--scope", "records")
     cli.lines("channel", "add", "chat", "c" * 90, "http://127.0.0.1:1/v1")
     return cli
@@ -242,6 +242,7 @@ def test_a_missing_argument_is_named_with_the_usage(cli: Cli) -> None:
     for words, name, usage in (
         (("account", "grant", "ann"), "UNITS", "myna account grant [OPTIONS] NAME UNITS"),
         (("key", "revoke"), "KEY", "myna key revoke [OPTIONS] KEY"),
+        (("route", "add", "x"), "--units", "myna route add --units UNITS [OPTIONS] NAME"),
     ):
         said = cli.misused(*words)
         assert said.startswith(f"{name} is missing. ") and said.endswith(f". Usage: {usage}")
@@ -258,7 +259,7 @@ SAID = {
     "acount list": "There is no command 'myna acount'. Did you mean myna account? There are serve,",
     "channel add video a http://h": "KIND: 'video' is none of chat, speech. What the channel does.",
     "serve now": "'myna serve' has no place for 'now'; see 'myna serve --help'.",
-    "serve --port 80": "'myna serve' has no option --port: it is a setting, MYNA_PORT.",
+    "serve --port 80": "'myna serve' has no option --port: it is a setting, MYNA_PORT, or port in myna.toml.",
 }
 
 
@@ -270,11 +271,14 @@ def test_wrong_usage_says_what_to_type(cli: Cli) -> None:
 
 REFUSED = {
     "account show nobody": "There is no account 'nobody'.",
+    "account add x --email nonsense": "'nonsense' is not an e-mail address, such as name@example.org.",
     "account grant nobody 5": "There is no account 'nobody'.",
     "key list nobody": "There is no account 'nobody'.",
     "key revoke 12345": "There is no key 12345.",
     "key revoke laptop": "There is no key 'laptop'; 'myna key list ACCOUNT' has the names and ids.",
     "settings set port 80": "port is a setting of the process, not of the site: set MYNA_PORT, or port in",
+    "settings get MYNA_PORT": "port is a setting of the process, not of the site: set MYNA_PORT, or port in",
+    "activity --command nonsense": "No command begins with 'nonsense'; write one as in 'account grant'.",
     "channel test nothing": "There is no channel 'nothing'; there is 'default'.",
     "channel enable nothing": "There is no channel 'nothing'; there are none.",
     "channel remove default": "There is no channel 'default' in the database; it comes from the settings.",

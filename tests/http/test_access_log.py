@@ -11,7 +11,8 @@ import pytest
 from prometheus_client import REGISTRY
 
 from myna.telemetry import access_log as module
-from myna.telemetry.access_log import AccessLog, CompletedRequest, RequestDetails
+from myna.telemetry.access_log import AccessLog
+from myna.telemetry.requests import CompletedRequest, RequestDetails
 
 pytestmark = pytest.mark.anyio
 

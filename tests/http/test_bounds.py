@@ -34,7 +34,7 @@ from myna.speech.draft import draft
 from myna.speech.plan import check_text, read_speed
 from myna.store.files.audio import AudioStore
 from myna.telemetry import logs
-from myna.telemetry.access_log import RequestDetails
+from myna.telemetry.requests import RequestDetails
 from myna.wire import farm, v1
 from myna.wire.body import decode
 from tests.http.cpu_time import Reader, cpu_s, judge, reference

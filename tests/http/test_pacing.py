@@ -9,7 +9,7 @@ from myna.http.asgi_types import BODY_COMPLETE, Message
 from myna.http.body_limits import SMALL_BODY_BYTES, BodyBudget, BodyLimits
 from myna.http.request import Request
 from myna.http.responses import Response
-from myna.telemetry.access_log import RequestDetails
+from myna.telemetry.requests import RequestDetails
 from tests.http.local_server import LocalServer, local_server, until
 
 pytestmark = pytest.mark.anyio

@@ -198,10 +198,10 @@ async def test_a_call_keeps_its_request_and_the_channel_that_answered(
 ) -> None:
     logs.request_id.set("a-request")
     async with await service.admit(await books.customer()) as kept:
-        kept.details.channel = "a channel"
+        kept.channel = "a channel"
         await kept.keep("the answer")
     async with await service.admit(await books.customer()) as refunded:
-        refunded.details.channel = "a channel"
+        refunded.channel = "a channel"
     for call in (kept, refunded):
         row = await books.sql("SELECT request_id, channel FROM calls WHERE id = $1", call.id)
         assert row == [("a-request", "a channel")]

@@ -108,7 +108,7 @@ def test_a_value_of_a_refusal_stays_as_it_was_typed(reader: Visitor) -> None:
     hostile = "{chars}<b>{name!r}"
     answer = reader.post("/site/accounts/new", name=hostile + "x" * 200)
     assert answer.status == 400
-    assert "账户名称需要 1 到 100 个可打印字符。" in text_of(answer)
+    assert "账户名称需要 1 到 100 个可打印字符，首尾不能有空格。" in text_of(answer)
     codes = reader.post("/site/codes", units="5", count="1000000", uses="1")
     assert "兑换码数量必须是 1 到" in text_of(codes)
     cap = reader.post("/keys/new", name="laptop", scopes="chat", cap_units=hostile)
@@ -119,7 +119,7 @@ def test_a_value_of_a_refusal_stays_as_it_was_typed(reader: Visitor) -> None:
     ("path", "fields", "said"),
     [
         ("/me", {"low_balance": "many"}, "余额提醒阈值必须是整数。"),
-        ("/site/codes", {"units": "0"}, "点数不能小于 1。"),
+        ("/site/codes", {"units": "many"}, "点数必须是整数。"),
     ],
 )
 def test_a_wrong_field_is_named(reader: Visitor, path: str, fields: dict[str, str], said: str) -> None:
