@@ -1,8 +1,7 @@
 """Authentication of /v1 by API key."""
 
-import contextlib
 import hashlib
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable
 from typing import TypeVar
 
 from msgspec import structs
@@ -24,14 +23,9 @@ of an untrusted client."""
 IDEMPOTENCY_KEY_MAX_CHARS = 255
 
 
-@contextlib.contextmanager
-def models_of_v1() -> Iterator[None]:
-    """On /v1 every model exists: that one is not found means that the key is limited to other routes, and the
-    answer is a 401. Raises Unauthorized."""
-    try:
-        yield
-    except ModelNotFound as error:
-        raise Unauthorized(f"This API key may not use the model {error.model}; use another key.") from None
+def model_refused(error: ModelNotFound) -> Unauthorized:
+    """On /v1 every model exists: that one is not found means that the key is limited to other routes."""
+    return Unauthorized(f"This API key may not use the model {error.model}; use another key.")
 
 
 class KeyAuth:

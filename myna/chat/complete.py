@@ -183,9 +183,7 @@ def _read(body: bytes) -> ReadChat:
     """The request with this body. Raises InvalidRequest."""
     fields, request = decode(body, ChatRequest)
     return ReadChat(
-        summary=RequestSummary(
-            request.model, sum(han_count(text_of(message)) for message in request.messages)
-        ),
+        summary=RequestSummary(request.model, han_count("".join(map(text_of, request.messages)))),
         conversation=conversation_of(fields),
         instruction=instruction_of(request.messages),
     )

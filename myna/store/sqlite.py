@@ -217,7 +217,9 @@ class Sqlite:
     ) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
         # A call that is open when the power fails is refunded, so its charge may be lost with it. The sync of
         # the call's end covers the charge too, which is earlier in the log. A task's id is told at once.
-        synced = bool(ends) or any(charge.task is not None for charge in charges)
+        synced = bool(ends)
+        for charge in charges:
+            synced = synced or charge.task is not None
         return await self._on_writer(
             lambda: self._transact(
                 lambda: sqlite_batch.run(self._writer.raw, ends, charges, self._clock()), synced=synced
