@@ -106,7 +106,7 @@ class Chat:
             return answer
 
     async def _plan(self, caller: UnverifiedCaller, body: bytes, slot: Slot) -> ChatPlan | SpokenPlan:
-        request = await read_body(partial(_read, body), len(body), caller.key_hash)
+        request = await read_body(partial(_read, body), len(body), caller.details.account_id)
         summary, to_speak = request.summary, speech_text(request.instruction)
         if to_speak is None:
             return ChatPlan(

@@ -169,7 +169,9 @@ class Planner:
 
     async def plan(self, endpoint: Endpoint, caller: UnverifiedCaller, body: bytes) -> RelayPlan:
         """Raises InvalidRequest, ModelNotFound, TooManyBodies."""
-        return self.planned(await read_body(partial(read, endpoint, body), len(body), caller.key_hash))
+        return self.planned(
+            await read_body(partial(read, endpoint, body), len(body), caller.details.account_id)
+        )
 
     def planned(self, request: ReadRequest) -> RelayPlan:
         """The plan of a request. Raises InvalidRequest, ModelNotFound."""
