@@ -82,8 +82,7 @@ class RelayPlan(Struct, frozen=True):
         """The whole answer, made from this channel's. Raises FailedAttempt."""
         if self.endpoint.list_name != "choices":
             checked = answers.checked(body, self.endpoint.list_name, None, channel)
-            vectors = answers.in_base64(checked) if self.in_base64 else checked
-            return answers.with_model(vectors, self.model)
+            return answers.embeddings(checked, self.model, self.prompt_tokens, in_base64=self.in_base64)
         return answers.completed(answers.checked(body, "choices", self.prompt_tokens, channel), self.model)
 
     def streamed(self, channel: Channel, body: bytes) -> bytes:
