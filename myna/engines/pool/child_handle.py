@@ -72,7 +72,8 @@ class PendingJob:
         self.long = long
         self.take_part = take_part
         self._progress = progress
-        self.ends_at = self.loop.time() + deadline_s
+        self.queued_at = self.loop.time()
+        self.ends_at = self.queued_at + deadline_s
         self._start_by = self.loop.time() + deadline_s * _QUEUE_SHARE_MAX
         self.answer: asyncio.Future[bytes] = self.loop.create_future()
         self.released: asyncio.Future[None] = self.loop.create_future()

@@ -32,6 +32,7 @@ from myna.engines.pool.child_main import JobDone, JobFailed, Setup, StartJob, fr
 from myna.engines.pool.fair_queue import FairQueue
 from myna.files.disk_threads import wait_shielded
 from myna.sandbox.confinement import AllowedPaths, Confinement
+from myna.telemetry import metrics
 
 log = logging.getLogger(__name__)
 R = TypeVar("R", bound=msgspec.Struct)
@@ -61,6 +62,7 @@ class Pool(Generic[R]):
         start_deadline_s: float = START_DEADLINE_S,
     ) -> None:
         self._module = module
+        self._engine = module.split(".")[-2]
         self._setup = msgspec.Raw(msgspec.msgpack.encode(setup))
         self._start_deadline_s = start_deadline_s
         self._program = self._child_program(None)
@@ -95,6 +97,7 @@ class Pool(Generic[R]):
             undo.pop_all()
         self._log_confinement(children[0].confinement)
         self._running = dict(enumerate(children))
+        self._measure()
         self._supervisors = [asyncio.create_task(self._supervise(*item)) for item in self._running.items()]
 
     def _child_program(self, files: AllowedPaths | None) -> ChildProgram:
@@ -167,6 +170,7 @@ class Pool(Generic[R]):
         waits = long or len(self._waiting) >= len(self._idle)
         watch = asyncio.create_task(self._drop(entry, disconnected)) if disconnected and waits else None
         self._queue(entry).put(queue_key, entry)
+        self._measure()
         self._wake_idle()
         try:
             return self._results.decode(await entry.answer)
@@ -177,6 +181,7 @@ class Pool(Generic[R]):
             timer.cancel()
             if watch:
                 watch.cancel()
+            self._measure()
 
     async def close(self) -> None:
         """Ends all processes; jobs that wait or run fail with EngineUnavailable. May be called twice."""
@@ -214,6 +219,10 @@ class Pool(Generic[R]):
         if self._queue(job).remove(job.queue_key, job):
             job.fail(EngineTimedOut("The deadline passed while the job waited in the queue."))
 
+    def _measure(self) -> None:
+        metrics.ENGINE_WAITING.labels(self._engine).set(len(self._waiting) + len(self._waiting_long))
+        metrics.ENGINE_PROCESSES.labels(self._engine).set(len(self._running))
+
     def _queue(self, job: PendingJob) -> FairQueue[PendingJob]:
         return self._waiting_long if job.long else self._waiting
 
@@ -242,6 +251,7 @@ class Pool(Generic[R]):
 
     def _mark_down(self, index: int, reason: str) -> None:
         self._running.pop(index, None)
+        self._measure()
         if not self._running:
             self._fail_waiting(reason)
 
@@ -259,6 +269,7 @@ class Pool(Generic[R]):
                 pause_s = min(2 * pause_s, _RETRY_MAX_S)
             else:
                 self._running[index] = child
+                self._measure()
                 return child
 
     async def _next_job(self, child: Child) -> PendingJob | None:
@@ -268,6 +279,8 @@ class Pool(Generic[R]):
                 job = queue.take()
                 if job.worth_starting():
                     queue.served(job.queue_key)
+                    waited_s = job.loop.time() - job.queued_at
+                    metrics.ENGINE_WAIT_SECONDS.labels(self._engine).observe(waited_s)
                     return job
                 job.fail(EngineTimedOut(_TOO_LATE))
             child.wakeup.clear()
