@@ -40,6 +40,9 @@ TOKENS = Counter("myna_tokens", "Tokens of calls.", ["channel", "route", "kind",
 CALLS_OPEN = Gauge("myna_calls_open", "Charged calls in progress.", multiprocess_mode="livesum")
 STREAMS_OPEN = Gauge("myna_streams_open", "Streamed answers in progress.", multiprocess_mode="livesum")
 UNITS_CHARGED = Counter("myna_units_charged", "Units charged for calls.", ["route"])
+ENGINE_UP = Gauge(
+    "myna_engine_up", "Whether an engine speaks, by its channel.", ["engine"], multiprocess_mode="livemin"
+)
 ENGINE_PROCESSES = Gauge(
     "myna_engine_processes", "Running processes of an engine.", ["engine"], multiprocess_mode="livesum"
 )

@@ -79,6 +79,8 @@ class PendingJob:
         self.released: asyncio.Future[None] = self.loop.create_future()
         self.released.set_result(None)
         self.started = False
+        self.retried = False
+        self.has_sent = False  # a part of its output
 
     def worth_starting(self) -> bool:
         return not self.answer.done() and self.loop.time() <= self._start_by
@@ -158,6 +160,7 @@ class Child:
                 case JobProgress(number=job.number, fraction=fraction):
                     job.report_progress(fraction)
                 case JobPart(number=job.number, part=part) if job.take_part is not None:
+                    job.has_sent = True
                     await job.take_part(part)
                 case JobDone(number=job.number) | JobFailed(number=job.number):
                     return reply

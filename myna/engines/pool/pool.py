@@ -5,7 +5,8 @@ The processes run a module with `warm` (see `child_main.serve`): it takes jobs a
 - A job ends by its result, by its deadline or by its caller's cancellation. In the last two cases the process
   is killed and replaced, so that no work continues after the call. A process in uninterruptible I/O, which no
   signal ends, is not waited for.
-- If a process dies, the job that it had started fails. A job that it had not started is requeued.
+- If a process dies, a job that it had not started is requeued; one that it had started fails, or is tried
+  once more by another process if the pool `retries` and no part of its output has been sent.
 - Waiting jobs are in a fair queue over their keys. Long jobs have their own queue and use at most half of the
   processes, so that short jobs never wait for long ones alone.
 """
@@ -60,6 +61,7 @@ class Pool(Generic[R]):
         job_deadline_s: float,
         setup: msgspec.Struct | None = None,
         start_deadline_s: float = START_DEADLINE_S,
+        retries: bool = False,
     ) -> None:
         self._module = module
         self._engine = module.split(".")[-2]
@@ -67,6 +69,7 @@ class Pool(Generic[R]):
         self._start_deadline_s = start_deadline_s
         self._program = self._child_program(None)
         self._results = msgspec.msgpack.Decoder(result)
+        self._retries = retries
         self._processes = processes
         self._queue_max = queue_max
         self._job_deadline_s = job_deadline_s
@@ -320,7 +323,7 @@ class Pool(Generic[R]):
             if not in_time or reply.result() is None:
                 await child.kill()
             if in_time:
-                self._end(job, reply.result())
+                self._end(job, reply.result(), may_retry=self._retries and child.has_exited())
             else:
                 job.fail(EngineTimedOut("The job took longer than its deadline."))
         except asyncio.CancelledError:
@@ -336,15 +339,16 @@ class Pool(Generic[R]):
             finally:
                 job.released.set_result(None)
 
-    def _end(self, job: PendingJob, reply: JobDone | JobFailed | None) -> None:
+    def _end(self, job: PendingJob, reply: JobDone | JobFailed | None, *, may_retry: bool) -> None:
         match reply:
             case JobDone(result=result):
                 job.succeed(bytes(result))
             case JobFailed(kind=kind, message=message):
                 job.fail(_FAILURES.get(kind, EngineFailed)(message))
-            case None if job.started:
+            case None if job.started and (job.retried or job.has_sent or not may_retry):
                 job.fail(EngineCrashed("The engine's process died in the middle of the job."))
             case None if job.worth_starting():
+                job.retried, job.started = job.started, False
                 self._queue(job).requeue(job.queue_key, job)
                 self._wake_idle()
             case None:  # `_expire` may have run already, so the job is not requeued
