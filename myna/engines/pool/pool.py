@@ -64,7 +64,7 @@ class Pool(Generic[R]):
         retries: bool = False,
     ) -> None:
         self._module = module
-        self._engine = module.split(".")[-2]
+        self._engine = module.split(".")[-2:][0]
         self._setup = msgspec.Raw(msgspec.msgpack.encode(setup))
         self._start_deadline_s = start_deadline_s
         self._program = self._child_program(None)
