@@ -22,19 +22,22 @@ from demo.output import Output
 from demo.program import DemoFailed
 from demo.runner import keep_running, run_demo, stops_after_tour
 from demo.service import Service, choose_settings, exchange
-from myna import accounts, caps, channel_changes, codes, keys, limits, route_changes
+from myna import keys
+from myna.actions import Action, R, perform
+from myna.actions.accounts import AddAccount, GrantUnits
+from myna.actions.channels import AddChannel
+from myna.actions.codes import AddCodes, RedeemCode
+from myna.actions.keys import IssueKey, LimitKey, RevokeKey, SetKeyCap
+from myna.actions.routes import AddRoute
 from myna.activity import Actor
-from myna.channel_keys import ChannelKeys
 from myna.cli.console import exclusive
 from myna.ids import first_of
-from myna.keys import ALL_SCOPES, Scope
-from myna.routes import Route, RouteKind
+from myna.keys import Scope
 from myna.settings import Settings
 from myna.store.batch import CallState, Charge, End
 from myna.store.database import Database
 from myna.store.migrate import migrate
 from myna.store.queries import config
-from myna.store.queries.config import ChannelRow
 from myna.store.sqlite import Sqlite
 
 Event = Callable[[], Awaitable[None]]
@@ -133,44 +136,43 @@ class Month:
         at_ms = min(self._start_ms + day * DAY_MS + hour * HOUR_MS, self._end_ms - 1)
         self._events.append((at_ms, len(self._events), event))
 
+    async def _do(self, action: Action[R]) -> R:
+        return await perform(self._db, action, by=BY, settings=self._settings)
+
     async def _add_models(self) -> None:
-        db, vault = self._db, ChannelKeys(self._settings.data_folder)
         for name, url, priority in (
             ("local", "parrot:", 10),
             ("vendor", "https://models.example.org/v1", 20),
         ):
-            row = ChannelRow(
-                kind="chat", name=name, url=url, model="", key_env="", priority=priority, enabled=1
-            )
-            await channel_changes.add(db, vault, row, by=BY)
+            await self._do(AddChannel(kind="chat", name=name, url=url, priority=priority))
         for model in (LARGE, SMALL):
-            route = Route(name=model.name, kind=RouteKind.CHAT, units=model.units, channels=(model.channel,))
-            await route_changes.add(db, self._settings, route, by=BY)
-        self._version = (await config.load(db)).version
+            await self._do(AddRoute(name=model.name, units=model.units, channel=(model.channel,)))
+        self._version = (await config.load(self._db)).version
 
     async def _add(self, person: Person) -> None:
-        db, operator = self._db, person.name == OPERATOR
-        account = await accounts.add(db, person.name, person.email, operator, person.units, by=BY)
+        operator = person.name == OPERATOR
+        await self._do(
+            AddAccount(name=person.name, email=person.email, operator=operator, units=person.units)
+        )
         for name in person.keys:
-            self._keys[name] = await keys.issue(db, account.id, name, ALL_SCOPES, 0, by=BY)
+            self._keys[name] = await self._do(IssueKey(account=person.name, name=name))
 
     async def _add_codes(self) -> None:
-        life_ms, memo = 60 * DAY_MS, "spring term"
-        made = await codes.add(self._db, units=100, count=20, uses=1, life_ms=life_ms, memo=memo, by=BY)
+        made = await self._do(AddCodes(units=100, count=20, expires="60d", memo="spring term"))
         for person, code in zip(("小明", "class 7b"), made.codes, strict=False):
-            await codes.redeem(self._db, person, code, by=BY)
+            await self._do(RedeemCode(account=person, code=code))
 
     async def _grant(self, name: str, units: int, memo: str) -> None:
-        await accounts.grant(self._db, name, units, memo, by=BY)
+        await self._do(GrantUnits(name=name, units=units, memo=memo))
 
     async def _revoke(self, name: str) -> None:
-        await keys.revoke(self._db, self._keys[name].id, by=BY)
+        await self._do(RevokeKey(key=str(self._keys[name].id)))
 
     async def _limit(self) -> None:
         """At the end, since a cap counts from when it is set."""
-        await keys.set_cap(self._db, self._keys["tablets"].id, caps.parsed("1000/week"), by=BY)
-        given = limits.parsed(rpm="60", concurrent="8", units_per_day="500")
-        await keys.set_limits(self._db, self._keys["website"].id, given, by=BY)
+        await self._do(SetKeyCap(key=str(self._keys["tablets"].id), cap="1000/week"))
+        website = str(self._keys["website"].id)
+        await self._do(LimitKey(key=website, rpm="60", concurrent="8", units_per_day="500"))
 
     def _plan_calls(self, person: Person, key: str, calls: int, models: Sequence[Model]) -> None:
         chosen = self._random

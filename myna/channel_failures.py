@@ -260,8 +260,7 @@ def error_of(
     return error
 
 
-_WORD: Final = re.compile(r"(?!\d{3}$)[A-Za-z0-9_.\[\]-]{1,64}")
-"""The code of an error, say; the number of a status is none."""
+_WORD: Final = re.compile(r"[A-Za-z0-9_.\[\]-]{1,64}")
 _SERVER: Final = re.compile(
     r"://|\\|\b\d{1,3}(?:\.\d{1,3}){3}\b|[0-9a-f]*(?:::?[0-9a-f]{1,4}){3,}|:\d{2,5}\b"
     r"|\blocalhost\b|\.(?:internal|local|localdomain|lan|corp|intra|svc|com|net|org|io|ai|cn|dev|cloud)\b"

@@ -19,6 +19,7 @@ from myna.engines import registry
 from myna.engines.blend import can_make
 from myna.engines.interface import Engine, EngineVoice
 from myna.engines.openai.engine import OpenAISpeech
+from myna.errors import CommandError
 from myna.files.disk_threads import DiskExecutor
 from myna.http_client import HttpClient
 from myna.outbound import Outbound
@@ -167,7 +168,7 @@ class Channels:
     def place(self, channel: Channel, account_id: int) -> AbstractAsyncContextManager[None]:
         """A place for a request of the account to the channel, if that has a server. Raises Overloaded for
         the account, ChannelFull for the channel."""
-        if is_local(channel) or channel.url == PARROT:
+        if channel.url == PARROT or is_local(channel):
             return nullcontext()
         return self._outbound.place(channel.name, channel.concurrent, account_id)
 
@@ -347,3 +348,17 @@ async def restore_circuits(db: Database, channels: Channels) -> None:
     for name, row in (await circuit_store.load(db)).items():
         if row.state != "closed":
             channels.circuits.half_open(name)
+
+
+def no_channel(name: str, known: list[str]) -> CommandError:
+    """The error for a channel that is not among the `known` names."""
+    if not known:
+        return CommandError("There is no channel {name!r}; there are none.", name=name)
+    one = len(known) == 1
+    return CommandError(
+        "There is no channel {name!r}; there is {known}."
+        if one
+        else "There is no channel {name!r}; there are {known}.",
+        name=name,
+        known=", ".join(map(repr, known)),
+    )

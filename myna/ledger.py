@@ -195,17 +195,17 @@ class Ledger:
         self, caller: UnverifiedCaller, plan: Callable[[], Awaitable[P]]
     ) -> tuple[Call, P] | Replayed:
         """Charges what `plan` returns; plans again if the configuration was stale. Returns the open call and
-        its plan, or the stored response to a retry. If planning fails, the key is checked first, since an
-        error of the key precedes every other one. Raises MynaError."""
+        its plan, or the stored response to a retry. An error of the key precedes those of planning."""
         while True:
             config = self.config.current
             try:
                 planned = await plan()
-            except MynaError:
+            except MynaError as error:
                 if (stored := await self.check_refusal(caller)) is not None:
                     return stored
                 if self.config.current.version == config.version:
-                    raise
+                    told = refused_charges.told(self._db, caller.details.key_id, error)
+                    raise await self._query(told) from None
             else:
                 match await self.charge(caller, planned.order, config):
                     case Call() as call:

@@ -77,9 +77,9 @@ def find(config: Config, settings: SiteSettings, model: str, kind: RouteKind) ->
     built_in = _built_in(settings).get(_ALIASES.get(model, model))
     exact = built_in or next((of_row(row) for row in config.routes if row.name == model), None)
     if exact:
-        if exact.kind is not kind:  # the operator's names are told only to those who may use them
+        if exact.kind is not kind:
             why = f"model: {model} is a model for {exact.kind}; this endpoint needs one for {kind}."
-            raise ModelNotFound(model, why if built_in else "")
+            raise ModelNotFound(model, why, "" if built_in else exact.name)
         return exact
     rows = [
         row
@@ -147,13 +147,13 @@ def check(route: Route) -> None:
         )
     if not is_line(route.upstream_model, NAME_MAX_CHARS):
         raise CommandError(
-            "--upstream-model: must be at most {name_max_chars} printable characters.",
+            "The model to request has at most {name_max_chars} printable characters.",
             name_max_chars=NAME_MAX_CHARS,
         )
     if not 0 <= route.units <= UNITS_MAX:
-        raise CommandError("--units: must be a whole number from 0 to {units_max}.", units_max=UNITS_MAX)
+        raise CommandError("The units must be a whole number from 0 to {units_max}.", units_max=UNITS_MAX)
     if route.intent and route.kind is not RouteKind.CHAT:
-        raise CommandError("--intent: only chat has instructions to speak.")
+        raise CommandError("Only chat has instructions to speak.")
 
 
 def price_setting(name: str) -> str:

@@ -16,6 +16,7 @@ from myna.channels import PARROT, Channel, Channels
 from myna.chat import tokens
 from myna.chat.failover import Asker, FailedAttempt, answer_of, first_answer, unusable
 from myna.http_client import HttpClient
+from myna.ids import new_name
 from myna.wire.body import has_too_many_containers
 from myna.wire.lenient import UNREADABLE, json_text_of, object_of, strict, text_of
 
@@ -98,7 +99,8 @@ def model_answer(answer: bytes, channel: Channel) -> ModelAnswer:
         if choice is None:
             raise unusable("NoChoices", "the answer has no choices", answer, channel)
         content, reason = text_of(choice.message.content), text_of(choice.finish_reason)
-        tool_calls = _with_text(_tool_calls.decode(_bounded(choice.message.tool_calls)))
+        found = _tool_calls.decode(_bounded(choice.message.tool_calls))
+        tool_calls = None if found is None else [completed_call(call) for call in found]
     except UNREADABLE as error:
         raise unusable(
             "NoCompletion", "the answer is no chat completion", answer, channel, f": {error}"
@@ -109,12 +111,15 @@ def model_answer(answer: bytes, channel: Channel) -> ModelAnswer:
     return ModelAnswer(content, tool_calls, reason or "stop")
 
 
-def _with_text(calls: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
-    """The calls, whose arguments are JSON: some servers send an object."""
-    for function in (object_of(call.get("function")) for call in calls or []):
-        if isinstance(function.get("arguments"), dict):
-            function["arguments"] = json_text_of(function["arguments"])
-    return calls
+def completed_call(call: dict[str, Any]) -> dict[str, Any]:
+    """A call of a function, or a part of one, with what clients need: its begin has an id and a type, and its
+    arguments are JSON as text. Some servers send an object."""
+    function = object_of(call.get("function"))
+    if isinstance(function.get("arguments"), dict):
+        function = function | {"arguments": json_text_of(function["arguments"])}
+    if function.get("name"):
+        call = call | {"id": call.get("id") or "call_" + new_name(), "type": call.get("type") or "function"}
+    return call | {"function": function} if function else call
 
 
 def _bounded(tool_calls: msgspec.Raw) -> bytes:

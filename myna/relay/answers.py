@@ -12,11 +12,12 @@ from msgspec import Struct
 from myna.channels import Channel
 from myna.chat.failover import FailedAttempt, of_error, unusable
 from myna.chat.han import han_count
+from myna.chat.upstream import completed_call
 from myna.ids import new_name
 from myna.relay.events import ERROR
 from myna.wire.body import has_too_many_containers
 from myna.wire.encode import to_event
-from myna.wire.lenient import UNREADABLE, is_set, loads, repaired, strict, text_of
+from myna.wire.lenient import UNREADABLE, is_set, loads, objects_of, repaired, strict, text_of
 from myna.wire.openai import Usage
 
 COMPLETION_ID: Final = "chatcmpl-"
@@ -103,7 +104,7 @@ def completed(body: bytes, model: str) -> bytes:
     is_chat = b'"text"' not in found or b'"message"' in found
     kind = "chat.completion" if is_chat else "text_completion"
     missing: dict[str, Any] = {"id": COMPLETION_ID + new_name(), "object": kind, "created": int(time.time())}
-    whole: dict[str, Any] = missing | members | {"model": model}
+    whole: dict[str, Any] = missing | _given(members) | {"model": model}
     if not has_too_many_containers(found):
         try:
             choices = _lists.decode(found)
@@ -114,33 +115,59 @@ def completed(body: bytes, model: str) -> bytes:
 
 
 def _completed(place: int, choice: _Members) -> dict[str, Any]:
-    whole: dict[str, Any] = {"index": place} | choice
-    message: _Members = {}
+    whole: dict[str, Any] = {"index": place} | _given(choice)
+    calls: list[dict[str, Any]] = []
     if bytes(choice.get("message", _NULL)).startswith(b"{"):
         message = _members.decode(choice["message"])
-        whole["message"] = {"role": "assistant", "content": None} | message
+        calls = objects_of(loads(bytes(message.get("tool_calls", _NULL))))
+        whole["message"] = {"role": "assistant", "content": None} | _given(message)
+        if calls:
+            whole["message"]["tool_calls"] = list(map(completed_call, calls))
     if not is_set(choice.get("finish_reason", _NULL)):
-        whole["finish_reason"] = "tool_calls" if is_set(message.get("tool_calls", _NULL)) else "stop"
+        whole["finish_reason"] = "tool_calls" if calls else "stop"
     return whole
 
 
-def in_base64(body: bytes) -> bytes:
-    """Checked embeddings with each vector in base64, of 32-bit floats in little-endian order, for a client
-    that asked for it where the channel answers lists: openai-node decodes whatever comes. Raises
-    FailedAttempt."""
+def _given(members: _Members) -> _Members:
+    """The members that are not null, of those that are put in where they are missing."""
+    filled = ("index", "role", "id", "object", "created")
+    return {name: value for name, value in members.items() if name not in filled or value != _NULL}
+
+
+def embeddings(body: bytes, model: str, prompt_tokens: int, *, in_base64: bool) -> bytes:
+    """Checked embeddings with the name that the caller gave the model, with what clients with types need, and
+    each vector as the client asked for it, whatever the channel sends: in base64, of 32-bit floats in
+    little-endian order (openai-node decodes whatever comes), or as numbers. Raises FailedAttempt."""
     members = strict(_members.decode, body)
     if has_too_many_containers(body):
-        raise FailedAttempt("LargeAnswer", _TOO_MANY)
+        if in_base64:
+            raise FailedAttempt("LargeAnswer", _TOO_MANY)
+        return with_model(body, model)
     try:
-        vectors = _lists.decode(members["data"])
+        vectors: list[dict[str, Any]] = [
+            {"object": "embedding", "index": place} | _given(item)
+            for place, item in enumerate(_lists.decode(members["data"]))
+        ]
         for item in vectors:
-            if bytes(item.get("embedding", _NULL)).startswith(b"["):
-                floats = _floats.decode(item["embedding"])
-                packed = struct.pack(f"<{len(floats)}f", *floats)
-                item["embedding"] = msgspec.Raw(b'"%b"' % base64.b64encode(packed))
-    except (*UNREADABLE, OverflowError) as error:
+            vector = bytes(item.get("embedding", _NULL))
+            if vector[:1] == (b"[" if in_base64 else b'"'):
+                item["embedding"] = _packed(vector) if in_base64 else _unpacked(vector)
+    except (*UNREADABLE, OverflowError, struct.error, ValueError) as error:
         raise _no_completion(error) from error
-    return _encode(members | {"data": vectors})
+    whole: dict[str, Any] = {"object": "list"} | _given(members) | {"model": model, "data": vectors}
+    if not is_set(members.get("usage", _NULL)):
+        whole["usage"] = {"prompt_tokens": prompt_tokens, "total_tokens": prompt_tokens}
+    return _encode(whole)
+
+
+def _packed(vector: bytes) -> str:
+    floats = _floats.decode(vector)
+    return base64.b64encode(struct.pack(f"<{len(floats)}f", *floats)).decode()
+
+
+def _unpacked(vector: bytes) -> list[float]:
+    packed = base64.b64decode(loads(vector), validate=True)
+    return list(struct.unpack(f"<{len(packed) // 4}f", packed))
 
 
 def with_model(body: bytes, model: str) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from myna.chat.upstream import completed_call
 from myna.ids import new_name
 from myna.wire.body import has_too_many_containers
 from myna.wire.encode import to_event
@@ -17,6 +18,8 @@ from myna.wire.lenient import UNREADABLE, is_set, loads, object_of, objects_of
 
 _MODEL: Final = re.compile(rb'"model"\s*:\s*"(?:[^"\\]|\\.)*+"')
 _EMPTY: Final = re.compile(rb'"usage"\s*:\s*\{\s*\}|"finish_reason"\s*:\s*""')
+
+_CALLS: Final = re.compile(rb'"tool_calls"\s*:\s*\[\s*\{')
 
 
 class Chunks:
@@ -29,6 +32,7 @@ class Chunks:
         self._channels = b""
         self._members: dict[str, Any] = {}
         self._is_chat = True
+        self._calls = 0
 
     def begin(self, first: Mapping[str, Any], data: bytes) -> None:
         """Takes the members of all chunks from the first one, whose JSON is `data`."""
@@ -44,7 +48,7 @@ class Chunks:
 
     def completed(self, event: bytes, data: bytes) -> bytes:
         """An event whose JSON is `data`, with what it needs."""
-        if self._named and not self._only_model and _has_gaps(data):
+        if self._named and not self._only_model and (_has_gaps(data) or _CALLS.search(data)):
             return self._filled(event, data)
         return self.with_model(event)
 
@@ -71,19 +75,31 @@ class Chunks:
         if has_too_many_containers(data):
             return self.with_model(event)
         try:
-            chunk = object_of(loads(data))
+            given = object_of(loads(data))
         except UNREADABLE:  # clients that are less strict may read it
             return self.with_model(event)
-        choices = [self._choice(*numbered) for numbered in enumerate(objects_of(chunk.get("choices")))]
-        if not is_set(chunk.get("usage", 1)):
-            chunk["usage"] = None
+        choices = [self._choice(*numbered) for numbered in enumerate(objects_of(given.get("choices")))]
+        filled = self._members | given | {"choices": choices} | self._model()
+        if not is_set(given.get("usage", 1)):
+            filled["usage"] = None
+        if filled == given | self._model() and b"\n" not in data:
+            return self.with_model(event)
         lines = [line for line in event.split(b"\n") if line and not line.startswith(b"data:")]
-        filled = to_event(self._members | chunk | {"choices": choices} | self._model())
-        return b"".join(line + b"\n" for line in lines) + filled
+        return b"".join(line + b"\n" for line in lines) + to_event(filled)
 
     def _choice(self, place: int, choice: dict[str, Any]) -> dict[str, Any]:
         part: dict[str, Any] = {"delta": {}} if self._is_chat else {"text": ""}
-        return {"index": place} | part | choice | {"finish_reason": choice.get("finish_reason") or None}
+        whole = {"index": place} | part | choice
+        whole["finish_reason"] = choice.get("finish_reason") or None
+        if calls := objects_of(object_of(whole.get("delta")).get("tool_calls")):
+            whole["delta"] = whole["delta"] | {"tool_calls": [self._call(call) for call in calls]}
+        return whole
+
+    def _call(self, call: dict[str, Any]) -> dict[str, Any]:
+        """A part of a call with its place, which Gemini leaves out."""
+        self._calls += bool(object_of(call.get("function")).get("name"))
+        place = call.get("index")
+        return completed_call(call | {"index": max(self._calls - 1, 0) if place is None else place})
 
     def _model(self) -> dict[str, Any]:
         return object_of(msgspec.json.decode(b"{%b}" % self._named))

@@ -130,7 +130,7 @@ class EventRelay:
             and not self.done
         ):
             self._note(part)
-            return self._chunks.completed(part, part)
+            return self._chunks.completed(part, part[6:-2])
         return self._feed(part)
 
     def close(self) -> bytes:

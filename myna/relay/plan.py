@@ -82,8 +82,7 @@ class RelayPlan(Struct, frozen=True):
         """The whole answer, made from this channel's. Raises FailedAttempt."""
         if self.endpoint.list_name != "choices":
             checked = answers.checked(body, self.endpoint.list_name, None, channel)
-            vectors = answers.in_base64(checked) if self.in_base64 else checked
-            return answers.with_model(vectors, self.model)
+            return answers.embeddings(checked, self.model, self.prompt_tokens, in_base64=self.in_base64)
         return answers.completed(answers.checked(body, "choices", self.prompt_tokens, channel), self.model)
 
     def streamed(self, channel: Channel, body: bytes) -> bytes:
@@ -169,7 +168,9 @@ class Planner:
 
     async def plan(self, endpoint: Endpoint, caller: UnverifiedCaller, body: bytes) -> RelayPlan:
         """Raises InvalidRequest, ModelNotFound, TooManyBodies."""
-        return self.planned(await read_body(partial(read, endpoint, body), len(body), caller.key_hash))
+        return self.planned(
+            await read_body(partial(read, endpoint, body), len(body), caller.details.account_id)
+        )
 
     def planned(self, request: ReadRequest) -> RelayPlan:
         """The plan of a request. Raises InvalidRequest, ModelNotFound."""
@@ -210,9 +211,9 @@ def _prompt_tokens(fields: dict[str, Any]) -> int:
     """The Han characters of the request."""
     messages, prompt = fields.get("messages"), fields.get("prompt", fields.get("input"))
     if isinstance(messages, list):
-        return sum(han_count(text_of(message)) for message in messages)
+        return han_count("".join(map(text_of, messages)))
     texts = prompt if isinstance(prompt, list) else [prompt]
-    return sum(han_count(text) for text in texts if isinstance(text, str))
+    return han_count("".join(text for text in texts if isinstance(text, str)))
 
 
 def _last_user_text(messages: list[dict[str, Any]]) -> str:

@@ -202,8 +202,8 @@ class Relay:
             model_is_callers=routes.model_is_callers(plan.route),
         )
         tokens.note(call.details, answer.body, body)
-        account = b"%d" % call.account_id
-        return await read_body(partial(plan.answer_of, channel, answer.body), len(answer.body), account)
+        size = len(answer.body)
+        return await read_body(partial(plan.answer_of, channel, answer.body), size, call.account_id)
 
     async def _first(
         self, call: Call, plan: RelayPlan, attempt: Callable[[Channel, float], Awaitable[bytes]]

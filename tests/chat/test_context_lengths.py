@@ -3,6 +3,7 @@
 import pytest
 
 from myna.chat.context_lengths import lengths_in
+from myna.config import context_lengths
 
 
 @pytest.mark.parametrize(
@@ -35,3 +36,10 @@ from myna.chat.context_lengths import lengths_in
 )
 def test_the_length_is_the_one_that_the_server_serves(listed: str, lengths: dict[str, int]) -> None:
     assert lengths_in(listed.encode()) == lengths
+
+
+def test_the_operator_says_lengths_by_model() -> None:
+    assert context_lengths(" a=b=10,gpt-*=128000, ") == {"a=b": 10, "gpt-*": 128_000}
+    for text in ("a", "a=", "=5", "a=0", "a=1.5", "a=5,a=6", "a=5 b=6"):
+        with pytest.raises(ValueError, match="must be MODEL=TOKENS"):
+            context_lengths(text)

@@ -83,7 +83,6 @@ REQUEST_FAULTS: dict[str, tuple[int, Any, tuple[int, str | None]]] = {
     "vllm of texts": (400, error("m is not a multimodal model", code=400), UNSUPPORTED),
     "deepseek's images": (400, error("messages[0]: unknown variant `image_url`"), UNSUPPORTED),
     "ollama's tools": (400, {"error": "registry.ollama.ai/library/x does not support tools"}, UNSUPPORTED),
-    "the number of a status": (400, error("no", code="400"), (400, None)),
     "a line of text": (422, b"temperature: expected a number at line 1", (400, None)),
     "tgi": (422, {"error": "`inputs` tokens + `max_new_tokens` must be <= 4096"}, CONTEXT),
     "openrouter": (404, error("No endpoints found that support image input"), UNSUPPORTED),

@@ -50,7 +50,7 @@ def test_a_channel_with_a_login_or_the_name_of_a_node_is_refused(cli: Cli) -> No
     """A login would be stored."""
     for kind in ("chat", "speech"):
         line = cli.refused("channel", "add", kind, "up", f"http://user:{PASSWORD}@127.0.0.1:1/v1")
-        assert "--key-env" in line
+        assert "store a key for the channel" in line
         assert PASSWORD not in line
         line = cli.refused("channel", "add", kind, "node:attic", "http://127.0.0.1:1/v1")
         assert line.startswith("The name of a channel can't begin with node:")
@@ -96,14 +96,16 @@ def test_a_failing_chat_channel_is_reported_with_the_reason(
     assert "Connection refused" in failure(cli)
 
 
-def test_a_channel_that_is_added_or_changed_with_a_mistake_is_a_warning(cli: Cli, upstream: Upstream) -> None:
+def test_a_channel_that_is_added_or_changed_with_a_mistake_is_refused_or_a_warning(
+    cli: Cli, upstream: Upstream
+) -> None:
     root = upstream.url.removesuffix("/v1")
     warned = "myna: warning: the channel 'up' may not work. "
+    endpoint = f"Its base URL ends in an endpoint, /chat/completions: use {upstream.url}."
+    assert cli.refused("channel", "add", "chat", "up", f"{upstream.url}/chat/completions") == endpoint
+    cli.lines("channel", "add", "chat", "up", upstream.url)
+    assert cli.refused("channel", "set", "up", "--url", f"{upstream.url}/chat/completions") == endpoint
     for command, why in (
-        (
-            f"add chat up {upstream.url}/chat/completions",
-            f"ends in an endpoint, /chat/completions: use {upstream.url}.",
-        ),
         (f"set up --url {root}", f"Its base URL lacks /v1: use {upstream.url}."),
         (
             f"set up --url {upstream.url} --model n",
@@ -213,7 +215,7 @@ def test_a_changed_url_discards_the_voices_of_the_old_one(cli: Cli, upstream: Up
 
 
 REFUSED = {
-    (): "Give at least one of --url, --model, --key-env, --priority, --weight, --responses and --concurrent.",
+    (): "Give at least one of --url, --model, --key-env, --priority, --weight, --responses, --concurrent.",
     ("--url", "h/v1"): "The URL must be http://",
     ("--url", f"http://user:{PASSWORD}@h/v1"): "The URL must not contain a login",
     ("--key-env", "MYNA_PORT"): "MYNA_PORT: a variable that begins with MYNA_ is a setting",

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from myna.actions.nodes import EnrollNode
 from myna.clones import CONSENT
 from myna.farm.nodes import Nodes
 from myna.settings import Settings
 from myna.store.database import connect
 from myna.wire.farm import Hello, NodeVoice
 from tests.cli.conftest import Cli
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.rig.calls import call
 from tests.rig.full_disk import on_full_disk
 from tests.rig.samples import write_voice
@@ -137,7 +138,7 @@ async def node_says_hello(cli: Cli, *, shutting_down: bool, voices: Sequence[Nod
     try:
         nodes = Nodes(db)
         admitted = await nodes.join(
-            (await nodes.enroll(f"shutting down: {shutting_down}", by=TESTER)).token, "1"
+            (await perform(nodes.db, EnrollNode(name=f"shutting down: {shutting_down}"))).token, "1"
         )
         credential = f"Bearer {admitted.credential}".encode()
         hello = Hello(voices=list(voices), clones=["zh"], slots=1)

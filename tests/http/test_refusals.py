@@ -90,7 +90,7 @@ async def test_an_unknown_method_is_refused_alike_however_its_bytes_are_split(me
             for part in (sent[:at], sent[at:]):
                 if part and not transport.closed:
                     protocol.data_received(part)
-            assert not protocol.tasks
+            assert not protocol.server_state.tasks
             assert transport.closed
         answers.add(re.sub(rb"x-request-id: \w+", b"", transport.written))
     (answer,) = answers

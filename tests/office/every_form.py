@@ -100,7 +100,7 @@ def of_key(action: str, **fields: Any) -> Callable[[Scene], Sent]:
 def of_account(action: str, **fields: Any) -> Callable[[Scene], Sent]:
     def make(scene: Scene) -> Sent:
         name, page = scene.account()
-        return Sent(scene.operator, f"{page}/{action}", {"name": name, **fields})
+        return Sent(scene.operator, f"{page}/{action}", {"typed": name, **fields})
 
     return make
 
@@ -186,6 +186,12 @@ def delete_records(scene: Scene) -> Sent:
     return Sent(visitor, "/records/delete", {"id": str(record["id"]), "sure": "yes"})
 
 
+def remove_word(scene: Scene) -> Sent:
+    visitor, _ = scene.person()
+    visitor.submit("/words", word="行长", reading="hang2zhang3")
+    return Sent(visitor, "/words/remove", {"word": "行长"})
+
+
 def redeem(scene: Scene) -> Sent:
     visitor, _ = scene.person()
     made = scene.service.cli("code", "add", "--units", "5")
@@ -215,7 +221,7 @@ def new_voice(scene: Scene) -> Sent:
 def delete_voice(scene: Scene) -> Sent:
     sent = new_voice(scene)
     voice = sent.send(sent.visitor, None).headers["location"].removeprefix("/office")
-    return Sent(sent.visitor, f"{voice}/delete", {"name": "Ann"})
+    return Sent(sent.visitor, f"{voice}/delete", {"typed": "Ann"})
 
 
 def of_channel_key(path: str, **fields: Any) -> Callable[[Scene], Sent]:
@@ -246,7 +252,7 @@ FORMS: dict[str, Callable[[Scene], Sent]] = {
     "/keys/{id:number}/cap": of_key("cap", cap_units="5", cap_period="day"),
     "/keys/{id:number}/limits": of_key("limits", rpm="5"),
     "/keys/{id:number}/roll": of_key("roll", grace="1h"),
-    "/keys/{id:number}/revoke": of_key("revoke", name="k"),
+    "/keys/{id:number}/revoke": of_key("revoke", typed="k"),
     "/ledger": redeem,
     "/me": own_form("/me", language="en", low_balance="7"),
     "/me/password": own_form("/me/password", password=NEW_PASSWORD),
@@ -266,6 +272,10 @@ FORMS: dict[str, Callable[[Scene], Sent]] = {
     "/voices/new": new_voice,
     "/voices/{id}/delete": delete_voice,
     "/welcome": welcome,
+    "/words": own_form("/words", word="行长", reading="hang2zhang3"),
+    "/words/remove": remove_word,
+    "/site/words": operator_form("/site/words", word="Myna", reading="MY-nuh"),
+    "/site/words/remove": refused(operator_form("/site/words/remove", word="nothing")),
     "/site/accounts/new": named("/site/accounts/new", new_name, changes=2, units="7"),
     "/site/accounts/{id:number}/grant": of_account("grant", units="41", memo="a gift"),
     "/site/accounts/{id:number}/limits": of_account("limits", rpm="5"),
@@ -308,6 +318,7 @@ REPEATABLE = {
     "/me/oidc/confirm",
     "/try",
     "/try/speech",
+    "/try/reading",
     "/try/stream",
     "/try/ended",
 }

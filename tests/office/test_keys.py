@@ -95,12 +95,12 @@ def test_a_hostile_name_is_text(owner: Visitor) -> None:
 
 def test_a_key_is_revoked_when_its_name_was_typed(site: Service, owner: Visitor) -> None:
     key_id, plain = make(owner, "to be revoked")
-    assert owner.post(f"/keys/{key_id}/revoke", name="something else").status == 400
+    assert owner.post(f"/keys/{key_id}/revoke", typed="something else").status == 400
     assert "It was never used." in owner.page(f"/keys/{key_id}/revoke")
     assert send(site, "/chat/completions", CHAT, plain).status == 200
     asked = owner.page(f"/keys/{key_id}/revoke")
     assert re.search(r"It was last used (just now|\d+ seconds? ago) ?, for 1 call in all.", asked)
-    assert "is revoked" in owner.submit(f"/keys/{key_id}/revoke", name="to be revoked")
+    assert "is revoked" in owner.submit(f"/keys/{key_id}/revoke", typed="to be revoked")
     assert send(site, "/chat/completions", CHAT, plain).status == 401
     (change,) = site.cli("activity", "--command", f"key revoke {key_id}")
     assert change["by"] == "key-owner"

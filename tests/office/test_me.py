@@ -119,7 +119,7 @@ def test_a_value_of_a_refusal_stays_as_it_was_typed(reader: Visitor) -> None:
     ("path", "fields", "said"),
     [
         ("/me", {"low_balance": "many"}, "余额提醒阈值必须是整数。"),
-        ("/site/codes", {"units": "0"}, "点数不能小于 1。"),
+        ("/site/codes", {"units": "many"}, "点数必须是整数。"),
     ],
 )
 def test_a_wrong_field_is_named(reader: Visitor, path: str, fields: dict[str, str], said: str) -> None:

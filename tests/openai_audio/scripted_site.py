@@ -13,20 +13,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from myna import accounts, app, audit, config, keys, service
+from myna import accounts, app, audit, config, service
+from myna.actions.accounts import AddAccount
+from myna.actions.keys import IssueKey
+from myna.actions.settings import SetSetting
 from myna.engines.interface import NO_CLIENT, Client, EngineVoice, SoundPart, Utterance
 from myna.engines.kokoro.engine import Kokoro
 from myna.engines.kokoro.job import RATE_HZ, KokoroModel
 from myna.engines.registry import DEFAULT_SPEECH, KOKORO
 from myna.http import server
 from myna.http.server import Server
-from myna.keys import Scope
 from myna.sandbox.confinement import AllowedPaths
 from myna.settings import Settings
 from myna.store.batch import CallState, TaskStatus
 from tests.engines.conftest import until
 from tests.http.local_server import RawConnection
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.rig.waiting import SOON_S, free_port
 
 UNITS = 100
@@ -178,7 +180,7 @@ class Visitor:
             self.voice.say(None)
             await visitor.balance_becomes(await visitor.balance())
             for setting, value in visitor._settings.items():
-                await config.change(self.site.db, setting, value, by=TESTER)
+                await perform(self.site.db, SetSetting(name=setting, value=value))
             await self.site.config.refresh()
             for channel in (KOKORO, DEFAULT_SPEECH):
                 self.site.channels.circuits.succeeded(channel)
@@ -207,6 +209,12 @@ class Visitor:
         """POST /audio/speech."""
         body = {"model": "tts-1", "input": text, "voice": "alloy", "response_format": "pcm", **more}
         return await self.post("/openai/v1/audio/speech", body, headers)
+
+    async def another_key(self) -> str:
+        """A second key of the account."""
+        return (
+            await perform(self.site.db, IssueKey(account=self._account, name="phone", scope=("chat",)))
+        ).key
 
     async def balance(self) -> int:
         return (await accounts.find(self.site.db, self._account)).balance
@@ -260,7 +268,7 @@ class Visitor:
         """Changes a site setting."""
         before = {known: now for known, now, _ in config.applied(self.site.config.current)}
         self._settings.setdefault(name, str(before[name]))
-        await config.change(self.site.db, name, value, by=TESTER)
+        await perform(self.site.db, SetSetting(name=name, value=value))
 
     async def close(self) -> None:
         for connection in self._open:
@@ -269,8 +277,8 @@ class Visitor:
 
 async def _key(site: Site, account: str) -> str:
     """A key of a new account."""
-    made = await accounts.add(site.db, account, "", False, UNITS, by=TESTER)
-    return (await keys.issue(site.db, made.id, "laptop", Scope.CHAT | Scope.TTS, 0, by=TESTER)).key
+    made = await perform(site.db, AddAccount(name=account, units=UNITS))
+    return (await perform(site.db, IssueKey(account=made.name, name="laptop", scope=("chat", "tts")))).key
 
 
 @contextlib.asynccontextmanager

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myna import accounts, activity
+from myna import activity
+from myna.actions.accounts import DisableAccount
 from myna.errors import CommandError
 from myna.sign_in import passwords, sessions
 from myna.sign_in.refusal import WRONG, WRONG_PASSWORD, SignInRefused, TooManyAttempts
 from tests.http.cpu_time import cpu_s, reference
+from tests.rig.actors import perform
 from tests.rig.waiting import SOON_S, wait_until
 from tests.sign_in.conftest import FAST
 from tests.sign_in.people import (
@@ -175,7 +177,7 @@ async def test_every_reason_has_the_same_words_and_the_same_work(
     await person(books)
     await person(books, "nopassword", password="")
     await person(books, "disabled")
-    await accounts.set_enabled(books.db, "disabled", False, by=OPERATOR)
+    await perform(books.db, DisableAccount(name="disabled", force=True))
     names = [("ann", OTHER_PASSWORD), ("nobody", PASSWORD), ("nopassword", PASSWORD), ("disabled", PASSWORD)]
     names += [("", PASSWORD), ("ann", ""), ("ann", "x" * 100_000), ("\ud800", PASSWORD), ("\0", PASSWORD)]
     said, watched = [], WatchedHasher()
@@ -215,7 +217,7 @@ async def test_setting_a_password_is_recorded_without_it(books: Books) -> None:
     assert row.command == "myna account reset ann # a new password was set"
     with pytest.raises(CommandError, match="no such account"):
         await passwords.set(books.db, 999, PASSWORD, OPERATOR)
-    await accounts.set_enabled(books.db, "ann", False, by=OPERATOR)
+    await perform(books.db, DisableAccount(name="ann", force=True))
     with pytest.raises(CommandError, match="disabled"):
         await passwords.set(books.db, ann.id, OTHER_PASSWORD, OPERATOR)
 

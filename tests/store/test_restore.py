@@ -24,8 +24,9 @@ from myna.store.postgresql import Postgresql
 from myna.store.queries import clones, tasks
 from myna.store.states import CloneStatus
 from myna.store.tables import tables
+from tests.rig.actors import TESTER
 from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD, person
-from tests.store.books import TESTER, Books, keep_of, speech
+from tests.store.books import Books, keep_of, speech
 from tests.store.postgres_proxy import PostgresProxy, proxy_to
 
 pytestmark = pytest.mark.anyio

@@ -84,6 +84,8 @@ def test_the_arguments_of_a_call_may_be_an_object() -> None:
     answer = completion({"content": None, "tool_calls": [CALL]}, finish="tool_calls")
     body = json.dumps(answer).encode()
     (called,) = upstream.model_answer(body, CHANNEL).tool_calls or []
+    passed = json.loads(answers.completed(body, "gpt"))["choices"][0]
+    assert (passed["message"]["tool_calls"], passed["finish_reason"]) == ([called], "tool_calls")
     (item,) = to_response(answer, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)["output"]
     assert called["function"]["arguments"] == item["arguments"] == '{"city":"Oslo"}'
 
@@ -122,6 +124,21 @@ def test_a_stream_is_translated_whatever_its_members_are() -> None:
     response = events[-1]["response"]
     assert [item["content"][0]["text"] for item in response["output"]] == ["Let me see.", "Hello😀"]
     assert response["usage"]["total_tokens"] == 5
+
+
+def test_calls_without_index_and_id_as_gemini_sends_them_are_told_apart() -> None:
+    functions = [{"name": name, "arguments": "{}"} for name in ("f", "g")]
+    chunks = [{"choices": [{"delta": {"tool_calls": [{"id": "", "function": one}]}}]} for one in functions]
+    response = parsed(translated(chunks))[-1]["response"]
+    assert [item["name"] for item in response["output"]] == ["f", "g"]
+    relay = EventRelay(model=b'"gpt"')
+    sent = b"".join(relay.feed(b"data: %b\n\n" % json.dumps(one).encode()) for one in chunks)
+    deltas = [json.loads(each[6:])["choices"][0]["delta"] for each in sent.split(b"\n\n") if each]
+    calls = [delta["tool_calls"][0] for delta in deltas]
+    assert [(call["index"], call["type"], call["function"]) for call in calls] == [
+        (0, "function", functions[0]), (1, "function", functions[1]),
+    ]  # fmt: skip
+    assert calls[0]["id"].startswith("call_") and calls[0]["id"] != calls[1]["id"]
 
 
 def test_a_usage_within_a_choice_is_that_of_the_stream() -> None:

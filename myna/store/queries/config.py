@@ -205,32 +205,19 @@ async def enable_channel(db: Transaction, name: str, enabled: bool) -> bool:
     return bool(rows)
 
 
-async def change_channel(
-    db: Transaction,
-    name: str,
-    *,
-    url: str | None,
-    model: str | None,
-    key_env: str | None,
-    priority: int | None,
-    weight: int | None,
-    responses: int | None,
-    concurrent: int | None,
-) -> ChannelRow | None:
-    """Changes the fields that are not None. A change of the URL deletes the channel's voices. Returns the
-    changed channel, None if there is none of this name."""
-    rows = await db.fetch(
-        "UPDATE channels SET url = COALESCE($2, url), model = COALESCE($3, model),"
-        " key_env = COALESCE($4, key_env), priority = COALESCE($5, priority),"
-        " weight = COALESCE($6, weight), responses = COALESCE($7, responses),"
-        " concurrent = COALESCE($8, concurrent) WHERE name = $1"
-        f" RETURNING {columns(ChannelRow)}",
-        name, url, model, key_env, priority, weight, responses, concurrent,
+async def put_channel(db: Transaction, row: ChannelRow) -> None:
+    """Changes the channel of this name. One with another URL loses its voices."""
+    await db.fetch(
+        "DELETE FROM channel_voices WHERE channel = $1 AND channel IN"
+        " (SELECT name FROM channels WHERE name = $1 AND url <> $2)",
+        row.name, row.url,
     )  # fmt: skip
-    if rows and url is not None:
-        await db.fetch("DELETE FROM channel_voices WHERE channel = $1", name)
+    await db.fetch(
+        "UPDATE channels SET url = $2, model = $3, key_env = $4, priority = $5, weight = $6, responses = $7,"
+        " concurrent = $8 WHERE name = $1",
+        row.name, row.url, row.model, row.key_env, row.priority, row.weight, row.responses, row.concurrent,
+    )  # fmt: skip
     await raise_version(db)
-    return ChannelRow(*rows[0]) if rows else None
 
 
 async def order_channels(db: Transaction, names: Sequence[str], step: int) -> None:
