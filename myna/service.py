@@ -11,16 +11,14 @@ from starlette.routing import Route
 from myna import sentences
 from myna.api import units
 from myna.api.auth import KeyAuth
-from myna.api.chat import ChatApi
 from myna.api.farm.handlers import FarmApi
 from myna.api.health import HealthApi
-from myna.api.me import MeApi
 from myna.api.openai.audio import OpenAIAudio
 from myna.api.openai.models import ModelsApi
 from myna.api.openai.relayed import RelayApi
 from myna.api.openapi import OpenApi
-from myna.api.speech import SpeechApi
 from myna.api.uploads import UploadsApi
+from myna.api.v1 import ChatApi, MeApi, SpeechApi
 from myna.channel_probe import Prober
 from myna.channels import Channels, restore_circuits
 from myna.chat.complete import Chat

@@ -30,7 +30,7 @@ from myna.errors import (
     StreamUnread,
     UpstreamFailed,
 )
-from myna.http.large_bodies import read_body
+from myna.http.body_limits import read_body
 from myna.http.responses import Response
 from myna.http.stream import ResponseStream
 from myna.http_client import HttpClient, IdleTimedOut, TimedOut
