@@ -14,7 +14,7 @@ from myna.chat.han import han_count
 from myna.chat.intent import speech_text
 from myna.config import ConfigCache, SiteSettings
 from myna.errors import InvalidRequest
-from myna.http.large_bodies import read_body
+from myna.http.body_limits import read_body
 from myna.keys import UnverifiedCaller
 from myna.relay import answers
 from myna.relay.shapes import Passed, Shape, WithUsage

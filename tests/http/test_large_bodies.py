@@ -8,8 +8,7 @@ from functools import partial
 import msgspec
 import pytest
 
-from myna.http.body_limits import SMALL_BODY_BYTES
-from myna.http.large_bodies import read_body
+from myna.http.body_limits import SMALL_BODY_BYTES, read_body
 from myna.relay import plan, responses
 
 pytestmark = pytest.mark.anyio
