@@ -86,6 +86,17 @@ _SECRET = re.compile(rb"myna(?:node|join)?_|\bsk-|[0-9a-f]{40}", re.IGNORECASE)
 """Possibly an API key of Myna or a vendor, a node's credential or a join token. None may reach the log."""
 
 
+_TRACE = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+def traceparent_of(scope: Scope) -> str:
+    """The client's traceparent, which goes to the channel as it is; empty without a valid one."""
+    for name, value in scope["headers"]:
+        if name == b"traceparent" and _TRACE.fullmatch(value):
+            return bytes(value).decode()
+    return ""
+
+
 def request_id_of(scope: Scope) -> str:
     """The client's X-Request-Id if it is valid and can't be a secret, else a new one; always the same one.
 
