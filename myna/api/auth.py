@@ -48,7 +48,7 @@ class KeyAuth:
         if declared is None or UNVERIFIED_BODY_MAX_BYTES < declared <= request.limits.body_max_bytes:
             await self._verify(caller)
         try:
-            body = await request.body(caller.key_hash)
+            body = await request.body()
             idempotency_key = _idempotency_key(request, body)
         except MynaError:
             await self._verify(caller)

@@ -16,7 +16,7 @@ from myna.chat.upstream import ModelAnswer
 from myna.config import ConfigCache
 from myna.engines.pool.admission import Slot
 from myna.errors import InvalidRequest
-from myna.http.large_bodies import read_body
+from myna.http.body_limits import read_body
 from myna.http_client import HttpClient
 from myna.ids import new_name
 from myna.keys import Scope, UnverifiedCaller
@@ -106,7 +106,7 @@ class Chat:
             return answer
 
     async def _plan(self, caller: UnverifiedCaller, body: bytes, slot: Slot) -> ChatPlan | SpokenPlan:
-        request = await read_body(partial(_read, body), len(body), caller.key_hash)
+        request = await read_body(partial(_read, body), len(body), caller.details.account_id)
         summary, to_speak = request.summary, speech_text(request.instruction)
         if to_speak is None:
             return ChatPlan(

@@ -18,7 +18,7 @@ from myna.channel_failures import REFUSED, UNSUPPORTED
 from myna.channels import Channel
 from myna.chat.failover import FailedAttempt, of_error, unusable
 from myna.errors import MynaError
-from myna.http.large_bodies import read_body
+from myna.http.body_limits import read_body
 from myna.ids import new_name
 from myna.keys import UnverifiedCaller
 from myna.relay import answers
@@ -304,12 +304,12 @@ async def plan(
 ) -> ResponsesPlan:
     """The plan of a request. Instructions are not spoken, also where the route has intents. Raises
     InvalidRequest, ModelNotFound, TooManyBodies, and what `StoredResponses.earlier` raises."""
-    fields, given, referenced = await read_body(partial(decoded, body), len(body), caller.key_hash)
+    fields, given, referenced = await read_body(partial(decoded, body), len(body), caller.details.account_id)
     earlier = await stored.earlier(caller, given, referenced)
     refuses = planner.settings.hosted_tools == REFUSE_SETTING
     translate = partial(read, fields, given, earlier, refuses_hosted=refuses)
     size_bytes = len(body) + (earlier.size_bytes if earlier else 0)
-    request = await read_body(translate, size_bytes, caller.key_hash)
+    request = await read_body(translate, size_bytes, caller.details.account_id)
     caller.details.ignored_tools = request.ignored_tools
     planned = structs.asdict(planner.planned(request.chat)) | {"speaks": False}
     return ResponsesPlan(

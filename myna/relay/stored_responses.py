@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from myna.config import ConfigCache
 from myna.errors import DiskFull, InvalidRequest, NotFound
-from myna.http.large_bodies import read_body
+from myna.http.body_limits import read_body
 from myna.keys import UnverifiedCaller
 from myna.ledger import Ledger
 from myna.quota import Quota
@@ -98,7 +98,7 @@ class StoredResponses:
         continued = [] if continues is None else await self._conversation(account_id, continues)
         inputs = [row.input for row in continued if _REFERENCE in row.input]
         size_bytes = sum(map(len, inputs))
-        within = await read_body(lambda: referenced_in(_all(inputs)), size_bytes, caller.key_hash)
+        within = await read_body(lambda: referenced_in(_all(inputs)), size_bytes, caller.details.account_id)
         ids = [*referenced, *within]
         found = await self._referenced(account_id, list(dict.fromkeys(ids)))
         return Earlier(stores, continued, found)

@@ -32,7 +32,7 @@ from myna.store.sqlite_checkpoints import KEPT_BYTES, Checkpoints
 from myna.store.sqlite_handover import WriterHandover
 from myna.store.sqlite_reports import ReportReader
 from myna.store.tables.sqlite import SqliteTables
-from myna.store.transaction_queue import TransactionQueue
+from myna.store.transaction_queue import OWNER_READS_WAITING_MAX, TransactionQueue
 
 T = TypeVar("T")
 WriterJob = Callable[[apsw.Connection], None]
@@ -160,6 +160,7 @@ class Sqlite:
         self._reports = ReportReader(lambda: SqliteConnection(path, clock, read_only=True))
         self._checkpoints = Checkpoints(self._open_for_checkpoints, self._jobs.put) if serving else None
         self._transactions = TransactionQueue(1)
+        self._reads = TransactionQueue(1, OWNER_READS_WAITING_MAX)
         self._thread = threading.Thread(target=self._run_jobs, name="sqlite-writer", daemon=True)
         self._thread.start()
 
@@ -201,7 +202,8 @@ class Sqlite:
         return await asyncio.to_thread(read)
 
     async def read(self, work: Callable[[Queries], Awaitable[T]]) -> T:
-        return await self._reports.run(lambda connection: finish(work(connection)))
+        async with self._reads.place():
+            return await self._reports.run(lambda connection: finish(work(connection)))
 
     async def writers_ended(self) -> bool:
         """There is one writer, so none is left."""

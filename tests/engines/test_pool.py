@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 
@@ -77,6 +78,14 @@ async def test_a_child_that_dies_fails_its_job_and_the_next_works(pool: Pool[Wor
     with pytest.raises(EngineCrashed):
         await pool.run(Command("die"), 60)
     assert await pool.run(Command("echo", "again"), 60) == Word("again")
+
+
+async def test_another_child_does_the_job_of_one_that_died_but_no_third(tmp_path: Path) -> None:
+    async with started(child_pool(retries=True)) as pool:
+        again = str(tmp_path / "died")
+        assert await pool.run(Command("die_once", again), 60) == Word(again)
+        with pytest.raises(EngineCrashed):
+            await pool.run(Command("die"), 60)
 
 
 async def test_a_child_killed_while_busy_fails_its_job_and_the_next_works(pool: Pool[Word]) -> None:
