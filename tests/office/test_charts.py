@@ -44,6 +44,8 @@ def test_the_axis_is_as_wide_as_its_largest_value() -> None:
     chart = waterfall([Step("start"), Step("granted", 9_000_000)], "The month")
     axis = re.search(r'<svg width="(\d+)"', chart)
     assert axis and int(axis[1]) >= width_px("10,000,000") - 20
+    large = re.search(r'<svg width="(\d+)".*?>200M<', waterfall([Step("a"), Step("b", 200_000_000)], ""))
+    assert large and int(large[1]) >= 34  # as browsers draw 200M
     assert ">+9,000,000<" in chart and "<title>granted: +9,000,000</title>" in chart
 
 
