@@ -16,7 +16,7 @@ import pytest
 import starlette.requests
 
 from myna import keys
-from myna.api import speech
+from myna.api import v1 as api
 from myna.api.uploads import UploadsApi
 from myna.channels import Channel, Channels
 from myna.chat import upstream
@@ -139,7 +139,7 @@ READERS: dict[str, tuple[Reader, Inputs, int]] = {
     "stored draft": (lambda text: draft(lambda *_: text), {"9": filled("9")}, BODY_BYTES),
     "speed": (read_speed, {"1": filled("1")}, BODY_BYTES),
     "query": (lambda query: request([], query).query(), QUERIES, HEAD_BYTES),
-    "integer": (lambda text: speech.read_integer("id", text), {"9": filled("9")}, HEAD_BYTES),
+    "integer": (lambda text: api.read_integer("id", text), {"9": filled("9")}, HEAD_BYTES),
     "one header often": (
         lambda count: request([(b"a", b"")] * count).header(b"a"),
         {"a": lambda size: size // 4},
