@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from demo import tiny_voices
-from myna import activity, voice_blends, voice_overrides, voices
+from myna import voice_blends, voice_overrides, voices
 from myna.channels import Channels
 from myna.engines.interface import EngineLimits, EngineVoice
 from myna.engines.kokoro.config import KokoroConfig
 from myna.engines.registry import ESPEAK, site_engines
-from myna.errors import CommandError, InvalidRequest, NoSpeechChannel
+from myna.errors import CommandError, InvalidRequest
 from myna.farm.nodes import Nodes
 from myna.http_client import HttpClient
 from myna.settings import Settings
@@ -100,17 +100,6 @@ async def test_gender_and_language_are_those_of_the_largest_part(books: Books, c
     assert (made.gender, made.language, made.name) == ("female", "en-US", "Bea")
 
 
-async def test_the_same_blend_again_changes_nothing(books: Books, channels: Channels) -> None:
-    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "小", by=TESTER)
-    before = (await config_of(books)).version
-    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "小", by=TESTER)
-    assert (await config_of(books)).version == before
-    changes = await activity.page(books.db, prefix="voice")
-    assert [row.command for row in changes] == [
-        "myna voice blend xiao zf_xiaoxiao:2+zf_xiaobei:1 --name '小'"
-    ]
-
-
 @each_database
 async def test_another_recipe_or_name_replaces_the_blend(books: Books, channels: Channels) -> None:
     await voice_blends.blend(books.db, channels, BLEND, RECIPE, "小", by=TESTER)
@@ -149,25 +138,6 @@ async def test_a_blend_without_one_of_its_voices_is_listed_to_the_operator_only(
         voices.choose(without, await config_of(books), {}, (), BLEND)
 
 
-async def test_a_blend_is_unavailable_while_its_engine_is(
-    books: Books, channels: Channels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "", by=TESTER)
-    monkeypatch.setattr("myna.engines.kokoro.engine.Kokoro.up", lambda _: False)
-    assert await usable(books, channels) == []
-    with pytest.raises(NoSpeechChannel):
-        voices.choose(channels, await config_of(books), {}, (), BLEND)
-
-
-async def test_a_stored_recipe_that_cannot_be_parsed_is_not_listed(books: Books, channels: Channels) -> None:
-    await books.sql(
-        "INSERT INTO voice_blends (voice_id, name, gender, language, recipe)"
-        " VALUES ('xiao', 'x', 'female', 'zh-CN', 'zf_xiaobei^2')"
-    )
-    assert await usable(books, channels) == PARTS
-    assert (await listed(books, channels)).sources == ()
-
-
 @pytest.mark.parametrize(
     ("voice_id", "recipe", "name", "reason"),
     [
@@ -189,12 +159,6 @@ async def test_a_wrong_blend_is_refused(
     with pytest.raises(CommandError, match=reason):
         await voice_blends.blend(books.db, channels, voice_id, recipe, name, by=TESTER)
     assert await config_of(books) == before
-
-
-async def test_a_blend_is_not_made_of_blends(books: Books, channels: Channels) -> None:
-    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "", by=TESTER)
-    with pytest.raises(CommandError, match="has no voice 'xiao'"):
-        await voice_blends.blend(books.db, channels, "other", f"{BLEND}:1+af_heart:1", "", by=TESTER)
 
 
 async def test_the_id_of_a_nodes_voice_is_refused(books: Books, channels: Channels) -> None:

@@ -75,38 +75,6 @@ async def test_ordered_voices_are_listed_before_the_others(books: Books, channel
     assert found == [THIRD, *(voice_id for voice_id in rest if voice_id != THIRD)]
 
 
-async def test_an_override_does_not_change_the_other_overrides_of_a_voice(
-    books: Books, channels: Channels
-) -> None:
-    await voice_overrides.order(books.db, channels, [SECOND, FIRST], by=TESTER)
-    await voice_overrides.rename(books.db, channels, FIRST, "晨曦", by=TESTER)
-    await voice_overrides.hide(books.db, channels, FIRST, True, by=TESTER)
-    await voice_overrides.order(books.db, channels, [THIRD], by=TESTER)
-    await voice_overrides.hide(books.db, channels, FIRST, False, by=TESTER)
-    assert [(voice.voice_id, voice.name) for voice in await seen(books)][:2] == [
-        (THIRD, VOICES[2].name),
-        (FIRST, "晨曦"),
-    ]
-
-
-async def test_every_override_changes_the_configuration_version(books: Books, channels: Channels) -> None:
-    before = await version(books)
-    await voice_overrides.hide(books.db, channels, FIRST, True, by=TESTER)
-    await voice_overrides.rename(books.db, channels, FIRST, "晨曦", by=TESTER)
-    await voice_overrides.order(books.db, channels, [FIRST], by=TESTER)
-    assert await version(books) == before + 3
-
-
-@each_database
-async def test_an_override_without_effect_is_deleted(books: Books, channels: Channels) -> None:
-    await voice_overrides.hide(books.db, channels, FIRST, True, by=TESTER)
-    await voice_overrides.hide(books.db, channels, FIRST, False, by=TESTER)
-    await voice_overrides.rename(books.db, channels, SECOND, "", by=TESTER)
-    await voice_overrides.order(books.db, channels, [SECOND], by=TESTER)
-    await voice_overrides.order(books.db, channels, [THIRD], by=TESTER)
-    assert (await config_store.load(books.db)).overrides.keys() == {THIRD}
-
-
 @pytest.mark.parametrize("name", [" ", "n" * 101, "a\nb"])
 async def test_an_unprintable_name_is_refused(books: Books, channels: Channels, name: str) -> None:
     with pytest.raises(CommandError, match="1 to 100 printable"):

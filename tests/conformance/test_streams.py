@@ -256,14 +256,6 @@ def test_a_large_answer_that_is_not_streamed_is_one_chunk(stream: Streams, fresh
     assert fresh_caller.stats() == DELIVERED
 
 
-def test_each_of_several_choices_must_finish(stream: Streams, fresh_caller: Caller) -> None:
-    """The upstream ends its stream without `[DONE]` after it has finished one choice."""
-    with stream("fault=no-done hello", n=2).rest() as answer:
-        assert answer.ended and not answer.is_done
-        assert answer.headers["x-units-cost"] == "2"
-    assert fresh_caller.stats() == REFUNDED
-
-
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("fault", ["error-choices", "null-choices"])
 def test_an_answer_without_a_choice_fails(

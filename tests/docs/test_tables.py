@@ -1,4 +1,4 @@
-"""What operators look up in the documentation is that of the code: settings, metrics, units, examples."""
+"""The pages say what the code has: settings, metrics, commands, links."""
 
 import re
 import shutil
@@ -149,3 +149,15 @@ def test_a_rule_or_a_pool_of_the_security_page_names_tests_that_exist() -> None:
             if not file.exists() or f"def test_{name}(" not in file.read_text("utf-8"):
                 absent.append(named)
     assert absent == []
+
+
+ENTRIES = [ROOT / name for name in ("README.md", "README.zh.md", "SECURITY.md", "CHANGELOG.md")]
+PAGES = [*ENTRIES, *sorted(DOCS.rglob("*.md"))]
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def links(page: Path) -> list[str]:
+    """The links to other files and headings of the repository."""
+    found = _LINK.findall(_CODE.sub("", page.read_text(encoding="utf-8")))
+    return [link for link in found if "://" not in link]

@@ -49,51 +49,6 @@ async def test_bytes_received_before_the_call_are_not_its_answer(outbound: HttpC
     server.close()
 
 
-@pytest.mark.parametrize("stray", STRAYS, ids=["whole", "a byte"])
-async def test_bytes_received_before_the_request_is_sent_are_not_its_answer(
-    outbound: HttpClient, stray: bytes
-) -> None:
-    server = Blocking()
-    serving = asyncio.ensure_future(asyncio.to_thread(server.accept_and_serve, answer(b"two")))
-    await post(outbound, server.url, b"2")
-    kept = await serving
-    calling = asyncio.create_task(post(outbound, server.url, b"3"))
-    await asyncio.sleep(0)
-    send_unnoticed(outbound, kept, stray)
-    serving = asyncio.ensure_future(asyncio.to_thread(server.accept_and_serve, answer(b"three")))
-    assert (await calling).body == b"three"
-    (await serving).close()
-    kept.close()
-    server.close()
-
-
-async def test_two_answers_in_one_read_of_a_reused_connection_are_rejected(
-    outbound: HttpClient, serve: Serve
-) -> None:
-    async def doubling(peer: PeerConnection) -> None:
-        await peer.receive()
-        await peer.send(answer(b"one"))
-        await peer.receive()
-        await peer.send(answer(b"one") + answer(b"two"))
-        await peer.until_the_client_disconnects()
-
-    server = serve(doubling)
-    assert (await post(outbound, server.url)).body == b"one"
-    with pytest.raises(ConnectionBroken, match="more than one response"):
-        await post(outbound, server.url)
-    await server.until(lambda: server.open == 0)
-
-
-async def test_a_connection_waits_before_its_next_call(serve: Serve) -> None:
-    """Bytes that follow an answer within that time are detected."""
-    assert max(DELAYS_S) < REUSE_AFTER_S
-    server, outbound = serve(answering(answer(b"ok"))), HttpClient(connections_max=9, reuse_after_s=3600)
-    for _ in range(3):
-        await post(outbound, server.url)
-    assert server.accepted == 3
-    await outbound.close()
-
-
 async def test_an_origin_that_sent_unexpected_bytes_is_used_without_keep_alive(
     outbound: HttpClient, serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -113,28 +68,6 @@ async def test_an_origin_that_sent_unexpected_bytes_is_used_without_keep_alive(
     for _ in range(3):
         await post(outbound, server.url)
     assert server.accepted == 5
-
-
-async def test_a_server_may_send_408_on_an_idle_connection(outbound: HttpClient, serve: Serve) -> None:
-    async def impatient(peer: PeerConnection) -> None:
-        await peer.receive()
-        await peer.send(answer(b"ok"))
-        if peer.number == 1:
-            await asked_once.wait()
-            await peer.send(b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n")
-            return
-        while await peer.receive():
-            await peer.send(answer(b"ok"))
-
-    asked_once, server = asyncio.Event(), serve(impatient)
-    await post(outbound, server.url)
-    asked_once.set()
-    async with asyncio.timeout(SOON_S):
-        while outbound._open:  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0)
-    for _ in range(3):
-        await post(outbound, server.url)
-    assert server.accepted == 2
 
 
 async def ask_many(

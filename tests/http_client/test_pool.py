@@ -32,18 +32,6 @@ async def test_the_limit_of_connections_is_kept_and_every_call_is_answered(
     assert (server.accepted, server.open_peak) == (3, 3)
 
 
-async def test_the_limit_of_connections_counts_all_servers(outbound: HttpClient, serve: Serve) -> None:
-    servers = [serve(answering(answer(b"ok"))) for _ in range(5)]
-    most = 0
-    for _ in range(2):
-        for server in servers:
-            await post(outbound, server.url)
-            await server.until(lambda: sum(each.open for each in servers) <= 3)
-            most = max(most, sum(each.open for each in servers))
-    assert most == 3
-    assert [server.open_peak for server in servers] == [1] * 5
-
-
 class Blocking:
     """A server with blocking sockets, so that a test can close one without an iteration of the event loop."""
 
@@ -163,15 +151,6 @@ async def about_to_send(
     await asyncio.sleep(0)
     assert connection._transport.unsent
     return connection, calling
-
-
-async def test_bytes_parsed_before_the_request_is_sent_are_not_its_answer(
-    outbound: HttpClient, serve: Serve
-) -> None:
-    connection, calling = await about_to_send(outbound, serve)
-    connection._parse(memoryview(answer(b"of another request")))
-    assert (await calling).body == b"ok"
-    assert connection not in outbound._open
 
 
 @pytest.mark.parametrize(("behaviour", "failures"), [(once(answer(b"ok")), 0), (disconnecting, 5), (None, 5)])

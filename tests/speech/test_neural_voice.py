@@ -240,17 +240,3 @@ def test_the_command_line_makes_lists_replaces_and_deletes_a_blend(blending: Ser
     assert deleted == {"voice_id": BLEND, "deleted": True, "tasks_refunded": 0}
     again = service.command("voice", "delete", BLEND)
     assert again.stderr.endswith("There is no blend or cloned voice 'xiao'.\n")
-
-
-def test_a_moved_site_and_a_backup_of_it_have_its_blends(
-    blending: Service, postgres_url: str, tmp_path: Path
-) -> None:
-    blending.cli("voice", "blend", BLEND, RECIPE)
-    blending.cli("move", "--to", postgres_url)
-    archive, there = str(tmp_path / "site.tar"), {"MYNA_DATABASE_URL": postgres_url}
-    assert blending.command("backup", archive, env=there).code == 0
-    elsewhere = {"MYNA_DATA": str(tmp_path / "elsewhere")}
-    assert blending.command("restore", archive, env=elsewhere).code == 0
-    for env in (there, elsewhere):
-        rows = json.loads(blending.command("voice", "list", "--json", env=env).stdout)
-        assert [(row["voice_id"], row["recipe"]) for row in rows if row["recipe"]] == [(BLEND, RECIPE)]
