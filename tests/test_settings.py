@@ -281,3 +281,9 @@ def test_a_setting_of_an_earlier_version_is_refused_with_its_replacement(name: s
         load({})
     for raised in (from_environment, from_file):
         assert all(replacement in str(raised.value) for replacement in names)
+
+
+def test_a_settings_file_in_another_encoding_is_a_one_line_error() -> None:
+    Path("myna.toml").write_bytes(b'chat_model = "\xff"')
+    with pytest.raises(ConfigError, match="is not UTF-8 from byte 14 on"):
+        load({})

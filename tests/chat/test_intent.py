@@ -214,14 +214,7 @@ def test_the_table_of_ranges_matches_the_regex_module() -> None:
         ("[]", {}),
     ],
     ids=[
-        "vLLM",
-        "OpenRouter",
-        "Groq",
-        "Mistral",
-        "llama.cpp",
-        "what it was trained with",
-        "odd",
-        "none",
+        *("vLLM", "OpenRouter", "Groq", "Mistral", "llama.cpp", "what it was trained with", "odd", "none"),
         "no list",
     ],
 )

@@ -69,16 +69,6 @@ def owner(cli: Cli) -> Cli:
     return cli
 
 
-def test_a_renamed_account_has_its_id_units_and_keys(owner: Cli) -> None:
-    owner.lines("key", "issue", "old", "--name", "k", "--scope", "chat")
-    (before,) = owner.json("account", "list")
-    after = owner.json("account", "rename", "old", "new")
-    assert after == before | {"name": "new"}
-    assert "There is no account 'old'" in owner.refused("account", "show", "old")
-    (key,) = owner.json("key", "list", "new")
-    assert key["name"] == "k"
-
-
 def test_account_names_are_unique(owner: Cli) -> None:
     owner.lines("account", "add", "other")
     assert owner.refused("account", "rename", "old", "other") == "There already is an account 'other'."

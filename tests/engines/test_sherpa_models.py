@@ -26,22 +26,13 @@ VITS = ("model.onnx", "tokens.txt", "lexicon.txt")
 PIPER = ("en_US-amy-low.onnx", "en_US-amy-low.onnx.json", "tokens.txt")
 MATCHA = ("model-steps-3.onnx", "vocos-22khz-univ.onnx", "tokens.txt", "lexicon.txt")
 KOKORO = (
-    "model.int8.onnx",
-    "voices.bin",
-    "tokens.txt",
-    "lexicon-us-en.txt",
-    "lexicon-gb-en.txt",
+    *("model.int8.onnx", "voices.bin", "tokens.txt", "lexicon-us-en.txt", "lexicon-gb-en.txt"),
     "lexicon-zh.txt",
 )
 ZIPVOICE = ("encoder.int8.onnx", "decoder.int8.onnx", "vocos_24khz.onnx", "tokens.txt", "lexicon.txt")
 POCKET = (
-    "lm_flow.int8.onnx",
-    "lm_main.int8.onnx",
-    "encoder.onnx",
-    "decoder.int8.onnx",
-    "text_conditioner.onnx",
-    "vocab.json",
-    "token_scores.json",
+    *("lm_flow.int8.onnx", "lm_main.int8.onnx", "encoder.onnx", "decoder.int8.onnx"),
+    *("text_conditioner.onnx", "vocab.json", "token_scores.json"),
 )
 
 
@@ -148,10 +139,7 @@ def test_an_entry_of_node_toml_becomes_a_model_with_its_voices(tmp_path: Path) -
 @pytest.mark.parametrize(
     "line",
     [
-        "threads = 0",
-        'provider = "abacus"',
-        "thread = 1",
-        "[[engine.voice]]",
+        *("threads = 0", 'provider = "abacus"', "thread = 1", "[[engine.voice]]"),
         '[[engine.voice]]\nid="a b"\nname="a"\nlanguage="zh"',
     ],
 )

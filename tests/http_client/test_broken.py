@@ -22,17 +22,9 @@ async def test_a_closed_port_is_unreachable(outbound: HttpClient) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "",
-        "localhost:8880/v1",
-        "ftp://127.0.0.1/",
-        "http://",
-        "http://127.0.0.1:99999/",
-        "http://127.0.0.1:x/",
-        "http://[::1/",
-        "http://127.0.0.1/a b",
-        "http://127.0.0.1/\r\nX-Smuggled: 1",
-        "http://127.0.0.1/朗读",
-        "http://a..b/",
+        *("", "localhost:8880/v1", "ftp://127.0.0.1/", "http://", "http://127.0.0.1:99999/"),
+        *("http://127.0.0.1:x/", "http://[::1/", "http://127.0.0.1/a b"),
+        *("http://127.0.0.1/\r\nX-Smuggled: 1", "http://127.0.0.1/朗读", "http://a..b/"),
     ],
 )
 async def test_an_invalid_address_is_unreachable(outbound: HttpClient, url: str) -> None:

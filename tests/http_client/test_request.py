@@ -45,13 +45,8 @@ async def test_a_get_has_no_body_and_an_empty_post_has_content_length_0(
         b"HTTP/1.1 103 E\r\nConnection: close\r\nX-E: 1\r\n\r\n" * 3 + answer(b"hello"),
     ],
     ids=[
-        "chunks with a trailer",
-        "up to the end",
-        "HTTP/1.0",
-        "after interim answers",
-        "after a thousand",
-        "after interim answers of HTTP/1.0",
-        "after interim answers that say close",
+        *("chunks with a trailer", "up to the end", "HTTP/1.0", "after interim answers", "after a thousand"),
+        *("after interim answers of HTTP/1.0", "after interim answers that say close"),
     ],
 )
 async def test_every_body_framing_is_read(outbound: HttpClient, serve: Serve, data: bytes) -> None:

@@ -20,13 +20,6 @@ from tests.store.postgres_proxy import proxy_to
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_grant_adds_units_and_a_negative_one_removes_them(books: Books) -> None:
-    customer = await books.customer(units=5)
-    assert (await accounts.grant(books.db, customer.name, 7, "a gift", by=TESTER)).balance == 12
-    assert (await accounts.grant(books.db, customer.name, -12, "", by=TESTER)).balance == 0
-    assert await books.sql("SELECT units FROM ledger WHERE memo = 'a gift'") == [(7,)]
-
-
 @each_database
 async def test_no_grant_removes_more_than_the_balance(books: Books) -> None:
     customer = await books.customer(units=5)

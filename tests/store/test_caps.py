@@ -79,14 +79,6 @@ async def test_a_refund_gives_back_to_the_cap_once(books: Books) -> None:
     assert isinstance((await books.charge(charge_of(customer, units=4)))[0], Charged)
 
 
-async def test_refunded_units_of_the_cap_can_be_charged_in_the_same_batch(books: Books) -> None:
-    customer = await capped(books, 10)
-    first = await books.opened(customer, units=10)
-    _, (outcome,) = await books.db.commit_batch([refund_of(first)], [charge_of(customer, units=9)])
-    assert isinstance(outcome, Charged)
-    assert await used(books, customer) == 9
-
-
 async def test_a_charge_that_is_sent_again_takes_once(books: Books) -> None:
     customer = await capped(books, 10)
     call = await books.opened(customer, units=4)
@@ -135,13 +127,6 @@ async def test_a_period_ends_with_its_last_millisecond(books: Books) -> None:
     await caps.renew(books.db, customer.key_hash, "UTC")
     await books.opened(customer, units=9)
     assert await used(books, customer) == 9
-
-
-async def test_a_second_renewal_in_a_period_keeps_what_is_used(books: Books) -> None:
-    customer = await capped(books, 10)
-    await books.opened(customer, units=7)
-    await caps.renew(books.db, customer.key_hash, "UTC")
-    assert await used(books, customer) == 7
 
 
 async def test_a_cap_with_other_units_keeps_what_is_used_and_one_of_another_period_does_not(

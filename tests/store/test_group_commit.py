@@ -108,19 +108,6 @@ async def test_a_batch_gathers_operations_on_sqlite_for_a_limited_time(
     assert batches[0] == first
 
 
-@pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
-async def test_a_single_operation_is_committed_at_once(
-    books: Books, commits: GroupCommit, batches: list[int]
-) -> None:
-    customer = await books.customer()
-    waiting = [commits._enqueue(charge_of(customer)).future]
-    commits.start()
-    await asyncio.sleep(0)
-    waiting.append(commits._enqueue(charge_of(customer)).future)
-    await asyncio.gather(*waiting)
-    assert batches == [1, 1]
-
-
 async def test_an_operation_that_fails_on_its_data_fails_alone(books: Books, commits: GroupCommit) -> None:
     customer = await books.customer(units=100)
     before = await books.opened(customer)
@@ -157,18 +144,6 @@ async def test_a_full_queue_refuses_a_charge_before_it_is_sent(books: Books) -> 
     assert await ending is EndOutcome.DONE
     assert await books.counters(customer) == (4, 1, 4)
     await commits.close(SOON_S)
-
-
-async def test_a_charge_cancelled_before_it_was_sent_is_never_sent(
-    books: Books, commits: GroupCommit
-) -> None:
-    customer = await books.customer()
-    call = charge_of(customer)
-    with pytest.raises(TimeoutError):
-        await commits.charge(call, 0.01)
-    commits.start()
-    assert isinstance(await commits.charge(charge_of(customer), SOON_S), Charged)
-    assert await books.state(call.call_id) is None
 
 
 async def test_a_charge_cancelled_while_it_waits_for_a_connection_is_never_sent(

@@ -53,13 +53,6 @@ async def test_a_database_is_not_migrated_under_a_serving_process(
     assert await new_postgres_books.sql("SELECT to_regclass('added')::text") == [("added",)]
 
 
-async def test_processes_of_the_same_version_start_beside_each_other(
-    new_postgres_books: Books, serving: Postgresql
-) -> None:
-    assert await migrate(new_postgres_books.db) == newest("postgresql")
-    await new_postgres_books.db.ready()
-
-
 async def test_a_process_does_not_start_during_a_migration(new_postgres_books: Books) -> None:
     other = await asyncpg.connect(new_postgres_books.url)
     async with other.transaction():

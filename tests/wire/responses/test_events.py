@@ -86,18 +86,10 @@ def test_parts_of_calls_may_alternate() -> None:
     ]
     events = parsed(translated(chunks))
     assert kinds(events)[6:] == [
-        "content_part.done",
-        "output_item.done",
-        "output_item.added",
-        "function_call_arguments.delta",
-        "output_item.added",
-        "function_call_arguments.delta",
-        "function_call_arguments.delta",
-        "function_call_arguments.done",
-        "output_item.done",
-        "function_call_arguments.done",
-        "output_item.done",
-        "completed",
+        *("content_part.done", "output_item.done", "output_item.added", "function_call_arguments.delta"),
+        *("output_item.added", "function_call_arguments.delta", "function_call_arguments.delta"),
+        *("function_call_arguments.done", "output_item.done", "function_call_arguments.done"),
+        *("output_item.done", "completed"),
     ]
     _, first, second = events[-1]["response"]["output"]
     assert first == {
