@@ -220,25 +220,6 @@ async def test_changes_are_listed_newest_first_in_pages(sqlite_books: Books) -> 
     assert [row.command[-1] for row in [*first, *rest]] == list("43210")
 
 
-async def test_changes_are_selected_by_actor_account_and_command(books: Books) -> None:
-    ann, bob = await books.customer(), await books.customer()
-    await recorded(books, Actor(ann.account_id, "ann", ""), "node", "a", account_id=bob.account_id)
-    await recorded(books, ROOT, "node", "b", account_id=bob.account_id)
-    await recorded(books, ROOT, "node", "c", account_id=ann.account_id)
-    await recorded(books, ROOT, "channel", "d")
-
-    async def found(prefix: str = "node", **select: int) -> list[str]:
-        return [row.command[-1] for row in await activity.page(books.db, prefix=prefix, **select)]
-
-    assert await found() == ["c", "b", "a"]
-    assert await found(prefix="channel") == ["d"]
-    assert await found(prefix="%") == []
-    assert await found(actor_id=ann.account_id) == ["a"]
-    assert await found(actor_id=0) == ["c", "b"]
-    assert await found(account_id=bob.account_id) == ["b", "a"]
-    assert await found(account_id=bob.account_id, actor_id=0) == ["b"]
-
-
 @pytest.mark.parametrize(
     ("name", "memo", "units"),
     [

@@ -163,17 +163,6 @@ async def test_a_service_whose_database_does_not_commit_is_not_ready(
     assert (await health.readyz(request())).status_code == 200
 
 
-async def test_metrics_that_failed_are_not_cached(health: HealthApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_: object) -> bytes:
-        raise OSError("no counters")
-
-    monkeypatch.setattr(module, "generate_latest", broken)
-    with pytest.raises(OSError, match="no counters"):
-        await health.metrics(request())
-    monkeypatch.undo()
-    assert b"myna_requests" in (await health.metrics(request())).body
-
-
 def test_metrics_require_the_token_if_one_is_set_and_readiness_none(make_service: ServiceMaker) -> None:
     service = make_service(chat_url="parrot:", speech="none", env={"MYNA_METRICS_TOKEN": TOKEN}).start()
     url = f"{service.root_url}/metrics"

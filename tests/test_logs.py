@@ -87,21 +87,6 @@ def test_what_is_masked(text: str, shown: str) -> None:
     assert masked(text) == shown
 
 
-def test_logs_of_the_level_and_above_go_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
-    root = logging.getLogger()
-    before = (root.level, list(root.handlers))
-    try:
-        root.handlers = []  # basicConfig closes what it finds; these belong to pytest
-        writer = logs.configure("warning")
-        logging.getLogger("myna.x").info("quiet")
-        logging.getLogger("myna.x").warning("loud")
-        writer.flush()
-    finally:
-        root.setLevel(before[0])
-        root.handlers = before[1]
-    assert [json.loads(line)["message"] for line in capfd.readouterr().err.splitlines()] == ["loud"]
-
-
 def test_a_line_truncated_by_a_full_disk_corrupts_no_later_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from myna.aio.write_buffer import LARGE_BYTES, FlushQueue, WriteBuffer
+from myna.aio.write_buffer import FlushQueue, WriteBuffer
 from myna.files.disk_threads import DiskThreads, wait_shielded
 from tests.engines.conftest import until
 from tests.rig.disks import StalledDisk
@@ -81,16 +81,6 @@ async def test_the_writes_of_one_iteration_are_sent_as_one() -> None:
         assert await received(reader, 13) == await received(other, 13) == b"head body end"
         assert len(reader.pieces) == len(other.pieces) == 1
         assert not buffers[0].unsent
-
-
-async def test_a_large_write_is_sent_at_once_and_in_order() -> None:
-    async with connections(1) as [(transport, reader)]:
-        buffer = WriteBuffer(transport, FlushQueue())
-        buffer.write(b"little ")
-        buffer.write(bytes(LARGE_BYTES))
-        assert not buffer.unsent
-        buffer.write(b" more")
-        assert await received(reader, LARGE_BYTES + 12) == b"little " + bytes(LARGE_BYTES) + b" more"
 
 
 @pytest.mark.parametrize("end", ["close", "flush_and_abort"])
@@ -181,16 +171,6 @@ async def test_a_cancelled_job_is_not_begun(disk: StalledDisk) -> None:
     assert await first == "first"
     assert await threads.run(lambda: "third") == "third"
     assert disk.calls == ["first"]
-
-
-async def test_queued_jobs_are_counted(disk: StalledDisk) -> None:
-    threads = DiskThreads(1)
-    jobs = [threads.run(partial(disk.block, name)) for name in ("a", "b", "c")]
-    await until(lambda: len(disk.calls) == 1)
-    assert threads.queued == 2
-    disk.resume()
-    await asyncio.gather(*jobs)
-    assert threads.queued == 0
 
 
 async def test_a_shielded_wait_continues_when_cancelled_repeatedly(disk: StalledDisk) -> None:

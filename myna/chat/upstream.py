@@ -101,7 +101,7 @@ async def _try(
         )
     except RequestFailed as failure:
         raise of_request(failure) from failure
-    return _read(answer, channel)
+    return read(answer, channel)
 
 
 def headers_of(channel: Channel, accept: str = "application/json") -> dict[str, str]:
@@ -117,7 +117,8 @@ def _body(model: str, conversation: bytes) -> bytes:
     return b'{"model":%b,"stream":false,%b' % (msgspec.json.encode(model), conversation[1:])
 
 
-def _read(answer: ClientResponse, channel: Channel) -> ModelAnswer:
+def read(answer: ClientResponse, channel: Channel) -> ModelAnswer:
+    """The answer of a channel. Raises FailedAttempt."""
     if answer.status != HTTPStatus.OK:
         raise of_status(answer, channel)
     try:

@@ -68,19 +68,6 @@ FAULTS = {
 }
 
 
-def test_a_failing_chat_channel_is_reported_with_the_reason(
-    cli: Cli, upstream: Upstream, nowhere: str
-) -> None:
-    add(cli, "chat", upstream.url)
-    for fault, why in FAULTS.items():
-        upstream.behave(fault)
-        assert failure(cli).endswith(why)
-    upstream.behave("oversized")
-    assert "more than" in failure(cli)
-    cli.lines("channel", "set", "up", "--url", nowhere, **LOGIN)
-    assert "Connection refused" in failure(cli)
-
-
 def test_a_channel_that_is_added_or_changed_with_a_mistake_is_a_warning(cli: Cli, upstream: Upstream) -> None:
     root = upstream.url.removesuffix("/v1")
     warned = "myna: warning: the channel 'up' may not work. "

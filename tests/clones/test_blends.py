@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from demo import tiny_voices
-from myna import voice_blends, voice_overrides, voices
+from myna import activity, voice_blends, voice_overrides, voices
 from myna.channels import Channels
 from myna.engines.interface import EngineLimits, EngineVoice
 from myna.engines.kokoro.config import KokoroConfig
-from myna.engines.registry import ESPEAK, site_engines
 from myna.errors import CommandError, InvalidRequest
 from myna.farm.nodes import Nodes
 from myna.http_client import HttpClient
@@ -124,20 +123,6 @@ async def test_a_deleted_blend_is_no_voice(books: Books, channels: Channels) -> 
         await voice_blends.delete(books.db, BLEND, by=TESTER)
 
 
-async def test_a_blend_without_one_of_its_voices_is_listed_to_the_operator_only(
-    books: Books, channels: Channels, channels_of: ChannelsOf
-) -> None:
-    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "", by=TESTER)
-    without = channels_of("zf_xiaobei", "af_heart")
-    assert await usable(books, without) == ["zf_xiaobei", "af_heart"]
-    row = await listed(books, without)
-    assert (row.sources, row.recipe, row.voice.language) == ((), RECIPE, "zh-CN")
-    await voice_overrides.rename(books.db, without, BLEND, "小", by=TESTER)
-    assert (await listed(books, without)).voice.name == "小"
-    with pytest.raises(InvalidRequest):
-        voices.choose(without, await config_of(books), {}, (), BLEND)
-
-
 @pytest.mark.parametrize(
     ("voice_id", "recipe", "name", "reason"),
     [
@@ -168,17 +153,6 @@ async def test_the_id_of_a_nodes_voice_is_refused(books: Books, channels: Channe
         await voice_blends.blend(books.db, channels, BLEND, RECIPE, "", by=TESTER)
 
 
-async def test_a_site_without_an_engine_that_blends_says_what_it_needs(books: Books) -> None:
-    outbound = HttpClient(connections_max=1)
-    local = site_engines("espeak", books.folder, LIMITS)
-    channels = Channels(
-        settings=Settings(speech="espeak"), environ={}, http_client=outbound, local={ESPEAK: local[ESPEAK]}
-    )
-    with pytest.raises(CommandError, match="only the neural voice can, see 'myna models get kokoro'"):
-        await voice_blends.blend(books.db, channels, BLEND, "zh-female-1+zh-female-2", "", by=TESTER)
-    await outbound.close()
-
-
 async def test_there_is_a_maximum_of_blends(
     books: Books, channels: Channels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,3 +163,14 @@ async def test_there_is_a_maximum_of_blends(
         await voice_blends.blend(books.db, channels, "c", RECIPE, "", by=TESTER)
     await voice_blends.blend(books.db, channels, "b", "zf_xiaobei+af_heart", "", by=TESTER)
     assert [row.voice_id for row in (await config_of(books)).blends] == ["a", "b"]
+
+
+async def test_the_same_blend_again_changes_nothing(books: Books, channels: Channels) -> None:
+    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "小", by=TESTER)
+    before = (await config_of(books)).version
+    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "小", by=TESTER)
+    assert (await config_of(books)).version == before
+    changes = await activity.page(books.db, prefix="voice")
+    assert [row.command for row in changes] == [
+        "myna voice blend xiao zf_xiaoxiao:2+zf_xiaobei:1 --name '小'"
+    ]

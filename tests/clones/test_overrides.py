@@ -1,6 +1,5 @@
 """The operator's overrides of public voices: hidden, renamed, ordered; every process applies them."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -18,7 +17,6 @@ from myna.store.queries import config as config_store
 from myna.wire.farm import NodeVoice
 from tests.rig.actors import TESTER
 from tests.store.books import Books
-from tests.store.fixtures import each_database
 from tests.tasks.nodes import join_node
 
 pytestmark = pytest.mark.anyio
@@ -90,16 +88,6 @@ async def test_an_unknown_voice_cannot_be_overridden(books: Books, channels: Cha
     assert await version(books) == before
 
 
-@each_database
-async def test_concurrent_orders_are_applied_one_after_the_other(books: Books, channels: Channels) -> None:
-    orders = [[FIRST, SECOND, THIRD], [THIRD, SECOND], [SECOND, FIRST]]
-    await asyncio.gather(*(voice_overrides.order(books.db, channels, order, by=TESTER) for order in orders))
-    found = [voice.voice_id for voice in await seen(books)]
-    places = await books.sql("SELECT voice_id FROM voice_marks ORDER BY place")
-    assert [voice_id for (voice_id,) in places] in orders
-    assert found[: len(places)] == [voice_id for (voice_id,) in places]
-
-
 async def test_the_operators_list_has_channels_and_hidden_voices(books: Books, channels: Channels) -> None:
     own = NodeVoice(voice_id="of-a-node", name="Ann", gender="female", language="en-US")
     shared = NodeVoice(voice_id=FIRST, name="another name", gender="male", language="zh-CN")
@@ -116,15 +104,3 @@ async def test_the_operators_list_has_channels_and_hidden_voices(books: Books, c
     ]
     assert (offers[0].override.hidden, offers[0].override.place) == (1, 1)
     assert offers[1].voice == VOICES[0]
-
-
-async def test_the_override_of_an_unavailable_voice_is_kept_and_can_be_removed(
-    books: Books, channels: Channels
-) -> None:
-    await voice_overrides.hide(books.db, channels, FIRST, True, by=TESTER)
-    without_channels = Channels(
-        settings=Settings(speech="none"), environ={}, http_client=HttpClient(connections_max=1), local={}
-    )
-    assert await voice_overrides.list_public(books.db, without_channels) == []
-    await voice_overrides.hide(books.db, without_channels, FIRST, False, by=TESTER)
-    assert (await config_store.load(books.db)).overrides == {}

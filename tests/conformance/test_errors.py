@@ -84,18 +84,6 @@ def test_a_validation_error_names_the_field_and_the_fix(caller: Caller) -> None:
         assert all(part in message for part in parts), message
 
 
-def test_openapi_needs_no_key(service: Service) -> None:
-    answer = call("GET", f"{service.root_url}/openapi.json")
-    assert answer.status == 200
-    described = {
-        (method.upper(), path.removeprefix("/v1"))
-        for path, methods in answer.json["paths"].items()
-        for method in methods
-    }
-    expected = {("GET", path) for path in GETS} | {("POST", path) for path in POSTS}
-    assert expected <= described
-
-
 def padded(path: str, size: int) -> bytes:
     """A valid request, padded with spaces to exactly this size in bytes."""
     start = {

@@ -150,19 +150,6 @@ def test_requests_of_one_account_open_no_circuit_if_the_channel_answers_others(
     assert ask(fresh_caller, model).headers["x-myna-channel"] == name
 
 
-def test_a_channel_that_fails_for_the_only_account_is_found(
-    fresh_caller: Caller, model: str, upstream: Upstream, chat_upstream: Upstream
-) -> None:
-    name, second = model.replace("model", "first"), model.replace("model", "second")
-    upstream.behave("status:500")
-    for _ in range(FAILURES_MAX):
-        assert ask(fresh_caller, model).headers["x-myna-channel"] == second
-    wait_until(lambda: circuit(fresh_caller.service, name)[0] == "open", 20, "its circuit is open")
-    seen = len(upstream.requests)
-    assert ask(fresh_caller, model).headers["x-myna-channel"] == second
-    assert len(upstream.requests) == seen
-
-
 def probes(upstream: Upstream) -> list[Any]:
     """The bodies of the requests that are not a caller's."""
     return [

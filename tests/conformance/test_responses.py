@@ -171,17 +171,6 @@ def test_tools_that_nothing_here_runs_are_left_out_and_named(
     assert "x-ignored-tools" not in respond(fresh_caller, model, tools=[FUNCTION]).headers
 
 
-def test_a_site_can_refuse_them(service: Service, fresh_caller: Caller, model: str) -> None:
-    service.cli("settings", "set", "hosted_tools", "refuse")
-    try:
-        answer = respond(fresh_caller, model, tools=[FUNCTION, *HOSTED])
-    finally:
-        service.cli("settings", "set", "hosted_tools", "ignore")
-    assert (answer.status, answer.json["error"]["param"]) == (400, "tools[1].type")
-    assert '"web_search"' in answer.json["error"]["message"]
-    assert fresh_caller.stats() == UNCHARGED
-
-
 FAULTS = {
     "by-chat": ("status:500", "close", "not-chat", "broken"),
     "by-responses": ("status:500", "not-chat", "garbage", "failed"),

@@ -90,7 +90,7 @@ async def test_a_closed_job_that_ends_soon_keeps_its_process(pool: Pool[Word], t
 async def test_a_part_comes_while_the_job_runs_and_closing_a_long_one_ends_its_process(
     pool: Pool[Word], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_output, "_REST_MAX_S", 0.1)
+    monkeypatch.setattr(job_output, "REST_MAX_S", 0.1)
     [pid] = pool.pids()
     async with aclosing(job(pool, "parts", "a?")) as parts:
         assert (await anext(parts)).pcm == b"a"

@@ -23,7 +23,7 @@ from myna.engines.interface import (
 )
 from myna.engines.output_file import DurableFiles
 from myna.engines.pool.pool import Pool
-from myna.files.disk_threads import QUEUE_MAX
+from myna.files.disk_threads import QUEUE_MAX, DiskExecutor
 from tests.engines.conftest import names, until
 from tests.rig.clocks import LoopClock
 from tests.rig.disks import StalledDisk, read_only
@@ -98,33 +98,44 @@ async def test_a_stalled_disk_times_out_and_blocks_nothing_else(tmp_path: Path, 
     assert len(disk.calls) == 2  # a job that timed out in the queue is not synced
 
 
-async def test_a_refused_job_removes_no_file(tmp_path: Path, disk: StalledDisk) -> None:
+async def test_a_refused_job_removes_no_file(
+    tmp_path: Path, disk: StalledDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def refused(_part: Path) -> SpeechResult:
         raise EngineBusy("The engine's queue is full.")
 
+    executor = DiskExecutor(2)
+    monkeypatch.setattr("myna.engines.output_file.DiskExecutor", lambda _: executor)
     files = _files_of_two()
-    blocked = files._disk._metadata.run(lambda: disk.block(tmp_path))
+    blocked = [
+        asyncio.ensure_future(executor.run_metadata(partial(disk.block, tmp_path))) for _ in range(QUEUE_MAX)
+    ]
     for _ in range(20):
         with pytest.raises(EngineBusy):
             await files.write(tmp_path / "said.mp3", 60, refused)
     await until(lambda: bool(disk.calls))
-    assert files._disk._metadata.queued == 0
+    assert not executor.full()
     disk.resume()
-    await blocked
+    await asyncio.gather(*blocked)
 
 
-async def test_a_stalled_disk_with_a_full_queue_refuses_jobs(tmp_path: Path, disk: StalledDisk) -> None:
+async def test_a_stalled_disk_with_a_full_queue_refuses_jobs(
+    tmp_path: Path, disk: StalledDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def never(_part: Path) -> SpeechResult:
         raise AssertionError("it was started")
 
+    executor = DiskExecutor(2)
+    monkeypatch.setattr("myna.engines.output_file.DiskExecutor", lambda _: executor)
     files = _files_of_two()
-    blocked = [files._disk._metadata.run(partial(disk.block, tmp_path)) for _ in range(1 + QUEUE_MAX)]
-    await until(files._disk.full)
+    work = partial(disk.block, tmp_path)
+    blocked = [asyncio.ensure_future(executor.run_metadata(work)) for _ in range(1 + QUEUE_MAX)]
+    await until(executor.full)
     with pytest.raises(EngineBusy):
         await files.write(tmp_path / "said.mp3", 60, never)
     disk.resume()
     await asyncio.gather(*blocked)
-    assert not files._disk.full()
+    assert not executor.full()
 
 
 async def test_cancelling_during_the_sync_leaves_no_file(tmp_path: Path, disk: StalledDisk) -> None:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from myna.engines.interface import CallerDisconnected, EngineTimedOut, EngineUnavailable
-from myna.engines.pool.child_handle import PendingJob
+from myna.engines.interface import CallerDisconnected, EngineUnavailable
 from myna.engines.pool.fair_queue import FairQueue
 from myna.engines.pool.pool import Pool
 from tests.engines.conftest import started, until
@@ -47,14 +46,6 @@ async def test_accounts_are_served_round_robin_and_each_in_order_of_arrival(pool
     running.cancel()
     await asyncio.gather(*jobs)
     assert ended == ["b3", "c5", "a0", "b4", "a1", "b6", "a2"]
-
-
-async def test_a_job_whose_child_died_near_its_deadline_is_not_requeued(pool: Pool[Word]) -> None:
-    late = PendingJob(number=1, frame=b"", deadline_s=-1, queue_key="a", progress=None)
-    pool._end(late, None)
-    assert late.answer.done() and not pool._waiting
-    with pytest.raises(EngineTimedOut):
-        await late.answer
 
 
 async def test_progress_reaches_its_own_caller_before_the_result(pool: Pool[Word]) -> None:

@@ -233,3 +233,11 @@ async def test_an_m4a_without_its_decoder_names_the_missing_extra(
             await inspector.sample(source, tmp_path / "sample.wav")
     assert await _sampled(inspector, tmp_path, _encoded(voice(5), "OGG"))
     await inspector.close()
+
+
+@pytest.mark.parametrize("name", FFMPEG_SHAPES)
+async def test_recordings_of_phones_and_browsers_become_samples(
+    inspector: Inspector, tmp_path: Path, name: str
+) -> None:
+    data = ffmpeg_file(name, voice(5, FFMPEG_RATE_HZ))
+    assert (await _sampled(inspector, tmp_path, data)).seconds == pytest.approx(5, abs=0.05)

@@ -90,24 +90,6 @@ def test_a_hello_sets_the_speed_of_the_node_if_it_was_measured(site: NodeSite) -
         assert node.listed["chars_per_s"] == known
 
 
-@pytest.mark.parametrize(
-    ("what", "data", "field"),
-    [
-        ("hello", {"voices": [], "clones": [], "slots": 1, "speed": 1}, "speed"),
-        ("lease", {"jobs": 1, "wait_s": 0, "voices": []}, "voices"),
-        ("beat", {"beats": [], "load": 1}, "load"),
-        ("fail", {"held": {"kind": "task", "id": 1, "epoch": 1, "token": "t", "x": 1}, "reason": "r"}, "x"),
-    ],
-    ids=["hello", "lease", "beat", "fail"],
-)
-def test_a_field_that_the_protocol_does_not_have_is_refused(
-    site: NodeSite, what: str, data: dict[str, Any], field: str
-) -> None:
-    answer = site.node().ask(what, data)
-    assert answer.status == 400
-    assert f"unknown field `{field}`" in answer.json["error"]["message"]
-
-
 AN = {"voice_id": "a", "name": "A", "gender": "female", "language": "zh"}
 
 

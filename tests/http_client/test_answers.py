@@ -11,36 +11,36 @@ import pytest
 
 from myna.http_client import ClientResponse, ConnectionBroken, HttpClient
 from myna.http_client.idle import DISTRUST_S, REUSE_AFTER_S
-from tests.http_client.client_calls import post
+from tests.http_client.client_calls import connections_of, post
 from tests.http_client.conftest import Serve, on_both_loops
 from tests.http_client.faulty_server import PeerConnection, answer, answering
 from tests.http_client.test_pool import Blocking
 from tests.rig.clocks import MonotonicClock
 from tests.rig.repeating_upstream import DELAYS_S, RepeatFault, RepeatingUpstream, seeded
-from tests.rig.waiting import SOON_S
 
 pytestmark = [pytest.mark.anyio, on_both_loops]
 
 STRAYS = [answer(b"two"), b"!"]
 
 
-def send_unnoticed(outbound: HttpClient, server: socket.socket, stray: bytes) -> None:
+def send_unnoticed(client: asyncio.Transport, server: socket.socket, stray: bytes) -> None:
     """The client's kernel has the bytes; its event loop has not read them yet."""
-    (connection,) = outbound._open
     server.sendall(stray)
-    assert select.select([connection._transport.get_extra_info("socket").fileno()], (), (), SOON_S)[0]
+    assert select.select([client.get_extra_info("socket").fileno()], (), (), SOON_S)[0]
 
 
 @pytest.mark.parametrize("stray", STRAYS, ids=["whole", "a byte"])
-async def test_bytes_received_before_the_call_are_not_its_answer(outbound: HttpClient, stray: bytes) -> None:
-    server = Blocking()
+async def test_bytes_received_before_the_call_are_not_its_answer(
+    outbound: HttpClient, stray: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, made = Blocking(), connections_of(monkeypatch)
     serving = asyncio.ensure_future(asyncio.to_thread(server.accept_and_serve, answer(b"one")))
     await post(outbound, server.url, b"1")
     kept = await serving
     serving_two = asyncio.ensure_future(asyncio.to_thread(server.serve_one, kept, answer(b"two")))
     await post(outbound, server.url, b"2")
     await serving_two
-    send_unnoticed(outbound, kept, stray)
+    send_unnoticed(made[-1], kept, stray)
     call = post(outbound, server.url, b"3")
     serving = asyncio.ensure_future(asyncio.to_thread(server.accept_and_serve, answer(b"three")))
     assert (await call).body == b"three"

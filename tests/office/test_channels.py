@@ -187,3 +187,12 @@ def test_the_times_of_a_channels_calls_are_a_histogram_with_its_figures(
     span = r"(?:&lt; 1 ms|\d+ ms(?: – \d+ ms)?)"
     assert re.search(rf"<title>{span}: [\d,]+</title>", page)
     assert re.search(rf"<dt>{span}</dt>", page)
+
+
+def test_a_failed_test_says_why_without_the_key(operator: Visitor, upstream: Upstream, channel: str) -> None:
+    upstream.behave("status:401")
+    answer = operator.result(f"{PATH}/test", name=channel)
+    said = html.unescape(text_of(answer))
+    assert "The channel 'up' failed: status 401: no: sk-upstream" in said
+    assert "Its server refuses the key." in said
+    assert KEY not in answer.body.decode()

@@ -161,7 +161,7 @@ class Visitor:
         self.key = key
         self._account = account
         self._open: list[RawConnection] = []
-        self._settings: dict[str, str] = {}
+        self.changed_settings: dict[str, str] = {}
 
     @contextlib.asynccontextmanager
     async def newcomer(self) -> AsyncIterator["Visitor"]:
@@ -177,7 +177,7 @@ class Visitor:
             await visitor.close()
             self.voice.say(None)
             await visitor.balance_becomes(await visitor.balance())
-            for setting, value in visitor._settings.items():
+            for setting, value in visitor.changed_settings.items():
                 await config.change(self.site.db, setting, value, by=TESTER)
             await self.site.config.refresh()
             for channel in (KOKORO, DEFAULT_SPEECH):
@@ -259,7 +259,7 @@ class Visitor:
     async def set(self, name: str, value: str) -> None:
         """Changes a site setting."""
         before = {known: now for known, now, _ in config.applied(self.site.config.current)}
-        self._settings.setdefault(name, str(before[name]))
+        self.changed_settings.setdefault(name, str(before[name]))
         await config.change(self.site.db, name, value, by=TESTER)
 
     async def close(self) -> None:

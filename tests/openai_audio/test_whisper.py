@@ -19,6 +19,7 @@ from myna.engines.interface import Utterance
 from tests.engines.conftest import until
 from tests.openai_audio.scripted_site import UNITS, Visitor, scripted_site
 from tests.openai_audio.test_transcriptions import transcribe
+from tests.rig import processes
 from tests.rig.processes import proc_file
 from tests.rig.samples import RATE_HZ, voice, write_wav
 
@@ -61,8 +62,7 @@ def words_of(text: str) -> set[str]:
 
 
 def children(visitor: Visitor) -> list[int]:
-    whisper = visitor.site.openai_audio.whisper._whisper
-    return whisper.pids() if whisper else []
+    return [pid for pid in processes.children(os.getpid()) if "whisper" in proc_file(pid, "cmdline")]
 
 
 def cpu_s(pid: int) -> float:

@@ -42,17 +42,6 @@ async def test_a_key_is_charged_up_to_its_cap(books: Books) -> None:
     assert (await used(books, customer), await books.balance(customer)) == (10, 990)
 
 
-async def test_charges_of_one_batch_share_the_cap(books: Books) -> None:
-    customer = await capped(books, 10)
-    other = await books.second_key(customer)
-    outcomes = await books.charge(
-        *(charge_of(key, units=4) for key in (customer, other, customer, other, customer, other))
-    )
-    assert [isinstance(outcome, Charged) for outcome in outcomes] == [True, True, True, True, False, True]
-    assert outcomes[4] == CAP
-    assert (await used(books, customer), await books.balance(customer)) == (8, 980)
-
-
 async def test_charges_at_once_never_exceed_the_cap(books: Books) -> None:
     customer, second = await capped(books, 10), await books.open_again()
     charges = [charge_of(customer) for _ in range(30)]

@@ -34,7 +34,7 @@ async def test_below_the_reserve_speech_is_refused_until_space_is_free(
         monkeypatch.setattr(module.shutil, "disk_usage", lambda _, free=free: Usage(free))
         await space.refresh()
         assert space.low is (free < RESERVE)
-        assert metrics.DISK_FREE_BYTES._value.get() == free
+        assert [sample.value for sample in metrics.DISK_FREE_BYTES.collect()[0].samples] == [free]
         if space.low:
             with pytest.raises(DiskFull):
                 space.check()

@@ -66,11 +66,12 @@ async def test_more_callers_than_one_batch_takes_are_all_served(books: Books, co
 
 async def arriving_turn_by_turn(commits: GroupCommit, customer: Customer) -> None:
     """Charges: two at the start, and one more in each iteration of the event loop."""
-    waiting = [commits._enqueue(charge_of(customer)).future for _ in range(2)]
+    waiting = [asyncio.ensure_future(commits.charge(charge_of(customer), SOON_S)) for _ in range(2)]
+    await asyncio.sleep(0)
     commits.start()
     for _ in range(ARRIVING - 2):
+        waiting.append(asyncio.ensure_future(commits.charge(charge_of(customer), SOON_S)))
         await asyncio.sleep(0)
-        waiting.append(commits._enqueue(charge_of(customer)).future)
     assert [type(outcome) for outcome in await asyncio.gather(*waiting)] == [Charged] * ARRIVING
 
 
@@ -207,14 +208,23 @@ async def test_no_charge_is_answered_before_its_commit(books: Books, commits: Gr
     assert await waiting == charged_of(customer, 9)
 
 
+async def first_future(monkeypatch: pytest.MonkeyPatch) -> "asyncio.Future[object]":
+    """The first future that a task makes in the next iteration of the event loop."""
+    loop, made = asyncio.get_running_loop(), []
+    create = loop.create_future
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "create_future", lambda: made.append(create()) or made[-1])
+        await asyncio.sleep(0)
+    return made[0]
+
+
 async def test_a_charge_cancelled_while_its_result_is_set_is_refunded(
-    books: Books, commits: GroupCommit
+    books: Books, commits: GroupCommit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     customer = await books.customer()
     call = charge_of(customer)
     waiting = asyncio.ensure_future(commits.charge(call, 60))
-    await queued(commits, 1)
-    answer = commits._queue[0].future
+    answer = await first_future(monkeypatch)
     commits.start()
     while not answer.done():  # noqa: ASYNC110 - every iteration of the loop counts here
         await asyncio.sleep(0)
@@ -234,8 +244,7 @@ async def test_an_answer_that_arrives_at_the_deadline_is_returned(
     customer = await books.customer()
     call = charge_of(customer)
     waiting = asyncio.ensure_future(commits.charge(call, SOON_S))
-    await queued(commits, 1)
-    answer = commits._queue[0].future
+    answer = await first_future(monkeypatch)
     commits.start()
     while not answer.done():  # noqa: ASYNC110 - every iteration of the loop counts here
         await asyncio.sleep(0)

@@ -219,19 +219,6 @@ async def test_calls_from_before_a_limit_do_not_count_in_it(books: Books) -> Non
     assert await open_calls(books, customer) == (0, 0)
 
 
-async def test_calls_that_end_after_a_limit_was_removed_are_not_open_when_it_is_set_again(
-    books: Books,
-) -> None:
-    customer = await limited(books, concurrent=2)
-    calls = [await books.opened(customer) for _ in range(2)]
-    await keys.set_limits(books.db, customer.key_id, {"concurrent": None}, by=TESTER)
-    free = await books.opened(customer)
-    await books.end(keep_of(calls[0]), keep_of(free))
-    await keys.set_limits(books.db, customer.key_id, {"concurrent": 2}, by=TESTER)
-    assert await open_calls(books, customer) == (1, 0)
-    assert await outcomes(books, customer, customer) == [None, CONCURRENT]
-
-
 async def test_a_clock_that_was_far_ahead_does_not_hold_a_limit(books: Books) -> None:
     await books.stop_clock()
     customer = await limited(books, rpm=1, units_per_day=1)

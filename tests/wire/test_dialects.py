@@ -62,7 +62,7 @@ WHOLE: dict[str, tuple[bytes, str]] = {
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_whole_answer_is_read_by_each_reader(name: str) -> None:
     body, text = WHOLE[name]
-    assert upstream._read(ClientResponse(200, {}, body), CHANNEL).content == text
+    assert upstream.read(ClientResponse(200, {}, body), CHANNEL).content == text
     passed = answers.checked(body, "choices", 1, CHANNEL)
     assert json.loads(passed)["choices"][0]["message"]["role"] == "assistant"
     assert b"NaN" not in passed and not passed.startswith(lenient.BOM)
@@ -84,7 +84,7 @@ def test_thinking_among_the_parts_of_a_content_is_reasoning() -> None:
 def test_the_arguments_of_a_call_may_be_an_object() -> None:
     answer = completion({"content": None, "tool_calls": [CALL]}, finish="tool_calls")
     body = json.dumps(answer).encode()
-    (called,) = upstream._read(ClientResponse(200, {}, body), CHANNEL).tool_calls or []
+    (called,) = upstream.read(ClientResponse(200, {}, body), CHANNEL).tool_calls or []
     (item,) = to_response(answer, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)["output"]
     assert called["function"]["arguments"] == item["arguments"] == '{"city":"Oslo"}'
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import soundfile
@@ -21,6 +22,7 @@ from myna.engines.interface import (
 from myna.engines.kokoro.config import KokoroConfig
 from myna.engines.kokoro.engine import Kokoro
 from myna.engines.kokoro.job import RATE_HZ, PieceJob, PieceSound
+from myna.engines.pool.pool import Pool
 from myna.errors import ConfigError
 from myna.telemetry.metrics import UNSPOKEN_CHARACTERS
 from tests.engines.conftest import kokoro, mean_hz, names, started
@@ -163,13 +165,16 @@ async def test_the_first_piece_for_a_listener_is_spoken_alone(
     engine: Kokoro, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[str] = []
+    run = Pool.run
 
-    async def speak(job: PieceJob, *_: object, **__: object) -> PieceSound:
+    async def speak(pool: Pool[PieceSound], job: Any, *limits: Any, **more: Any) -> PieceSound:
+        if not isinstance(job, PieceJob):
+            return await run(pool, job, *limits, **more)
         begun.append(job.phonemes)
         await asyncio.sleep(0.01)
         return PieceSound(bytes(2), 0.0)
 
-    monkeypatch.setattr(engine._pool, "run", speak)
+    monkeypatch.setattr(Pool, "run", speak)
     async with aclosing(engine.sound(said(), DEADLINE_S, Client(hear=lambda parts: parts))) as sound:
         await anext(sound)
         assert len(begun) == 1
