@@ -17,6 +17,7 @@ from tests.http_client.faulty_server import PeerConnection, answer, answering
 from tests.http_client.test_pool import Blocking
 from tests.rig.clocks import MonotonicClock
 from tests.rig.repeating_upstream import DELAYS_S, RepeatFault, RepeatingUpstream, seeded
+from tests.rig.waiting import SOON_S
 
 pytestmark = [pytest.mark.anyio, on_both_loops]
 
