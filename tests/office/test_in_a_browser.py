@@ -253,3 +253,42 @@ def test_every_part_of_a_form_can_be_reached_by_keyboard(open_context: OpenConte
     page.keyboard.press("Enter")
     page.wait_for_selector("pre")
     assert "by keyboard" in page.content()
+
+
+def test_a_reset_ends_old_sessions_and_the_old_password(
+    site: Service, people: People, open_context: OpenContext
+) -> None:
+    operator = signed_in_page(open_context(), people.signed_in("reset-operator", operator=True))
+    old = signed_in_page(open_context(), people.signed_in("reset-owner"))
+    old.goto(f"{site.root_url}/office/ledger")
+    expect(old.get_by_role("heading", name="Ledger")).to_be_visible()
+
+    operator.goto(f"{site.root_url}/office/site/accounts")
+    operator.get_by_role("link", name="reset-owner").click()
+    operator.get_by_role("button", name="Start a reset").click()
+    link = operator.locator("#link").inner_text()
+
+    owner = open_context().new_page()
+    owner.goto(link)
+    old.reload()
+    expect(old.get_by_role("heading", name="Ledger")).to_be_visible()  # a link that is opened changes nothing
+    owner.get_by_label("Password").fill("passwordpassword")
+    owner.get_by_role("button", name="Continue").click()
+    expect(owner.get_by_role("alert")).to_contain_text("easy to guess")
+    owner.get_by_label("Password").fill(ANOTHER)
+    owner.get_by_role("button", name="Continue").click()
+    expect(
+        owner.get_by_role("link", name="Sign out").or_(owner.get_by_role("button", name="Sign out"))
+    ).to_be_attached()
+
+    old.reload()
+    expect(old.get_by_role("button", name="Sign in")).to_be_visible()
+    sign_in(old, site, "reset-owner")
+    expect(old.get_by_role("alert")).to_contain_text("wrong")
+    sign_in(old, site, "reset-owner", ANOTHER)
+    expect(old.get_by_role("heading", level=1)).not_to_have_text("Sign in")
+    expect(old).not_to_have_url(f"{site.root_url}/office/sign-in")
+
+    late = open_context().new_page()
+    late.goto(link)
+    expect(late.get_by_role("heading", name="This link can't be used")).to_be_visible()

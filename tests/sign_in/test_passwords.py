@@ -246,3 +246,15 @@ async def test_a_confirmation_is_refused_and_throttled_apart_from_signing_in(boo
             await passwords.confirm(books.db, ann, OTHER_PASSWORD, ADDRESS)
     with pytest.raises(TooManyAttempts):
         await passwords.confirm(books.db, ann, PASSWORD, ADDRESS)
+
+
+@settings(max_examples=40)
+@given(plain=TEXTS, name=st.text(min_size=1, max_size=100), email=st.text(max_size=50))
+def test_any_text_is_accepted_or_refused_with_a_sentence(plain: str, name: str, email: str) -> None:
+    try:
+        asyncio.run(passwords.check(plain, name=name, email=email))
+    except CommandError as refused:
+        assert str(refused).endswith(".")
+        assert not plain.strip() or plain not in str(refused) or len(plain) < passwords.CHARS_MIN
+    else:
+        assert passwords.CHARS_MIN <= len(plain) <= passwords.CHARS_MAX

@@ -147,3 +147,23 @@ async def test_a_charge_waits_for_one_transaction_of_sqlite_however_many_are_wai
     before = ended
     await asyncio.gather(*changes)
     assert before <= 2
+
+
+async def test_one_owner_does_not_take_all_connections(postgres_books: Books) -> None:
+    go = asyncio.Event()
+
+    async def hold(_: Transaction) -> None:
+        await go.wait()
+
+    async def at_once(connection: Transaction) -> None:
+        await connection.fetch("SELECT 1")
+
+    with transactions_of("a"):
+        held = [asyncio.create_task(postgres_books.db.transaction(hold)) for _ in range(8)]
+        await asyncio.sleep(0)
+    async with asyncio.timeout(SOON_S):
+        with transactions_of("b"):
+            await postgres_books.db.transaction(at_once)
+        await postgres_books.db.transaction(at_once)
+    go.set()
+    await asyncio.gather(*held)
