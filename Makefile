@@ -11,10 +11,11 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-extras wheel install demo demo-node serve test test-slow test-browser test-release test-clients test-pythons check check-types check-others quick mutants campaigns model model-kokoro bench bench-setup bench-quick bench-grow bench-speech bench-stream bench-parts listen pictures screenshots lock clean
+.PHONY: help setup setup-extras wheel install demo demo-month demo-node serve test test-slow test-browser test-release test-clients test-pythons check check-types check-others quick mutants campaigns model model-kokoro bench bench-setup bench-quick bench-grow bench-speech bench-stream bench-parts bench-calls listen pictures screenshots lock clean
 
 help:
 	@echo "make demo       starts the service, chats, speaks, then keeps serving (ONCE=1: exits)"
+	@echo "make demo-month a site after a month of use, to look around in"
 	@echo "make demo-node  a compute node joins, runs a task, clones a voice (ONCE=1: exits)"
 	@echo "make test       lint, types, import contracts and tests, on SQLite and a real PostgreSQL"
 	@echo "make test-slow  the other tests: faults, pages in a browser, real models, the demo"
@@ -34,10 +35,10 @@ help:
 	@echo "make serve      serve from ./data"
 	@echo "make check      the quick half of make test: lint, types, import contracts, tidy"
 	@echo "make bench      calls per second, compared with the floor and with other gateways"
-	@echo "                first: make bench-setup; also: bench-quick, bench-grow, bench-speech, bench-stream, bench-parts"
+	@echo "                first: make bench-setup; also: bench-quick, bench-grow, bench-speech, bench-stream, bench-parts, bench-calls"
 	@echo "make listen     how well the voices are understood: Whisper hears what a service speaks"
 	@echo "make pictures   draw the pictures of docs/architecture.md"
-	@echo "make screenshots  take the pictures of the back office in docs/office"
+	@echo "make screenshots  take the pictures of the back office in docs/office, and of the demo"
 	@echo "make lock       pin the dependencies again"
 
 setup: .venv/run.stamp
@@ -89,6 +90,9 @@ install:
 
 demo: .venv/demo.stamp
 	@ONCE=$(ONCE) $(BIN)/python -m demo
+
+demo-month: .venv/run.stamp
+	@ONCE=$(ONCE) $(BIN)/python -m demo.month
 
 # Makes a small model, so it needs the packages of the tests.
 demo-node: .venv/dev.stamp
@@ -190,6 +194,9 @@ bench-speech: .venv/dev.stamp
 bench-stream: .venv/dev.stamp
 	$(BIN)/python -m bench stream
 
+bench-calls: .venv/dev.stamp
+	$(BIN)/python -m bench calls
+
 bench-parts: .venv/dev.stamp
 	$(BIN)/python -m bench parts
 
@@ -199,9 +206,10 @@ listen: .venv/listen.stamp
 pictures: .venv/dev.stamp
 	$(BIN)/python -m pictures
 
-# Screenshots of the back office, into docs/office.
+# Screenshots of the back office, into docs/office, and the first minute of the demo.
 screenshots: .venv/chromium.stamp
 	$(BIN)/python -m pictures.office
+	$(BIN)/python -m pictures.first_minute
 
 # Needs `uv`. Only a change of a dependency needs this. The files name no registry host.
 lock:

@@ -1,5 +1,5 @@
-"""`python -m bench WHAT`: table (the default), quick, grow, speech, neural, kokoro, parts, stream; page
-writes what was measured; reading FILE counts the texts that are read right.
+"""`python -m bench WHAT`: table (the default), quick, grow, speech, neural, kokoro, parts, calls, stream;
+page writes what was measured; reading FILE counts the texts that are read right.
 """
 
 import argparse
@@ -8,11 +8,25 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench import goals, grow, kokoro, neural, page, parts, reading, reports, results, speech, stream, table
+from bench import (
+    calls,
+    goals,
+    grow,
+    kokoro,
+    neural,
+    page,
+    parts,
+    reading,
+    reports,
+    results,
+    speech,
+    stream,
+    table,
+)
 from bench.install import PEERS
 
-WHAT = ("table", "quick", "grow", "speech", "neural", "kokoro", "parts", "stream", "page", "reading")
-TABLE, QUICK, GROW, SPEECH, NEURAL, KOKORO, PARTS, STREAM, WRITE, READING = WHAT
+WHAT = ("table", "quick", "grow", "speech", "neural", "kokoro", "parts", "calls", "stream", "page", "reading")
+TABLE, QUICK, GROW, SPEECH, NEURAL, KOKORO, PARTS, CALLS, STREAM, WRITE, READING = WHAT
 
 
 def main() -> None:
@@ -20,9 +34,12 @@ def main() -> None:
     if chosen.what == READING:
         print(reading.table(chosen.file))
         return
-    if chosen.what == KOKORO:
+    if chosen.what in (KOKORO, CALLS):
         with tempfile.TemporaryDirectory() as name:
-            print(kokoro.tables(Path(name), chosen.rounds))
+            if chosen.what == CALLS:
+                print(calls.table(calls.measure(Path(name)), functions=chosen.full))
+            else:
+                print(kokoro.tables(Path(name), chosen.rounds))
     elif chosen.what != WRITE:
         table.need_tools()
         PEERS.mkdir(parents=True, exist_ok=True)
@@ -30,7 +47,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="run-", dir=PEERS) as name:
             Path(name).chmod(0o755)
             _measure(chosen, Path(name))
-    if chosen.what not in (QUICK, KOKORO):
+    if chosen.what not in (QUICK, KOKORO, CALLS):
         page.write()
 
 
@@ -41,7 +58,9 @@ def _options() -> argparse.ArgumentParser:
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--seconds", type=int, default=4, help="of a round")
     options.add_argument("--only", nargs="+", metavar="NAME", choices=table.wanted(), default=table.wanted())
-    options.add_argument("--full", action="store_true", help="grow to 10^7 rows")
+    options.add_argument(
+        "--full", action="store_true", help="grow to 10^7 rows; name the functions of `calls`"
+    )
     options.add_argument("--minutes", type=float, default=2, help="how long memory is watched")
     options.add_argument("--postgresql", action="store_true", help="grow on PostgreSQL instead of SQLite")
     return options

@@ -20,6 +20,7 @@ from myna import rollup
 from myna.activity import Actor
 from myna.ids import new_id
 from myna.keys import PREFIX, Scope, hash_of
+from myna.settings import Settings
 from myna.sign_in import passwords
 from myna.store.batch import CallState, EntryKind, TaskStatus
 from myna.store.database import connect
@@ -146,7 +147,7 @@ def _parts(numbers: range) -> Iterator[range]:
 
 async def fill(database_url: str, data: Path, size: Size) -> None:
     """Makes the schema and fills it: SQLite in the folder `data` where `database_url` is empty."""
-    db = await connect(database_url or "sqlite:", data)
+    db = await connect(Settings(data=str(data), database_url=database_url))
     try:
         await migrate(db)
     finally:
@@ -156,7 +157,7 @@ async def fill(database_url: str, data: Path, size: Size) -> None:
         for tables in Rows(size).chunks():
             for table, rows in tables.items():
                 await insert(table, rows)
-    db = await connect(database_url or "sqlite:", data)
+    db = await connect(Settings(data=str(data), database_url=database_url))
     try:
         # The reports, as a server makes them from the books from before:
         await db.transaction(lambda connection: connection.fetch(_REFILL))

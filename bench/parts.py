@@ -41,7 +41,8 @@ from myna.store import sqlite_batch
 from myna.store.batch import CallState, Charge, End
 from myna.store.group_commit import GroupCommit
 from myna.store.sqlite import Sqlite, SqliteConnection, clock_ms
-from myna.telemetry.access_log import AccessLog, RequestDetails
+from myna.telemetry.access_log import AccessLog
+from myna.telemetry.requests import RequestDetails
 
 IN_MEMORY = Path("/dev/shm")  # noqa: S108  made unique below
 REPEATED, TRIES = 1000, 15

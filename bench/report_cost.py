@@ -26,6 +26,7 @@ from bench.processes import Program
 from myna import rollup
 from myna.ids import new_id
 from myna.keys import Scope, hash_of
+from myna.settings import Settings
 from myna.store import schema
 from myna.store.batch import CallState, Charge, End
 from myna.store.database import Database, connect
@@ -100,7 +101,7 @@ async def measure(folder: Path, server: contenders.Server | None, size: Size, tu
 async def _side(folder: Path, server: contenders.Server | None, size: Size) -> Side:
     url = server.postgres.fresh_database() if server else ""
     await fill.fill(url, folder, size)
-    db = await connect(url or "sqlite:", folder)
+    db = await connect(Settings(data=str(folder), database_url=url or ""))
     ((version,),) = await db.transaction(lambda connection: connection.fetch("SELECT version FROM site"))
     return Side(db, int(version))
 

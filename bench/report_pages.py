@@ -16,6 +16,7 @@ from pathlib import Path
 from bench import fill
 from myna import reports
 from myna.reports import LedgerFilter
+from myna.settings import Settings
 from myna.store.batch import EntryKind
 from myna.store.database import Database, connect
 from myna.store.queries import rollup
@@ -54,7 +55,7 @@ async def measure(url: str, data: Path, rows: int) -> None:
     began = time.monotonic()
     await fill.fill(url, data, fill.Size(rows=rows))
     print(f"{'PostgreSQL' if url else 'SQLite'}: {rows} calls, filled in {time.monotonic() - began:.0f} s")
-    db = await connect(url or "sqlite:", data)
+    db = await connect(Settings(data=str(data), database_url=url or ""))
     try:
         for name, read in (await reads(db)).items():
             taken = [await _ms(read) for _ in range(ROUNDS)]

@@ -50,17 +50,18 @@ def _invite(user: User, settings: Settings, output: Output) -> None:
         f"export OPENAI_API_KEY={user.key}",
         f"curl $OPENAI_BASE_URL/chat/completions -H \"Authorization: Bearer $OPENAI_API_KEY\" -d '{body}'",
     )
-    _show_office(user, settings, output)
     if settings.chat_url == "parrot:":
         output.title("A real model instead of the parrot: any OpenAI-compatible URL, such as Ollama's.")
         output.paste("MYNA_CHAT_URL=http://127.0.0.1:11434/v1 MYNA_CHAT_MODEL=llama3.2 make demo")
     output.rows(
         ("listen", f"the sounds are in {settings.data}/{SOUNDS}"),
         ("more units", f"MYNA_DATA={settings.data} .venv/bin/myna account grant {ACCOUNT} 100"),
-        ("compute nodes", "make demo-node"),
-        ("read on", "README.md, docs/real-models.md, docs/configuration.md"),
+        ("data folder", f"{settings.data}: delete it to begin anew"),
+        ("more to see", "make demo-month: a site after a month of use; make demo-node: a compute node"),
+        ("install it", "docs/install.md; all pages by question: docs/README.md"),
         ("stop", "Ctrl-C"),
     )
+    _show_office(user, settings, output)
 
 
 def _show_office(user: User, settings: Settings, output: Output) -> None:
@@ -69,10 +70,10 @@ def _show_office(user: User, settings: Settings, output: Output) -> None:
     office = f"{user.openai_url.removesuffix('/openai/v1')}/office"
     link = first_link(settings) if sys.stdout.isatty() else ""
     if link:
-        output.title("In a browser: the back office. This link works once, for 15 minutes.")
+        output.title("\nIn a browser: the back office. This link works once, for 15 minutes.")
         output.paste(link)
         return
-    output.title(f"In a browser: the back office, {office}. A link for an operator's password:")
+    output.title(f"\nIn a browser: the back office, {office}. A link for an operator's password:")
     where = f"MYNA_DATA={settings.data} MYNA_PORT={settings.port}"
     output.paste(f"{where} .venv/bin/myna account add NAME --operator")
 

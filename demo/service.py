@@ -22,14 +22,16 @@ READY_WAIT_S = 60.0
 ANSWER_WAIT_S = 150.0
 
 
-def choose_settings(environ: Mapping[str, str]) -> tuple[Settings, dict[str, str], int]:
+def choose_settings(
+    environ: Mapping[str, str], defaults: Mapping[str, str] = DEFAULTS
+) -> tuple[Settings, dict[str, str], int]:
     """Returns the settings to serve with, their environment variables, and the port that was configured.
 
     Raises ConfigError for a wrong setting and DemoFailed if the port that the user chose is in use.
     """
     settings, sources = settings_module.load(environ)
     given = {found.name for found in sources if found.source != "default"}
-    chosen = {name: value for name, value in DEFAULTS.items() if name not in given}
+    chosen = {name: value for name, value in defaults.items() if name not in given}
     last = settings.port + (1 if "port" in given else PORTS_TRIED)
     port = next((port for port in range(settings.port, last) if _is_free(settings.host, port)), None)
     if port is None:

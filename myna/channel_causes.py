@@ -8,7 +8,6 @@ from myna.channel_failures import read
 from myna.channels import PARROT, Channel, is_local
 from myna.chat.discovery import models_in
 from myna.chat.failover import without_secrets
-from myna.chat.upstream import headers_of
 from myna.http_client import ClientResponse, HttpClient, RequestFailed
 from myna.sentences import SentenceError
 from myna.urls import without_login
@@ -80,7 +79,7 @@ async def _models(http_client: HttpClient, channel: Channel, base: str) -> Clien
         return await http_client.request(
             "GET",
             f"{base}/models",
-            headers=headers_of(channel),
+            headers=channel.headers(),
             body=None,
             deadline_s=WAIT_S,
             answer_max_bytes=ANSWER_MAX_BYTES,

@@ -24,6 +24,8 @@ from myna.wire.lenient import UNREADABLE, count_of, loads, object_of, objects_of
 _READ_MAX_BYTES: Final = 64 * 1024
 _FULL_WAIT_S: Final = 1
 _SHOWN_MAX_CHARS: Final = 500
+_LINE: Final = re.compile(rb"[^<{\[\r\n\x80-\xff][^<\r\n\x80-\xff]{0,500}\n?")
+_RETRY: Final = re.compile(r"(?:retry|try again) (?:in|after) (\d{1,6}(?:\.\d{1,6})?) ?s", re.IGNORECASE)
 
 
 class Meaning(NamedTuple):
@@ -101,30 +103,36 @@ def _rule(meaning: Meaning, *statuses: int, words: str = "", phrases: str = "") 
 _RULES: Final = (
     _rule(
         TOO_LONG, 400, 413, 422, 500,
-        words=r"context_length|context_size|context_window",
-        phrases=r"maximum context length|maximum model length|prompt is too long|input token count"
-        r"|exceeds? [^.]{0,40}context|context (length|size|window)[^.]{0,40}exceed"
-        r"|(longer|larger|greater) than [^.]{0,40}context|max_(new|total)_tokens\W{1,3}must be",
+        words=r"context_length|context_size|context_window|tokens_limit_reached",
+        phrases=r"maximum (context|model|prompt) length|(prompt|input) is too long|input token count"
+        r"|exceed(s|ed)? [^.]{0,40}(context|token limit)"
+        r"|context (length|size|window)[^.]{0,40}(exceed|of only|is only)"
+        r"|(longer|larger|greater) than [^.]{0,40}context|max_(new|total)_tokens\W{1,3}must be"
+        r"|too many tokens|range of input length|prompt ?超长|输入.{0,6}(过长|超长)",
     ),
     _rule(FORBIDDEN, 451),
     _rule(
         FORBIDDEN, 400, 403, 422, 500,
         words=r"content_?(filter|policy)|moderation|responsible_?ai|data_?inspection|safety",
         phrases=r"content[ _-](filter|polic|management|moderation|safety)|(usage|safety) polic|moderation"
-        r"|flagged|inappropriate|(?<!case[ -])sensitive|harmful|safety system|敏感|违规|审核",
+        r"|flagged|inappropriate|(?<!case[ -])sensitive|harmful|safety system|(exists|high) risk"
+        r"|敏感|违规|审核",
     ),
     _rule(NO_QUOTA, 402),
+    _rule(BUSY, 429, phrases=r"(retry|try again) in \d"),  # Gemini calls each limit a quota
     _rule(
-        NO_QUOTA, 400, 403, 429,
-        words=r"insufficient_?(quota|balance|credit)|billing|arrear",
+        NO_QUOTA, 400, 403, 429, 500,
+        words=r"insufficient_?(quota|balance|credit)|exceeded_current_quota|billing|arrear|overdue",
         phrases=r"insufficient (balance|credit|quota|funds)|exceeded your current quota|credit balance"
-        r"|余额不足|欠费",
+        r"|overdue balance|余额不足|欠费",
     ),
     _rule(
         UNSUPPORTED, 400, 404, 422, 500, 501,
         phrases=r"(image|audio|video|vision|file|multimodal)\b[^.]{0,40}not (be )?support"
         r"|(not|n't) support[^.]{0,30} (image|audio|video|vision|file|multimodal)"
-        r"|required for (image|audio|video) input|no endpoints [^.]{0,30}support (image|audio|video|file)",
+        r"|required for (image|audio|video) input|no endpoints [^.]{0,30}support (image|audio|video|file)"
+        r"|at most 0 (image|audio|video)|not a multimodal model|unknown variant .image_url"
+        r"|not support (tools|function call|tool use)",
     ),
     _rule(
         UNKNOWN_MODEL, 400, 403, 404,
@@ -132,7 +140,10 @@ _RULES: Final = (
         phrases=r"model\b[^.]{0,120}(does not exist|not exist|not found)|(unknown|no such) model",
     ),
     _rule(NO_ACCESS, 401, 403, 407),
-    _rule(NO_ACCESS, 400, words=r"api_?key", phrases=r"(invalid|incorrect) api key|api key not valid"),
+    _rule(
+        NO_ACCESS, 400, words=r"api_?key",
+        phrases=r"(invalid|incorrect) api key|api key not valid|user location is not supported",
+    ),
     _rule(SLOW, 408, 504, 524),
     _rule(BUSY, 429),
     _rule(UNKNOWN_MODEL, 404),
@@ -170,19 +181,23 @@ NOTHING_SAID: Final = ServerError(0)
 
 
 def read(status: int, body: bytes) -> ServerError:
-    """The error in a body: OpenAI's, or that of vLLM, llama.cpp, FastAPI, Ollama, Gemini, or of an event of
-    POST /responses. An error in an answer with the status 200 may have its own status as its code."""
+    """The error in a body: OpenAI's, or that of vLLM, llama.cpp, FastAPI, Mistral, Ollama, Gemini or MiniMax,
+    of an event of POST /responses, or a line of text. An error in an answer with the status 200 may have its
+    own status as its code."""
     try:
         found = loads(body) if len(body) <= _READ_MAX_BYTES and not has_too_many_containers(body) else None
     except UNREADABLE:
-        found = None
+        found = {"error": body.decode()} if status != 200 and _LINE.fullmatch(body) else None
     if isinstance(found, list):
         found = found[0] if found else None
     outer = object_of(found)
-    inner = outer.get("error") or object_of(outer.get("response")).get("error") or outer
+    of_response = object_of(outer.get("response")).get("error")
+    inner = outer.get("error") or of_response or outer.get("base_resp") or outer
     error = object_of(inner)
-    details = objects_of(outer.get("detail"))  # FastAPI's, of each field
-    message = text_of(inner) or text_of(error.get("message")) or text_of(outer.get("detail"))
+    detail = outer.get("detail") or object_of(error.get("message")).get("detail")
+    details = objects_of(detail)  # of each field
+    message = text_of(inner) or text_of(error.get("message")) or text_of(detail)
+    message = message or text_of(error.get("status_msg"))
     place = (
         ".".join(str(part) for part in _list_of(details[0].get("loc")) if part != "body") if details else ""
     )
@@ -280,9 +295,11 @@ def shown(error: ServerError, url: str, key: str) -> ServerError:
     )
 
 
-def retry_after_s(headers: Mapping[str, str]) -> int | None:
-    """The seconds of a Retry-After, which may be a date; None without one."""
-    given = headers.get("retry-after", "").strip()
+def retry_after_s(headers: Mapping[str, str], message: str = "") -> int | None:
+    """The seconds of a Retry-After, which may be a date, or that the message of the error names; None without
+    one."""
+    named = _RETRY.search(message)
+    given = headers.get("retry-after", "").strip() or (named[1] if named else "")
     try:
         return max(0, round(float(given))) if given else None
     except (ValueError, OverflowError):

@@ -5,7 +5,6 @@ not at fault. The request is of the kind of the calls that failed, and for a mod
 """
 
 import contextlib
-from http import HTTPStatus
 from typing import Final
 
 import msgspec
@@ -14,14 +13,13 @@ from myna import channel_trial
 from myna.channel_failures import FULL, NO_FILE
 from myna.channels import PARROT, Channel, Channels
 from myna.chat import upstream
-from myna.chat.failover import FailedAttempt, first_answer, of_request, of_status
+from myna.chat.failover import FailedAttempt, Nobody, answer_of, first_answer
 from myna.errors import CommandError, Overloaded, UpstreamFailed
-from myna.http_client import HttpClient, RequestFailed
+from myna.http_client import HttpClient
 from myna.routes import RouteKind
 from myna.settings import Settings
 from myna.store.files.audio import AudioStore
 from myna.store.queries.config import Config
-from myna.telemetry.access_log import RequestDetails
 
 DEADLINE_S: Final = 60.0
 TOKENS_MAX: Final = 16
@@ -78,7 +76,7 @@ class Prober:
                     model or CHAT_MODEL,
                     msgspec.json.encode(conversation),
                     "",
-                    details=RequestDetails(),
+                    asker=Nobody(),
                     seconds=self._deadline_s,
                     fair_try_s=0,
                     answer_max_bytes=self._settings.answer_max_bytes,
@@ -88,7 +86,7 @@ class Prober:
                     self._channels,
                     [channel],
                     attempt,
-                    details=RequestDetails(),
+                    asker=Nobody(),
                     seconds=self._deadline_s,
                     fair_try_s=0,
                 )
@@ -104,19 +102,15 @@ class Prober:
     async def _request(self, channel: Channel, kind: str, model: str, left_s: float) -> None:
         """A request for the embedding of a word, or where no such is known, for the server's models."""
         embeds = kind == RouteKind.EMBEDDINGS and model
-        try:
-            answer = await self._http_client.request(
-                "POST" if embeds else "GET",
-                channel.url.rstrip("/") + ("/embeddings" if embeds else "/models"),
-                headers=upstream.headers_of(channel),
-                body=msgspec.json.encode({"model": model, "input": "hello"}) if embeds else None,
-                deadline_s=left_s,
-                answer_max_bytes=self._settings.answer_max_bytes,
-            )
-        except RequestFailed as failure:
-            raise of_request(failure) from failure
-        if answer.status != HTTPStatus.OK:
-            raise of_status(answer, channel)
+        await answer_of(
+            self._http_client,
+            channel,
+            "/embeddings" if embeds else "/models",
+            msgspec.json.encode({"model": model, "input": "hello"}) if embeds else None,
+            method="POST" if embeds else "GET",
+            deadline_s=left_s,
+            answer_max_bytes=self._settings.answer_max_bytes,
+        )
 
 
 def _model_of(channel: Channel, config: Config, kind: str) -> str:

@@ -17,7 +17,7 @@ from myna.channel_circuits import OPERATOR
 from myna.channel_failures import NOT_OFFERED, REFUSED
 from myna.channels import Channel, Channels
 from myna.chat import upstream
-from myna.chat.failover import FailedAttempt
+from myna.chat.failover import FailedAttempt, Nobody
 from myna.engines.interface import Engine, EngineBusy, EngineFailed, Utterance, UtteranceRefused
 from myna.errors import CommandError, Overloaded, UpstreamFailed
 from myna.http_client import HttpClient, RequestFailed
@@ -25,7 +25,6 @@ from myna.names import check_model
 from myna.settings import Settings
 from myna.store.database import Database
 from myna.store.queries.config import Config
-from myna.telemetry.access_log import RequestDetails
 
 MESSAGE = "Say hello."
 MESSAGES = [{"role": "user", "content": MESSAGE}]
@@ -64,7 +63,7 @@ async def chat(
             channel.model,
             msgspec.json.encode({"messages": MESSAGES}),
             MESSAGE,
-            details=RequestDetails(),
+            asker=Nobody(),
             seconds=deadline_s,
             fair_try_s=settings.fair_try_s,
             answer_max_bytes=settings.answer_max_bytes,

@@ -19,6 +19,7 @@ from myna.engines import registry
 from myna.engines.blend import can_make
 from myna.engines.interface import Engine, EngineVoice
 from myna.engines.openai.engine import OpenAISpeech
+from myna.errors import CommandError
 from myna.files.disk_threads import DiskExecutor
 from myna.http_client import HttpClient
 from myna.outbound import Outbound
@@ -58,6 +59,13 @@ class Channel(Struct, frozen=True):
     weight: int = 0
     responses: bool = False
     concurrent: int = 0
+
+    def headers(self, accept: str = "application/json") -> dict[str, str]:
+        """The headers of a request in JSON to the channel, with its key."""
+        headers = {"content-type": "application/json", "accept": accept}
+        if self.key:
+            headers["authorization"] = f"Bearer {self.key}"
+        return headers
 
 
 class SpeechChannel(Struct, frozen=True):
@@ -119,6 +127,8 @@ class Channels:
         return self._to_try(found)
 
     def _to_try(self, found: list[Channel]) -> list[Channel]:
+        if len(found) < 2:
+            return found
         if any(channel.weight for channel in found):
             found = in_order(found)
         return sorted(found, key=lambda channel: self.circuits.open(channel.name))
@@ -337,3 +347,17 @@ async def restore_circuits(db: Database, channels: Channels) -> None:
     for name, row in (await circuit_store.load(db)).items():
         if row.state != "closed":
             channels.circuits.half_open(name)
+
+
+def no_channel(name: str, known: list[str]) -> CommandError:
+    """The error for a channel that is not among the `known` names."""
+    if not known:
+        return CommandError("There is no channel {name!r}; there are none.", name=name)
+    one = len(known) == 1
+    return CommandError(
+        "There is no channel {name!r}; there is {known}."
+        if one
+        else "There is no channel {name!r}; there are {known}.",
+        name=name,
+        known=", ".join(map(repr, known)),
+    )

@@ -5,17 +5,17 @@ to SiteSettings and a row to docs/configuration.md.
 """
 
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, get_type_hints
 
 from msgspec import Struct, structs
 
-from myna import activity, settings
-from myna.activity import Actor
+from myna import settings
 from myna.errors import CommandError, DatabaseUnavailable
 from myna.names import is_name
 from myna.sentences import WrongValue
-from myna.store.database import Database, Transaction
+from myna.store.database import Database
 from myna.store.queries import config as store
 from myna.store.queries.config import Config
 from myna.wire import openai_voices
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 DAY_MS = 86_400_000
 MIB = 2**20
 _SHOWN_CHARS = 40
+_TOKENS = re.compile(r"[1-9][0-9]{0,8}")
 
 
 class SiteSetting(Struct, frozen=True):
@@ -71,6 +72,20 @@ def _openai_voices(text: str) -> str:
     return text
 
 
+def context_lengths(text: str) -> dict[str, int]:
+    """The tokens by model of a text such as `svc-chat=8192,gpt-4o=128000`. Raises ValueError."""
+    found = [pair.strip().rpartition("=") for pair in text.split(",") if pair.strip()]
+    lengths = {name: tokens for name, _, tokens in found if name and not re.search(r"\s", name)}
+    if len(lengths) < len(found) or not all(map(_TOKENS.fullmatch, lengths.values())):
+        raise WrongValue("must be MODEL=TOKENS, several separated by commas, each model once")
+    return {name: int(tokens) for name, tokens in lengths.items()}
+
+
+def _context_lengths(text: str) -> str:
+    context_lengths(text)
+    return text
+
+
 class SiteSettings(Struct, frozen=True):
     """The site settings: name with unit, type, accepted values, meaning and default."""
 
@@ -93,6 +108,9 @@ class SiteSettings(Struct, frozen=True):
     hosted_tools: Annotated[
         str, _either("tools of a response that nothing here can run, such as web_search", "ignore", "refuse")
     ] = "ignore"
+    context_lengths: Annotated[
+        str, SiteSetting("tokens that models take, in GET /models: MODEL=TOKENS, …", _context_lengths)
+    ] = ""
     key_rpm: Annotated[int, _whole(0, 10**12, "calls of a key in a minute; 0: no limit")] = 0
     key_concurrent: Annotated[int, _whole(0, 10**12, "open calls of a key; 0: no limit")] = 0
     key_units_per_day: Annotated[int, _whole(0, 10**12, "units of a key in 24 h; 0: no limit")] = 0
@@ -210,8 +228,10 @@ def _parsed(config: Config) -> tuple[dict[str, Any], list[UnreadableSetting]]:
 
 def check_name(name: str) -> None:
     """Raises CommandError if there is no site setting of this name."""
-    if name in settings.SETTINGS:
-        raise CommandError(OF_PROCESS, name=name, variable=f"MYNA_{name.upper()}")
+    of_process = name.removeprefix(settings.PREFIX).lower()
+    if of_process in settings.SETTINGS:
+        variable = f"{settings.PREFIX}{of_process.upper()}"
+        raise CommandError(OF_PROCESS, name=of_process, variable=variable)
     if name not in SETTINGS:
         raise CommandError(
             "There is no site setting {name!r}; there are {settings}.",
@@ -229,17 +249,6 @@ def check(name: str, value: str) -> None:
         raise CommandError(
             "{name}: {error}; it is {value!r}.", name=name, error=error, value=value[:_SHOWN_CHARS]
         ) from None
-
-
-async def change(db: Database, name: str, value: str, *, by: Actor) -> None:
-    """Checks and stores a site setting. Raises CommandError."""
-    check(name, value)
-
-    async def work(connection: Transaction) -> None:
-        await store.set_setting(connection, name, value)
-        await activity.record(connection, by, activity.words("settings", "set", name, value))
-
-    await db.transaction(work)
 
 
 def applied(config: Config) -> list[tuple[str, object, str]]:

@@ -52,7 +52,7 @@ from myna.store.queries import keys as keys_store
 from myna.store.queries import ledger as store
 from myna.store.queries.config import Config
 from myna.telemetry import logs, metrics
-from myna.telemetry.access_log import RequestDetails
+from myna.telemetry.requests import RequestDetails
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -85,12 +85,13 @@ class ChargeOrder(Struct, frozen=True):
 
 class Call:
     """An open call. As a context manager it is refunded at the exit unless it was kept or handed over.
-    `details.channel` is the channel that is asked, which the books have too."""
+    `channel` is asked, or answered, which the books have too; its request's `details` learn it."""
 
     def __init__(
         self, ledger: "Ledger", charge: Charge, charged: Charged, seconds: float, details: RequestDetails
     ) -> None:
         self._ledger = ledger
+        self._channel = ""
         self.details = details
         self.id = charge.call_id
         self.account_id = charged.account_id
@@ -99,6 +100,14 @@ class Call:
         self.repeatable = charge.idempotency_key is not None
         self._work_until = time.monotonic() + seconds
         self._ended = False
+
+    @property
+    def channel(self) -> str:
+        return self._channel
+
+    @channel.setter
+    def channel(self, name: str) -> None:
+        self._channel = self.details.channel = name
 
     @property
     def seconds_left(self) -> float:
@@ -117,7 +126,7 @@ class Call:
             answer=to_store(answer) if self.repeatable else None,
             audio=audio,
             reason=reason,
-            channel=self.details.channel,
+            channel=self._channel,
         )
         try:
             await self._ledger.keep(end, self.seconds_left + DEADLINE_MARGIN_S)
@@ -150,7 +159,7 @@ class Call:
 
     async def _refund(self, reason: str, error: BaseException | None) -> None:
         try:
-            refunded = await self._ledger.refund(self.id, reason, self.details.channel)
+            refunded = await self._ledger.refund(self.id, reason, self._channel)
         except asyncio.CancelledError:  # cancelled during the refund
             refunded = False
         if not refunded:
@@ -181,7 +190,6 @@ class Ledger:
         self._running: set[bytes] = set()
         self._refunds: dict[bytes, asyncio.Task[bool]] = {}
         """In progress, so that the sweep sends no second refund of these calls."""
-        self._call_ended = asyncio.Event()
 
     async def charge_plan(
         self, caller: UnverifiedCaller, plan: Callable[[], Awaitable[P]]
@@ -287,7 +295,6 @@ class Ledger:
     def ended(self, call_id: bytes) -> None:
         """This process no longer works on the call."""
         self._running.discard(call_id)
-        self._call_ended.set()
 
     async def sweep(self) -> int:
         """Refunds the calls open past their deadline, whose process or node did not end them: how many."""
@@ -299,11 +306,9 @@ class Ledger:
 
     async def finish(self, wait_s: float) -> None:
         """Waits up to `wait_s` until every call of this process has ended."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                while self._running:
-                    self._call_ended.clear()
-                    await self._call_ended.wait()
+        until = time.monotonic() + wait_s
+        while self._running and time.monotonic() < until:  # noqa: ASYNC110  each call would set an event
+            await asyncio.sleep(PENDING_POLL_S)
 
     async def refund_all(self, reasons: dict[bytes, str]) -> int:
         """Refunds these calls, except those that this process works on, and gives why. Returns how many."""

@@ -1,6 +1,7 @@
 """Periodic jobs: the sweep of open calls, removal of old audio and responses, voices of channels, the audit.
 
-Each job is an asyncio task, so one that fails or hangs stops no other.
+Each job is an asyncio task, so one that fails or hangs stops no other. Most wait longer in a process without
+calls: what the process itself does not cause, others see to, or may wait.
 """
 
 import asyncio
@@ -34,11 +35,15 @@ from myna.store.group_commit import GroupCommit
 from myna.store.queries import audit_state, form_submissions, stored_responses
 from myna.store.queries import ledger as ledger_store
 from myna.store.queries import tasks as tasks_store
+from myna.store.queries.due import due
 from myna.telemetry import metrics
 
 log = logging.getLogger(__name__)
 
 CLEAN_EVERY_S = 60.0
+IDLE_CLEAN_S = 300.0
+IDLE_S = 30.0
+"""The intervals of a process that charges no calls."""
 VOICES_EVERY_S = 300.0
 CIRCUITS_EVERY_S = 1.0
 REFUSALS_EVERY_S = 1.0
@@ -88,32 +93,32 @@ class Maintenance:
         self._prober = prober
         self._running: list[asyncio.Task[None]] = []
         self._checked_until = float("-inf")
+        self._leased = False
 
     def start(self) -> None:
         sweep_s = self._settings.sweep_every_s
-        every = {
-            self.sweep: sweep_s,
-            self.check_schema: sweep_s,
-            self.refresh_config: sweep_s,
-            self.check_quota: sweep_s,
-            self.requeue_expired: sweep_s / 2,  # bounds the delay until an expired lease is requeued
-            self.refund_exhausted: sweep_s / 2,
-            self.remove_expired_keys: CLEAN_EVERY_S,
-            self.remove_expired_sign_ins: CLEAN_EVERY_S,
-            self.remove_old_submissions: CLEAN_EVERY_S,
-            self.remove_old_audio: CLEAN_EVERY_S,
-            self.remove_old_responses: CLEAN_EVERY_S,
+        every: dict[Callable[[], Awaitable[None]], float | tuple[float, float]] = {
+            self.do_what_is_due: (sweep_s / 2, sweep_s),  # the first bounds the delay until a lease expires
+            self.check_quota: (sweep_s, IDLE_S),
+            self.remove_expired_keys: (CLEAN_EVERY_S, IDLE_CLEAN_S),
+            self.remove_expired_sign_ins: (CLEAN_EVERY_S, IDLE_CLEAN_S),
+            self.remove_old_submissions: (CLEAN_EVERY_S, IDLE_CLEAN_S),
+            self.remove_old_audio: (CLEAN_EVERY_S, IDLE_CLEAN_S),
+            self.remove_old_responses: (CLEAN_EVERY_S, IDLE_CLEAN_S),
             self.remove_leftovers: LEFTOVERS_EVERY_S,
             self.refresh_voices: VOICES_EVERY_S,
             self.probe_channels: CIRCUITS_EVERY_S,
             self.record_circuits: CIRCUITS_EVERY_S,
             self.store_refusals: REFUSALS_EVERY_S,
             self.check_free_space: FREE_SPACE_EVERY_S,
-            self.roll: ROLL_EVERY_S,
+            self.roll: (ROLL_EVERY_S, IDLE_S),
             self.audit: min(self._settings.audit_every_s, AUDIT_CHECK_S),
         }
         self._running = [
-            asyncio.create_task(self._repeat(job, seconds), name=job.__name__)
+            asyncio.create_task(
+                self._repeat(job, *(seconds if isinstance(seconds, tuple) else (seconds, seconds))),
+                name=job.__name__,
+            )
             for job, seconds in every.items()
         ]
 
@@ -122,23 +127,36 @@ class Maintenance:
             running.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
+    async def do_what_is_due(self) -> None:
+        """Runs the jobs that have something to do. The log has a schema of another build, and `app.py` ends
+        the process."""
+        metrics.COMMITS_WAITING.set(self._commits.waiting)
+        found = await due(self._db)
+        self._leased = found.leased
+        with contextlib.suppress(DatabaseUnavailable):
+            await self._db.schema.check_version(found.schema, self._db)
+        if found.calls_overdue:
+            await self.sweep()
+        if found.jobs:
+            await self.requeue_expired()
+            await self.refund_exhausted()
+        await self.refresh_config(found.config)
+
     async def sweep(self) -> None:
         """Refunds calls that are open past their deadline. Expired leases first, since a lease that ends with
         its task's deadline is a failure of its node."""
         await self.requeue_expired()
-        metrics.COMMITS_WAITING.set(self._commits.waiting)
         refunded = await self._ledger.sweep()
         if refunded:
             log.warning("%d calls were left open past their deadline and are refunded", refunded)
 
-    async def check_schema(self) -> None:
-        """Notices a schema of another build. The log has it, and `app.py` ends the process."""
-        with contextlib.suppress(DatabaseUnavailable):
-            await self._db.schema.check(self._db)
-
-    async def refresh_config(self) -> None:
-        """Reads the configuration, also in a process that receives no calls."""
-        await self._config.refresh()
+    async def refresh_config(self, version: int = 0) -> None:
+        """Reads the configuration unless it has this version, also in a process that receives no calls. The
+        files of keys may have changed in any case."""
+        if version == self._config.current.version:
+            await self._channels.load_keys(self._config.current)
+        else:
+            await self._config.refresh()
         self._channels.warn_of_missing_keys(self._config.current)
 
     async def requeue_expired(self) -> None:
@@ -284,12 +302,16 @@ class Maintenance:
         for name in names:
             self._audio.delete(name)
 
-    async def _repeat(self, job: Callable[[], Awaitable[None]], seconds: float) -> None:
+    async def _repeat(self, job: Callable[[], Awaitable[None]], seconds: float, idle_s: float) -> None:
+        """Runs the job every `seconds`, or `idle_s` without a charge or a lease since the last run."""
+        charges, until = -1, 0.0
         while True:
-            try:
-                await job()
-            except Exception as error:  # the next run tries again
-                log.error("%s failed", getattr(job, "__name__", "a job"), exc_info=error)
+            if self._commits.charges != charges or self._leased or time.monotonic() >= until:
+                charges, until = self._commits.charges, time.monotonic() + idle_s
+                try:
+                    await job()
+                except Exception as error:  # the next run tries again
+                    log.error("%s failed", getattr(job, "__name__", "a job"), exc_info=error)
             await asyncio.sleep(seconds)
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 from myna.store.database import Database, Transaction
 from myna.store.queries import refusals as store
 from myna.store.queries.refusals import Refusal
-from myna.telemetry.access_log import CompletedRequest
+from myna.telemetry.requests import CompletedRequest
 
 K = TypeVar("K")
 

@@ -147,13 +147,13 @@ def check(route: Route) -> None:
         )
     if not is_line(route.upstream_model, NAME_MAX_CHARS):
         raise CommandError(
-            "--upstream-model: must be at most {name_max_chars} printable characters.",
+            "The model to request has at most {name_max_chars} printable characters.",
             name_max_chars=NAME_MAX_CHARS,
         )
     if not 0 <= route.units <= UNITS_MAX:
-        raise CommandError("--units: must be a whole number from 0 to {units_max}.", units_max=UNITS_MAX)
+        raise CommandError("The units must be a whole number from 0 to {units_max}.", units_max=UNITS_MAX)
     if route.intent and route.kind is not RouteKind.CHAT:
-        raise CommandError("--intent: only chat has instructions to speak.")
+        raise CommandError("Only chat has instructions to speak.")
 
 
 def price_setting(name: str) -> str:

@@ -137,14 +137,14 @@ class Service:
     @contextlib.asynccontextmanager
     async def running(cls, settings: Settings, environ: Mapping[str, str]) -> AsyncIterator["Service"]:
         """Starts the service. On exit, finishes or refunds the open calls, then closes the database."""
-        url, connections = settings.database_url or "sqlite:", settings.postgresql_connections
-        db = await connect(url, settings.data_folder, serving=True, connections=connections)
+        db = await connect(settings, serving=True)
         try:
-            await migrate(db)
+            if settings.migrate == "on":
+                await migrate(db)
             await db.ready()
             await db.ready(contended=True)
             log.info("the database is %s", settings.database_label)
-            allowed, needed = await db.connections_max(), settings.workers * connections
+            allowed, needed = await db.connections_max(), settings.workers * settings.postgresql_connections
             if allowed is not None and allowed < needed:
                 log.warning(
                     "the database allows %d connections; MYNA_WORKERS x MYNA_POSTGRESQL_CONNECTIONS is %d",

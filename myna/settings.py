@@ -76,6 +76,25 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(ge=8, le=1000),
         Setting("connections of each process to PostgreSQL, at most"),
     ] = POSTGRESQL_CONNECTIONS
+    postgresql_pooling: Annotated[
+        str,
+        kinds.word(
+            "session, or transaction behind a pooler that lends a session for each transaction",
+            "session",
+            "transaction",
+        ),
+    ] = "session"
+    database_listen_url: Annotated[
+        str,
+        kinds.database_url(
+            "postgresql://… without the pooler, for notifications; empty: MYNA_DATABASE_URL, or polling with"
+            " transaction pooling"
+        ),
+    ] = ""
+    migrate: Annotated[
+        str,
+        kinds.word("whether the service migrates the database at its start: on or off", "on", "off"),
+    ] = "on"
     workers: Annotated[
         int, Meta(ge=1, le=256), Setting("serving processes; more than one needs PostgreSQL")
     ] = 1
@@ -151,6 +170,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     channel_cooldown_s: Annotated[
         Seconds, Setting("how long the circuit of a failing channel stays open")
     ] = 10.0
+    drain_s: Annotated[
+        int,
+        Meta(ge=0, le=3600),
+        Setting("time after SIGTERM in which calls are still taken, while /readyz is 503"),
+    ] = 0
     shutdown_grace_s: Annotated[Seconds, Setting("time for open calls to finish after SIGTERM")] = 20.0
     lease_s: Annotated[
         float, Meta(gt=0, le=600), Setting("lease of a compute node's job without a heartbeat")

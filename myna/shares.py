@@ -4,7 +4,7 @@ takes all it can get leaves the rest to the others.
 
 import asyncio
 import contextlib
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
@@ -24,19 +24,19 @@ class Shares(Generic[H]):
         total: int,
         share: int,
         refusal: Callable[[], Exception],
-        note: Callable[[H, int], None] = lambda holder, places: None,
+        note: Callable[[H, int], None] | None = None,
     ) -> None:
         self.total = total
         self.share = share
         self.in_use = 0
         self._refusal = refusal
         self._note = note
-        self._places: Counter[H] = Counter()
+        self._places: dict[H, int] = {}
         self._waiting: dict[H, deque[tuple[asyncio.Future[None], int]]] = {}
 
     def held_by(self, holder: H) -> int:
         """The places of this holder."""
-        return self._places[holder]
+        return self._places.get(holder, 0)
 
     def take(self, holder: H, places: int = 1) -> None:
         """Takes places until `release`. Raises the refusal."""
@@ -81,14 +81,15 @@ class Shares(Generic[H]):
             raise self._refusal()
 
     def _may_have(self, holder: H, places: int, share: int) -> bool:
-        over_share = bool(holder) and self._places[holder] + places > share
+        over_share = bool(holder) and self._places.get(holder, 0) + places > share
         return not over_share and self.in_use + places <= self.total
 
     def _add(self, holder: H, places: int) -> None:
         self.in_use += places
-        self._places[holder] += places
-        self._note(holder, self._places[holder])
-        if not self._places[holder]:
+        held = self._places[holder] = self._places.get(holder, 0) + places
+        if self._note is not None:
+            self._note(holder, held)
+        if not held:
             del self._places[holder]
 
     def _serve(self) -> None:

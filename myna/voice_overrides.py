@@ -1,17 +1,15 @@
 """The operator's overrides of public voices: another name, a place in the list, hidden."""
 
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, convert, structs
 
-from myna import activity
-from myna.activity import Actor
 from myna.channels import Channels
 from myna.engines.interface import EngineVoice
 from myna.errors import CommandError
 from myna.names import is_name
-from myna.store.database import Database, Queries, Transaction
+from myna.store.database import Queries
 from myna.store.queries import config as config_store
 from myna.store.queries import voices as store
 from myna.store.queries.config import Config, VoiceOverride
@@ -71,52 +69,6 @@ async def list_public(db: Queries, channels: Channels) -> list[PublicVoice]:
         )
         for voice_id in sorted(voices, key=lambda voice_id: _place(voice_id, config.overrides))
     ]
-
-
-async def hide(db: Database, channels: Channels, voice_id: str, hidden: bool, *, by: Actor) -> None:
-    """Hides a voice, so that requests for it fail, or shows it again. Raises CommandError."""
-
-    async def work(connection: Transaction) -> None:
-        await store.hide(connection, voice_id, hidden)
-        await activity.record(connection, by, activity.words("voice", "hide" if hidden else "show", voice_id))
-
-    await _change(db, channels, [voice_id], work)
-
-
-async def rename(db: Database, channels: Channels, voice_id: str, name: str, *, by: Actor) -> None:
-    """Gives a voice another name; an empty `name` restores its original one. Raises CommandError."""
-    if name:
-        check_name(name)
-
-    async def work(connection: Transaction) -> None:
-        await store.rename(connection, voice_id, name)
-        await activity.record(connection, by, activity.words("voice", "rename", voice_id, name))
-
-    await _change(db, channels, [voice_id], work)
-
-
-async def order(db: Database, channels: Channels, voice_ids: Sequence[str], *, by: Actor) -> None:
-    """Lists these voices first, in this order, before all others. Raises CommandError."""
-    if len(set(voice_ids)) < len(voice_ids):
-        raise CommandError("A voice can have one place only; one is named twice.")
-
-    async def work(connection: Transaction) -> None:
-        await store.order(connection, voice_ids)
-        await activity.record(connection, by, activity.words("voice", "order", *voice_ids))
-
-    await _change(db, channels, voice_ids, work)
-
-
-async def _change(
-    db: Database, channels: Channels, voice_ids: Sequence[str], work: Callable[[Transaction], Awaitable[None]]
-) -> None:
-    """Raises CommandError for an unknown voice. An override makes a voice known even if nothing speaks it."""
-    known = {public.voice.voice_id for public in await list_public(db, channels)}
-    known |= (await config_store.load(db)).overrides.keys()
-    for voice_id in voice_ids:
-        if voice_id not in known:
-            raise CommandError("There is no public voice {voice_id!r}.", voice_id=voice_id)
-    await db.transaction(work)
 
 
 def _speaking(

@@ -1,9 +1,9 @@
 """Screenshots of the back office: `make screenshots` writes them into docs/office.
 
-It starts a service in a new folder, makes accounts, keys, calls and records with the command line and the
-API, and takes each page in Chromium.
+It starts a service on a month of use, in a new folder, and takes each page in Chromium.
 """
 
+import asyncio
 import json
 import os
 import subprocess
@@ -18,6 +18,8 @@ from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
 
+from demo import month
+from myna import settings
 from myna.wire.farm import PREFIX, PROTOCOL, PROTOCOL_HEADER
 from tests.rig.calls import call
 from tests.rig.chromium import executable
@@ -37,11 +39,6 @@ PAGES = {
 HEADERS = {PROTOCOL_HEADER: str(PROTOCOL)}
 NARROW = {"usage-narrow": "/usage", "keys-narrow": "/keys", "key-narrow": "/keys/1"}
 PASSWORD = "a picture of seven quiet birds"  # noqa: S105  of a service that ends
-TEXTS = (
-    "Good morning, and welcome to Myna.",
-    "你好，今天天气很好，我们一起去公园散步吧。",
-    "会议改到下周三下午三点。",
-)
 
 
 _RENAME_FOLDER = (
@@ -102,29 +99,13 @@ class Site:
             return False
 
 
-def fill(site: Site) -> str:
-    """Accounts, keys, calls, records and codes. Returns the invitation of the operator."""
-    ann = ("--units", "5000", "--email", "ann@example.org", "--operator")
-    made = site.cli("account", "add", "ann", *ann)
-    site.cli("account", "add", "小明", "--units", "200", "--email", "ming@example.org")
-    scopes = ("--scope", "chat", "--scope", "tts")
-    laptop = site.cli("key", "issue", "ann", "--name", "laptop", *scopes)["key"]
-    batch = site.cli("key", "issue", "ann", "--name", "nightly batch", *scopes)["key"]
-    limits = ("--rpm", "600", "--concurrent", "8", "--units-per-day", "500")
-    site.cli("key", "limit", "1", *limits)
-    site.cli("channel", "add", "chat", "sure", "https://models.example.org/v1", "--priority", "200")
-    site.cli("route", "add", "gpt-4o", "--units", "3", "--channel", "sure", "--upstream-model", "large")
-    site.cli("route", "add", "gpt-*", "--units", "1", "--channel", "sure")
-    hello = {"model": "svc-chat", "messages": [{"role": "user", "content": "Hello"}]}
-    for number in range(40):
-        site.post("/chat/completions", laptop if number % 3 else batch, hello)
-    for number, text in enumerate(TEXTS):
-        voice = "zh-female-1" if number else "en-us-female-1"
-        site.post("/tts", batch, {"text": text, "voice_id": voice})
-    site.cli("code", "add", "--units", "100", "--count", "20", "--expires", "30d", "--memo", "spring")
+def fill(site: Site, key: str) -> str:
+    """What a month of use lacks: records, and a node. Returns the invitation of the operator."""
+    for voice, text in month.TEXTS:
+        site.post("/tts", key, {"text": text, "voice_id": voice})
     _join_node(site)
     site.cli("audit")
-    return str(made["link"])
+    return str(site.cli("account", "invite", month.OPERATOR)["link"])
 
 
 def _join_node(site: Site) -> None:
@@ -162,10 +143,11 @@ def take(site: Site, browser: Browser, link: str) -> None:
 def main() -> None:
     """Takes the pictures. Raises if a page or the browser is missing."""
     OUT.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as folder:
         site = Site(Path(folder))
-        with site.running():
-            link = fill(site)
+        key = asyncio.run(month.fill(settings.load(site.env)[0]))
+        with site.running(), sync_playwright() as playwright:
+            link = fill(site, key)
             time.sleep(2)  # until the reports have folded the last calls
             arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
             browser = playwright.chromium.launch(executable_path=executable(), args=arguments)

@@ -10,9 +10,18 @@ import pytest
 from tests.rig import temporary
 
 pytest_plugins = [
-    *("tests.rig.postgres", "tests.rig.service", "tests.rig.upstream", "tests.rig.llm"),
-    *("tests.rig.node_client", "tests.rig.farm_site", "tests.rig.compute_node", "tests.rig.speech_models"),
-    *("tests.rig.browser", "tests.rig.oidc_provider", "tests.store.fixtures"),
+    "tests.rig.postgres",
+    "tests.rig.pgbouncer",
+    "tests.rig.service",
+    "tests.rig.upstream",
+    "tests.rig.llm",
+    "tests.rig.node_client",
+    "tests.rig.farm_site",
+    "tests.rig.compute_node",
+    "tests.rig.speech_models",
+    "tests.rig.browser",
+    "tests.rig.oidc_provider",
+    "tests.store.fixtures",
 ]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from myna import channel_keys
-from myna.channel_changes import check
+from myna.actions.channels import check
 from myna.channel_circuits import FAILURES_MAX, Circuits
 from myna.channel_keys import ChannelKeys
 from myna.channels import (

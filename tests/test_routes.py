@@ -100,9 +100,9 @@ def test_the_list_has_built_in_names_and_those_of_the_operator() -> None:
         (Route("a" * 101, CHAT, 1), "needs a name"),
         (Route("tts-1-hd", SPEECH, 1), "built in"),
         (Route("svc-chat", CHAT, 1), "built in"),
-        (Route("a", CHAT, -1), "--units"),
-        (Route("a", CHAT, 1, upstream_model="a\n"), "--upstream-model"),
-        (Route("a", SPEECH, 1, intent=True), "--intent"),
+        (Route("a", CHAT, -1), "The units must"),
+        (Route("a", CHAT, 1, upstream_model="a\n"), "The model to request"),
+        (Route("a", SPEECH, 1, intent=True), "Only chat"),
     ],
 )
 def test_a_route_that_cannot_be_is_refused(route: Route, why: str) -> None:

@@ -38,6 +38,10 @@ WRONG = {
     "trusted_proxies": ["*", "proxy", "10.0.0.1/8", "0.0.0.0/0", "::/0", "10.0.0.0/33", "10.0.0.1 10.0.0.2"],
     "database_url": ["mysql://x", "postgresql://", "sqlite:", f"postgresql://u:{SECRET}/x@h/db", f"{SECRET}"],
     "postgresql_connections": ["7", "1001", "many"],
+    "postgresql_pooling": ["statement", "Transaction"],
+    "database_listen_url": ["mysql://x", f"postgresql://u:{SECRET}/x@h/db"],
+    "migrate": ["true", "0"],
+    "drain_s": ["-1", "3601", "long"],
     "workers": ["0", "257", "two", "2"],
     "chat_url": [
         "parrot",

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 
 from myna.errors import DatabaseUnavailable, Unauthorized
 from myna.files.disk_threads import DiskThreads
-from myna.http.asgi_types import stopping
+from myna.http.asgi_types import draining
 from myna.store.database import Database, in_time
 from myna.store.files.audio import AudioStore
 
@@ -84,7 +84,7 @@ class HealthApi:
         """Whether this process can serve: the database has this build's schema and commits, storage works,
         and it is not shutting down. Capabilities are reported but don't affect readiness: they depend on the
         configuration and the channels, which all processes share."""
-        running = not self.stopping and not stopping(request.scope)
+        running = not self.stopping and not draining(request.scope)
         storage, commits, missing = await self._checks.get()
         checks = {"running": running, "database": commits and missing is not None, "storage": storage}
         ok = all(checks.values())

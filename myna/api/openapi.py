@@ -49,6 +49,14 @@ _IGNORED = {
         "example": "voice, format, 2 more",
     },
 }
+_UNSPOKEN = {
+    "X-Unspoken": {
+        "description": "What of the text was not spoken, and how often: letters of scripts that the voice"
+        " does not have, emoji, signs, and markup by its name. Only if there is any.",
+        "schema": {"type": "string"},
+        "example": "Thai 6, Emoji 1, <prosody> 2",
+    },
+}
 _IGNORED_TOOLS = {
     "X-Ignored-Tools": {
         "description": "The types of the tools that nothing here can run and that were left out. Only if"
@@ -184,7 +192,7 @@ def _headers_of(one: Operation) -> dict[str, Any]:
     elif one.path == "/me":
         headers |= _UNITS
     if one.path in _WITH_IGNORED:
-        headers |= _IGNORED
+        headers |= _IGNORED | _UNSPOKEN
     if one.path == f"{OPENAI}/responses":
         headers |= _IGNORED_TOOLS
     return headers

@@ -147,7 +147,7 @@ class Chat:
             plan.summary.model,
             plan.conversation,
             plan.instruction,
-            details=call.details,
+            asker=call,
             seconds=call.seconds_left,
             fair_try_s=self._settings.fair_try_s,
             answer_max_bytes=self._settings.answer_max_bytes,

@@ -1,4 +1,4 @@
-"""How many tokens the models of the routes take, as the servers of their channels say."""
+"""How many tokens the models of the routes take: as the operator says, else the servers of their channels."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from myna import routes
 from myna.channels import PARROT, Channel, Channels
-from myna.chat.upstream import headers_of
+from myna.config import context_lengths
 from myna.http_client import HttpClient, RequestFailed
 from myna.routes import Route, RouteKind
 from myna.store.queries.config import Config
@@ -40,12 +40,20 @@ class ContextLengths:
         self._channels = channels
         self._listed: dict[tuple[str, str], _Listed] = {}
 
-    async def of(self, config: Config, named: Mapping[str, Route]) -> dict[str, int]:
-        """By the names of models, whose routes are given: the least of their channels, where one is known."""
+    async def of(self, config: Config, said: str, named: Mapping[str, Route]) -> dict[str, int]:
+        """By the names of models, whose routes are given: what is set for the model or its route, else
+        the least of its channels, where one is known."""
+        lengths = context_lengths(said)
+        given = {
+            name: lengths[each]
+            for name, route in named.items()
+            for each in (route.name, name)
+            if each in lengths
+        }
         asked = {
             name: [one for one in self._channels.of_route(config, route) if one.url != PARROT]
             for name, route in named.items()
-            if route.kind in (RouteKind.CHAT, RouteKind.EMBEDDINGS)
+            if route.kind in (RouteKind.CHAT, RouteKind.EMBEDDINGS) and name not in given
         }
         servers = {_server(channel): channel for found in asked.values() for channel in found}
         await asyncio.gather(*map(self._ask, servers.values()))
@@ -53,7 +61,7 @@ class ContextLengths:
             name: [self._known(channel, named[name], name) for channel in found]
             for name, found in asked.items()
         }
-        return {name: min(filter(None, lengths)) for name, lengths in known.items() if any(lengths)}
+        return given | {name: min(filter(None, found)) for name, found in known.items() if any(found)}
 
     def _known(self, channel: Channel, route: Route, name: str) -> int:
         """0 if it is not known."""
@@ -71,7 +79,7 @@ class ContextLengths:
             answer = await self._http_client.request(
                 "GET",
                 channel.url.rstrip("/") + "/models",
-                headers=headers_of(channel),
+                headers=channel.headers(),
                 body=None,
                 deadline_s=WAIT_S,
                 answer_max_bytes=ANSWER_MAX_BYTES,

@@ -2,10 +2,12 @@
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
 
 from myna.channel_failures import (
     BY_KIND,
@@ -21,11 +23,10 @@ from myna.channel_failures import (
 )
 from myna.channels import Channel, Channels
 from myna.errors import NO_RETRY, MynaError, UpstreamFailed
-from myna.http_client import AnswerTooLarge, ClientResponse, RequestFailed, TimedOut
+from myna.http_client import AnswerTooLarge, ClientResponse, HttpClient, RequestFailed, TimedOut
 from myna.outbound import ChannelFull
 from myna.routes import RouteKind
 from myna.telemetry import metrics
-from myna.telemetry.access_log import RequestDetails
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -87,8 +88,16 @@ def of_status(answer: ClientResponse, channel: Channel, *, model_is_callers: boo
     model, which the server need not have."""
     kind, why = f"Status{answer.status}", f"status {answer.status}"
     failed = of_error(kind, why, answer.body, channel, answer.status, model_is_callers=model_is_callers)
-    failed.retry_after_s = retry_after_s(answer.headers)
+    failed.retry_after_s = retry_after_s(answer.headers, failed.server.message)
     return failed
+
+
+def unusable(kind: str, why: str, body: bytes, channel: Channel, detail: str = "") -> FailedAttempt:
+    """The failed attempt of an answer that is not what was asked for: of its error, if it reports one."""
+    server = read(HTTPStatus.OK, body)
+    if server.message or server.code:
+        return of_error(kind, why, body, channel)
+    return FailedAttempt(kind, why, detail)
 
 
 def of_error(
@@ -124,18 +133,63 @@ def _place(failure: FailedAttempt) -> tuple[bool, int, bool, bool]:
     return not failure.final, MEANINGS.index(failure.meaning), not failure.said.message, not failure.said.code
 
 
+async def answer_of(
+    http_client: HttpClient,
+    channel: Channel,
+    path: str,
+    body: bytes | None,
+    *,
+    deadline_s: float,
+    answer_max_bytes: int,
+    method: str = "POST",
+    headers: Mapping[str, str] | None = None,
+    model_is_callers: bool = False,
+) -> ClientResponse:
+    """A channel's whole answer, of status 200, to a request with the channel's headers or these. Raises
+    FailedAttempt."""
+    try:
+        answer = await http_client.request(
+            method,
+            channel.url.rstrip("/") + path,
+            headers=headers or channel.headers(),
+            body=body,
+            deadline_s=deadline_s,
+            answer_max_bytes=answer_max_bytes,
+        )
+    except RequestFailed as failure:
+        raise of_request(failure) from failure
+    if answer.status != HTTPStatus.OK:
+        raise of_status(answer, channel, model_is_callers=model_is_callers)
+    return answer
+
+
+class Asker(Protocol):
+    """Who asks channels: a call, or this service itself for no account."""
+
+    account_id: int
+    channel: str
+    """The one that is asked, or answered."""
+
+
+class Nobody(Struct):
+    """An `Asker` without an account."""
+
+    account_id: int = 0
+    channel: str = ""
+
+
 async def first_answer(
     channels: Channels,
     candidates: Sequence[Channel],
     attempt: Callable[[Channel, float], Awaitable[T]],
     *,
-    details: RequestDetails,
+    asker: Asker,
     seconds: float,
     fair_try_s: float,
     kind: str = RouteKind.CHAT,
 ) -> T:
     """The result of the first attempt that doesn't raise FailedAttempt. `attempt` gets a channel and the
-    seconds that are left, and makes a request of this kind. `details` are the call's. Raises the error of
+    seconds that are left, and makes a request of this kind. Raises the error of
     `error_for` if no channel answers within `seconds`, and Overloaded if the account has no place for it.
 
     After a timeout the next channel is tried only with at least `fair_try_s` left, since the first one may
@@ -151,9 +205,9 @@ async def first_answer(
         left = until - time.monotonic()
         if left <= 0:
             break
-        details.channel = channel.name
+        asker.channel = channel.name
         try:
-            async with channels.place(channel, details.account_id):
+            async with channels.place(channel, asker.account_id):
                 answer = await attempt(channel, until - time.monotonic())
         except ChannelFull:
             metrics.UPSTREAM_FAILURES.labels(channel.name, ChannelFull.__name__).inc()
@@ -161,7 +215,7 @@ async def first_answer(
             continue
         except FailedAttempt as failure:
             if not failure.blameless and not (failure.timed_out and left < fair_try_s):
-                channels.circuits.failed(channel.name, str(failure), details.account_id, kind)
+                channels.circuits.failed(channel.name, str(failure), asker.account_id, kind)
             metrics.UPSTREAM_FAILURES.labels(channel.name, failure.kind).inc()
             log.warning("chat channel %r failed: %s%s", channel.name, failure, failure.detail)
             failures.append(_without_frames(failure))

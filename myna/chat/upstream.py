@@ -6,7 +6,6 @@ body of an error is logged, truncated and without the channel's key. What of it 
 `myna.channel_failures`.
 """
 
-from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -14,9 +13,9 @@ from msgspec import Struct
 
 from myna.channel_failures import EMPTY, EMPTY_CAUSED
 from myna.channels import PARROT, Channel, Channels
-from myna.chat.failover import FailedAttempt, first_answer, of_request, of_status
-from myna.http_client import ClientResponse, HttpClient, RequestFailed
-from myna.telemetry.access_log import RequestDetails
+from myna.chat.failover import Asker, FailedAttempt, answer_of, first_answer, unusable
+from myna.http_client import HttpClient
+from myna.ids import new_name
 from myna.wire.body import has_too_many_containers
 from myna.wire.lenient import UNREADABLE, json_text_of, object_of, strict, text_of
 
@@ -64,52 +63,26 @@ async def ask(
     conversation: bytes,
     instruction: str,
     *,
-    details: RequestDetails,
+    asker: Asker,
     seconds: float,
     fair_try_s: float,
     answer_max_bytes: int,
 ) -> ModelAnswer:
-    """Returns the first valid answer, to a call with these details. Raises UpstreamFailed,
-    Overloaded: see `first_answer`."""
+    """Returns the first valid answer. Raises UpstreamFailed, Overloaded: see `first_answer`."""
 
     async def attempt(channel: Channel, left: float) -> ModelAnswer:
         if channel.url == PARROT:
             return ModelAnswer(f"🦜 {instruction}", None, "stop")
         body = _body(channel.model or model, conversation)
-        return await _try(http_client, channel, body, left, answer_max_bytes)
+        path = "/chat/completions"
+        answer = await answer_of(
+            http_client, channel, path, body, deadline_s=left, answer_max_bytes=answer_max_bytes
+        )
+        return model_answer(answer.body, channel)
 
     return await first_answer(
-        channels, candidates, attempt, details=details, seconds=seconds, fair_try_s=fair_try_s
+        channels, candidates, attempt, asker=asker, seconds=seconds, fair_try_s=fair_try_s
     )
-
-
-async def _try(
-    http_client: HttpClient,
-    channel: Channel,
-    body: bytes,
-    seconds: float,
-    answer_max_bytes: int,
-) -> ModelAnswer:
-    try:
-        answer = await http_client.request(
-            "POST",
-            channel.url.rstrip("/") + "/chat/completions",
-            headers=headers_of(channel),
-            body=body,
-            deadline_s=seconds,
-            answer_max_bytes=answer_max_bytes,
-        )
-    except RequestFailed as failure:
-        raise of_request(failure) from failure
-    return read(answer, channel)
-
-
-def headers_of(channel: Channel, accept: str = "application/json") -> dict[str, str]:
-    """The headers of a request to a channel, with its key."""
-    headers = {"content-type": "application/json", "accept": accept}
-    if channel.key:
-        headers["authorization"] = f"Bearer {channel.key}"
-    return headers
 
 
 def _body(model: str, conversation: bytes) -> bytes:
@@ -117,30 +90,34 @@ def _body(model: str, conversation: bytes) -> bytes:
     return b'{"model":%b,"stream":false,%b' % (msgspec.json.encode(model), conversation[1:])
 
 
-def read(answer: ClientResponse, channel: Channel) -> ModelAnswer:
-    """The answer of a channel. Raises FailedAttempt."""
-    if answer.status != HTTPStatus.OK:
-        raise of_status(answer, channel)
+def model_answer(answer: bytes, channel: Channel) -> ModelAnswer:
+    """The first choice of a chat completion. Raises FailedAttempt."""
     try:
-        choice = strict(_completion.decode, answer.body).choices.first
+        choice = strict(_completion.decode, answer).choices.first
         if choice is None:
-            raise FailedAttempt("NoChoices", "the answer has no choices")
+            raise unusable("NoChoices", "the answer has no choices", answer, channel)
         content, reason = text_of(choice.message.content), text_of(choice.finish_reason)
-        tool_calls = _with_text(_tool_calls.decode(_bounded(choice.message.tool_calls)))
+        found = _tool_calls.decode(_bounded(choice.message.tool_calls))
+        tool_calls = None if found is None else [completed_call(call) for call in found]
     except UNREADABLE as error:
-        raise FailedAttempt("NoCompletion", "the answer is no chat completion", f": {error}") from error
+        raise unusable(
+            "NoCompletion", "the answer is no chat completion", answer, channel, f": {error}"
+        ) from error
     if not content and not tool_calls:
         # such as max_tokens 1 for a model that reasons, or a stop sequence that it begins with
         raise FailedAttempt("EmptyAnswer", "the answer is empty", meaning=EMPTY_CAUSED if reason else EMPTY)
     return ModelAnswer(content, tool_calls, reason or "stop")
 
 
-def _with_text(calls: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
-    """The calls, whose arguments are JSON: some servers send an object."""
-    for function in (object_of(call.get("function")) for call in calls or []):
-        if isinstance(function.get("arguments"), dict):
-            function["arguments"] = json_text_of(function["arguments"])
-    return calls
+def completed_call(call: dict[str, Any]) -> dict[str, Any]:
+    """A call of a function, or a part of one, with what clients need: its begin has an id and a type, and its
+    arguments are JSON as text. Some servers send an object."""
+    function = object_of(call.get("function"))
+    if isinstance(function.get("arguments"), dict):
+        function = function | {"arguments": json_text_of(function["arguments"])}
+    if function.get("name"):
+        call = call | {"id": call.get("id") or "call_" + new_name(), "type": call.get("type") or "function"}
+    return call | {"function": function} if function else call
 
 
 def _bounded(tool_calls: msgspec.Raw) -> bytes:

@@ -3,11 +3,14 @@
 import logging
 import os
 import sys
+from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Group, Parameter
+from cyclopts.help import DefaultFormatter, HelpEntry, HelpPanel
+from rich.console import Console, ConsoleOptions
 
 from myna import __version__
-from myna.cli.wrong_usage import sentence
+from myna.cli.wrong_usage import sentence, value_name, with_names
 from myna.errors import CommandError, ConfigError
 
 FAILED = 1
@@ -15,50 +18,71 @@ WRONG_USAGE = 2
 """Exit codes."""
 
 COMMANDS = {
-    "serve": "myna.cli.serve:serve",
-    "migrate": "myna.cli.serve:migrate",
-    "backup": "myna.cli.backup:backup",
-    "restore": "myna.cli.backup:restore",
-    "move": "myna.cli.move:move",
-    "version": "myna.cli.serve:version",
-    "audit": "myna.cli.config:audit",
-    "account": "myna.cli.accounts:app",
-    "ledger": "myna.cli.history:ledger",
-    "calls": "myna.cli.history:calls",
-    "activity": "myna.cli.history:activity",
-    "key": "myna.cli.keys:app",
-    "code": "myna.cli.codes:app",
-    "record": "myna.cli.records:app",
-    "channel": "myna.cli.channels:app",
-    "route": "myna.cli.routes:app",
-    "voice": "myna.cli.voices:app",
-    "node": "myna.cli.node_run:app",
-    "models": "myna.cli.models:app",
-    "settings": "myna.cli.config:settings",
+    "Service": {
+        "serve": ("myna.cli.serve:serve", "service"),
+        "settings": ("myna.cli.config:settings", "settings"),
+        "audit": ("myna.cli.config:audit", "service"),
+        "backup": ("myna.cli.backup:backup", "service"),
+        "restore": ("myna.cli.backup:restore", "service"),
+        "move": ("myna.cli.move:move", "service"),
+        "migrate": ("myna.cli.serve:migrate", "service"),
+        "completion": ("myna.cli.serve:completion", "service"),
+        "version": ("myna.cli.serve:version", "service"),
+    },
+    "People and what they use": {
+        "account": ("myna.cli.accounts:app", "accounts"),
+        "key": ("myna.cli.keys:app", "keys"),
+        "code": ("myna.cli.codes:app", "codes"),
+        "ledger": ("myna.cli.history:ledger", "accounts"),
+        "calls": ("myna.cli.history:calls", "accounts"),
+        "record": ("myna.cli.records:app", "records"),
+        "activity": ("myna.cli.history:activity", "accounts"),
+    },
+    "Models and voices": {
+        "channel": ("myna.cli.channels:app", "channels"),
+        "route": ("myna.cli.routes:app", "routes"),
+        "models": ("myna.cli.models:app", "models"),
+        "voice": ("myna.cli.voices:app", "voices"),
+        "node": ("myna.cli.node_run:app", "compute-nodes"),
+    },
 }
-"""The function or app of each command. A process imports only the module of the command that it runs."""
+"""The commands in groups: the function or app of each, and its section of docs/command-line.md. A process
+imports only the module of the command that it runs."""
+
+TYPES = {"STR", "INT", "PATH", "CHOICE", "STR...", "INT..."}
 
 
-def build() -> App:
-    """All commands."""
+def build(words: Sequence[str] = ()) -> App:
+    """All commands. Help names the section of the command that `words` begin with."""
+    sections = {name: section for group in COMMANDS.values() for name, (_, section) in group.items()}
+    section = sections.get("".join(words[:1]))
+    page = f"docs/command-line.md#{section}" if section else "docs/README.md"
     app = App(
         name="myna",
         help="A self-hosted open AI platform: chat and speech behind API keys and prepaid units.",
+        help_epilogue=f"Documentation: {page}",
+        help_formatter=_Help(),
         version=__version__,
         result_action="return_value",
+        default_parameter=Parameter(negative="", show_default=_default),
     )
-    for name, where in COMMANDS.items():
-        app.command(where, name=name)
+    flags = Group("Options", sort_key=len(COMMANDS))
+    for flag, text in (("--help", "Print help."), ("--version", "Print the version.")):
+        app[flag].help, app[flag].group = text, flags
+    for order, (title, commands) in enumerate(COMMANDS.items()):
+        group = Group(title, sort_key=order)
+        for place, (name, (where, _)) in enumerate(commands.items()):
+            app.command(where, name=name, group=group, sort_key=place)
     return app
 
 
 def main(arguments: list[str] | None = None) -> None:
     """The entry point of `myna`."""
     logging.getLogger("myna").addHandler(logging.NullHandler())  # commands print their own errors
-    app = build()
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
+    app = build(words)
     try:
         _check_text(words)
         if not words or words[0] in app.help_flags:  # the list has the first line of each command
@@ -85,3 +109,28 @@ def _check_text(words: list[str]) -> None:
     for number, word in enumerate(words, 1):
         if any("\ud800" <= char <= "\udfff" for char in word):
             raise ConfigError(f"Argument {number} is not valid UTF-8.")
+
+
+class _Help(DefaultFormatter):
+    """Shows arguments as docs/command-line.md does: with a name of the value, not its type."""
+
+    def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
+        entries = [_named(entry) for entry in panel.entries]
+        super().__call__(console, options, panel.copy(entries=entries))
+
+    def render_usage(self, console: Console, options: ConsoleOptions, usage: object) -> None:
+        super().render_usage(console, options, with_names(str(usage)))
+
+
+def _named(entry: HelpEntry) -> HelpEntry:
+    if entry.positional_label:
+        return entry.copy(positive_names=())
+    if entry.metavar not in TYPES:
+        return entry
+    name = value_name(entry.names[-1])
+    return entry.copy(metavar=f"{name}…" if entry.metavar.endswith("...") else name)
+
+
+def _default(value: object) -> str | None:
+    """The default of an option, as its help shows it; None if it says nothing."""
+    return None if value in (None, "", False) else str(value)

@@ -5,18 +5,21 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from myna import accounts
+from myna.actions.accounts import SetPreferences
 from myna.activity import command_line
-from myna.cli.console import Json, Whole, Wide, read_settings, seconds, show, show_rows, with_database
+from myna.cli.actions import perform
+from myna.cli.actions import register as register_action
+from myna.cli.console import Json, Wide, read_settings, seconds, show, show_rows, with_database
 from myna.errors import CommandError
-from myna.sign_in import links, preferences, second_factor, sessions
+from myna.sign_in import links, second_factor, sessions
 from myna.sign_in.links import LIFE_MS, Purpose
 from myna.sign_in.oidc import identities
 from myna.sign_in.oidc.id_token import is_subject
 from myna.sign_in.oidc.identities import Identity
 from myna.sign_in.oidc.refusal import OidcRefused
-from myna.sign_in.preferences import Changes
 from myna.sign_in.second_factor import SecondFactor
 from myna.store.database import Database
+from myna.store.queries import preferences
 from myna.store.queries.accounts import AccountRow
 from myna.store.queries.oidc import IdentityRow
 from myna.store.queries.preferences import Preferences
@@ -38,9 +41,18 @@ def register(app: App) -> None:
         (sign_out, "sign-out"),
         (show_second_factor, "second-factor"),
         (show_identity, "oidc"),
-        (set_preferences, "set"),
     ):
         app.command(command, name=name)
+    register_action(
+        app,
+        SetPreferences,
+        lambda action, found: {
+            "name": action.name,
+            "language": found.language,
+            "low_balance": found.low_balance,
+        },
+        run=_preferences,
+    )
 
 
 async def link_to(db: Database, purpose: Purpose, account_id: int) -> dict[str, object]:
@@ -91,7 +103,7 @@ def show_second_factor(
     name: Name,
     *,
     remove: Annotated[
-        bool, Parameter(negative="", help="Remove it, for a person who lost the device and the codes.")
+        bool, Parameter(help="Remove it, for a person who lost the device and the codes.")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -114,9 +126,7 @@ def show_identity(
         str | None,
         Parameter(help="Link the account to this subject of the provider, in place of another one."),
     ] = None,
-    remove: Annotated[
-        bool, Parameter(negative="", help="Remove the link. The account's sessions end.")
-    ] = False,
+    remove: Annotated[bool, Parameter(help="Remove the link. The account's sessions end.")] = False,
     json: Json = False,
 ) -> None:
     """Show the OpenID Connect identity that an account is linked to, or change it."""
@@ -134,28 +144,10 @@ def show_identity(
     show({"name": name, **shown, "linked_at": seconds(found.linked_at) if found else 0}, json)
 
 
-def set_preferences(
-    name: Name,
-    *,
-    language: Annotated[
-        str | None, Parameter(help='The language of the pages: zh, en, or "" for that of the browser.')
-    ] = None,
-    low_balance: Annotated[
-        Whole | None, Parameter(help="Units below which the pages warn of a low balance; 0: never.")
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Set preferences of an account, or show them."""
-    changes = Changes(language=language, low_balance=low_balance)
-
-    async def work(db: Database) -> Preferences:
-        account = await accounts.find(db, name)
-        if changes == Changes():
-            return await preferences.of_account(db, account.id)
-        return await preferences.change(db, account, changes, command_line())
-
-    found = with_database(work, json=json)
-    show({"name": name, "language": found.language, "low_balance": found.low_balance}, json)
+async def _preferences(db: Database, action: SetPreferences) -> Preferences:
+    if action == SetPreferences(name=action.name):
+        return await preferences.of_account(db, (await accounts.find(db, action.name)).id)
+    return await perform(db, action)
 
 
 async def _link(db: Database, account: AccountRow, subject: str) -> None:

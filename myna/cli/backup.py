@@ -44,9 +44,9 @@ def backup(
     file: File,
     /,
     *,
-    no_audio: Annotated[bool, Parameter(negative="", help="Leave out the audio of tasks.")] = False,
-    no_samples: Annotated[bool, Parameter(negative="", help="Leave out samples of voices.")] = False,
-    force: Annotated[bool, Parameter(negative="", help="Replace FILE if it exists.")] = False,
+    no_audio: Annotated[bool, Parameter(help="Leave out the audio of tasks.")] = False,
+    no_samples: Annotated[bool, Parameter(help="Leave out samples of voices.")] = False,
+    force: Annotated[bool, Parameter(help="Replace FILE if it exists.")] = False,
     json: Json = False,
 ) -> int:
     """Write the database, the audio and the samples to FILE, while the service runs."""

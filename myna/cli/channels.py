@@ -6,20 +6,28 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import App, Parameter
 from msgspec import structs
 
-from myna import channel_changes, channel_keys, channel_trial, channels
+from myna import channel_keys, channel_trial, channels
+from myna.actions.channels import (
+    AddChannel,
+    DisableChannel,
+    EnableChannel,
+    OrderChannels,
+    RemoveChannel,
+    SetChannel,
+    SetChannelKey,
+)
 from myna.activity import command_line
 from myna.channel_causes import Cause, cause_in_url, likely_cause
-from myna.channel_changes import Edit, no_channel
 from myna.channel_keys import ChannelKeys
-from myna.channels import Channel, Channels
+from myna.channels import Channel, Channels, no_channel
+from myna.cli.actions import named, perform, register
 from myna.cli.console import (
     Json,
-    Whole,
     Wide,
     owner_of_files,
     read_settings,
@@ -42,57 +50,6 @@ from myna.urls import without_login
 
 app = App(name="channel", help="Upstream channels for chat and speech.")
 Name = Annotated[str, Parameter(help="The name of the channel.")]
-Url = Annotated[str, Parameter(help="An OpenAI-compatible base URL, or parrot: for chat.")]
-Model = Annotated[str, Parameter(help="The model to request.")]
-KeyEnv = Annotated[str, Parameter(help="The environment variable that contains the key.")]
-Priority = Annotated[Whole, Parameter(help="Channels with a lower number are tried first.")]
-Weight = Annotated[Whole, Parameter(help="Its share among the channels of its priority; 0 for none.")]
-Responses = Annotated[
-    Literal["yes", "no"], Parameter(help="Whether the server offers POST /responses: yes or no.")
-]
-
-Concurrent = Annotated[
-    Whole, Parameter(help="How many requests of a process to it may be open; 0 for its share of all.")
-]
-
-
-@app.command
-def add(
-    kind: Annotated[Literal["chat", "speech"], Parameter(help="What the channel does.")],
-    name: Name,
-    url: Url,
-    *,
-    model: Model = "",
-    key_env: KeyEnv = "",
-    priority: Priority = 100,
-    weight: Weight = 0,
-    responses: Responses = "no",
-    concurrent: Concurrent = 0,
-    json: Json = False,
-) -> None:
-    """Add a channel; those with a lower priority number are tried first."""
-    row = ChannelRow(
-        kind=kind,
-        name=name,
-        url=url,
-        model=model or ("tts-1" if kind == "speech" else ""),
-        key_env=key_env,
-        priority=priority,
-        enabled=1,
-        weight=weight,
-        responses=int(responses == "yes"),
-        concurrent=concurrent,
-    )
-    channel_changes.check(row)
-
-    async def work(db: Database) -> tuple[str, Cause | None]:
-        await channel_changes.add(db, _keys(), row, by=command_line())
-        return await _record_voices(db, row) if kind == "speech" else "", await _cause(row)
-
-    note, cause = with_database(work, json=json)
-    _warn([channels.resolved(row, os.environ, _keys().read)])
-    _warn_of(name, cause)
-    show({"kind": kind, "name": name, "url": without_login(url), **({"voices": note} if note else {})}, json)
 
 
 @app.command(name="list")
@@ -153,81 +110,21 @@ def test(
     show(with_database(work, json=json), json)
 
 
-@app.command(name="set")
-def change(
-    name: Name,
-    *,
-    url: Url | None = None,
-    model: Model | None = None,
-    key_env: KeyEnv | None = None,
-    priority: Priority | None = None,
-    weight: Weight | None = None,
-    responses: Responses | None = None,
-    concurrent: Concurrent | None = None,
-    json: Json = False,
-) -> None:
-    """Change a channel; options that are not given stay as they are."""
-    edit = Edit(
-        url=url,
-        model=model,
-        key_env=key_env,
-        priority=priority,
-        weight=weight,
-        responses=None if responses is None else responses == "yes",
-        concurrent=concurrent,
-    )
-
-    async def work(db: Database) -> tuple[ChannelRow, str, Cause | None]:
-        row = await channel_changes.change(db, read_settings(), _keys(), name, edit, by=command_line())
-        return row, await _record_voices(db, row) if row.kind == "speech" else "", await _cause(row)
-
-    row, note, cause = with_database(work, json=json)
-    _warn([channels.resolved(row, os.environ, _keys().read)])
-    _warn_of(name, cause)
-    now = {
-        "name": name,
-        "url": without_login(row.url),
-        "model": row.model,
-        "key_env": row.key_env,
-        "priority": row.priority,
-        "weight": row.weight,
-        "responses": bool(row.responses),
-        "concurrent": row.concurrent,
-    }
-    show({**now, **({"voices": note} if note else {})}, json)
-
-
-@app.command
-def order(
-    names: Annotated[list[str], Parameter(name="NAME", help="The names of channels.")],
-    /,
-    *,
-    json: Json = False,
-) -> None:
-    """Try these channels first, in this order, and then the others."""
-    settings, by = read_settings(), command_line()
-    with_database(lambda db: channel_changes.order(db, settings, names, by=by), json=json)
-    show({"names": names}, json)
-
-
 @app.command
 def key(
     name: Name,
     *,
-    remove: Annotated[bool, Parameter(negative="", help="Remove the stored key.")] = False,
+    remove: Annotated[bool, Parameter(help="Remove the stored key.")] = False,
     json: Json = False,
 ) -> None:
     """Store the key of a channel, read from standard input, in a file of this machine."""
-    settings, by = read_settings(), command_line()
+    settings = read_settings()
     if not settings.data_folder.is_dir():
         raise CommandError(f"There is no data folder {settings.data_folder}: use the service's settings.")
     keys = _keys(owner_of_files(settings))
-    if remove:
-        with_database(lambda db: channel_changes.remove_key(db, settings, keys, name, by=by), json=json)
-    else:
-        plain = _typed_key()
-        channel_keys.check(name, plain)
-        with_database(lambda db: channel_changes.store_key(db, settings, keys, name, plain, by=by), json=json)
+    action = SetChannelKey(name=name, remove=remove, key="" if remove else _typed_key())
+    action.check()
+    with_database(lambda db: perform(db, action, keys=keys), json=json)
     show({"name": name, "key_stored": not remove}, json)
 
 
@@ -242,30 +139,29 @@ def _keys(owner: tuple[int, int] | None = None) -> ChannelKeys:
     return ChannelKeys(read_settings().data_folder, owner)
 
 
-@app.command
-def enable(name: Name, *, json: Json = False) -> None:
-    """Enable a channel."""
-    _switch(name, True, json)
+async def _put(db: Database, action: AddChannel | SetChannel) -> dict[str, object]:
+    """Makes the change, looks up the voices of a speech channel, and warns of what may be wrong."""
+    action.check()
+    row = await perform(db, action)
+    voices = {"voices": await _record_voices(db, row)} if row.kind == "speech" else {}
+    _warn([channels.resolved(row, os.environ, _keys().read)])
+    if cause := await _cause(row):
+        print(f"myna: warning: the channel {row.name!r} may not work. {cause}", file=sys.stderr)
+    return {
+        **structs.asdict(row),
+        "url": without_login(row.url),
+        "enabled": bool(row.enabled),
+        "responses": bool(row.responses),
+        **voices,
+    }
 
 
-@app.command
-def disable(name: Name, *, json: Json = False) -> None:
-    """Disable a channel until it is enabled."""
-    _switch(name, False, json)
-
-
-@app.command
-def remove(name: Name, *, json: Json = False) -> None:
-    """Delete a channel."""
-    by = command_line()
-    with_database(lambda db: channel_changes.remove(db, read_settings(), _keys(), name, by=by), json=json)
-    show({"name": name, "removed": True}, json)
-
-
-def _switch(name: str, enabled: bool, json: bool) -> None:
-    settings, by = read_settings(), command_line()
-    with_database(lambda db: channel_changes.set_enabled(db, settings, name, enabled, by=by), json=json)
-    show({"name": name, "enabled": enabled}, json)
+register(app, AddChannel, lambda _, shown: shown, run=_put)
+register(app, SetChannel, lambda _, shown: shown, run=_put)
+register(app, OrderChannels, lambda action, _: {"names": list(action.names)})
+register(app, EnableChannel, named(enabled=True))
+register(app, DisableChannel, named(enabled=False))
+register(app, RemoveChannel, named(removed=True))
 
 
 def _warn(rows: Iterable[Channel]) -> None:
@@ -276,11 +172,6 @@ def _warn(rows: Iterable[Channel]) -> None:
             " for this command, or empty; the serving process reads its own environment.",
             file=sys.stderr,
         )
-
-
-def _warn_of(name: str, cause: Cause | None) -> None:
-    if cause:
-        print(f"myna: warning: the channel {name!r} may not work. {cause}", file=sys.stderr)
 
 
 async def _cause(row: ChannelRow) -> Cause | None:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
@@ -10,7 +11,8 @@ from cyclopts import App, Parameter
 from myna import audit as books
 from myna import config
 from myna import settings as process_settings
-from myna.activity import command_line
+from myna.actions.settings import SetSetting
+from myna.cli.actions import perform, register
 from myna.cli.console import Json, Wide, moment, read_settings, show, show_rows, with_database
 from myna.store.database import Database
 from myna.store.files.audio import AudioStore
@@ -59,26 +61,19 @@ def _warn(stored: Config, only: str | None = None) -> None:
             print(f"myna: the stored site setting {one}; its default applies", file=sys.stderr)
 
 
-@settings.command(name="set")
-def set_setting(
-    name: Name, value: Annotated[str, Parameter(help="Its new value.")], *, json: Json = False
-) -> None:
-    """Change one site setting; running servers use it at once."""
-    config.check(name, value)
+async def _set(db: Database, action: SetSetting) -> Callable[[bool], None]:
+    await perform(db, action)
+    stored = await store.load(db)
+    return lambda as_json: _show_setting(stored, action.name, as_json)
 
-    async def work(db: Database) -> Config:
-        await config.change(db, name, value, by=command_line())
-        return await store.load(db)
 
-    _show_setting(with_database(work, json=json), name, json)
+register(settings, SetSetting, lambda _, printed: printed, run=_set, printed=lambda show, json: show(json))
 
 
 def audit(
     *,
-    full: Annotated[bool, Parameter(negative="", help="Check everything, and the checkpoints too.")] = False,
-    audio: Annotated[
-        bool, Parameter(negative="", help="Hash every audio file as well; implies --full.")
-    ] = False,
+    full: Annotated[bool, Parameter(help="Check everything, and the checkpoints too.")] = False,
+    audio: Annotated[bool, Parameter(help="Hash every audio file as well; implies --full.")] = False,
     json: Json = False,
 ) -> int:
     """Check the books: calls since the last audit, every balance. Exit 1 and a line for each breach."""

@@ -23,7 +23,7 @@ from myna import settings as settings_module
 from myna.errors import CommandError, ConfigError
 from myna.settings import Settings, Source
 from myna.store.database import Database, connect
-from myna.store.schema import newest, schema_version
+from myna.store.schema import newest, served_by
 
 T = TypeVar("T")
 GAP = "  "
@@ -47,8 +47,8 @@ def whole_number(_: type, tokens: Sequence[Token]) -> int:
 
 _WHOLE = re.compile(r"-?[0-9]{1,30}")
 Whole = Annotated[int, Parameter(converter=whole_number)]
-Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
-Wide = Annotated[bool, Parameter(name="--wide", negative="", help="Show every column on a terminal.")]
+Json = Annotated[bool, Parameter(name="--json", help="Print JSON.")]
+Wide = Annotated[bool, Parameter(name="--wide", help="Show every column on a terminal.")]
 
 
 def read_settings() -> Settings:
@@ -71,7 +71,7 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
     """Opens the site's database without changing it. Raises CommandError with the database's message if it
     can't be opened or is unavailable."""
     try:
-        db = await connect(settings.database_url or "sqlite:", settings.data_folder)
+        db = await connect(settings)
     except Exception as error:
         message = f"The database {settings.database_label} can't be opened: {_reason(error, settings)}."
         raise CommandError(message) from None
@@ -185,17 +185,19 @@ async def _with_database(
         return await work(db)
 
 
-async def check_schema(db: Database, settings: Settings, *, older: bool = False) -> None:
-    """Raises CommandError if the database is empty or has another schema. Commands never migrate it."""
+async def check_schema(db: Database, settings: Settings, *, older: bool = False, newer: bool = False) -> None:
+    """Raises CommandError if the database is empty or has another schema: an older one unless `older`, or a
+    newer one unless `newer` and this build can serve from it. Commands never migrate it."""
     if not await db.has_schema():
         raise CommandError(
             f"The database {settings.database_label} is empty: there is no Myna in it. Check the settings;"
             " to set it up: 'myna serve' or 'myna migrate'."
         )
-    version, known = await schema_version(db), newest(db.dialect)
+    known = newest(db.dialect)
+    version, is_served = await served_by(db, known)
     if version < known and not older:
         raise CommandError(f"The database has schema {version}, not {known}: run 'myna migrate'.")
-    if version > known:
+    if version > known and not (newer and is_served):
         raise CommandError(f"The database has schema {version}, this build needs {known}: use a newer Myna.")
 
 

@@ -8,6 +8,7 @@ from cyclopts.validators import Number
 
 from myna import accounts
 from myna import activity as log
+from myna.cli import COMMANDS
 from myna.cli.console import Json, Whole, Wide, seconds, show_rows, with_database
 from myna.errors import CommandError
 from myna.keys import Scope
@@ -82,12 +83,19 @@ def activity(
     command: Annotated[str, Parameter(help="List the commands that begin so: `account grant`.")] = "",
     limit: Limit = 50,
     before: Annotated[
-        Whole, Parameter(help="List changes older than this `id` of the list.", validator=Number(gte=1))
+        Whole,
+        Parameter(
+            help="List changes older than this `id` of the list.", validator=Number(gte=1), show_default=False
+        ),
     ] = LATEST,
     wide: Wide = False,
     json: Json = False,
 ) -> None:
     """Show who changed what, newest first, as commands that make the same changes."""
+    if not any(
+        f"{name} ".startswith(command.partition(" ")[0]) for group in COMMANDS.values() for name in group
+    ):
+        raise CommandError(f"No command begins with {command!r}; write one as in 'account grant'.")
 
     async def read(db: Queries) -> list[ActivityRow]:
         return await log.page(

@@ -41,7 +41,7 @@ def move(
     target = settings_module.load(environ)[0]
     source = structs.replace(target, database_url="")
     if target.on_sqlite:
-        raise ConfigError("--to: must be postgresql://USER:PASSWORD@HOST/NAME.")
+        raise ConfigError("Give --to postgresql://USER:PASSWORD@HOST/NAME, or set MYNA_DATABASE_URL to it.")
     if not source.sqlite_file.exists():
         raise CommandError(f"There is no SQLite database in {source.data_folder}.")
     with exclusive(source):

@@ -1,13 +1,11 @@
 """myna node enroll|list|disable|enable|drain|remove"""
 
-from collections.abc import Awaitable, Callable
-from typing import Annotated
-
-from cyclopts import App, Parameter
+from cyclopts import App
 from msgspec import structs
 
-from myna.activity import Actor, command_line
-from myna.cli.console import Json, Wide, read_settings, seconds, show, show_rows, with_database
+from myna.actions.nodes import DisableNode, DrainNode, EnableNode, EnrollNode, Invitation, RemoveNode
+from myna.cli.actions import named, register
+from myna.cli.console import Json, Wide, read_settings, seconds, show_rows, with_database
 from myna.farm.nodes import Nodes, NodeStatus
 from myna.urls import is_loopback
 
@@ -19,24 +17,20 @@ app = App(
     name="node",
     help="Compute nodes: machines that speak for the site. On the node's machine: join, run, check.",
 )
-Name = Annotated[str, Parameter(help="The name of the node.")]
 
 
-@app.command
-def enroll(
-    name: Name,
-    *,
-    again: Annotated[bool, Parameter(help="Replace the credential of a node that has joined.")] = False,
-    json: Json = False,
-) -> None:
-    """Create a token with which a machine joins as a compute node. It is printed once, not stored, and works
-    once, within an hour."""
-    by = command_line()
-    invited = with_database(lambda db: Nodes(db).enroll(name, again=again, by=by), json=json)
+def _invited(_: EnrollNode, invited: Invitation) -> dict[str, object]:
     address = read_settings().base_url
     command = f"myna node join {address} {invited.token}"
     note = {"note": LOOPBACK_ADDRESS} if is_loopback(address) else {}
-    show({**structs.asdict(invited), "command": command, **note}, json)
+    return {**structs.asdict(invited), "command": command, **note}
+
+
+register(app, EnrollNode, _invited)
+register(app, DisableNode, named(disabled=True))
+register(app, EnableNode, named(enabled=True))
+register(app, DrainNode, named(draining=True))
+register(app, RemoveNode, named(removed=True))
 
 
 @app.command(name="list")
@@ -47,35 +41,6 @@ def list_all(*, wide: Wide = False, json: Json = False) -> None:
     empty = "There is no compute node yet: myna node enroll NAME"
     brief = ("name", "state", "slots", "jobs", "voices", "heard_at")
     show_rows(rows, json, empty=empty, brief=brief, wide=wide)
-
-
-@app.command
-def disable(name: Name, *, json: Json = False) -> None:
-    """Disable a node: its requests are refused and its tasks requeued."""
-    _change(name, "disabled", lambda nodes, by: nodes.disable(name, by=by), json)
-
-
-@app.command
-def enable(name: Name, *, json: Json = False) -> None:
-    """Enable a node that is disabled or draining."""
-    _change(name, "enabled", lambda nodes, by: nodes.enable(name, by=by), json)
-
-
-@app.command
-def drain(name: Name, *, json: Json = False) -> None:
-    """Drain a node: it finishes its tasks and gets no more."""
-    _change(name, "draining", lambda nodes, by: nodes.drain(name, by=by), json)
-
-
-@app.command
-def remove(name: Name, *, json: Json = False) -> None:
-    """Delete a node; its tasks are requeued."""
-    _change(name, "removed", lambda nodes, by: nodes.remove(name, by=by), json)
-
-
-def _change(name: str, state: str, change: Callable[[Nodes, Actor], Awaitable[None]], json: bool) -> None:
-    with_database(lambda db: change(Nodes(db), command_line()), json=json)
-    show({"name": name, state: True}, json)
 
 
 def _shown(known: NodeStatus, *, whole: bool) -> dict[str, object]:

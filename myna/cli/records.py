@@ -26,7 +26,10 @@ def list_all(
         Whole, Parameter(help="How many to list, 1 to 10000.", validator=Number(gte=1, lte=10_000))
     ] = 50,
     before: Annotated[
-        Whole, Parameter(help="List records older than this `id` of the list.", validator=Number(gte=1))
+        Whole,
+        Parameter(
+            help="List records older than this `id` of the list.", validator=Number(gte=1), show_default=False
+        ),
     ] = 2**53,
     wide: Wide = False,
     json: Json = False,

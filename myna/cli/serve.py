@@ -1,4 +1,4 @@
-"""myna serve, myna migrate, myna version"""
+"""myna serve, myna migrate, myna version, myna completion"""
 
 import asyncio
 import contextlib
@@ -6,11 +6,22 @@ import logging
 import os
 import sys
 import tempfile
+from typing import Annotated, Literal
 
-from myna import __version__, app, service
+from cyclopts import Parameter
+
+from myna import __version__, app, cli, service
 from myna.activity import command_line
 from myna.api.health import MULTIPROCESS
-from myna.cli.console import Json, check_not_moved, exclusive, open_database, read_settings, show
+from myna.cli.console import (
+    Json,
+    check_not_moved,
+    check_schema,
+    exclusive,
+    open_database,
+    read_settings,
+    show,
+)
 from myna.errors import CommandError
 from myna.http import server
 from myna.http.open_files import fitted, raise_limit
@@ -40,7 +51,8 @@ def serve() -> None:
 
 
 def migrate(*, json: Json = False) -> None:
-    """Migrate the database to this build's schema. `serve` does so at startup."""
+    """Migrate the database to this build's schema. `serve` does so at startup, unless MYNA_MIGRATE is
+    off."""
     settings = read_settings()
     # A server of an older build would write to a schema that it does not know.
     with exclusive(settings) if settings.on_sqlite else contextlib.nullcontext():
@@ -53,15 +65,23 @@ def version(*, json: Json = False) -> None:
     show({"version": __version__}, json)
 
 
+def completion(shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="The shell.")], /) -> None:
+    """Print a script with which a shell completes the commands and options of myna."""
+    print(cli.build().generate_completion(shell=shell))
+
+
 async def _migrate(settings: Settings) -> int:
     async with open_database(settings) as db:
         return await migrate_schema(db)
 
 
 async def _prepare(settings: Settings) -> bool:
-    """Migrates. Returns whether no operator can sign in."""
+    """Migrates, unless MYNA_MIGRATE is off. Returns whether no operator can sign in."""
     async with open_database(settings) as db:
-        await migrate_schema(db)
+        if settings.migrate == "on":
+            await migrate_schema(db)
+        else:
+            await check_schema(db, settings, newer=True)
         return await links.first_is_needed(db)
 
 

@@ -22,9 +22,7 @@ def read(
     voice: Annotated[
         str, Parameter(help="The id of a voice of Kokoro or espeak-ng; default: Kokoro's first one.")
     ] = next(iter(VOICES)),
-    lines: Annotated[
-        bool, Parameter(negative="", help="Read the texts from standard input, one a line.")
-    ] = False,
+    lines: Annotated[bool, Parameter(help="Read the texts from standard input, one a line.")] = False,
     json: Json = False,
 ) -> None:
     """Print what a voice will say, in words and in phonemes, without saying it."""

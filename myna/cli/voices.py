@@ -1,19 +1,22 @@
-"""myna voice list|hide|show|rename|order|blend|clone|delete|read"""
+"""myna voice list|hide|show|rename|order|blend|clone|delete|read|word"""
 
 import contextlib
 import os
 import stat
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 from msgspec import structs
 
-from myna import accounts, clones, voice_blends, voice_overrides
-from myna.activity import Actor, command_line
+from myna import accounts, clones, voice_overrides
+from myna.actions import Action, R
+from myna.actions.voices import BlendVoice, DeleteBlend, HideVoice, OrderVoices, RenameVoice, ShowVoice
+from myna.activity import command_line
 from myna.channels import Channels
+from myna.cli.actions import perform, register
 from myna.cli.console import (
     Json,
     Wide,
@@ -25,7 +28,6 @@ from myna.cli.console import (
     with_database,
 )
 from myna.clones import CloneRequest
-from myna.engines.blend import EXAMPLE
 from myna.engines.inspector.inspector import Inspector
 from myna.engines.interface import EngineLimits
 from myna.engines.registry import site_engines
@@ -39,12 +41,12 @@ from myna.store.files.free_space import smallest
 from myna.store.files.samples import SampleStore
 from myna.store.queries import clones as clones_store
 from myna.store.queries.clones import CloneRow, OwnedClone
-from myna.store.queries.config import BlendRow
 from myna.store.states import CloneStatus
 from myna.voice_overrides import PublicVoice
 
 app = App(name="voice", help="Public voices, and voices cloned by accounts.")
 app.command("myna.cli.voice_reading:read", name="read")
+app.command("myna.cli.words:app", name="word")
 VoiceId = Annotated[str, Parameter(name="ID", help="The id of the voice in `myna voice list`.")]
 
 
@@ -75,63 +77,6 @@ def list_all(
 
 
 @app.command
-def hide(voice_id: VoiceId, /, *, json: Json = False) -> None:
-    """Remove a public voice from the list; requests for it are refused."""
-    _override(lambda db, channels, by: voice_overrides.hide(db, channels, voice_id, True, by=by), json)
-    show({"voice_id": voice_id, "hidden": True}, json)
-
-
-@app.command(name="show")
-def show_again(voice_id: VoiceId, /, *, json: Json = False) -> None:
-    """Show a hidden voice again."""
-    _override(lambda db, channels, by: voice_overrides.hide(db, channels, voice_id, False, by=by), json)
-    show({"voice_id": voice_id, "hidden": False}, json)
-
-
-@app.command
-def rename(
-    voice_id: VoiceId,
-    name: Annotated[str, Parameter(help="Its new name.")],
-    /,
-    *,
-    json: Json = False,
-) -> None:
-    """Rename a public voice; "" restores its original name."""
-    _override(lambda db, channels, by: voice_overrides.rename(db, channels, voice_id, name, by=by), json)
-    show({"voice_id": voice_id, "name": name}, json)
-
-
-@app.command
-def order(
-    voice_ids: Annotated[list[str], Parameter(name="ID", help="The ids of public voices.")],
-    /,
-    *,
-    json: Json = False,
-) -> None:
-    """List these public voices first, in this order; the first one is the default."""
-    _override(lambda db, channels, by: voice_overrides.order(db, channels, voice_ids, by=by), json)
-    show({"voice_ids": voice_ids}, json)
-
-
-@app.command
-def blend(
-    voice_id: Annotated[str, Parameter(name="ID", help="The id of the new voice.")],
-    recipe: Annotated[str, Parameter(help=f"Voices with their weights: {EXAMPLE}.")],
-    /,
-    *,
-    name: Annotated[str, Parameter(help="The name of the voice; default: the names of its parts.")] = "",
-    json: Json = False,
-) -> None:
-    """Mix a public voice from voices of the neural model, or change its recipe and name."""
-
-    async def work(db: Database) -> BlendRow:
-        async with _channels() as channels:
-            return await voice_blends.blend(db, channels, voice_id, recipe, name, by=command_line())
-
-    show(structs.asdict(with_database(work, json=json)), json)
-
-
-@app.command
 def clone(
     account: Annotated[str, Parameter(help="The account that the voice belongs to.")],
     *,
@@ -139,9 +84,7 @@ def clone(
     language: Annotated[str, Parameter(help="The language of the sample: zh, yue, en, …")],
     sample: Annotated[Path, Parameter(help="A recording of 3 to 60 s of one voice.")],
     transcript: Annotated[str, Parameter(help="The words spoken in the sample, exactly.")],
-    consent: Annotated[
-        bool, Parameter(negative="", help=f"Confirm and record this statement: {clones.CONSENT}")
-    ] = False,
+    consent: Annotated[bool, Parameter(help=f"Confirm and record this statement: {clones.CONSENT}")] = False,
     consent_by: Annotated[str, Parameter(help="Who gives the consent; default: the account.")] = "",
     json: Json = False,
 ) -> None:
@@ -181,7 +124,7 @@ def delete(voice_id: VoiceId, /, *, json: Json = False) -> None:
 
     async def work(db: Database) -> int:
         if not clones.is_clone(voice_id):
-            await voice_blends.delete(db, voice_id, by=command_line())
+            await perform(db, DeleteBlend(voice_id=voice_id))
             return 0
         audio = AudioStore(read_settings().data_folder / "audio")
         return (await clones.delete(db, _samples(), audio, voice_id, by=command_line())).refunded
@@ -190,12 +133,16 @@ def delete(voice_id: VoiceId, /, *, json: Json = False) -> None:
     show({"voice_id": voice_id, "deleted": True, "tasks_refunded": refunded}, json)
 
 
-def _override(change: Callable[[Database, Channels, Actor], Awaitable[None]], json: bool) -> None:
-    async def work(db: Database) -> None:
-        async with _channels() as channels:
-            await change(db, channels, command_line())
+async def _perform(db: Database, action: Action[R]) -> R:
+    async with _channels() as channels:
+        return await perform(db, action, channels=channels)
 
-    with_database(work, json=json)
+
+register(app, HideVoice, lambda action, _: {"voice_id": action.voice_id, "hidden": True}, run=_perform)
+register(app, ShowVoice, lambda action, _: {"voice_id": action.voice_id, "hidden": False}, run=_perform)
+register(app, RenameVoice, lambda action, _: {"voice_id": action.voice_id, "name": action.name}, run=_perform)
+register(app, OrderVoices, lambda action, _: {"voice_ids": list(action.voice_ids)}, run=_perform)
+register(app, BlendVoice, lambda _, row: structs.asdict(row), run=_perform)
 
 
 @contextlib.asynccontextmanager

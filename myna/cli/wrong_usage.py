@@ -1,6 +1,7 @@
 """Wrong usage of the command line, each in one sentence."""
 
 import difflib
+import re
 from typing import Final, Literal, get_args, get_origin
 
 from cyclopts import (
@@ -49,7 +50,7 @@ def sentence(app: App, error: CycloptsError) -> str:
         case MissingArgumentError() if error.keyword or _given(error):
             return f"{error.keyword or _given(error)} needs a value.{_help(error)}"
         case MissingArgumentError():
-            usage = format_usage(app, error.command_chain or ()).plain.strip()
+            usage = with_names(format_usage(app, error.command_chain or ()).plain.strip())
             return f"{_name(error)} is missing.{_help(error)} Usage: {usage}"
         case UnknownOptionError():
             return _unknown_option(error)
@@ -62,6 +63,17 @@ def sentence(app: App, error: CycloptsError) -> str:
             return f"{_name(error)}: {_reason(error)}.{_help(error)}"
         case _:
             return str(error).strip()
+
+
+def with_names(usage: str) -> str:
+    """A usage line with a name of each option's value, as docs/command-line.md has it, not its type."""
+    typed = re.compile(r"--([\w-]+) (?:STR|INT|PATH|CHOICE)")
+    return typed.sub(lambda found: f"--{found[1]} {value_name(found[1])}", usage)
+
+
+def value_name(option: str) -> str:
+    """The name of an option's value."""
+    return option.lstrip("-").upper().replace("-", "_")
 
 
 def _unknown_command(error: CycloptsError) -> str:
@@ -79,7 +91,8 @@ def _unknown_option(error: UnknownOptionError) -> str:
     word = error.token.keyword or error.token.value
     setting = word.removeprefix("--").replace("-", "_").partition("=")[0]
     if setting in SETTINGS:
-        return f"'{_chain(error)}' has no option {word[:40]}: it is a setting, MYNA_{setting.upper()}."
+        where = f"MYNA_{setting.upper()}, or {setting} in myna.toml"
+        return f"'{_chain(error)}' has no option {word[:40]}: it is a setting, {where}."
     options = [name for one in error.argument_collection if one.parse for name in one.names]
     near = difflib.get_close_matches(word, [name for name in options if name.startswith("-")], n=1)
     hint = f"did you mean {near[0]}?" if near else f"see '{_chain(error)} --help'."

@@ -20,13 +20,14 @@ EngineFailed              the engine made no audio; no file is left at the path
 Messages contain no text, path or secret, so they may be logged and shown.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
 
 from myna.engines.pool.admission import Admission
+from myna.engines.text.notation import flat
 from myna.sandbox.confinement import AllowedPaths
 
 SPEED_MIN = 0.25
@@ -55,8 +56,9 @@ class VoiceReference(msgspec.Struct, frozen=True):
 
 
 class Utterance(msgspec.Struct, frozen=True):
-    """A text to speak. `speed` is relative to the voice's normal speed, 0.25 to 4. The engine fails at more
-    than `sound_max_s` seconds of sound. The voice of a `reference` replaces `voice_id`."""
+    """A text to speak, in the notation of `text/notation.py`. `speed` is relative to the voice's normal
+    speed, 0.25 to 4. The engine fails at more than `sound_max_s` seconds of sound. The voice of a
+    `reference` replaces `voice_id`."""
 
     text: str
     voice_id: str
@@ -68,6 +70,11 @@ class Utterance(msgspec.Struct, frozen=True):
     def encodable(self) -> str:
         """The text without lone surrogates, which UTF-8 can't encode."""
         return self.text.encode(errors="ignore").decode()
+
+    @property
+    def flat(self) -> str:
+        """The text for an engine that does not read the notation."""
+        return flat(self.encodable)
 
 
 class SoundPart(msgspec.Struct, frozen=True):
@@ -87,7 +94,8 @@ class Client(msgspec.Struct, frozen=True):
 
     The queue is fair over `queue_key`. `sound_s` is the estimate for which the call acquired its slot, 0
     without a slot. `disconnected` returns when the client has disconnected, and `progress` is called with the
-    fraction that is done, 0 to 1: see `Pool.run`. The sound passes through `hear` on its way to the file. If
+    fraction that is done, 0 to 1: see `Pool.run`. `unspoken` is called, before the first sound, with
+    what of the text is not spoken and how often. The sound passes through `hear` on its way to the file. If
     the parts are PCM, the file has STREAM_RATE_HZ then.
     """
 
@@ -95,6 +103,7 @@ class Client(msgspec.Struct, frozen=True):
     sound_s: float = 0.0
     disconnected: Callable[[], Awaitable[None]] | None = None
     progress: Callable[[float], None] | None = None
+    unspoken: Callable[[Mapping[str, int]], None] | None = None
     hear: Callable[[SoundParts], SoundParts] | None = None
 
 

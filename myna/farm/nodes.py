@@ -10,16 +10,12 @@ import hashlib
 import re
 import secrets
 from enum import StrEnum
-from typing import Literal
 
 from msgspec import Struct
 
-from myna import activity
-from myna.activity import Actor
 from myna.channels import OF_NODE
-from myna.errors import CommandError, NodeRefused, Unavailable
-from myna.names import is_name
-from myna.store.database import Database, Transaction
+from myna.errors import NodeRefused, Unavailable
+from myna.store.database import Database
 from myna.store.queries.farm import nodes as store
 from myna.store.queries.farm.nodes import NodeRow
 from myna.wire.farm import Hello
@@ -48,14 +44,6 @@ class NodeState(StrEnum):
     DRAINING = "draining"
 
 
-class Invitation(Struct, frozen=True):
-    """A join token in plain text, which is not shown again. `expires_at` in Unix seconds."""
-
-    name: str
-    token: str
-    expires_at: int
-
-
 class JoinedNode(Struct, frozen=True):
     """A new node: its name, and its credential in plain text, which is not shown again."""
 
@@ -78,41 +66,15 @@ class Nodes:
     """The compute nodes of the service."""
 
     def __init__(self, db: Database) -> None:
-        self._db = db
-
-    async def enroll(self, name: str, *, again: bool = False, by: Actor) -> Invitation:
-        """A join token for a new node, or for one that has not joined; it replaces an earlier token.
-
-        With `again` also for a node that has joined. Its credential stays valid until the token is used.
-        Raises CommandError.
-        """
-        if not is_name(name, NAME_MAX_CHARS):
-            raise CommandError(
-                "A node needs a name of 1 to {name_max_chars} printable characters.",
-                name_max_chars=NAME_MAX_CHARS,
-            )
-        token = TOKEN_PREFIX + secrets.token_hex(20)
-
-        async def work(connection: Transaction) -> int:
-            until = await store.invite(connection, name, _hash(token.encode()), TOKEN_LIFE_MS, again)
-            if until is None:
-                raise CommandError(
-                    "The node {name!r} has joined already; 'myna node enroll NAME --again' makes a"
-                    " token that replaces its credential when it is used.",
-                    name=name,
-                )
-            await activity.record(connection, by, activity.words("node", "enroll", name, again=again))
-            return until
-
-        return Invitation(name, token, await self._db.transaction(work) // 1000)
+        self.db = db
 
     async def join(self, token: str, version: str) -> JoinedNode:
         """Exchanges a join token for a credential. Raises NodeRefused."""
         credential = CREDENTIAL_PREFIX + secrets.token_hex(20)
         name = None
         if _TOKEN.fullmatch(token):
-            hashes = _hash(token.encode()), _hash(credential.encode())
-            name = await self._db.transaction(lambda connection: store.join(connection, *hashes, version))
+            hashes = hash_of(token.encode()), hash_of(credential.encode())
+            name = await self.db.transaction(lambda connection: store.join(connection, *hashes, version))
         if name is None:
             raise NodeRefused(
                 "This join token is unknown, used or older than an hour; ask the operator for a new one."
@@ -127,7 +89,7 @@ class Nodes:
                 "A compute node sends its credential as 'Authorization: Bearer <credential>': mynanode_ and"
                 " 40 hex digits."
             )
-        node = await store.by_credential(self._db, _hash(credential))
+        node = await store.by_credential(self.db, hash_of(credential))
         if node is None:
             raise NodeRefused("This node is unknown: it was removed or has joined again; join again.")
         if node.disabled_at:
@@ -137,12 +99,12 @@ class Nodes:
     async def hello(self, node: NodeRow, offer: Hello) -> None:
         """Records the node's capabilities; writes nothing if they are known. Raises NodeRefused if the node
         has been removed, and Unavailable if its voices change too often."""
-        if not await store.differs(self._db, node, offer):
+        if not await store.differs(self.db, node, offer):
             if not offer.shutting_down:
                 await self.record_request(node)
             return
         try:
-            exists = await self._db.transaction(lambda connection: store.offer(connection, node.id, offer))
+            exists = await self.db.transaction(lambda connection: store.offer(connection, node.id, offer))
         except store.TooManyChanges:
             raise Unavailable(CHANGES_TOO_OFTEN) from None
         if not exists:
@@ -152,7 +114,7 @@ class Nodes:
         """Records that the node sent a request, at most once in RECORD_REQUESTS_EVERY_MS."""
         if node.heard_at > node.now - RECORD_REQUESTS_EVERY_MS:
             return
-        await self._db.transaction(lambda connection: store.record_request(connection, node))
+        await self.db.transaction(lambda connection: store.record_request(connection, node))
 
     async def list(self) -> list[NodeStatus]:
         """All nodes, by name."""
@@ -164,38 +126,8 @@ class Nodes:
                 clones=offered.clones,
                 jobs=offered.jobs,
             )
-            for node, offered in await store.all_nodes(self._db)
+            for node, offered in await store.all_nodes(self.db)
         ]
-
-    async def disable(self, name: str, *, by: Actor) -> None:
-        """Disables the node: once this returns, all its requests are refused. Requeues its jobs."""
-        await self._change(name, "disable", by)
-
-    async def enable(self, name: str, *, by: Actor) -> None:
-        """Enables a node that is disabled or draining."""
-        await self._change(name, "enable", by)
-
-    async def drain(self, name: str, *, by: Actor) -> None:
-        """The node finishes its jobs and gets no more."""
-        await self._change(name, "drain", by)
-
-    async def remove(self, name: str, *, by: Actor) -> None:
-        """Deletes the node with its credential and voices, and requeues its jobs."""
-        await self._change(name, "remove", by)
-
-    async def _change(
-        self, name: str, change: Literal["enable", "disable", "drain", "remove"], by: Actor
-    ) -> None:
-        async def work(connection: Transaction) -> None:
-            if change == "remove":
-                found = await store.remove(connection, name)
-            else:
-                found = await store.set_state(connection, name, change)
-            if not found:
-                raise CommandError("There is no node {name!r}.", name=name)
-            await activity.record(connection, by, activity.words("node", change, name))
-
-        await self._db.transaction(work)
 
 
 def credential_in(authorization: bytes | None) -> bytes:
@@ -220,5 +152,6 @@ def state_of(node: NodeRow) -> NodeState:
     return NodeState.ONLINE if node.online else NodeState.OFFLINE
 
 
-def _hash(plain: bytes) -> bytes:
+def hash_of(plain: bytes) -> bytes:
+    """What is stored of a token or a credential."""
     return hashlib.sha256(plain).digest()

@@ -18,6 +18,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
+from myna import lexicon
 from myna.clones import preview_text
 from myna.errors import DatabaseUnavailable, StaleLease
 from myna.farm.nodes import node_channel
@@ -142,7 +143,12 @@ class Tasks:
     async def _lease_one(self, db: Transaction, next_job: NextJob, node_id: int) -> Job | None:
         token = secrets.token_hex(16)
         leased = await queue.lease(db, next_job, node_id, _hash(token), self._lease_ms)
-        return _job(leased, token) if leased else None
+        if leased is None:
+            return None
+        if leased.kind == CLONE:
+            return _job(leased, token, preview_text(leased.text))
+        words = await lexicon.stored(db, next_job.account_id)
+        return _job(leased, token, lexicon.with_readings(leased.text, words))
 
     async def beat(self, node_id: int, beats: Sequence[Heartbeat]) -> list[LeaseProof]:
         """Extends the leases of these jobs. Returns those that the node has lost. Writes nothing if no lease
@@ -352,7 +358,7 @@ def _proof(node_id: int, lease: LeaseProof) -> Proof:
     )
 
 
-def _job(leased: LeasedRow, token: str) -> Job:
+def _job(leased: LeasedRow, token: str, text: str) -> Job:
     reference = None
     if leased.reference:
         row = leased.reference
@@ -368,7 +374,7 @@ def _job(leased: LeasedRow, token: str) -> Job:
         epoch=leased.epoch,
         token=token,
         lease_s=leased.lease_ms / 1000,
-        text=preview_text(leased.text) if leased.kind == CLONE else leased.text,
+        text=text,
         voice_id=leased.voice_id,
         speed=leased.speed,
         reference=reference,

@@ -39,7 +39,8 @@ from myna.http.responses import Response, envelope, public_error, respond
 from myna.http.stream import Header, ResponseStream, has_streamed
 from myna.telemetry import access_log as access
 from myna.telemetry import logs
-from myna.telemetry.access_log import AccessLog, CompletedRequest, RequestDetails
+from myna.telemetry.access_log import AccessLog
+from myna.telemetry.requests import CompletedRequest, RequestDetails
 
 log = logging.getLogger(__name__)
 

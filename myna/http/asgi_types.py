@@ -50,6 +50,12 @@ def stopping(scope: Scope) -> bool:
     return bool(is_stopping and is_stopping())
 
 
+def draining(scope: Scope) -> bool:
+    """Whether the process was told to end, and is to get no new calls."""
+    is_stopping = scope.get(STOPPING)
+    return bool(is_stopping and is_stopping(or_draining=True))
+
+
 async def linger(receive: Receive) -> None:
     """Discards the rest of the body for a short time: a client that still sends would otherwise get a reset
     instead of the response."""

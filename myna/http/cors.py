@@ -13,7 +13,7 @@ ALLOWED = ("Authorization", "Content-Type", "Idempotency-Key", "X-Request-Id")
 """Request headers that are read. A page may send others, which are ignored: libraries add their own."""
 EXPOSED = (
     "X-Request-Id", "X-Units-Cost", "X-Units-Balance", "X-Ignored-Fields", "X-Myna-Channel",
-    "X-Ignored-Tools", "Retry-After", "X-Should-Retry",
+    "X-Ignored-Tools", "X-Unspoken", "Retry-After", "X-Should-Retry",
     "X-RateLimit-Limit-Requests", "X-RateLimit-Remaining-Requests", "X-RateLimit-Reset-Requests",
 )  # fmt: skip
 PREFLIGHT_MAX_AGE_S = 600

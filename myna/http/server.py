@@ -51,9 +51,13 @@ class Server(uvicorn.Server):
             )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Keeps the socket open until the calls have ended: new requests, and requests whose body has not
-        arrived, are answered with 503."""
+        """Takes calls until proxies know that it ends. Then keeps the socket open until the calls have ended:
+        new requests, and requests whose body has not arrived, are answered with 503."""
         clock = asyncio.get_running_loop().time
+        self.config.draining = True
+        for _ in range(round(self.config.drain_s / TICK_S)):
+            if not self.force_exit:
+                await asyncio.sleep(TICK_S)
         until = clock() + self.config.grace_s
         self.config.stopping = True
         for connection in list(self.server_state.connections):
@@ -106,6 +110,7 @@ def configure(app: App | str, settings: Settings) -> ServerConfig:
     config = ServerConfig(app, **options)
     config.connections_max = settings.connections_max
     config.trusted_proxies = settings.trusted_proxies
+    config.drain_s = settings.drain_s
     config.grace_s = settings.shutdown_grace_s
     config.base_url = settings.base_url
     config.flush_queue = FlushQueue()

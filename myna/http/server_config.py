@@ -47,11 +47,13 @@ class WaitingConnections:
 class ServerConfig(uvicorn.Config):
     """uvicorn's configuration, and the state that the connections of one process share.
 
-    `grace_s` is how long calls may take after the process was told to stop. `over_limit_count` is the number
+    `drain_s` is how long calls are still taken after the process was told to end, and `grace_s` how long they
+    may take after that. `over_limit_count` is the number
     of open connections that may only check the health.
     """
 
     connections_max: int
+    drain_s: int
     grace_s: float
     base_url: str
     flush_queue: FlushQueue
@@ -60,7 +62,8 @@ class ServerConfig(uvicorn.Config):
     waiting: WaitingConnections
     """Of a worker, made at its start: the rest is sent to it."""
     over_limit_count = 0
+    draining = False
     stopping = False
 
-    def is_stopping(self) -> bool:
-        return self.stopping
+    def is_stopping(self, *, or_draining: bool = False) -> bool:
+        return self.stopping or (or_draining and self.draining)

@@ -2,8 +2,7 @@
 
 from msgspec import Struct
 
-from myna import caps
-from myna.caps import Cap, Period
+from myna.caps import Period
 from myna.office.messages import N_
 from myna.store.queries.caps import CapRow
 
@@ -20,10 +19,6 @@ class CapFields(Struct):
     def text(self) -> str:
         """The cap as on the command line; "" without one."""
         return f"{self.cap_units}/{self.cap_period}" if self.cap_units else ""
-
-    def cap(self) -> Cap | None:
-        """The cap. Raises CommandError."""
-        return caps.parsed(self.text) if self.text else None
 
 
 def fields_of(row: CapRow | None) -> CapFields:

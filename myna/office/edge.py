@@ -190,13 +190,18 @@ class Office:
         return response
 
     def _page_before(self, visit: Visit) -> str:
-        """The address of the page with the form that was sent: browsers name it in Referer. A form that was
-        refused is shown at an address that no GET has: then it is the next one above it."""
+        """The address of the page with the form that was sent: browsers name it in Referer."""
         try:
             parts = urlsplit(visit.request.headers.get("referer", ""))
         except ValueError:  # an invalid IPv6 address
             return ""
-        path, query = parts.path or visit.request.url.path, f"?{parts.query}" if parts.query else ""
+        if parts.path:
+            return self._page_of(parts.path, f"?{parts.query}" if parts.query else "")
+        return self._page_of(visit.request.url.path)
+
+    def _page_of(self, path: str, query: str = "") -> str:
+        """The address of the page at this path. A form that was refused is shown at an address that no GET
+        has: then it is the next one above it."""
         while path.startswith(ROOT + "/"):
             if self._page_at(path):
                 return path + query
@@ -214,7 +219,15 @@ class Office:
 
     async def _form_again(self, visit: Visit, error: InvalidRequest | CommandError) -> Response | None:
         """The page with the refused form, filled in; None where no page has it."""
-        address = self._page_before(visit)
+        for address in dict.fromkeys((self._page_before(visit), self._page_of(visit.request.url.path))):
+            if (response := await self._filled(visit, error, address)) is not None:
+                return response
+        return None
+
+    async def _filled(
+        self, visit: Visit, error: InvalidRequest | CommandError, address: str
+    ) -> Response | None:
+        """The page at this address with the refused form, filled in; None if it doesn't have the form."""
         found = self._page_at(address.partition("?")[0])
         if found is None or (found[0].who == Who.OPERATOR and not (visit.session and visit.account.operator)):
             return None

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from msgspec import Struct, field, structs
 
 from myna import limits
-from myna.limits import DEFAULT, Given
+from myna.limits import DEFAULT
 from myna.office.visit import Visit
 from myna.routes import TRANSCRIPTION_ROUTE, Route, listed
 from myna.store.batch import NO_LIMITS
@@ -25,13 +25,9 @@ class LimitFields(Struct):
     route: list[str] = field(default_factory=list)
 
 
-def given(form: LimitFields) -> Given:
-    """The limits. Raises CommandError."""
-    return limits.parsed(
-        rpm=form.rpm or DEFAULT,
-        concurrent=form.concurrent or DEFAULT,
-        units_per_day=form.units_per_day or DEFAULT,
-    )
+def typed_limits(form: LimitFields) -> dict[str, str]:
+    """The limits as actions have them: an empty one is the site's."""
+    return {name: getattr(form, name) or DEFAULT for name in ("rpm", "concurrent", "units_per_day")}
 
 
 async def fields_of(visit: Visit, key: KeyRow) -> LimitFields:

@@ -34,4 +34,4 @@ def phrase(visit: Visit, reason: str) -> str:
     be the message of a compute node."""
     if reason in PHRASES:
         return visit.text(PHRASES[reason])
-    return reason if visit.account.operator else visit.text(OTHERWISE)
+    return visit.renderer.stored(reason) if visit.account.operator else visit.text(OTHERWISE)

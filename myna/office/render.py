@@ -5,10 +5,12 @@ languages, by the English text.
 """
 
 import hashlib
+import re
 import shlex
 import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, tzinfo
+from functools import cached_property
 from pathlib import Path
 
 import jinja2
@@ -57,6 +59,9 @@ _SYSTEMS = (
 PHRASES = ("what", "period", "failure")
 """Values of sentences that are words of ours, where they are translated."""
 CAP_PERIODS = (N_("day"), N_("week"), N_("month"))
+_PLACE = re.compile(r"\{(\w+)[^}]*\}")
+_SENTENCE_MIN_CHARS = 7
+"""A stored text is compared with sentences of values that have at least so many characters besides."""
 _LONG = N_("{minutes} min {seconds} s")
 _PAST = N_("{count} {unit} ago")
 _FUTURE = N_("in {count} {unit}")
@@ -86,7 +91,9 @@ class Renderer:
             now_ms=lambda: time.time_ns() // 10**6,
         )
         self._environment.filters.update(number=number, date=date, size=size, duration=self.duration)
-        self._environment.filters.update(ago=self._ago, browser=browser, translated=self.text)
+        self._environment.filters.update(
+            ago=self._ago, browser=browser, translated=self.text, stored=self.stored
+        )
         self._environment.filters.update(language=self.language_name, listed=self.listed)
 
     def text(self, message: str) -> str:
@@ -124,6 +131,29 @@ class Renderer:
         if name == "renews_at":
             return value[:16].replace("T", " ")
         return self.text(value) if name in PHRASES else value
+
+    def stored(self, text: str) -> str:
+        """A sentence of the service that was stored in English, in this language; another text as it is. It
+        may be the note behind a command."""
+        command, mark, note = text.rpartition(" # ")
+        if mark and note in self._messages:
+            return command + mark + self.text(note)
+        for pattern, translated in () if text in self._messages else self._sentences:
+            if match := pattern.fullmatch(text):
+                values = {name: self._said_value(name, value) for name, value in match.groupdict().items()}
+                return _PLACE.sub(lambda place: str(values[place[1]]), translated)  # noqa: B023  called at once
+        return self.text(text)
+
+    @cached_property
+    def _sentences(self) -> list[tuple[re.Pattern[str], str]]:
+        """The sentences with values, those with the most words of their own first."""
+        found = [one for one in self._messages.items() if _PLACE.search(one[0]) and "%(" not in one[0]]
+        found.sort(key=lambda one: -len(_PLACE.sub("", one[0])))
+        return [
+            (_pattern_of(sentence), translated)
+            for sentence, translated in found
+            if len(_PLACE.sub("", sentence)) >= _SENTENCE_MIN_CHARS
+        ]
 
     def page(self, template: str, context: Mapping[str, object]) -> str:
         """The HTML of a template."""
@@ -221,3 +251,14 @@ def _icon(name: str) -> Markup:
     return Markup('<svg class="icon" aria-hidden="true"><use href="{}#{}"/></svg>').format(
         _static("icons.svg"), name
     )
+
+
+def _pattern_of(sentence: str) -> re.Pattern[str]:
+    """What the sentence is with any values, which are groups by their names."""
+    parts = _PLACE.split(sentence)  # text and names, in turns
+    seen: set[str] = set()
+    pattern = re.escape(parts[0])
+    for name, text in zip(parts[1::2], parts[2::2], strict=True):
+        pattern += (f"(?P={name})" if name in seen else f"(?P<{name}>.+?)") + re.escape(text)
+        seen.add(name)
+    return re.compile(pattern, re.DOTALL)

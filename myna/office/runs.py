@@ -20,7 +20,7 @@ from myna.office.web_security import security_headers
 from myna.store.batch import IdempotencyKey
 from myna.store.queries import accounts
 from myna.telemetry import logs
-from myna.telemetry.access_log import RequestDetails
+from myna.telemetry.requests import RequestDetails
 
 ONCE_MAX_CHARS = 64
 CHARGED_ONCE = "its `once` is the idempotency key of the call"

@@ -16,8 +16,9 @@ from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from myna.actions import Action, R, perform
 from myna.activity import Actor
-from myna.errors import InvalidRequest, NotFound
+from myna.errors import CommandError, InvalidRequest, NotFound
 from myna.http.asgi_types import DETAILS, EOF_RECEIVED, OPEN_STREAM, Receive, Scope, Send
 from myna.http.request_ids import request_id_of
 from myna.http.stream import ResponseStream, has_streamed
@@ -32,7 +33,7 @@ from myna.sign_in.sessions import Session
 from myna.store.database import Database, Queries
 from myna.store.queries.accounts import AccountRow
 from myna.store.queries.keys import KeyRow
-from myna.telemetry.access_log import RequestDetails
+from myna.telemetry.requests import RequestDetails
 from myna.urls import is_loopback, is_origin
 from myna.zones import zone_of
 
@@ -176,9 +177,33 @@ class Visit:
             raise NotFound("There is no such call.")
         return bytes.fromhex(text)
 
-    def fields(self, kind: type[F]) -> F:
-        """The fields of the form. Raises InvalidRequest."""
-        return forms.convert(self.form, kind)
+    def typed(self, name: str) -> str:
+        """What was typed into a field of the form, "" for nothing."""
+        value = self.form.get(name)
+        return value.strip() if isinstance(value, str) else ""
+
+    def fields(self, kind: type[F], /, **given: object) -> F:
+        """The fields of the form, with those that the form does not decide. Raises InvalidRequest."""
+        return forms.convert(self.form, kind, given)
+
+    async def perform(self, action: Action[R], *, own: bool = False) -> R:
+        """Makes a change as the account that is signed in; `own`: of its own things alone. Raises
+        CommandError."""
+        return await perform(
+            self.db,
+            action,
+            by=self.actor,
+            settings=self.parts.settings,
+            channels=self.parts.channels,
+            owner_id=self.account.id if own else None,
+        )
+
+    def confirm(self, name: str) -> None:
+        """Raises CommandError unless this name was typed, which confirms a loss."""
+        if self.typed("typed") != name.strip():
+            error = CommandError("Type the name to confirm: {name}", name=name)
+            error.field = "typed"
+            raise error
 
     async def claim(self) -> None:
         """Records that this form makes its change, before a change that is no transaction."""

@@ -10,13 +10,14 @@ import msgspec
 from msgspec import Struct
 
 from myna.channels import Channel
-from myna.chat.failover import FailedAttempt, of_error
+from myna.chat.failover import FailedAttempt, of_error, unusable
 from myna.chat.han import han_count
+from myna.chat.upstream import completed_call
 from myna.ids import new_name
 from myna.relay.events import ERROR
 from myna.wire.body import has_too_many_containers
 from myna.wire.encode import to_event
-from myna.wire.lenient import UNREADABLE, is_set, loads, repaired, strict, text_of
+from myna.wire.lenient import UNREADABLE, is_set, loads, objects_of, repaired, strict, text_of
 from myna.wire.openai import Usage
 
 COMPLETION_ID: Final = "chatcmpl-"
@@ -77,7 +78,7 @@ def checked(body: bytes, list_name: str, prompt_tokens: int | None, channel: Cha
             answer = _listed.decode(read)
         found = bytes(answer.choices if list_name == "choices" else answer.data)
         if not _OBJECT.match(found.lstrip()):
-            raise FailedAttempt("NoChoices", f"the answer has no {list_name}")
+            raise unusable("NoChoices", f"the answer has no {list_name}", body, channel)
         counts = prompt_tokens is not None and not is_set(answer.usage)
         reports = is_set(answer.error) or answer.object == "error"
         choices: list[_Choice] = []
@@ -103,7 +104,7 @@ def completed(body: bytes, model: str) -> bytes:
     is_chat = b'"text"' not in found or b'"message"' in found
     kind = "chat.completion" if is_chat else "text_completion"
     missing: dict[str, Any] = {"id": COMPLETION_ID + new_name(), "object": kind, "created": int(time.time())}
-    whole: dict[str, Any] = missing | members | {"model": model}
+    whole: dict[str, Any] = missing | _given(members) | {"model": model}
     if not has_too_many_containers(found):
         try:
             choices = _lists.decode(found)
@@ -114,14 +115,23 @@ def completed(body: bytes, model: str) -> bytes:
 
 
 def _completed(place: int, choice: _Members) -> dict[str, Any]:
-    whole: dict[str, Any] = {"index": place} | choice
-    message: _Members = {}
+    whole: dict[str, Any] = {"index": place} | _given(choice)
+    calls: list[dict[str, Any]] = []
     if bytes(choice.get("message", _NULL)).startswith(b"{"):
         message = _members.decode(choice["message"])
-        whole["message"] = {"role": "assistant", "content": None} | message
+        calls = objects_of(loads(bytes(message.get("tool_calls", _NULL))))
+        whole["message"] = {"role": "assistant", "content": None} | _given(message)
+        if calls:
+            whole["message"]["tool_calls"] = list(map(completed_call, calls))
     if not is_set(choice.get("finish_reason", _NULL)):
-        whole["finish_reason"] = "tool_calls" if is_set(message.get("tool_calls", _NULL)) else "stop"
+        whole["finish_reason"] = "tool_calls" if calls else "stop"
     return whole
+
+
+def _given(members: _Members) -> _Members:
+    """The members that are not null, of those that are put in where they are missing."""
+    filled = ("index", "role", "id", "object", "created")
+    return {name: value for name, value in members.items() if name not in filled or value != _NULL}
 
 
 def in_base64(body: bytes) -> bytes:

@@ -3,13 +3,13 @@
 Source: the event stream format of the HTML standard, and OpenAI's use of it: each event has one JSON object,
 and the last one is `[DONE]`. Pure: bytes in, bytes out.
 
-An event is passed on as soon as it is complete, unparsed, with LF as line end. Comments are passed on after
+An event is passed on as soon as it is complete, with LF as line end, and unparsed if it has what clients
+need. Comments are passed on after
 the first event and dropped before it, so that nothing is sent before a channel has begun to answer. The
 last event is not passed on: the caller sends it after the call was kept.
 """
 
 import re
-import time
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import Raw
 
-from myna.ids import new_name
+from myna.relay.chunks import Chunks
 from myna.wire.body import has_too_many_containers
 from myna.wire.lenient import BOM, UNREADABLE, count_of, is_set, loads, object_of, objects_of
 
@@ -30,8 +30,6 @@ ERROR_EVENT: Final = "ErrorEvent"
 """The kind of a stream that is broken by an event with an error."""
 _LINES_MAX: Final = 1000
 """Of one event: a million of them would take half a second of the event loop."""
-_RECENT: Final = 4
-_RECENT_MAX_BYTES: Final = 4096
 _FAILED: Final = (b"error", b"response.failed")
 """The names of events that report an error."""
 _CLOSING: Final = (b"response.completed", b"response.incomplete")
@@ -41,8 +39,9 @@ _EMPTY_EVENTS: Final = re.compile(rb"\n{3,}")
 _LONG: Final = re.compile(rb"(?:(?!data:)[^\n]*\n)*data:[ \t]*(?=\{)")
 """The beginning of a long event."""
 _LONG_ERROR: Final = re.compile(rb'\{\s*"error"\s*:\s*+(?!null|false|0[,}\s]|""|\{\s*\}|\[\s*\])')
-_OBJECT: Final = re.compile(rb"^data:\s*\{(?=\s*\")", re.MULTILINE)
-_MODEL: Final = re.compile(rb'"model"\s*:\s*"(?:[^"\\]|\\.)*+"')
+_RECENT: Final = 4
+_RECENT_MAX_BYTES: Final = 4096
+_CALL: Final = b'"arguments"'
 _FINISHED: Final = re.compile(rb'"finish_reason" ?: ?"(?!"|null")')
 _FINISHED_MAX_BYTES: Final = 32
 """No match of `_FINISHED` is longer."""
@@ -95,8 +94,7 @@ class EventRelay:
         read_max_bytes: int = BUFFERED_MAX_BYTES,
         model: bytes = b"",
     ) -> None:
-        self._model = model
-        self._channels_model = self._fill = b""
+        self._chunks = Chunks(model, only_model=typed)
         self._observer = observer
         self._choices = choices
         self._typed = typed
@@ -105,8 +103,9 @@ class EventRelay:
         self._buffer = bytearray()
         self.passes_long = False
         self._long_end = b""
-        self._recent: deque[bytes] = deque(maxlen=_RECENT)
         self._finished: set[int] = set()
+        self._replaced = False
+        self._recent: deque[bytes] = deque(maxlen=_RECENT)
         self._started = self.begun = self.done = False
         self.last = b""
 
@@ -115,9 +114,7 @@ class EventRelay:
         """Whether the answer is complete: `[DONE]`, or a reason to finish for each choice."""
         if self.done or self._typed:  # typed events end with the last one
             return self.done
-        if len(self._finished) >= self._choices:
-            return True
-        return not self._reads and any(map(_FINISHED.search, self._recent))
+        return len(self._finished) >= self._choices
 
     def feed(self, part: bytes) -> bytes:
         """What to send after this part of the body; may be empty. Raises BrokenEvents."""
@@ -130,11 +127,10 @@ class EventRelay:
             and part.find(b"\n") == len(part) - 2  # one event of one line
             and part.endswith(b"}\n\n")
             and ERROR not in part
-            and len(part) <= _RECENT_MAX_BYTES
             and not self.done
         ):
-            self._recent.append(part)
-            return self._with_model(part)
+            self._note(part)
+            return self._chunks.completed(part, part[6:-2])
         return self._feed(part)
 
     def close(self) -> bytes:
@@ -186,7 +182,7 @@ class EventRelay:
             _check_long(sent)
             self.passes_long = self.begun = True
         self._note_long(sent)
-        return self._with_model(sent)
+        return self._chunks.with_model(sent)
 
     def _note_long(self, data: bytes) -> None:
         """Looks for a reason to finish in a part of a long event."""
@@ -213,32 +209,36 @@ class EventRelay:
             return event + b"\n\n" if is_comment else b""
         if data == b"[DONE]":
             self.done = not self._typed  # those end with an event
-            return b""
+            return self._end()
         if not data.startswith(b"{") or not data.endswith(b"}"):
             raise BrokenEvents("NoEvents", "the channel sent an event that is no JSON", data)
         if self._typed:
             name = _type_of(data) or name
         if name in _FAILED or ERROR in data or not self.begun or at_end:
             members = _check(data, name)
-            if not self.begun and self._model and not self._typed:
-                self._fill = _missing(members, self._model, b'"delta"' in data or b'"text"' not in data)
+            if not self.begun:
+                self._chunks.begin(members, data)
         replaced = self._observed(data)
         self.begun = True
         if name in _CLOSING:
-            self.done, self.last = True, self._with_model(event) + b"\n\n"
+            self.done, self.last = True, self._chunks.with_model(event) + b"\n\n"
             return b""
+        self._note(data)
+        self._replaced = replaced is not None
+        return self._chunks.completed(event + b"\n\n", data) if replaced is None else replaced
+
+    def _note(self, data: bytes) -> None:
+        """Notes which choices finish, and the last events of these, which may call a function."""
         if _FINISHED.search(data):
             self._finished |= _finished_in(data) if self._choices > 1 else {0}
-        return self._with_model(event) + b"\n\n" if replaced is None else replaced
+        self._recent.append(data[:_RECENT_MAX_BYTES])
 
-    def _with_model(self, event: bytes) -> bytes:
-        if self._fill and (begin := _OBJECT.search(event)):
-            event = event[: begin.end()] + self._fill + event[begin.end() :]
-        if not self._channels_model and self._model and (found := _MODEL.search(event)):
-            self._channels_model = found[0]
-        if not self._channels_model:
-            return event
-        return event.replace(self._channels_model, b'"model":' + self._model, 1)
+    def _end(self) -> bytes:
+        """The end of choices that have none, where the server has said that the answer is complete."""
+        if not self.begun or self._typed or self._replaced:
+            return b""
+        called = any(_CALL in data for data in self._recent)
+        return self._chunks.end(set(range(self._choices)) - self._finished, called=called)
 
     def _observed(self, data: bytes) -> bytes | None:
         if self._observer is None:
@@ -297,19 +297,6 @@ def _read(data: bytes) -> dict[str, Any]:
         return object_of(loads(data))
     except UNREADABLE as error:
         raise _no_json(data) from error
-
-
-def _missing(members: Mapping[str, Any], model: bytes, is_chat: bool) -> bytes:
-    """The members that clients with types need and the first chunk lacks, to be put in front of others."""
-    needed = {
-        "id": b'"chatcmpl-%b"' % new_name().encode(),
-        "object": b'"chat.completion.chunk"' if is_chat else b'"text_completion"',
-        "created": b"%d" % time.time(),
-        "model": model,
-    }
-    return b"".join(
-        b'"%b":%b,' % (name.encode(), value) for name, value in needed.items() if name not in members
-    )
 
 
 def _check(data: bytes, name: bytes) -> Mapping[str, Any]:

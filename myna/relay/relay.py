@@ -17,9 +17,8 @@ from msgspec import Struct
 from myna import routes
 from myna.channels import PARROT, Channel, Channels
 from myna.chat.complete import Chat, RequestSummary
-from myna.chat.failover import FailedAttempt, first_answer, of_request, of_status
+from myna.chat.failover import FailedAttempt, answer_of, first_answer
 from myna.chat.intent import speech_text
-from myna.chat.upstream import headers_of
 from myna.config import ConfigCache
 from myna.engines.pool.admission import Slot
 from myna.errors import (
@@ -33,7 +32,7 @@ from myna.errors import (
 from myna.http.large_bodies import read_body
 from myna.http.responses import Response
 from myna.http.stream import ResponseStream
-from myna.http_client import HttpClient, IdleTimedOut, RequestFailed, TimedOut
+from myna.http_client import HttpClient, IdleTimedOut, TimedOut
 from myna.keys import Scope, UnverifiedCaller
 from myna.ledger import Call, ChargeOrder, Ledger
 from myna.relay import answers
@@ -44,7 +43,7 @@ from myna.routes import RouteKind
 from myna.settings import Settings
 from myna.speech.synthesize import SpokenPlan
 from myna.store.batch import Replayed
-from myna.telemetry.access_log import RequestDetails
+from myna.telemetry.requests import RequestDetails
 
 
 class Client(Protocol):
@@ -191,21 +190,16 @@ class Relay:
         """The checked answer of a channel to a call of the account. Raises FailedAttempt, TooManyBodies."""
         embeds = plan.route.kind is RouteKind.EMBEDDINGS
         limits = self._settings
-        try:
-            answer = await self._http_client.request(
-                "POST",
-                channel.url.rstrip("/") + plan.path_for(channel),
-                headers=headers_of(channel),
-                body=plan.body_for(channel),
-                deadline_s=left_s,
-                answer_max_bytes=limits.embeddings_answer_max_bytes if embeds else limits.answer_max_bytes,
-            )
-        except RequestFailed as failure:
-            raise of_request(failure) from failure
-        if answer.status != 200:
-            raise of_status(answer, channel, model_is_callers=routes.model_is_callers(plan.route))
-        read = partial(plan.answer_of, channel, answer.body)
-        return await read_body(read, len(answer.body), account)
+        answer = await answer_of(
+            self._http_client,
+            channel,
+            plan.path_for(channel),
+            plan.body_for(channel),
+            deadline_s=left_s,
+            answer_max_bytes=limits.embeddings_answer_max_bytes if embeds else limits.answer_max_bytes,
+            model_is_callers=routes.model_is_callers(plan.route),
+        )
+        return await read_body(partial(plan.answer_of, channel, answer.body), len(answer.body), account)
 
     async def _first(
         self, call: Call, plan: RelayPlan, attempt: Callable[[Channel, float], Awaitable[bytes]]
@@ -228,7 +222,7 @@ class Relay:
             self._channels,
             plan.channels,
             adapted,
-            details=call.details,
+            asker=call,
             seconds=call.seconds_left,
             fair_try_s=self._settings.fair_try_s,
             kind=plan.route.kind,

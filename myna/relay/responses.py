@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 from myna import routes
 from myna.channel_failures import REFUSED, UNSUPPORTED
 from myna.channels import Channel
-from myna.chat.failover import FailedAttempt, of_error
+from myna.chat.failover import FailedAttempt, of_error, unusable
 from myna.errors import MynaError
 from myna.http.large_bodies import read_body
 from myna.ids import new_name
@@ -336,7 +336,9 @@ def checked(body: bytes, channel: Channel) -> bytes:
             body, readable = repaired(body)
             response = _response.decode(readable)
     except UNREADABLE as error:
-        raise FailedAttempt("NoResponse", "the answer is not what was asked for", f": {error}") from error
+        raise unusable(
+            "NoResponse", "the answer is not what was asked for", body, channel, f": {error}"
+        ) from error
     if response.status not in _ENDED or is_set(response.error):
         raise of_error("FailedResponse", "the channel's response failed", body, channel)
     return body

@@ -9,7 +9,7 @@ from myna.http.responses import openai_error
 from myna.relay.answers import usage_of
 from myna.relay.events import Observer, loaded
 from myna.wire.encode import to_event
-from myna.wire.lenient import object_of, objects_of, text_of
+from myna.wire.lenient import is_set, object_of, objects_of, text_of
 from myna.wire.responses.completion import usage_in
 
 DONE: Final = b"data: [DONE]\n\n"
@@ -67,7 +67,7 @@ class WithUsage(Passed):
             return
         chunk = object_of(loaded(data))
         self._first = self._first or chunk
-        self._is_sent = chunk.get("usage") is not None
+        self._is_sent = is_set(chunk.get("usage"))
         self._usage = self._usage or usage_in(chunk)
         self._completion_tokens += han_count_of(chunk)
 

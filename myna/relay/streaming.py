@@ -10,7 +10,6 @@ import msgspec
 from myna import routes
 from myna.channels import PARROT, Channel
 from myna.chat.failover import FailedAttempt, logged, of_error, of_request, of_status
-from myna.chat.upstream import headers_of
 from myna.errors import MynaError, StreamUnread
 from myna.http.stream import ResponseStream
 from myna.http_client import Flow, HttpClient, RequestFailed, TimedOut
@@ -197,7 +196,7 @@ class Passage:
                 response = await http_client.request(
                     "POST",
                     self._channel.url.rstrip("/") + self._plan.path_for(self._channel),
-                    headers=headers_of(self._channel, "text/event-stream, application/json"),
+                    headers=self._channel.headers("text/event-stream, application/json"),
                     body=self._plan.body_for(self._channel),
                     deadline_s=left_s,
                     answer_max_bytes=STREAM_MAX_BYTES,

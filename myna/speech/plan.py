@@ -10,11 +10,14 @@ from myna.channels import Channels
 from myna.config import ConfigCache, SiteSettings
 from myna.engines.interface import SPEED_MAX, SPEED_MIN
 from myna.engines.pool.admission import TOO_LONG, Slot
+from myna.engines.text.notation import flat
 from myna.engines.text.signs import speakable
+from myna.engines.text.ssml import Unmarked, unmarked
 from myna.errors import InvalidRequest, NoSpeechChannel, Overloaded, TextTooLong, Unavailable
 from myna.farm.capacity import NO_NODES, Capacity, Nodes
 from myna.keys import UnverifiedCaller
 from myna.ledger import Ledger
+from myna.lexicon import OFF_THE_LOOP_CHARS, Lexicons
 from myna.quota import Quota
 from myna.routes import Route
 from myna.speech.length import check_sound
@@ -32,8 +35,6 @@ TOO_MANY_TASKS = (
 )
 TASKS_MAX = 1000
 """Tasks of one account that wait for compute nodes or are in progress on them."""
-OFF_THE_LOOP_CHARS = 5000
-"""A longer text is checked in a thread, since that takes milliseconds."""
 _ACCOUNTS_CACHED_MAX = 50_000
 _SPEED = re.compile(r"[0-9]{1,4}(\.[0-9]{1,12})?")
 
@@ -55,10 +56,12 @@ class CheckedSpeech(Struct, frozen=True):
 
 
 class SpeechPlan(Struct, frozen=True):
-    """The request, its voice, and the channels and nodes that can speak it. The text makes at most `sound_s`
-    seconds of sound by estimate; the engine stops at `sound_max_s`. `slot` is the request's in the engine."""
+    """The request, its text in notation, its voice, and the channels and nodes that can speak it. The text
+    makes at most `sound_s` seconds of sound by estimate; the engine stops at `sound_max_s`. `slot` is the
+    request's in the engine."""
 
     request: CheckedSpeech
+    text: str
     choice: voices.VoiceChoice
     sound_s: float
     sound_max_s: int
@@ -111,6 +114,7 @@ class Planner:
         self._space = space
         self._quota = quota
         self._try_s = try_s
+        self._lexicons = Lexicons(db, config)
         self._accounts: dict[bytes, int] = {}
 
     async def require_channel(self) -> None:
@@ -127,9 +131,10 @@ class Planner:
         config = await self._config.with_nodes()
         settings = self._config.settings
         if OFF_THE_LOOP_CHARS < len(request.text) <= (request.chars_max or settings.tts_max_chars):
-            sound_s = await asyncio.to_thread(checked, request, settings)
+            text, sound_s = await asyncio.to_thread(checked, request, settings)
         else:
-            sound_s = checked(request, settings)
+            text, sound_s = checked(request, settings)
+        caller.details.unspoken = dict(text.removed)
         self._space.check()
         route = request.route
         nodes = NO_NODES if route and route.channels else await self._capacity.nodes(config)
@@ -140,6 +145,7 @@ class Planner:
         choice, refusal = await self._with_slot(caller, request, choice, sound_s, slot)
         plan = SpeechPlan(
             request=request,
+            text=text.text,
             choice=choice,
             sound_s=sound_s,
             sound_max_s=settings.tts_max_sound_s,
@@ -150,6 +156,10 @@ class Planner:
         if self._quota.any_reached:
             self._quota.check(await self._account_of(caller))
         return plan
+
+    async def with_readings(self, plan: SpeechPlan, account_id: int) -> SpeechPlan:
+        """The plan with the readings of the account's words. Raises DatabaseUnavailable."""
+        return structs.replace(plan, text=await self._lexicons.with_readings(plan.text, account_id))
 
     def queued(self, account_id: int, plan: SpeechPlan) -> None:
         """Adds the plan's task to the estimate of the queue."""
@@ -212,22 +222,25 @@ class Planner:
             raise NoSpeechChannel(TOO_LONG_A_QUEUE, wait_s - plan.request.node_s)
 
 
-def checked(request: CheckedSpeech, settings: SiteSettings) -> float:
-    """Checks the text and returns how many seconds of sound it makes at most. Raises InvalidRequest."""
-    check_text(request.text, request.chars_max or settings.tts_max_chars)
-    return check_sound(request.text, request.speed, settings.tts_max_sound_s)
+def checked(request: CheckedSpeech, settings: SiteSettings) -> tuple[Unmarked, float]:
+    """Checks the text, and returns it without markup and how many seconds of sound it makes at most. Raises
+    InvalidRequest."""
+    text = check_text(request.text, request.chars_max or settings.tts_max_chars)
+    return text, check_sound(request.text, request.speed, settings.tts_max_sound_s)
 
 
-def check_text(text: str, chars_max: int) -> None:
-    """Raises InvalidRequest for a text that can't be spoken or is too long."""
+def check_text(text: str, chars_max: int) -> Unmarked:
+    """The text without markup. Raises InvalidRequest for one that can't be spoken or is too long."""
     if len(text) > chars_max:  # first, so that the other checks are bounded
         raise InvalidRequest(f"text: has {len(text)} characters; at most {chars_max} are allowed.")
     if not text.strip():
         raise InvalidRequest("text: must not be blank.")
     if "\0" in text:
         raise InvalidRequest("text: must not hold the character U+0000.")
-    if not speakable(text):
+    found = unmarked(text)
+    if not speakable(flat(found.text)):
         raise InvalidRequest("text: holds nothing that can be spoken, neither a letter nor a digit.")
+    return found
 
 
 def read_speed(text: str | None) -> float:

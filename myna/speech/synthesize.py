@@ -202,6 +202,7 @@ class Synthesizer:
         if not plan.by_node:
             failures: list[EngineFailed] = []
             with plan.slot:  # released before the refund: a client that sees it may send another text
+                plan = await self._planner.with_readings(plan, call.account_id)
                 for channel in plan.choice.channels:
                     if channel.full:  # it refused the text, or has no slot for it
                         continue
@@ -209,6 +210,7 @@ class Synthesizer:
                         queue_key=call.account_id,
                         sound_s=plan.sound_s,
                         disconnected=disconnected,
+                        unspoken=call.details.unspoken.update,
                         hear=self._ear_of(listener) if listener else None,
                     )
                     spoken = await self._speak_on(channel, call, plan, answers, failures, client, listener)
@@ -233,7 +235,7 @@ class Synthesizer:
             if not queued:
                 raise CallRefunded
         call.hand_over()
-        call.details.channel = NODES
+        call.channel = NODES
         self._tasks.notify_nodes()
         self._planner.queued(call.account_id, plan)
         return None
@@ -307,11 +309,11 @@ class Synthesizer:
         listener: Listener | None,
     ) -> SpeechResult:
         """Raises EngineFailed. Failures that the request causes don't count against the channel's circuit."""
-        call.details.channel = channel.name
+        call.channel = channel.name
         if seconds <= 0:
             raise EngineTimedOut("No time is left for another channel.")
         utterance = Utterance(
-            text=plan.request.text,
+            text=plan.text,
             voice_id=channel.engine_voice_id(plan.voice_id),
             speed=plan.request.speed,
             sound_max_s=float(plan.sound_max_s),

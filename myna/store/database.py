@@ -11,11 +11,10 @@ writer's thread runs a transaction without interruption.
 import asyncio
 import pkgutil
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Protocol, TypeVar
 
-from myna.errors import ConfigError, DatabaseUnavailable
-from myna.settings import POSTGRESQL_CONNECTIONS, SQLITE_FILE
+from myna.errors import DatabaseUnavailable
+from myna.settings import Settings
 from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
 from myna.store.rows import Queries as Queries
 from myna.store.rows import Row as Row
@@ -25,6 +24,7 @@ from myna.store.tables.tables import TableQueries, Tables
 T = TypeVar("T")
 _SQLITE = "myna.store.sqlite:Sqlite"
 _POSTGRESQL = "myna.store.postgresql:Postgresql"
+_ACCESS = "myna.store.postgresql_session:Access"
 """Imported on demand: the other database's driver costs a tenth of a command's run time, and 3.6 MB."""
 
 
@@ -134,21 +134,19 @@ async def in_time(db: Database, query: Awaitable[T], wait_s: float) -> T:
         raise DatabaseUnavailable from None
 
 
-async def connect(
-    url: str, data: Path, *, serving: bool = False, connections: int = POSTGRESQL_CONNECTIONS
-) -> Database:
-    """Opens `url`: `sqlite:` is the file in the data folder, `postgresql://…` a server.
+async def connect(settings: Settings, *, serving: bool = False) -> Database:
+    """Opens the site's database: the file in the data folder, or the server of MYNA_DATABASE_URL.
 
-    `serving` is true in the process that serves; on SQLite its writer yields to commands. `connections` is
-    how many connections the process may have on PostgreSQL.
+    `serving` is true in the process that serves; on SQLite its writer yields to commands.
     """
-    if url == "sqlite:":
-        return await _open(_SQLITE, data / SQLITE_FILE, serving=serving)
-    if url.startswith(("postgresql://", "postgres://")):
-        return await _open(_POSTGRESQL, url, connections)
-    raise ConfigError("MYNA_DATABASE_URL: must be empty (SQLite in the data folder) or postgresql://…")
-
-
-async def _open(class_name: str, *args: object, **options: object) -> Database:
-    opened: Database = await pkgutil.resolve_name(class_name).open(*args, **options)
+    opened: Database
+    if settings.on_sqlite:
+        opened = await pkgutil.resolve_name(_SQLITE).open(settings.sqlite_file, serving=serving)
+    else:
+        access = pkgutil.resolve_name(_ACCESS)(
+            connections=settings.postgresql_connections,
+            pooled_transactions=settings.postgresql_pooling == "transaction",
+            listen_url=settings.database_listen_url,
+        )
+        opened = await pkgutil.resolve_name(_POSTGRESQL).open(settings.database_url, access)
     return opened

@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
+from msgspec import Struct
+
 from myna.aio.timeouts import Timeouts
 from myna.errors import CommitInDoubt, Overloaded
 from myna.ids import new_id
@@ -39,24 +41,22 @@ ANSWER_GRACE_S = 1.0
 """How much longer a caller waits for a charge that is being committed."""
 BUSY_RETRY_S = 0.05
 UNAVAILABLE_RETRY_S = 0.1
+CLOSE_POLL_S = 0.01
+_BUSY = (EndOutcome.BUSY, ChargeRefused(RefusalReason.BUSY))
 
 Outcome = ChargeOutcome | EndOutcome
 
 
-class PendingOperation:
-    """An operation and the future of its caller."""
+class PendingOperation(Struct, eq=False):
+    """An operation and the future of its caller. `sent`: it is being committed, or it is in doubt.
+    `in_doubt`: it was sent, and its outcome is not known yet. `in_grace`: it timed out, and its caller waits
+    ANSWER_GRACE_S for the commit in flight."""
 
-    __slots__ = ("future", "in_doubt", "in_grace", "operation", "sent")
-
-    def __init__(self, operation: Charge | End, future: "asyncio.Future[Outcome]") -> None:
-        self.operation = operation
-        self.future = future
-        self.sent = False
-        """It is being committed, or it is in doubt."""
-        self.in_doubt = False
-        """It was sent, and its outcome is not known yet."""
-        self.in_grace = False
-        """It timed out; its caller waits ANSWER_GRACE_S for the commit in flight."""
+    operation: Charge | End
+    future: asyncio.Future[Outcome]
+    sent: bool = False
+    in_doubt: bool = False
+    in_grace: bool = False
 
     @property
     def cancelled(self) -> bool:
@@ -77,10 +77,10 @@ class GroupCommit:
         """Omitted more than once; contended again when the timer fires."""
         self._wake = asyncio.Event()
         self._contended_wake = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._idle.set()
         self._unfinished = 0
         self._last_was_single = True
+        self.charges = 0
+        """How many charges it was asked to commit."""
         self._deadlines = Timeouts()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -105,6 +105,7 @@ class GroupCommit:
         """
         if len(self._queue) >= self._queue_max:
             raise Overloaded
+        self.charges += 1
         return await self._wait(charge, wait_s)  # type: ignore[return-value]  # a charge has a ChargeOutcome
 
     async def end(self, end: End, wait_s: float | None) -> EndOutcome:
@@ -119,10 +120,10 @@ class GroupCommit:
         """Waits up to `wait_s` for the queue to empty, then stops."""
         if not self._tasks:
             return
-        try:
-            async with asyncio.timeout(wait_s):
-                await self._idle.wait()
-        except TimeoutError:
+        until = time.monotonic() + wait_s
+        while self._unfinished and time.monotonic() < until:  # noqa: ASYNC110  each call would set an event
+            await asyncio.sleep(CLOSE_POLL_S)
+        if self._unfinished:
             log.error("%d operations were still waiting for the database at the end", self._unfinished)
         for timer in self._retry_timers.values():
             timer.cancel()
@@ -165,7 +166,6 @@ class GroupCommit:
         pending = PendingOperation(operation, asyncio.get_running_loop().create_future())
         self._queue.append(pending)
         self._unfinished += 1
-        self._idle.clear()
         self._wake.set()
         return pending
 
@@ -173,11 +173,6 @@ class GroupCommit:
         """Refunds a charge whose caller has stopped waiting."""
         if isinstance(outcome, Charged):
             self._enqueue(End(operation.call_id, CallState.REFUNDED, reason="the caller stopped waiting"))
-
-    def _count_finished(self) -> None:
-        self._unfinished -= 1
-        if not self._unfinished:
-            self._idle.set()
 
     async def _run(self) -> None:
         while True:
@@ -232,28 +227,26 @@ class GroupCommit:
         """The next batch. It may contain cancelled operations."""
         return [queue.popleft() for _ in range(min(len(queue), BATCH_MAX))]
 
-    def _drop_cancelled(self, batch: Sequence[PendingOperation]) -> list[PendingOperation]:
-        """The batch without cancelled operations."""
-        wanted = [pending for pending in batch if not pending.cancelled]
-        for _ in range(len(batch) - len(wanted)):
-            self._count_finished()
-        return wanted
-
     async def _commit(self, batch: Sequence[PendingOperation], *, contended: bool = False) -> None:
         while True:
             try:
                 await self._db.ready(contended=contended)
-                batch = self._drop_cancelled(batch)
+                ends: dict[PendingOperation, End] = {}
+                charges: dict[PendingOperation, Charge] = {}
+                for pending in batch:
+                    if pending.cancelled:
+                        self._unfinished -= 1
+                        continue
+                    pending.sent = True
+                    if isinstance(pending.operation, End):
+                        ends[pending] = pending.operation
+                    else:
+                        charges[pending] = pending.operation
+                batch = [*ends, *charges]
                 if not batch:
                     return
-                for pending in batch:
-                    pending.sent = True
-                ends = [pending for pending in batch if isinstance(pending.operation, End)]
-                charges = [pending for pending in batch if isinstance(pending.operation, Charge)]
                 ended, charged = await self._db.commit_batch(
-                    [pending.operation for pending in ends if isinstance(pending.operation, End)],
-                    [pending.operation for pending in charges if isinstance(pending.operation, Charge)],
-                    contended=contended,
+                    list(ends.values()), list(charges.values()), contended=contended
                 )
             except self._db.locked:
                 await self._defer_or_halve(batch, contended=contended)
@@ -275,8 +268,8 @@ class GroupCommit:
                 return
             else:
                 break
-        self._deliver(ends, ended, contended=contended)
-        self._deliver(charges, charged, contended=contended)
+        for pending, outcome in zip(batch, [*ended, *charged], strict=True):
+            self._deliver(pending, outcome, contended=contended)
 
     def _note_failure(self, pending: PendingOperation, *, rolled_back: bool) -> None:
         """Notes that a try failed. After one that was `rolled_back`, the operation counts as not sent."""
@@ -307,23 +300,14 @@ class GroupCommit:
         log.error("%s failed on its data", type(pending.operation).__name__, exc_info=error)
         if not pending.future.done():
             pending.future.set_exception(error)
-        self._count_finished()
+        self._unfinished -= 1
 
-    def _deliver(
-        self, batch: Sequence[PendingOperation], outcomes: Sequence[Outcome], *, contended: bool
-    ) -> None:
-        for pending, outcome in zip(batch, outcomes, strict=True):
-            if _busy(outcome):
-                self._defer(pending, contended=contended)
-                continue
-            if pending.future.done():
-                self._refund_charge(pending.operation, outcome)
-            else:
-                pending.future.set_result(outcome)
-            self._count_finished()
-
-
-def _busy(outcome: Outcome) -> bool:
-    return outcome is EndOutcome.BUSY or (
-        isinstance(outcome, ChargeRefused) and outcome.why is RefusalReason.BUSY
-    )
+    def _deliver(self, pending: PendingOperation, outcome: Outcome, *, contended: bool) -> None:
+        if outcome in _BUSY:
+            self._defer(pending, contended=contended)
+            return
+        if pending.future.done():
+            self._refund_charge(pending.operation, outcome)
+        else:
+            pending.future.set_result(outcome)
+        self._unfinished -= 1

@@ -21,9 +21,9 @@ LOCKED_PAUSE_S = 0.5
 async def migrate(db: Database) -> int:
     """Runs the missing migrations and returns the version. Safe to run from several processes at once.
 
-    Raises CommandError if the schema is newer, if a migration was edited after it ran, if processes of an
-    older build serve from the database, or if another session locks a table of a migration for longer than
-    LOCKED_MAX_S.
+    Raises CommandError if the schema is newer and this build can't serve from it, if a migration was edited
+    after it ran, if processes serve from the database that can't do so afterwards, or if another session
+    locks a table of a migration for longer than LOCKED_MAX_S.
     """
     until = time.monotonic() + LOCKED_MAX_S
     while True:
@@ -43,16 +43,23 @@ async def _migrate(db: Database, connection: Transaction) -> int:
     await connection.fetch(db.schema_lock)
     await connection.fetch(db.schema_lock_timeout)
     await _create_tables(connection)
-    version, newest_version = await schema.schema_version(connection), schema.newest(db.dialect)
-    if version > newest_version:
+    newest_version = schema.newest(db.dialect)
+    version, is_served = await schema.served_by(connection, newest_version)
+    if version > newest_version and not is_served:
         raise CommandError(
             f"The database has schema {version}; this build needs {newest_version} or less. Use a newer Myna."
         )
     await _check_hashes(connection, db.dialect, version)
     if version < newest_version:
-        await _exclude_processes(db, connection, version)
+        if _oldest_build(db.dialect, version) > version:
+            await _exclude_processes(db, connection, version)
         await complete(db, connection, version)
-    return newest_version
+    return max(version, newest_version)
+
+
+def _oldest_build(dialect: str, version: int) -> int:
+    """The schema of the oldest build that can serve after the migrations that are missing."""
+    return max(schema.oldest_build(*each) for each in schema.known(dialect) if each[0] > version)
 
 
 async def _exclude_processes(db: Database, connection: Transaction, version: int) -> None:
@@ -86,10 +93,14 @@ async def complete(db: Database, connection: Transaction, version: int) -> None:
 
 
 async def _create_tables(connection: Transaction) -> None:
-    """Creates the tables for the versions and hashes of the migrations that ran."""
+    """Creates the tables for the versions and hashes of the migrations that ran, and the builds that they
+    serve."""
     await connection.fetch("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT PRIMARY KEY)")
     await connection.fetch(
         "CREATE TABLE IF NOT EXISTS schema_hashes (version BIGINT PRIMARY KEY, sha256 TEXT NOT NULL)"
+    )
+    await connection.fetch(
+        "CREATE TABLE IF NOT EXISTS schema_builds (version BIGINT PRIMARY KEY, oldest BIGINT NOT NULL)"
     )
 
 
@@ -99,6 +110,8 @@ async def _apply(connection: Transaction, dialect: str, after: int, until: int) 
         if after < number <= until:
             await connection.run_script(sql)
             await connection.fetch("INSERT INTO schema_version (version) VALUES ($1)", number)
+            oldest = schema.oldest_build(number, sql)
+            await connection.fetch("INSERT INTO schema_builds VALUES ($1, $2)", number, oldest)
             await _record_hash(connection, number, sql)
 
 

@@ -8,7 +8,10 @@ from collections.abc import Awaitable, Callable
 from myna.store.database import Database
 
 POLL_S = 0.05
-"""Polling interval where the database has no notifications."""
+"""Polling interval where the database has no notifications, and this process makes all commits but those of
+commands."""
+POLL_UNNOTIFIED_S = 0.25
+"""The same where other processes serve too."""
 POLL_NOTIFIED_S = 2.0
 """Polling interval where it has them: some events, such as a deadline, come without a commit."""
 
@@ -25,8 +28,8 @@ class Notifications:
 
     async def start(self) -> None:
         self._stop = await self._db.listen(self._channel, self.notify)
-        if self._stop:
-            self._poll_s = POLL_NOTIFIED_S
+        if self._stop or not self._db.in_process:
+            self._poll_s = POLL_NOTIFIED_S if self._stop else POLL_UNNOTIFIED_S
 
     async def close(self) -> None:
         """Stops listening and wakes all waiting tasks."""

@@ -4,19 +4,24 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import asyncpg
 
 from myna.errors import DatabaseUnavailable, ReportTooSlow
-from myna.settings import POSTGRESQL_CONNECTIONS
 from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
 from myna.store.database import Queries
 from myna.store.limits import REPORT_QUERY_MAX_MS
-from myna.store.postgresql_batch import COMMAND_TIMEOUT_S, BatchWriter, LockPolicy, commit
-from myna.store.postgresql_session import CONNECT_TIMEOUT_S, PROCESS_LOCK, configure, shares
+from myna.store.postgresql_batch import BatchWriter, LockPolicy, commit
+from myna.store.postgresql_session import (
+    COMMAND_TIMEOUT_S,
+    CONNECT_TIMEOUT_S,
+    DIRECT,
+    PROCESS_LOCK,
+    Access,
+    shares,
+)
 from myna.store.rows import in_arrays
 from myna.store.schema import SchemaWatch
 from myna.store.tables.postgresql import PostgresqlTables
@@ -36,6 +41,8 @@ SESSION = {
     "idle_in_transaction_session_timeout": str(IDLE_TIMEOUT_MS),
     "lock_timeout": str(LOCK_WAIT_MS),
 }
+REPORT_SESSION = SESSION | {"statement_timeout": str(REPORT_QUERY_MAX_MS)}
+SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
 CANCEL_TIMEOUT_S = 1.0
 """How long it may take to cancel a query whose caller stopped waiting."""
 CLOSE_TIMEOUT_S = 2.0
@@ -124,6 +131,9 @@ class Postgresql:
         asyncpg.InvalidTransactionStateError,  # the server is read-only during a failover
         asyncpg.InvalidAuthorizationSpecificationError,
         asyncpg.InvalidCatalogNameError,
+        asyncpg.InsufficientPrivilegeError,
+        asyncpg.InvalidSQLStatementNameError,  # a pooler that pools transactions, unknown to the settings
+        asyncpg.DuplicatePreparedStatementError,
         asyncpg.TransactionRollbackError,
         asyncpg.InsufficientResourcesError,
         asyncpg.OperatorInterventionError,
@@ -131,24 +141,24 @@ class Postgresql:
     )
     locked: tuple[type[Exception], ...] = (asyncpg.LockNotAvailableError, LockTimedOut)
 
-    def __init__(self, url: str, pool: Any, reports: Any, transactions: int) -> None:
+    def __init__(self, url: str, access: Access, pool: Any, reports: Any) -> None:
         self._url = url
+        self._access = access
         self.schema = SchemaWatch(self.dialect)
         self._pool = pool
         self._reports = reports
-        self._writer = BatchWriter(url, "myna-writer", LockPolicy.NONE, self.schema)
-        self._contended_writer = BatchWriter(url, "myna-contended", LockPolicy.ACCOUNT, self.schema)
+        self._writer = BatchWriter(url, "myna-writer", LockPolicy.NONE, self.schema, access)
+        self._contended_writer = BatchWriter(url, "myna-contended", LockPolicy.ACCOUNT, self.schema, access)
         self._closing: set[asyncio.Task[None]] = set()
-        self._transactions = TransactionQueue(transactions)
+        self._transactions = TransactionQueue(shares(access.connections).transactions)
 
     @classmethod
-    async def open(cls, url: str, connections: int = POSTGRESQL_CONNECTIONS) -> "Postgresql":
-        """Opens one connection, and the others, up to `connections`, when they are used."""
-        share = shares(connections)
-        limited = SESSION | {"statement_timeout": str(REPORT_QUERY_MAX_MS)}
-        pool = await _open_pool(url, "myna", SESSION, least=1, most=share.pool)
-        reports = await _open_pool(url, "myna-reports", limited, least=0, most=share.reports)
-        return cls(url, pool, reports, share.transactions)
+    async def open(cls, url: str, access: Access = DIRECT) -> "Postgresql":
+        """Opens one connection, and the others, up to their number, when they are used."""
+        share = shares(access.connections)
+        pool = await access.open_pool(url, "myna", SESSION, 1, share.pool)
+        reports = await access.open_pool(url, "myna-reports", REPORT_SESSION, 0, share.reports)
+        return cls(url, access, pool, reports)
 
     async def fetch(self, sql: str, *args: object) -> Sequence[Sequence[Any]]:
         async with self._connection() as raw:
@@ -194,12 +204,12 @@ class Postgresql:
     async def snapshot(
         self, work: Callable[[PostgresqlConnection], Awaitable[T]], *, query_max_s: float | None = None
     ) -> T:
-        async with self._transaction(isolation="repeatable_read", readonly=True) as raw:
+        async with self._transaction(SNAPSHOT) as raw:
             return await work(PostgresqlConnection(raw, query_max_s or LONG_TIMEOUT_S))
 
     async def read(self, work: Callable[[Queries], Awaitable[T]]) -> T:
         try:
-            async with self._transaction(self._reports, isolation="repeatable_read", readonly=True) as raw:
+            async with self._transaction(SNAPSHOT, self._reports) as raw:
                 return await work(PostgresqlConnection(raw))
         except asyncpg.QueryCanceledError:
             raise ReportTooSlow from None
@@ -237,20 +247,19 @@ class Postgresql:
             raise
 
     @contextlib.asynccontextmanager
-    async def _transaction(self, pool: Any = None, **options: Any) -> AsyncIterator[Any]:
+    async def _transaction(self, mode: str = "", pool: Any = None) -> AsyncIterator[Any]:
         """A connection of the pool in a transaction. Where a query was interrupted, the connection is closed,
         which ends the transaction: a ROLLBACK might never be answered."""
         async with self._connection(pool) as raw:
-            transaction = raw.transaction(**options)
-            await transaction.start()
+            await raw.execute(self._access.begin(REPORT_SESSION if pool else SESSION, mode))
             try:
                 yield raw
             except _INTERRUPTED:
                 raise
             except BaseException:
-                await transaction.rollback()
+                await raw.execute("ROLLBACK;")
                 raise
-            await transaction.commit()
+            await raw.execute("COMMIT;")
 
     @contextlib.asynccontextmanager
     async def _connection(self, pool: Any = None) -> AsyncIterator[Any]:
@@ -294,7 +303,9 @@ class Postgresql:
                 raw.terminate()
             await pool.release(raw)
 
-    async def listen(self, channel: str, notify: Callable[[], None]) -> Callable[[], Awaitable[None]]:
+    async def listen(self, channel: str, notify: Callable[[], None]) -> Callable[[], Awaitable[None]] | None:
+        if not self._access.listens_at(self._url):
+            return None
         listening = asyncio.create_task(self._listen(channel, notify), name=f"listen-{channel}")
 
         async def stop() -> None:
@@ -320,7 +331,7 @@ class Postgresql:
     async def _listen_once(self, channel: str, notify: Callable[[], None]) -> None:
         """Returns when the connection is lost. Raises one of `unavailable` if the server is silent."""
         connection = await asyncpg.connect(
-            self._url,
+            self._access.listens_at(self._url),
             timeout=CONNECT_TIMEOUT_S,
             command_timeout=CONNECT_TIMEOUT_S,
             server_settings={"application_name": "myna-listener"},
@@ -345,20 +356,3 @@ class Postgresql:
         with contextlib.suppress(TimeoutError):  # the pool then terminates its connections
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await asyncio.gather(self._pool.close(), self._reports.close())
-
-
-async def _open_pool(url: str, name: str, session: Mapping[str, str], *, least: int, most: int) -> Any:
-    return await asyncpg.create_pool(
-        url,
-        min_size=least,
-        max_size=most,
-        timeout=CONNECT_TIMEOUT_S,
-        command_timeout=COMMAND_TIMEOUT_S,
-        server_settings={"application_name": name},
-        init=partial(configure, session),
-        reset=_no_reset,
-    )
-
-
-async def _no_reset(_raw: Any) -> None:
-    """No code here changes a session's settings, so a released connection needs no RESET ALL."""

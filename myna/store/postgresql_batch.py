@@ -28,18 +28,27 @@ from myna.store.batch import (
     Replayed,
 )
 from myna.store.limits import IDEMPOTENCY_KEY_LIFE_MS
-from myna.store.postgresql_session import CONNECT_TIMEOUT_S, PROCESS_LOCK, configure
+from myna.store.postgresql_session import COMMAND_TIMEOUT_S, DIRECT, PROCESS_LOCK, Access, configure
 from myna.store.schema import SchemaWatch
 
-COMMAND_TIMEOUT_S = 5.0
-"""After that the connection counts as dead, and the batch is sent again on a new one. If the server was only
-slow and commits both, the second one changes nothing."""
 PLANS_LIFE_S = 1.0
 """Planning takes about as long as a small batch."""
 LOCK_TIMEOUT_MS = 100
 """How long a batch waits for a lock before it fails."""
 
-_BATCH = f"SELECT * FROM commit_batch({', '.join(f'${n}' for n in range(1, 18))})"
+SESSION = {
+    "enable_seqscan": "off",
+    "jit": "off",
+    "lock_timeout": str(LOCK_TIMEOUT_MS),
+    "plan_cache_mode": "force_generic_plan",
+}
+_ARGUMENTS = ", ".join(f"${n}" for n in range(1, 17))
+_BATCH = f"SELECT * FROM commit_batch({_ARGUMENTS}, $17)"
+_SETTINGS = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in SESSION.items())
+_POOLED_BATCH = f"""SELECT b.*
+FROM (SELECT set_config('myna.lock_policy', $17, true) AS policy, {_SETTINGS}) s,
+LATERAL commit_batch({_ARGUMENTS}, s.policy) b"""
+"""The same with the settings for this transaction only, made before the call, which needs one of them."""
 _json = msgspec.json.Encoder()
 
 
@@ -55,8 +64,16 @@ class BatchWriter:
     """A connection for batches, opened on demand and again after an error. It shares the lock of the serving
     processes, so no migration runs while it is open."""
 
-    def __init__(self, url: str, name: str, lock_policy: LockPolicy, schema: SchemaWatch) -> None:
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        lock_policy: LockPolicy,
+        schema: SchemaWatch,
+        access: Access = DIRECT,
+    ) -> None:
         self._url = url
+        self._access = access
         self._schema = schema
         self._name = name
         self._lock_policy = lock_policy
@@ -68,6 +85,8 @@ class BatchWriter:
     ) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
         """Runs one transaction. After any error but LockNotAvailableError the connection may be broken."""
         raw = await self.connection()
+        if self._access.pooled_transactions:
+            return await commit(raw, ends, charges, self._lock_policy, sql=_POOLED_BATCH)
         if (now := time.monotonic()) >= self._planned_at + PLANS_LIFE_S:
             await raw.execute("DISCARD PLANS")
             self._planned_at = now
@@ -76,24 +95,13 @@ class BatchWriter:
     async def connection(self) -> Any:
         """The connection; opens it if necessary."""
         if self._raw is None or self._raw.is_closed():
-            raw = await asyncpg.connect(
-                self._url,
-                timeout=CONNECT_TIMEOUT_S,
-                command_timeout=COMMAND_TIMEOUT_S,
-                server_settings={"application_name": self._name},
-            )
+            options = self._access.options(self._name)
+            raw = await asyncpg.connect(self._url, command_timeout=COMMAND_TIMEOUT_S, **options)
             try:
-                await configure(
-                    {
-                        "enable_seqscan": "off",
-                        "jit": "off",
-                        "lock_timeout": str(LOCK_TIMEOUT_MS),
-                        "plan_cache_mode": "force_generic_plan",
-                    },
-                    raw,
-                )
-                if not await raw.fetchval(f"SELECT pg_try_advisory_lock_shared({PROCESS_LOCK})"):
-                    raise ConnectionError("a migration of the database is running")
+                if not self._access.pooled_transactions:
+                    await configure(SESSION, raw)
+                    if not await raw.fetchval(f"SELECT pg_try_advisory_lock_shared({PROCESS_LOCK})"):
+                        raise ConnectionError("a migration of the database is running")
                 await self._schema.check(raw)
             except BaseException:
                 raw.terminate()
@@ -115,10 +123,11 @@ async def commit(
     charges: Sequence[Charge],
     lock_policy: LockPolicy,
     timeout_s: float | None = None,
+    sql: str = _BATCH,
 ) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
     """Calls `commit_batch` on this connection. Returns the outcomes in the order given."""
     args = (*_end_arrays(ends), *_charge_arrays(charges), IDEMPOTENCY_KEY_LIFE_MS, lock_policy.value)
-    rows = await raw.fetch(_BATCH, *args, timeout=timeout_s)
+    rows = await raw.fetch(sql, *args, timeout=timeout_s)
     return _outcomes(rows, len(ends), len(charges))
 
 

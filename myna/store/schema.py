@@ -2,10 +2,15 @@
 
 A migration is a file `NNNN_name.DIALECT.sql`. It runs once, in order, and must never be edited afterwards:
 its hash is stored. The functions in `routines.DIALECT.sql` are replaced after the migrations of a build.
+
+A migration that only adds says so in its first line: `-- Serves builds of schema N and later.` Processes of
+such builds go on beside the newer one, so tables and functions keep what these use. One that takes something
+away has no such line, and comes a release after the last build that uses it.
 """
 
 import asyncio
 import logging
+import re
 from importlib.resources import files
 
 from myna.errors import DatabaseUnavailable
@@ -14,6 +19,7 @@ from myna.store.rows import Queries
 log = logging.getLogger(__name__)
 
 _MIGRATIONS = files("myna.store") / "migrations"
+_SERVES = re.compile(r"-- Serves builds of schema ([0-9]+) and later\.\n")
 
 
 def known(dialect: str) -> list[tuple[int, str]]:
@@ -27,6 +33,12 @@ def routines(dialect: str) -> str:
     """The functions of this build; empty for a dialect that has none."""
     file = _MIGRATIONS / f"routines.{dialect}.sql"
     return file.read_text(encoding="utf-8") if file.is_file() else ""
+
+
+def oldest_build(number: int, sql: str) -> int:
+    """The schema of the oldest build that can serve after this migration."""
+    found = _SERVES.match(sql)
+    return int(found[1]) if found else number
 
 
 def newest(dialect: str) -> int:
@@ -45,13 +57,23 @@ async def schema_version(db: Queries) -> int:
     return int(version)
 
 
+async def served_by(db: Queries, build: int) -> tuple[int, bool]:
+    """The version of the schema in the database, and whether the build of this version can serve from it."""
+    version = await schema_version(db)
+    if version <= build:
+        return version, version == build
+    ((oldest,),) = await db.fetch("SELECT max(oldest) FROM schema_builds WHERE version > $1", build)
+    return version, oldest is not None and int(oldest) <= build
+
+
 class SchemaWatch:
-    """Notices that the schema of the database has changed under a serving process, as after a restored dump
-    or a migration that did not wait for the process to end."""
+    """Notices that the schema of the database has changed under a serving process, as by the migration of a
+    newer build, and whether this build can serve from it."""
 
     def __init__(self, dialect: str) -> None:
         self._dialect = dialect
         self._needed = 0
+        self._served = 0
         self.changed = asyncio.Event()
         """Set when the schema was found to be another build's: the process must end."""
 
@@ -61,10 +83,11 @@ class SchemaWatch:
         return self._needed != 0
 
     async def check(self, db: Queries) -> None:
-        """Raises DatabaseUnavailable unless the schema is this build's."""
+        """Raises DatabaseUnavailable unless this build can serve from the schema."""
         self._needed = self._needed or newest(self._dialect)
-        version = await schema_version(db)
-        if version == self._needed:
+        version, is_served = await served_by(db, self._needed)
+        if is_served:
+            self._served = version
             return
         if not self.changed.is_set():
             log.error(
@@ -73,3 +96,8 @@ class SchemaWatch:
             )
         self.changed.set()
         raise DatabaseUnavailable
+
+    async def check_version(self, version: int, db: Queries) -> None:
+        """The same if this version, the present one, is another than at the last check."""
+        if version != self._served:
+            await self.check(db)

@@ -1,8 +1,8 @@
 """The access log and the metrics of requests.
 
-Handlers and use cases record what they learn about a request in its `RequestDetails`, which its `Request` and
-its caller have. Completed requests are counted and logged in batches: one write for many lines, and one label
-lookup per metric for many requests.
+Completed requests are counted and logged in batches: one write for many lines, and one label lookup per
+metric for many requests. Nothing reads the log: what a request learned about itself is in its
+`RequestDetails`.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
-from myna.errors import MynaError
 from myna.telemetry import metrics
 from myna.telemetry.logs import timestamp
+from myna.telemetry.requests import CompletedRequest
 
 FLUSH_EVERY_S = 0.2
 BUFFERED_MAX = 200
@@ -24,47 +24,6 @@ REFUSED = "refused"
 connection over the limit. Method and path are empty, since the client may have sent any bytes."""
 REFUSALS_LOGGED_MAX = 20
 """Logged refusals per second, since a client can cause many cheaply. All of them are counted."""
-
-
-class RequestDetails(Struct, gc=False):
-    """Details of a request; 0 or empty if unknown. `error_type` is the type in the error envelope. `units`
-    were charged and not refunded. `channel` answered or was tried last. `replay_of` is the id, in hex, of the
-    call whose stored response was sent. `balance` is the account's at the last key check or charge, `ignored`
-    names unknown fields of the body (see `body.ignored`), `ignored_tools` the tools that were left out,
-    `message` is that of the error envelope, `call_id` is the charged call, and `rate_headers` are the headers
-    about its limits; these six are not logged."""
-
-    account_id: int = 0
-    key_id: int = 0
-    error_type: str = ""
-    units: int = 0
-    channel: str = ""
-    replay_of: str = ""
-    balance: int = 0
-    ignored: str = ""
-    ignored_tools: str = ""
-    message: str = ""
-    call_id: bytes = b""
-    rate_headers: dict[str, str] = {}
-
-    def failed(self, error: MynaError) -> None:
-        """The request ends with this error."""
-        self.error_type, self.message = error.type, error.message
-
-
-class CompletedRequest(Struct, frozen=True, gc=False):
-    """A completed request. `route` has few values, for the metrics. `path` is the requested path without its
-    query, which may contain secrets. `ended_at` in Unix seconds, `address` is the client's."""
-
-    request_id: str
-    method: str
-    route: str
-    path: str
-    status: int
-    seconds: float
-    ended_at: float
-    details: RequestDetails
-    address: str = ""
 
 
 class _Line(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):

@@ -2,14 +2,13 @@
 
 import secrets
 from collections.abc import Iterator
-from http import HTTPStatus
 from typing import Final
 
 import msgspec
 
 from myna.channels import Channel
-from myna.chat.failover import FailedAttempt, of_request, of_status
-from myna.http_client import ClientResponse, HttpClient, RequestFailed
+from myna.chat.failover import FailedAttempt, answer_of
+from myna.http_client import ClientResponse, HttpClient
 from myna.transcription.request import TranscriptFormat, TranscriptionRequest
 
 _JSON: Final = (TranscriptFormat.JSON, TranscriptFormat.VERBOSE_JSON)
@@ -36,23 +35,16 @@ async def ask(
 ) -> bytes:
     """The body of the channel's answer, in the request's format. Raises FailedAttempt."""
     media_type, body = form_of(request, model, recording)
-    headers = {"content-type": media_type, "accept": "*/*"}
-    if channel.key:
-        headers["authorization"] = f"Bearer {channel.key}"
-    path = "/audio/translations" if request.translate else "/audio/transcriptions"
-    try:
-        answer = await http_client.request(
-            "POST",
-            channel.url.rstrip("/") + path,
-            headers=headers,
-            body=body,
-            deadline_s=deadline_s,
-            answer_max_bytes=answer_max_bytes,
-        )
-    except RequestFailed as failure:
-        raise of_request(failure) from failure
-    if answer.status != HTTPStatus.OK:
-        raise of_status(answer, channel, model_is_callers=model_is_callers)
+    answer = await answer_of(
+        http_client,
+        channel,
+        "/audio/translations" if request.translate else "/audio/transcriptions",
+        body,
+        headers=channel.headers("*/*") | {"content-type": media_type},
+        deadline_s=deadline_s,
+        answer_max_bytes=answer_max_bytes,
+        model_is_callers=model_is_callers,
+    )
     return _checked(answer, request.format)
 
 

@@ -129,7 +129,7 @@ class Transcriber:
         return TranscriptionPlan(route, found, False, self._settings.call_deadline_s)
 
     async def _hear(self, call: Call, request: TranscriptionRequest, disconnected: Disconnected) -> bytes:
-        call.details.channel = EMBEDDED
+        call.channel = EMBEDDED
         transcript = await self._whisper.transcribe(request, call.account_id, call.seconds_left, disconnected)
         return encoded(transcript, request.format, translated=request.translate, words=request.words)
 
@@ -153,7 +153,7 @@ class Transcriber:
             self._channels,
             plan.channels,
             attempt,
-            details=call.details,
+            asker=call,
             seconds=call.seconds_left,
             fair_try_s=self._settings.fair_try_s,
             kind=plan.route.kind,

@@ -63,15 +63,14 @@ def decode(body: bytes, shape: type[T], *, empty_is_absent: bool = False) -> tup
 def convert(fields: dict[str, Any], shape: type[T], path: str = "") -> T:
     """The validated struct of a decoded object. `path` is where the body has the object, such as `items[2]`.
     Raises InvalidRequest."""
-    if any(type(value) is float for value in fields.values()):  # 1.0 is a whole number in JSON
-        fields = {
-            name: int(value) if type(value) is float and value.is_integer() else value
-            for name, value in fields.items()
-        }
+    given = {  # 1.0 is a whole number in JSON
+        name: int(value) if type(value) is float and value.is_integer() else value
+        for name, value in fields.items()
+    }
     try:
-        return msgspec.convert(fields, shape)
+        return msgspec.convert(given, shape)
     except msgspec.ValidationError as error:
-        message = validation_errors.of_fields(fields, shape, error)
+        message = validation_errors.of_fields(given, shape, error)
         raise InvalidRequest(f"{path}.{message}" if path else message) from None
 
 
@@ -123,16 +122,11 @@ def _refuse_duplicates(body: bytes, fields: dict[str, Any]) -> None:
     encoded `fields` have fewer colons than the body, the parser dropped a member.
     """
     kept = msgspec.json.encode(fields).count(b":")
-    if body.count(b":") + _escaped_colons(body) != kept:
+    escaped = body.replace(b"\\\\", b"").lower().count(b"\\u003a") if b"\\u003" in body else 0
+    if body.count(b":") + escaped != kept:
         if len(body) <= validation_errors.SEARCHED_MAX_BYTES:
             json.loads(body, object_pairs_hook=_unique)
         raise InvalidRequest("The body has an object with a duplicate name; send each name once.")
-
-
-def _escaped_colons(body: bytes) -> int:
-    if b"\\u003" not in body:
-        return 0
-    return body.replace(b"\\\\", b"").lower().count(b"\\u003a")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -32,6 +32,15 @@ def loads(data: bytes) -> Any:
             raise error from None
 
 
+def is_json(text: str) -> bool:
+    """Whether it is whole."""
+    try:
+        loads(text.encode(errors="surrogatepass"))
+    except UNREADABLE:
+        return False
+    return True
+
+
 def dumps(value: Any) -> bytes:
     """The JSON of what `loads` returns. Halves of surrogate pairs are escaped."""
     try:

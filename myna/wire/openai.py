@@ -27,7 +27,7 @@ class OpenAIError(Struct, frozen=True):
 
 class RoutedModel(Model, frozen=True):
     """An item of GET /models: also what the model does, the units of a call, and how many tokens it takes,
-    where its server says it."""
+    where the operator or its server says it."""
 
     kind: str
     units: int

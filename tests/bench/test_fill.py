@@ -1,4 +1,4 @@
-"""The benchmark's parts: filled books, processes, streams."""
+"""What the benchmark fills, times and writes."""
 
 import os
 import signal
@@ -20,6 +20,7 @@ from bench.stream import StreamLoad
 from bench.stream_load import Job, Outcome
 from myna import audit, keys
 from myna.keys import Scope, UnverifiedCaller
+from myna.settings import Settings
 from myna.store.database import connect
 from myna.store.files.audio import AudioStore
 from myna.store.queries import accounts as accounts_store
@@ -41,7 +42,7 @@ async def test_filled_books_pass_the_audit_have_the_keys_of_the_load_and_go_on(
     url: str, tmp_path: Path
 ) -> None:
     await fill.fill(url, tmp_path, SMALL)
-    db = await connect(url or "sqlite:", tmp_path)
+    db = await connect(Settings(data=str(tmp_path), database_url=url or ""))
     try:
         report = await audit.run(db, AudioStore(tmp_path / "audio"), hash_audio=True)
         assert report.breaches == []
@@ -61,7 +62,11 @@ async def test_filled_books_pass_the_audit_have_the_keys_of_the_load_and_go_on(
 
 
 DEADLINE_S = 60.0
+
+
 WORK = "while True: pass"
+
+
 BUSY_CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', '{WORK}'])"
 
 

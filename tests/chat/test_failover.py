@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from myna.channels import Channel
 from myna.chat.failover import FailedAttempt, error_for, of_error, of_status
 from myna.errors import MynaError, UpstreamFailed
 from myna.http_client import ClientResponse
+from myna.relay import answers, responses
 
 KEY = "a-key-without-a-prefix"
 CHANNEL = Channel(kind="chat", name="up", url="http://gpu-box:8000/v1", model="", key=KEY)
@@ -49,6 +51,17 @@ UNKNOWN = (404, "model_not_found")
 FORBIDDEN = (400, "content_policy_violation")
 SGLANG = "The input (5 tokens) is longer than the model's context length (4 tokens)."
 GEMINI = "The input token count (9) exceeds the maximum number of tokens allowed (8)."
+OTHER_CONTEXTS = (
+    "You passed 5001 input tokens. However, the model's context length is only 4096 tokens.",  # vLLM
+    "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
+    "the model is loaded with context length of only 4096 tokens, which is not enough",  # LM Studio
+    "Invalid request: Your request exceeded model token limit: 8192",  # Moonshot
+    "<400> InvalidParameter: Range of input length should be [1, 30720]",  # Alibaba
+    "Prompt 超长",  # Zhipu
+    "This model's maximum prompt length is 131072 but the request contains 200000 tokens.",  # xAI
+    "too many tokens: total number of tokens in the prompt cannot exceed 128000",  # Cohere
+    "Input is too long for requested model.",  # Bedrock
+)
 REQUEST_FAULTS: dict[str, tuple[int, Any, tuple[int, str | None]]] = {
     "openai": (400, error(VLLM, code="context_length_exceeded"), CONTEXT),
     "vllm": (400, error(VLLM, type="BadRequestError", param=None, code=400), CONTEXT),
@@ -62,6 +75,14 @@ REQUEST_FAULTS: dict[str, tuple[int, Any, tuple[int, str | None]]] = {
     "azure": (400, error("The response was filtered", code="content_filter"), (400, "content_filter")),
     "zhipu": (400, error("系统检测到输入可能包含敏感内容", code="1301"), (400, "1301")),
     "451": (451, b"", FORBIDDEN),
+    **{text: (400, error(text), CONTEXT) for text in OTHER_CONTEXTS},
+    "github": (413, error("Request body too large", code="tokens_limit_reached"), CONTEXT),
+    "deepseek's content": (400, error("Content Exists Risk"), FORBIDDEN),
+    "vllm without images": (400, error("At most 0 image(s) may be provided in one prompt."), UNSUPPORTED),
+    "vllm of texts": (400, error("m is not a multimodal model", code=400), UNSUPPORTED),
+    "deepseek's images": (400, error("messages[0]: unknown variant `image_url`"), UNSUPPORTED),
+    "ollama's tools": (400, {"error": "registry.ollama.ai/library/x does not support tools"}, UNSUPPORTED),
+    "a line of text": (422, b"temperature: expected a number at line 1", (400, None)),
     "tgi": (422, {"error": "`inputs` tokens + `max_new_tokens` must be <= 4096"}, CONTEXT),
     "openrouter": (404, error("No endpoints found that support image input"), UNSUPPORTED),
     "ollama": (500, {"error": "this model is missing data required for image input"}, UNSUPPORTED),
@@ -102,6 +123,9 @@ def test_a_fault_of_the_request_is_told_and_counts_for_no_circuit(name: str) -> 
         (400, [error("API key not valid. Please pass a valid API key.")], (500, None), "Tell the operator"),
         (402, error("Insufficient Balance"), LIMITED, "Tell the operator"),
         (429, error("Used up", code="insufficient_quota"), LIMITED, "Tell the operator"),
+        (429, error("Suspended", type="exceeded_current_quota_error"), LIMITED, "Tell the operator"),
+        (403, error("It has an overdue balance", code="AccountOverdueError"), LIMITED, "Tell the operator"),
+        (400, error("User location is not supported for the API use."), (500, None), "Tell the operator"),
     ],
 )
 def test_a_fault_of_the_channel_counts_and_has_a_retry_only_where_one_may_help(
@@ -134,11 +158,19 @@ def test_an_error_with_the_status_200_has_its_own_status() -> None:
         ),
         ({"type": "error", "message": VLLM, "code": "context_length_exceeded"}, CONTEXT),
         (error("out of memory", code=500), (500, None)),
+        ({"base_resp": {"status_code": 1026, "status_msg": "input new_sensitive"}}, FORBIDDEN),  # MiniMax's
     ):
-        found = told(of_error("ErrorEvent", "an error", json.dumps(body).encode(), CHANNEL))
         if "response" in body:
             expected = CONTEXT
-        assert (found.openai_status, found.code) == expected
+        data = json.dumps(body).encode()
+        failures = [of_error("ErrorEvent", "an error", data, CHANNEL)]
+        wholes = partial(answers.checked, data, "choices", 1), partial(responses.checked, data)
+        for read in wholes:
+            with pytest.raises(FailedAttempt) as raised:
+                read(CHANNEL)
+            failures.append(raised.value)
+        for found in map(told, failures):
+            assert (found.openai_status, found.code) == expected
 
 
 def test_words_and_a_harmless_message_are_passed_on() -> None:
@@ -147,6 +179,9 @@ def test_words_and_a_harmless_message_are_passed_on() -> None:
     )
     assert VLLM in found.message
     assert (found.openai_type, found.param) == ("BadRequestError", "messages[0].content")
+    assert "expected a number" in told(attempt(422, REQUEST_FAULTS["a line of text"][1])).message
+    extra = {"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]}  # Mistral's
+    assert told(attempt(422, {"object": "error", "message": extra})).param == "seed"
     found = told(attempt(422, REQUEST_FAULTS["422"][1]))
     assert "top_p: must be at most 1." in found.message and found.param == "top_p"
     found = told(
@@ -199,6 +234,9 @@ def test_the_smallest_retry_after_of_all_channels_is_told() -> None:
     wait = told(failures[2]).headers["Retry-After"]
     assert 35 <= int(wait) <= 40
     assert told(failures[4]).headers == {}
+    gemini = attempt(429, [error("You exceeded your current quota. Please retry in 36.2s.")])
+    assert told(gemini).headers == {"Retry-After": "36"}
+    assert told(attempt(429, error("Please retry after 7 seconds."))).headers == {"Retry-After": "7"}
     assert told(failures[0], attempt(503, b"", {"retry-after": "3"})).headers == {"Retry-After": "3"}
 
 

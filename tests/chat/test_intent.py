@@ -14,6 +14,7 @@ from myna.chat.context_lengths import lengths_in
 from myna.chat.discovery import KNOWN, MODELS_MAX, FoundServer, KnownServer, find_servers
 from myna.chat.han import han_count
 from myna.chat.intent import KEYWORDS, speech_text
+from myna.config import context_lengths
 from myna.http_client import HttpClient
 from tests.rig.waiting import free_port
 
@@ -296,3 +297,10 @@ async def test_names_and_numbers_of_models_are_bounded() -> None:
 
 def test_only_loopback_is_searched() -> None:
     assert {server.url.split(":")[1] for server in KNOWN} == {"//127.0.0.1"}
+
+
+def test_the_operator_says_lengths_by_model() -> None:
+    assert context_lengths(" a=b=10,gpt-*=128000, ") == {"a=b": 10, "gpt-*": 128_000}
+    for text in ("a", "a=", "=5", "a=0", "a=1.5", "a=5,a=6", "a=5 b=6"):
+        with pytest.raises(ValueError, match="must be MODEL=TOKENS"):
+            context_lengths(text)

@@ -11,12 +11,12 @@ import pytest
 from myna import outbound
 from myna.channel_circuits import FAILURES_MAX
 from myna.channels import Channel, Channels
+from myna.chat.failover import Nobody
 from myna.chat.upstream import ask
 from myna.errors import Overloaded
 from myna.http_client import HttpClient
 from myna.settings import Settings
 from myna.telemetry import metrics
-from myna.telemetry.access_log import RequestDetails
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import SOON_S
 
@@ -59,7 +59,7 @@ class Site:
         said = b'{"messages":[{"role":"user","content":"%b"}]}' % text.encode()
         answer = await ask(
             self._http_client, self._channels, list(candidates), "m", said, "",
-            details=RequestDetails(account_id=account_id),
+            asker=Nobody(account_id),
             seconds=SOON_S, fair_try_s=5, answer_max_bytes=10_000,
         )  # fmt: skip
         return answer.content

@@ -8,13 +8,12 @@ import pytest
 
 from myna.channel_circuits import FAILURES_MAX
 from myna.channels import PARROT, Channel, Channels
-from myna.chat.failover import FailedAttempt
+from myna.chat.failover import FailedAttempt, Nobody
 from myna.chat.upstream import TOOL_CALLS_MAX_BYTES, ModelAnswer, ask
 from myna.errors import UpstreamFailed
 from myna.http_client import ClientResponse
 from myna.http_client.client import HttpClient
 from myna.settings import Settings
-from myna.telemetry.access_log import RequestDetails
 from tests.rig.upstream import Upstream
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +39,7 @@ async def test_a_failed_call_leaves_no_reference_cycle(
             try:
                 await ask(
                     outbound, channels, candidates, "svc-chat", b'{"messages":[]}', "",
-                    details=RequestDetails(), seconds=60, fair_try_s=5, answer_max_bytes=1000,
+                    asker=Nobody(), seconds=60, fair_try_s=5, answer_max_bytes=1000,
                 )  # fmt: skip
             except UpstreamFailed:
                 failed += 1
@@ -61,7 +60,7 @@ async def ask_two(upstream: Upstream, *, times: int = 1, fair_try_s: float, idle
         with pytest.raises(UpstreamFailed):
             await ask(
                 outbound, channels, both, "svc-chat", b'{"messages":[]}', "",
-                details=RequestDetails(), seconds=60, fair_try_s=fair_try_s, answer_max_bytes=1000,
+                asker=Nobody(), seconds=60, fair_try_s=fair_try_s, answer_max_bytes=1000,
             )  # fmt: skip
     await outbound.close()
     return channels
@@ -104,7 +103,7 @@ async def read(body: str) -> ModelAnswer:
     channel = Channel(kind="chat", name="one", url="http://h/v1", model="", key="")
     return await ask(
         client, channels, [channel], "svc-chat", b'{"messages":[]}', "",
-        details=RequestDetails(), seconds=60, fair_try_s=5, answer_max_bytes=1000,
+        asker=Nobody(), seconds=60, fair_try_s=5, answer_max_bytes=1000,
     )  # fmt: skip
 
 
@@ -145,7 +144,7 @@ async def test_an_empty_answer_caused_by_the_request_opens_no_circuit(upstream: 
         with pytest.raises(UpstreamFailed):
             await ask(
                 outbound, channels, both, "svc-chat", b'{"messages":[]}', "",
-                details=RequestDetails(), seconds=60, fair_try_s=5, answer_max_bytes=1000,
+                asker=Nobody(), seconds=60, fair_try_s=5, answer_max_bytes=1000,
             )  # fmt: skip
     await outbound.close()
     assert len(upstream.requests) == FAILURES_MAX

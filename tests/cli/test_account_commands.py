@@ -73,8 +73,18 @@ def test_account_names_are_unique(owner: Cli) -> None:
     owner.lines("account", "add", "other")
     assert owner.refused("account", "rename", "old", "other") == "There already is an account 'other'."
     owner.lines("account", "rename", "old", "old")
-    assert "1 to 100 printable characters" in owner.refused("account", "rename", "old", " ")
+    for name in (" ", " ann", "ann "):
+        assert "1 to 100 printable characters" in owner.refused("account", "rename", "old", name)
     assert owner.refused("account", "rename", "nobody", "x") == "There is no account 'nobody'."
+
+
+def test_an_account_is_found_by_its_address_and_a_near_name_is_suggested(owner: Cli) -> None:
+    for name, email in (("ann", "Ann@Example.org"), ("bob", "team@example.org"), ("bea", "team@example.org")):
+        owner.lines("account", "add", name, "--email", email)
+    assert owner.json("account", "show", "ann@example.org")["name"] == "ann"
+    several = "Several accounts have the e-mail address 'team@example.org': name one of 'bob', 'bea'."
+    assert owner.refused("key", "list", "team@example.org") == several
+    assert owner.refused("account", "show", "anne") == "There is no account 'anne'; did you mean 'ann'?"
 
 
 def test_a_list_says_which_keys_are_revoked_or_expired(owner: Cli) -> None:
@@ -98,7 +108,7 @@ def test_the_last_operator_who_can_sign_in_is_disabled_only_by_force(make_servic
     service.cli("account", "disable", "otto")
     refused = service.command("account", "disable", "olga")
     assert refused.code == 1
-    assert "Without 'olga' no operator could sign in to the back office; --force " in refused.stderr
+    assert "Without 'olga' no operator could sign in to the back office; " in refused.stderr
     assert service.cli("account", "show", "olga")["disabled"] is False
     assert service.cli("account", "disable", "ann")["disabled"] is True
     assert service.cli("account", "disable", "olga", "--force")["disabled"] is True

@@ -18,7 +18,7 @@ from tests.rig.upstream import Upstream
 READS = {
     "account list", "account sessions", "account show", "activity", "calls", "channel list", "code list",
     "key list", "ledger", "models list", "node list", "record list", "route list", "settings get",
-    "settings list", "version", "voice list", "voice read",
+    "settings list", "completion", "version", "voice list", "voice read",
 }  # fmt: skip
 OF_THE_MACHINE = {
     "audit", "backup", "migrate", "models add", "models get", "models remove", "move", "node check",
@@ -98,9 +98,9 @@ voice clone ann --name Ann --language en --sample ann.wav --transcript 'What I s
 def parsed(line: str) -> tuple[str, dict[str, Any]]:
     """The function that a command line calls, with all its arguments."""
     words = shlex.split(line)
-    function, bound, _ = build().parse_args(words, exit_on_error=False, print_error=False)
+    _, bound, _ = build().parse_args(words, exit_on_error=False, print_error=False)
     bound.apply_defaults()
-    return f"{function.__module__}.{function.__name__}", dict(bound.arguments) | {"json": False}
+    return " ".join(words[:2]), dict(bound.arguments) | {"json": False}
 
 
 def rows(cli: Cli, limit: int, *select: str) -> list[dict[str, Any]]:

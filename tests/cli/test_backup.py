@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from myna.settings import Settings
 from myna.store import migrate
 from myna.store.database import Transaction, connect
 from myna.store.schema import schema_version
@@ -234,7 +235,7 @@ async def test_an_older_schema_can_be_backed_up_and_is_restored_into_this_one(
     url = "" if kind == "sqlite" else str(request.getfixturevalue("postgres_url"))
     here = Elsewhere(tmp_path / "old", commands, url)
     here.data.mkdir(parents=True)
-    db = await connect(url or "sqlite:", here.data)
+    db = await connect(Settings(data=str(here.data), database_url=url or ""))
 
     async def build(connection: Transaction) -> int:
         await migrate.build(db, connection, schema)

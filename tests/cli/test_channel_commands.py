@@ -50,7 +50,7 @@ def test_a_channel_with_a_login_or_the_name_of_a_node_is_refused(cli: Cli) -> No
     """A login would be stored."""
     for kind in ("chat", "speech"):
         line = cli.refused("channel", "add", kind, "up", f"http://user:{PASSWORD}@127.0.0.1:1/v1")
-        assert "--key-env" in line
+        assert "store a key for the channel" in line
         assert PASSWORD not in line
         line = cli.refused("channel", "add", kind, "node:attic", "http://127.0.0.1:1/v1")
         assert line.startswith("The name of a channel can't begin with node:")
@@ -150,7 +150,7 @@ def test_the_command_line_shows_open_and_closed_circuits(
 
 
 REFUSED = {
-    (): "Give at least one of --url, --model, --key-env, --priority, --weight, --responses and --concurrent.",
+    (): "Give at least one of --url, --model, --key-env, --priority, --weight, --responses, --concurrent.",
     ("--url", "h/v1"): "The URL must be http://",
     ("--url", f"http://user:{PASSWORD}@h/v1"): "The URL must not contain a login",
     ("--key-env", "MYNA_PORT"): "MYNA_PORT: a variable that begins with MYNA_ is a setting",

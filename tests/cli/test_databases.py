@@ -1,6 +1,10 @@
 """A command uses the database of the service and prints its name; it never creates one. An unusable database
 is one line with its message, without the password of its URL."""
 
+import asyncio
+
+import asyncpg
+
 from tests.cli.conftest import SAID_DATABASE, Cli
 from tests.rig.postgres import Postgres
 
@@ -57,6 +61,19 @@ def test_an_unknown_variable_is_refused(cli: Cli) -> None:
             line = cli.misused(*command, **{variable: "s3cr3t"})
             assert line.startswith(f"{variable}: there is no such setting.{nearest} A variable that contains")
             assert "s3cr3t" not in line
+
+
+def test_a_role_without_rights(bare_cli: Cli, postgres_books_url: str) -> None:
+    async def execute(statement: str) -> None:
+        connection = await asyncpg.connect(postgres_books_url)
+        await connection.execute(statement)
+        await connection.close()
+
+    asyncio.run(execute("CREATE ROLE poor LOGIN"))
+    place = postgres_books_url.partition("@")[2]
+    line = bare_cli.refused("migrate", MYNA_DATABASE_URL=f"postgresql://poor@{place}")
+    assert "permission denied for schema public" in line
+    asyncio.run(execute("DROP ROLE poor"))
 
 
 def test_a_host_that_has_no_address(bare_cli: Cli) -> None:

@@ -41,7 +41,7 @@ SHAPES = {
 
 @pytest.fixture
 def furnished(cli: Cli) -> Cli:
-    cli.lines("account", "add", LONG, "--units", "5", "--email", "e" * 60)
+    cli.lines("account", "add", LONG, "--units", "5", "--email", "e" * 60 + "@example.org")
     cli.lines("key", "issue", LONG, "--name", "k" * 90, "--scope", "chat", "--scope", "records")
     cli.lines("channel", "add", "chat", "c" * 90, "http://127.0.0.1:1/v1")
     return cli
@@ -74,6 +74,18 @@ def test_a_time_is_in_utc_and_zero_is_never() -> None:
     assert moment(0) == "never"
     assert moment(1_767_225_600) == "2026-01-01 00:00 UTC"
     assert moment(10**15) == "after the year 9999"
+
+
+def test_no_list_shows_a_password(furnished: Cli) -> None:
+    env = {
+        "MYNA_CHAT_URL": "http://user:s3cr3t@127.0.0.1:1/v1",
+        "MYNA_CHAT_KEY": "s3cr3t",
+        "MYNA_SPEECH": "http://user:s3cr3t@127.0.0.1:1/v1",
+    }
+    for command in ("channel", "settings"):
+        text = "\n".join(furnished.lines(command, "list", "--json", **env))
+        assert "s3cr3t" not in text
+        assert "***@127.0.0.1:1" in text
 
 
 def test_control_characters_are_not_printed(cli: Cli) -> None:
@@ -165,6 +177,37 @@ def test_myna_without_arguments_lists_its_commands(cli: Cli) -> None:
         ("version", "Print the version."),
     ):
         assert re.search(rf"\b{command} +{re.escape(line)}", ended.stdout), command
+    assert re.findall(r"─ ([A-Z].+?) ─", ended.stdout) == ["Service", *GROUPS, "Options"]
+    assert ended.stdout.index("serve ") < ended.stdout.index("account ")
+
+
+GROUPS = ["People and what they use", "Models and voices"]
+
+
+def test_help_shows_what_to_type_and_no_default_that_says_nothing(cli: Cli) -> None:
+    text = "\n".join(cli.lines("activity", "--help"))
+    assert "--by BY " in text and "--limit LIMIT " in text and "[default: 50]" in text
+    assert text.count("default") == 1
+    assert "ACCOUNT  " in "\n".join(cli.lines("help", "ledger"))
+
+
+def test_bash_completes_commands_and_options(cli: Cli) -> None:
+    script = cli.service.folder / "completion.bash"
+    script.write_text("\n".join(cli.lines("completion", "bash")))
+    for typed, found in (
+        ("myna key re", "rename revoke"),
+        ("myna account add ann --o", "--operator"),
+        ("myna channel add sp", "speech"),
+    ):
+        words = typed.split()
+        asked = (
+            f"COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; COMP_LINE='{typed}'; COMP_POINT={len(typed)}"
+        )
+        program = f'source {script}; {asked}; _myna; echo "${{COMPREPLY[@]}}"'
+        ended = subprocess.run(
+            ["bash", "-c", program], capture_output=True, text=True, timeout=30, check=True
+        )
+        assert ended.stdout.split() == found.split(), typed
 
 
 WRONG = [
@@ -191,11 +234,11 @@ SAID = {
     "account add ann --units 1 --units 2": "--units is given twice; give it once.",
     "account create": "There is no command 'myna account create'. Did you mean myna account add or",
     "key delete 3": "There is no command 'myna key delete'. Did you mean myna key revoke? There are issue,",
-    "start": "There is no command 'myna start'. Did you mean myna serve? There are serve, migrate,",
+    "start": "There is no command 'myna start'. Did you mean myna serve? There are serve, settings,",
     "acount list": "There is no command 'myna acount'. Did you mean myna account? There are serve,",
     "channel add video a http://h": "KIND: 'video' is none of chat, speech. What the channel does.",
     "serve now": "'myna serve' has no place for 'now'; see 'myna serve --help'.",
-    "serve --port 80": "'myna serve' has no option --port: it is a setting, MYNA_PORT.",
+    "serve --port 80": "'myna serve' has no option --port: it is a setting, MYNA_PORT, or port in myna.toml.",
 }
 
 
@@ -207,11 +250,14 @@ def test_wrong_usage_says_what_to_type(cli: Cli) -> None:
 
 REFUSED = {
     "account show nobody": "There is no account 'nobody'.",
+    "account add x --email nonsense": "'nonsense' is not an e-mail address, such as name@example.org.",
     "account grant nobody 5": "There is no account 'nobody'.",
     "key list nobody": "There is no account 'nobody'.",
     "key revoke 12345": "There is no key 12345.",
     "key revoke laptop": "There is no key 'laptop'; 'myna key list ACCOUNT' has the names and ids.",
     "settings set port 80": "port is a setting of the process, not of the site: set MYNA_PORT, or port in",
+    "settings get MYNA_PORT": "port is a setting of the process, not of the site: set MYNA_PORT, or port in",
+    "activity --command nonsense": "No command begins with 'nonsense'; write one as in 'account grant'.",
     "channel test nothing": "There is no channel 'nothing'; there is 'default'.",
     "channel enable nothing": "There is no channel 'nothing'; there are none.",
     "channel remove default": "There is no channel 'default' in the database; it comes from the settings.",
@@ -271,15 +317,3 @@ def test_a_closed_pipe_ends_a_command_silently(cli: Cli) -> None:
     )
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (1, b"")
-
-
-def test_no_list_shows_a_password(furnished: Cli) -> None:
-    env = {
-        "MYNA_CHAT_URL": "http://user:s3cr3t@127.0.0.1:1/v1",
-        "MYNA_CHAT_KEY": "s3cr3t",
-        "MYNA_SPEECH": "http://user:s3cr3t@127.0.0.1:1/v1",
-    }
-    for command in ("channel", "settings"):
-        text = "\n".join(furnished.lines(command, "list", "--json", **env))
-        assert "s3cr3t" not in text
-        assert "***@127.0.0.1:1" in text

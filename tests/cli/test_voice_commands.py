@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from myna.actions.nodes import EnrollNode
 from myna.clones import CONSENT
 from myna.farm.nodes import Nodes
+from myna.settings import Settings
 from myna.store.database import connect
 from myna.wire.farm import Hello, NodeVoice
 from tests.cli.conftest import Cli
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.rig.calls import call
 from tests.rig.full_disk import on_full_disk
 from tests.rig.samples import write_voice
@@ -132,11 +134,11 @@ def test_a_voice_with_consent_of_its_account_or_another_waits_until_a_node_is_on
 
 async def node_says_hello(cli: Cli, *, shutting_down: bool, voices: Sequence[NodeVoice] = ()) -> None:
     """Adds a node that has `voices` and clones Chinese ones. It is offline if `shutting_down`."""
-    db = await connect("sqlite:", cli.service.folder / "data")
+    db = await connect(Settings(data=str(cli.service.folder / "data")))
     try:
         nodes = Nodes(db)
         admitted = await nodes.join(
-            (await nodes.enroll(f"shutting down: {shutting_down}", by=TESTER)).token, "1"
+            (await perform(nodes.db, EnrollNode(name=f"shutting down: {shutting_down}"))).token, "1"
         )
         credential = f"Bearer {admitted.credential}".encode()
         hello = Hello(voices=list(voices), clones=["zh"], slots=1)

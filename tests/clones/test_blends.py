@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from demo import tiny_voices
-from myna import activity, voice_blends, voice_overrides, voices
+from myna import activity, voice_overrides, voices
+from myna.actions import voices as voice_actions
+from myna.actions.voices import BlendVoice, DeleteBlend
 from myna.channels import Channels
 from myna.engines.interface import EngineLimits, EngineVoice
 from myna.engines.kokoro.config import KokoroConfig
@@ -18,7 +20,7 @@ from myna.store.queries import config as config_store
 from myna.store.queries.config import Config
 from myna.voice_overrides import PublicVoice
 from myna.wire.farm import NodeVoice
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import Books
 from tests.store.fixtures import each_database
 from tests.tasks.nodes import join_node
@@ -72,7 +74,7 @@ async def listed(books: Books, channels: Channels) -> PublicVoice:
 async def test_a_blend_is_a_public_voice_of_the_channel_after_its_own(
     books: Books, channels: Channels
 ) -> None:
-    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "", by=TESTER)
+    await perform(books.db, BlendVoice(voice_id=BLEND, recipe=RECIPE), channels=channels)
     assert await usable(books, channels) == [*PARTS, BLEND]
     row = await listed(books, channels)
     assert row.voice == EngineVoice(BLEND, "晓晓 + 晓北", "female", "zh-CN")
@@ -82,7 +84,7 @@ async def test_a_blend_is_a_public_voice_of_the_channel_after_its_own(
 
 
 async def test_the_channel_speaks_the_recipe(books: Books, channels: Channels) -> None:
-    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "", by=TESTER)
+    await perform(books.db, BlendVoice(voice_id=BLEND, recipe=RECIPE), channels=channels)
     choice = voices.choose(channels, await config_of(books), {}, (), BLEND)
     (channel,) = choice.channels
     assert (choice.voice.voice_id, choice.nodes) == (BLEND, frozenset())
@@ -93,17 +95,32 @@ async def test_the_channel_speaks_the_recipe(books: Books, channels: Channels) -
 
 
 async def test_gender_and_language_are_those_of_the_largest_part(books: Books, channels: Channels) -> None:
-    made = await voice_blends.blend(books.db, channels, "a", "af_heart:1+zm_yunxi:2", "", by=TESTER)
+    made = await perform(
+        books.db, BlendVoice(voice_id="a", recipe="af_heart:1+zm_yunxi:2"), channels=channels
+    )
     assert (made.gender, made.language, made.name) == ("male", "zh-CN", "云希 + Heart")
-    made = await voice_blends.blend(books.db, channels, "b", "af_heart+zm_yunxi", "Bea", by=TESTER)
+    made = await perform(
+        books.db, BlendVoice(voice_id="b", recipe="af_heart+zm_yunxi", name="Bea"), channels=channels
+    )
     assert (made.gender, made.language, made.name) == ("female", "en-US", "Bea")
+
+
+async def test_the_same_blend_again_changes_nothing(books: Books, channels: Channels) -> None:
+    await perform(books.db, BlendVoice(voice_id=BLEND, recipe=RECIPE, name="小"), channels=channels)
+    before = (await config_of(books)).version
+    await perform(books.db, BlendVoice(voice_id=BLEND, recipe=RECIPE, name="小"), channels=channels)
+    assert (await config_of(books)).version == before
+    changes = await activity.page(books.db, prefix="voice")
+    assert [row.command for row in changes] == [
+        "myna voice blend xiao zf_xiaoxiao:2+zf_xiaobei:1 --name '小'"
+    ]
 
 
 @each_database
 async def test_another_recipe_or_name_replaces_the_blend(books: Books, channels: Channels) -> None:
-    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "小", by=TESTER)
+    await perform(books.db, BlendVoice(voice_id=BLEND, recipe=RECIPE, name="小"), channels=channels)
     before = (await config_of(books)).version
-    await voice_blends.blend(books.db, channels, BLEND, "zm_yunxi:3+zf_xiaobei:1", "", by=TESTER)
+    await perform(books.db, BlendVoice(voice_id=BLEND, recipe="zm_yunxi:3+zf_xiaobei:1"), channels=channels)
     config = await config_of(books)
     assert config.version == before + 1
     (row,) = config.blends
@@ -112,15 +129,15 @@ async def test_another_recipe_or_name_replaces_the_blend(books: Books, channels:
 
 @each_database
 async def test_a_deleted_blend_is_no_voice(books: Books, channels: Channels) -> None:
-    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "", by=TESTER)
+    await perform(books.db, BlendVoice(voice_id=BLEND, recipe=RECIPE), channels=channels)
     before = (await config_of(books)).version
-    await voice_blends.delete(books.db, BLEND, by=TESTER)
+    await perform(books.db, DeleteBlend(voice_id=BLEND))
     config = await config_of(books)
     assert (config.version, config.blends) == (before + 1, ())
     with pytest.raises(InvalidRequest):
         voices.choose(channels, config, {}, (), BLEND)
     with pytest.raises(CommandError, match="There is no blend or cloned voice 'xiao'"):
-        await voice_blends.delete(books.db, BLEND, by=TESTER)
+        await perform(books.db, DeleteBlend(voice_id=BLEND))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +159,7 @@ async def test_a_wrong_blend_is_refused(
 ) -> None:
     before = await config_of(books)
     with pytest.raises(CommandError, match=reason):
-        await voice_blends.blend(books.db, channels, voice_id, recipe, name, by=TESTER)
+        await perform(books.db, BlendVoice(voice_id=voice_id, recipe=recipe, name=name), channels=channels)
     assert await config_of(books) == before
 
 
@@ -150,27 +167,16 @@ async def test_the_id_of_a_nodes_voice_is_refused(books: Books, channels: Channe
     own = NodeVoice(voice_id=BLEND, name="Ann", gender="female", language="en-US")
     await join_node(Nodes(books.db), own)
     with pytest.raises(CommandError, match="A compute node has a voice 'xiao'"):
-        await voice_blends.blend(books.db, channels, BLEND, RECIPE, "", by=TESTER)
+        await perform(books.db, BlendVoice(voice_id=BLEND, recipe=RECIPE), channels=channels)
 
 
 async def test_there_is_a_maximum_of_blends(
     books: Books, channels: Channels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(voice_blends, "BLENDS_MAX", 2)
+    monkeypatch.setattr(voice_actions, "BLENDS_MAX", 2)
     for voice_id in ("a", "b"):
-        await voice_blends.blend(books.db, channels, voice_id, RECIPE, "", by=TESTER)
+        await perform(books.db, BlendVoice(voice_id=voice_id, recipe=RECIPE), channels=channels)
     with pytest.raises(CommandError, match="There are 2 blends, the maximum"):
-        await voice_blends.blend(books.db, channels, "c", RECIPE, "", by=TESTER)
-    await voice_blends.blend(books.db, channels, "b", "zf_xiaobei+af_heart", "", by=TESTER)
+        await perform(books.db, BlendVoice(voice_id="c", recipe=RECIPE), channels=channels)
+    await perform(books.db, BlendVoice(voice_id="b", recipe="zf_xiaobei+af_heart"), channels=channels)
     assert [row.voice_id for row in (await config_of(books)).blends] == ["a", "b"]
-
-
-async def test_the_same_blend_again_changes_nothing(books: Books, channels: Channels) -> None:
-    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "小", by=TESTER)
-    before = (await config_of(books)).version
-    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "小", by=TESTER)
-    assert (await config_of(books)).version == before
-    changes = await activity.page(books.db, prefix="voice")
-    assert [row.command for row in changes] == [
-        "myna voice blend xiao zf_xiaoxiao:2+zf_xiaobei:1 --name '小'"
-    ]

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from myna import accounts, clones, config
+from myna import accounts, clones
+from myna.actions.settings import SetSetting
 from myna.clones import CLONES_MAX, CONSENT
 from myna.errors import CommandError
 from myna.store.postgresql import Postgresql
 from myna.store.queries import clones as store
 from myna.store.states import CloneStatus
 from tests.clones.clone_setup import CloneSetup
-from tests.rig.actors import TESTER
+from tests.rig.actors import TESTER, perform
 from tests.store.books import books_of
 from tests.store.fixtures import each_database
 from tests.store.postgres_proxy import proxy_to
@@ -44,7 +45,7 @@ async def test_a_new_voice_waits_for_a_node_with_its_sample_and_its_consent(clon
 
 
 async def test_a_sample_over_the_accounts_quota_is_not_stored(clone_setup: CloneSetup) -> None:
-    await config.change(clone_setup.books.db, "account_storage_mib", "1", by=TESTER)
+    await perform(clone_setup.books.db, SetSetting(name="account_storage_mib", value="1"))
     customer = await clone_setup.books.customer()
     first = await clone_setup.clone(customer)
     room = 2**20 - first.sample_bytes
@@ -61,7 +62,7 @@ async def test_a_sample_over_the_accounts_quota_is_not_stored(clone_setup: Clone
 
 
 async def test_of_two_samples_that_exceed_the_quota_together_one_is_stored(clone_setup: CloneSetup) -> None:
-    await config.change(clone_setup.books.db, "account_storage_mib", "1", by=TESTER)
+    await perform(clone_setup.books.db, SetSetting(name="account_storage_mib", value="1"))
     customer = await clone_setup.books.customer()
     first = await clone_setup.clone(customer)
     room = 2**20 - 2 * first.sample_bytes

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from myna import voice_overrides
+from myna.actions.voices import HideVoice, OrderVoices, RenameVoice, ShowVoice
 from myna.channels import Channels
 from myna.engines.espeak.engine import VOICES, Espeak
 from myna.engines.interface import EngineVoice
@@ -15,7 +16,7 @@ from myna.http_client import HttpClient
 from myna.settings import Settings
 from myna.store.queries import config as config_store
 from myna.wire.farm import NodeVoice
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import Books
 from tests.tasks.nodes import join_node
 
@@ -47,28 +48,37 @@ async def version(books: Books) -> int:
 
 
 async def test_a_hidden_voice_is_not_listed_until_it_is_shown_again(books: Books, channels: Channels) -> None:
-    await voice_overrides.hide(books.db, channels, FIRST, True, by=TESTER)
+    await perform(books.db, HideVoice(voice_id=FIRST), channels=channels)
     assert [voice.voice_id for voice in await seen(books)] == [voice.voice_id for voice in VOICES[1:]]
-    await voice_overrides.hide(books.db, channels, FIRST, False, by=TESTER)
+    await perform(books.db, ShowVoice(voice_id=FIRST), channels=channels)
     assert await seen(books) == list(VOICES)
 
 
 async def test_a_renamed_voice_can_be_reset_to_its_own_name(books: Books, channels: Channels) -> None:
-    await voice_overrides.rename(books.db, channels, FIRST, "晨曦", by=TESTER)
+    await perform(books.db, RenameVoice(voice_id=FIRST, name="晨曦"), channels=channels)
     renamed = (await seen(books))[0]
     assert (renamed.voice_id, renamed.name, renamed.language) == (FIRST, "晨曦", VOICES[0].language)
-    await voice_overrides.rename(books.db, channels, FIRST, "", by=TESTER)
+    await perform(books.db, RenameVoice(voice_id=FIRST, name=""), channels=channels)
     assert await seen(books) == list(VOICES)
 
 
 async def test_ordered_voices_are_listed_before_the_others(books: Books, channels: Channels) -> None:
     rest = [voice.voice_id for voice in VOICES]
     last = rest[-1]
-    await voice_overrides.order(books.db, channels, [last, SECOND], by=TESTER)
+    await perform(
+        books.db,
+        OrderVoices(
+            voice_ids=(
+                last,
+                SECOND,
+            )
+        ),
+        channels=channels,
+    )
     found = [voice.voice_id for voice in await seen(books)]
     assert found == [last, SECOND, *(voice_id for voice_id in rest if voice_id not in (last, SECOND))]
 
-    await voice_overrides.order(books.db, channels, [THIRD], by=TESTER)
+    await perform(books.db, OrderVoices(voice_ids=(THIRD,)), channels=channels)
     found = [voice.voice_id for voice in await seen(books)]
     assert found == [THIRD, *(voice_id for voice_id in rest if voice_id != THIRD)]
 
@@ -76,15 +86,33 @@ async def test_ordered_voices_are_listed_before_the_others(books: Books, channel
 @pytest.mark.parametrize("name", [" ", "n" * 101, "a\nb"])
 async def test_an_unprintable_name_is_refused(books: Books, channels: Channels, name: str) -> None:
     with pytest.raises(CommandError, match="1 to 100 printable"):
-        await voice_overrides.rename(books.db, channels, FIRST, name, by=TESTER)
+        await perform(books.db, RenameVoice(voice_id=FIRST, name=name), channels=channels)
 
 
 async def test_an_unknown_voice_cannot_be_overridden(books: Books, channels: Channels) -> None:
     before = await version(books)
     with pytest.raises(CommandError, match="There is no public voice 'nobody'"):
-        await voice_overrides.order(books.db, channels, [FIRST, "nobody"], by=TESTER)
+        await perform(
+            books.db,
+            OrderVoices(
+                voice_ids=(
+                    FIRST,
+                    "nobody",
+                )
+            ),
+            channels=channels,
+        )
     with pytest.raises(CommandError, match="named twice"):
-        await voice_overrides.order(books.db, channels, [FIRST, FIRST], by=TESTER)
+        await perform(
+            books.db,
+            OrderVoices(
+                voice_ids=(
+                    FIRST,
+                    FIRST,
+                )
+            ),
+            channels=channels,
+        )
     assert await version(books) == before
 
 
@@ -92,8 +120,8 @@ async def test_the_operators_list_has_channels_and_hidden_voices(books: Books, c
     own = NodeVoice(voice_id="of-a-node", name="Ann", gender="female", language="en-US")
     shared = NodeVoice(voice_id=FIRST, name="another name", gender="male", language="zh-CN")
     await join_node(Nodes(books.db), own, shared, name="a node")
-    await voice_overrides.hide(books.db, channels, "of-a-node", True, by=TESTER)
-    await voice_overrides.order(books.db, channels, ["of-a-node"], by=TESTER)
+    await perform(books.db, HideVoice(voice_id="of-a-node"), channels=channels)
+    await perform(books.db, OrderVoices(voice_ids=("of-a-node",)), channels=channels)
 
     offers = await voice_overrides.list_public(books.db, channels)
 

@@ -94,7 +94,9 @@ def test_a_model_that_the_channel_does_not_have_is_404_if_the_caller_chose_it_an
     assert counted()[1] == opened
 
 
-def test_models_are_listed_without_wildcards(fresh_caller: Caller) -> None:
+def test_models_are_listed_without_wildcards(service: Service, fresh_caller: Caller) -> None:
+    service.cli("settings", "set", "context_lengths", "gpt-*=9000, svc-chat=8192")
+    wildcard = send(fresh_caller, "GET", "/models/gpt-of-a-wildcard").json
     listed = send(fresh_caller, "GET", "/models").json
     names = [model["id"] for model in listed["data"]]
     assert names[:3] == ["svc-chat", "svc-agent", "tts-1"]
@@ -102,12 +104,13 @@ def test_models_are_listed_without_wildcards(fresh_caller: Caller) -> None:
     assert {"gpt-4o", "org/small", "vectors"} <= set(names) and "gpt-*" not in names
     shown = {model["id"]: (model["kind"], model["units"]) for model in listed["data"]}
     lengths = {one["id"]: one["context_length"] for one in listed["data"] if "context_length" in one}
-    assert lengths == {"of-4096-tokens": 4096}
+    assert lengths == {"of-4096-tokens": 4096, "svc-chat": 8192} and wildcard["context_length"] == 9000
     assert shown["svc-chat"] == ("chat", 1) and shown["vectors"][0] == "embeddings"
     for name in ("svc-chat", "org/small", "gpt-of-a-wildcard"):
         assert send(fresh_caller, "GET", f"/models/{name}").json["id"] == name
     for path in ("/models/", "//models"):
         assert send(fresh_caller, "GET", path).json == listed
+    service.cli("settings", "set", "context_lengths", "")
     head = send(fresh_caller, "HEAD", "/models")
     assert (head.status, head.body) == (HTTPStatus.OK, b"") and int(head.headers["content-length"]) > 100
     assert send(fresh_caller, "GET", "/models/org%2Fsmall").json["id"] == "org/small"

@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,22 @@ def test_the_demo_serves_until_ctrl_c_and_leaves_no_process_behind(run_demo: Dem
     assert demo.ended() == 0, demo.text
     assert "Stopping" in demo.text
     demo.check_nothing_is_left()
+
+
+def test_the_month_is_made_once_and_its_books_have_no_breach(run_demo: DemoMaker, tmp_path: Path) -> None:
+    first = run_demo("demo.month", ONCE="1")
+    assert first.ended() == 0, first.text
+    assert re.search(r"3[,\d]\d\d\d? calls, no breach", first.text), first.text
+    database = tmp_path / "data/demo-month/myna.sqlite"
+    with sqlite3.connect(database) as db:
+        days, accounts = "SELECT count(DISTINCT day) FROM usage_days", "SELECT count(*) FROM accounts"
+        assert db.execute(days).fetchone()[0] > 25
+        assert db.execute(accounts).fetchone() == (6,)
+    db.close()
+    second = run_demo("demo.month")
+    second.wait(lambda: "Ctrl-C" in second.text, "it serves")
+    assert "Writing the month" not in second.text
+    assert "account invite ann" in second.text
 
 
 def test_a_demo_terminated_midway_stops_its_service(run_demo: DemoMaker) -> None:

@@ -87,6 +87,13 @@ def test_every_command_and_each_of_its_options_is_described_in_its_help() -> Non
             assert str(argument.parameter.help or "").endswith((".", "…")), f"{name}: {argument.name}"
 
 
+def test_help_names_the_section_that_describes_the_command() -> None:
+    for section in re.split(r"^## ", (DOCS / "command-line.md").read_text("utf-8"), flags=re.MULTILINE)[1:]:
+        slug = section.partition("\n")[0].lower().replace(" ", "-")
+        for name in re.findall(r"^myna ([a-z]+)", section, re.MULTILINE):
+            assert build([name]).help_epilogue == f"Documentation: docs/command-line.md#{slug}", name
+
+
 def test_every_command_in_a_shell_block_is_valid() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     app = build()

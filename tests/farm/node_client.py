@@ -15,6 +15,7 @@ from typing import Any
 import lameenc
 import pytest
 
+from myna.settings import Settings
 from myna.store.database import Transaction, connect
 from myna.wire.farm import JOB_HEADER, PREFIX, PROTOCOL, PROTOCOL_HEADER, SHA256_HEADER
 from tests.rig.calls import Answer, Wire, call
@@ -175,8 +176,8 @@ class NodeSite:
         return asyncio.run(self._sql(statement, args))
 
     async def _sql(self, statement: str, args: Sequence[object]) -> list[tuple[Any, ...]]:
-        url = self.service.env.get("MYNA_DATABASE_URL", "sqlite:")
-        db = await connect(url, self.service.folder / "data")
+        url = self.service.env.get("MYNA_DATABASE_URL", "")
+        db = await connect(Settings(data=str(self.service.folder / "data"), database_url=url))
 
         async def work(connection: Transaction) -> list[tuple[Any, ...]]:
             return [tuple(row) for row in await connection.fetch(statement, *args)]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from myna.actions.nodes import EnrollNode
 from myna.api.farm import auth, concurrency, uploads
 from myna.api.farm.handlers import FarmApi
 from myna.engines.inspector.inspector import Inspector
@@ -26,7 +27,7 @@ from myna.telemetry.access_log import AccessLog
 from myna.wire.farm import PREFIX
 from tests.farm.node_client import mp3
 from tests.http.local_server import RawConnection, until
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.rig.disks import read_only
 from tests.rig.waiting import SOON_S, free_port
 from tests.store import stalls
@@ -87,7 +88,7 @@ class LocalFarm:
 async def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LocalFarm]:
     monkeypatch.setattr(uploads, "PATIENCE_S", PATIENCE_S)
     monkeypatch.setattr(uploads, "SLOWEST_BYTES_PER_S", SLOWEST_BYTES_PER_S)
-    db = await connect("sqlite:", tmp_path / "data")
+    db = await connect(Settings(data=str(tmp_path / "data")))
     await migrate(db)
     nodes, inspector = Nodes(db), Inspector()
     _, credential = await join_node(nodes)
@@ -218,7 +219,7 @@ async def test_stalled_joins_do_not_block_nodes_or_other_joins(
     has arrived, for which they have a short time."""
     monkeypatch.setattr(concurrency, "JOINS_MAX", 1)
     monkeypatch.setattr(auth, "JOIN_BODY_TIMEOUT_S", SOON_S)
-    token = (await farm.nodes.enroll("another", by=TESTER)).token
+    token = (await perform(farm.nodes.db, EnrollNode(name="another"))).token
     opened = [
         await farm.begin("join", 4000, credential=None if number % 2 else "no credential")
         for number in range(8)

@@ -1,4 +1,4 @@
-"""The access log and its metrics."""
+"""The access log: lines are buffered, then counted and written together."""
 
 import asyncio
 import io
@@ -12,7 +12,8 @@ import pytest
 from prometheus_client import REGISTRY
 
 from myna.telemetry import access_log as module
-from myna.telemetry.access_log import AccessLog, CompletedRequest, RequestDetails
+from myna.telemetry.access_log import AccessLog
+from myna.telemetry.requests import CompletedRequest, RequestDetails
 from tests.http.conftest import line_of
 from tests.rig.calls import Answer, call
 from tests.rig.commands import CommandLine
@@ -136,6 +137,8 @@ def errors_and_channels() -> tuple[float, float]:
 
 
 CHAT = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
+
+
 DETAILS = ("account_id", "key_id", "error_type", "units", "channel", "replay_of")
 
 

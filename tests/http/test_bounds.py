@@ -29,7 +29,7 @@ from myna.settings import Settings
 from myna.speech.draft import draft
 from myna.speech.plan import check_text, read_speed
 from myna.telemetry import logs
-from myna.telemetry.access_log import RequestDetails
+from myna.telemetry.requests import RequestDetails
 from myna.wire import farm, v1
 from myna.wire.body import decode
 from tests.http.cpu_time import Reader, cpu_s, judge, reference

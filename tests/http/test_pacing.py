@@ -1,4 +1,4 @@
-"""Large bodies in turn, and connections within the limit on open files."""
+"""Many large bodies at once do not block the event loop: other ready work runs between two of them."""
 
 import asyncio
 import resource
@@ -67,6 +67,8 @@ async def test_large_bodies_that_arrive_together_are_handled_one_per_loop_iterat
 
 
 SIZE_BYTES = 930_000
+
+
 LOOP_MAX_S = 0.02
 
 
@@ -106,7 +108,11 @@ async def test_keys_with_large_bodies_are_served_in_turn() -> None:
 
 
 FILES = 128
+
+
 CLIENTS = 100
+
+
 PROGRAM = (
     f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, {FILES}));"
     " from myna.cli import main; main(['serve'])"

@@ -51,6 +51,15 @@ def test_during_shutdown_new_calls_are_refused_and_open_calls_finish(
     assert service.command("audit").code == 0
 
 
+def test_a_process_that_drains_is_not_ready_and_takes_calls(make_service: ServiceMaker) -> None:
+    service = make_service(chat_url="parrot:", speech="none", env={"MYNA_DRAIN_S": "1"}).start()
+    key = service.account().key().plain
+    service.terminate()
+    wait_until(lambda: call("GET", f"{service.root_url}/readyz").status == 503, WAIT_S, "it is not ready")
+    assert chat(service, key).status == 200
+    assert service.exit_code() == 0
+
+
 @pytest.mark.parametrize("size", ["Content-Length: 100000", "Transfer-Encoding: chunked"])
 def test_a_body_that_does_not_arrive_is_refused_at_shutdown(make_service: ServiceMaker, size: str) -> None:
     """The grace period and the timeout of bodies are longer than the deadlines of this test."""

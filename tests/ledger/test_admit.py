@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from myna import accounts, config, keys
+from myna import keys
+from myna.actions.accounts import DisableAccount, EnableAccount
+from myna.actions.keys import RevokeKey, SetKeyCap
+from myna.actions.settings import SetSetting
 from myna.caps import Cap, Period
 from myna.errors import (
     CapReached,
@@ -26,7 +29,7 @@ from myna.store.queries import caps as cap_store
 from myna.store.queries import config as config_store
 from myna.store.queries.config import Config
 from tests.ledger.ledger_service import LedgerService, caller_of, ledger_service_on, refusing
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.rig.waiting import SOON_S
 from tests.store.books import Books, idempotency_key_of
 from tests.store.fixtures import each_database
@@ -52,7 +55,7 @@ async def test_a_call_that_is_not_kept_is_refunded(books: Books, service: Ledger
 async def test_a_price_that_changed_before_the_charge_applies(books: Books, service: LedgerService) -> None:
     """The process's configuration is stale; the charge detects it, and the request is planned again."""
     customer = await books.customer(units=9)
-    await config.change(books.db, "chat_units", "7", by=TESTER)
+    await perform(books.db, SetSetting(name="chat_units", value="7"))
 
     call = await service.admit(customer)
 
@@ -66,7 +69,7 @@ async def test_a_late_refresh_does_not_restore_an_older_configuration(
     books: Books, service: LedgerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = await config_store.load(books.db)
-    await config.change(books.db, "chat_units", "7", by=TESTER)
+    await perform(books.db, SetSetting(name="chat_units", value="7"))
     new = await config_store.load(books.db)
     started, released = asyncio.Event(), asyncio.Event()
 
@@ -94,7 +97,7 @@ async def test_a_decision_is_repeated_if_the_configuration_changed_meanwhile(
 ) -> None:
     """Else it would carry the price of one version and the number of another."""
     customer, old, prices = await books.customer(), service.config.current, []
-    await config.change(books.db, "chat_units", "7", by=TESTER)
+    await perform(books.db, SetSetting(name="chat_units", value="7"))
     await service.config.refresh()
 
     async def older(_: object) -> Config:
@@ -117,7 +120,7 @@ async def test_a_refusal_by_a_stale_configuration_is_decided_again(
     books: Books, service: LedgerService
 ) -> None:
     customer = await books.customer()
-    await config.change(books.db, "chat_units", "3", by=TESTER)
+    await perform(books.db, SetSetting(name="chat_units", value="3"))
 
     async def plan() -> ChargeOrder:
         if service.config.settings.chat_units != 3:
@@ -135,7 +138,7 @@ async def test_a_revoked_key_gets_401_before_any_other_refusal(
     customer = await books.customer()
     with pytest.raises(type(error)):
         await service.charge(caller_of(customer), refusing(error))
-    await keys.revoke(books.db, customer.key_id, by=TESTER)
+    await perform(books.db, RevokeKey(key=str(customer.key_id)))
     with pytest.raises(Unauthorized, match="revoked"):
         await service.charge(caller_of(customer), refusing(error))
 
@@ -145,15 +148,15 @@ async def test_a_key_that_the_charge_refuses_gets_the_reason(books: Books, servi
     customer = await books.customer(life_ms=60_000)
     narrow = await books.second_key(customer, Scope.RECORDS)
     revoked = await books.second_key(customer)
-    await keys.revoke(books.db, revoked.key_id, by=TESTER)
+    await perform(books.db, RevokeKey(key=str(revoked.key_id)))
     with pytest.raises(Unauthorized, match="revoked"):
         await service.admit(revoked)
     with pytest.raises(Unauthorized, match="chat scope"):
         await service.admit(narrow)
-    await accounts.set_enabled(books.db, customer.name, False, by=TESTER)
+    await perform(books.db, DisableAccount(name=customer.name, force=True))
     with pytest.raises(Unauthorized, match="disabled"):
         await service.admit(customer)
-    await accounts.set_enabled(books.db, customer.name, True, by=TESTER)
+    await perform(books.db, EnableAccount(name=customer.name))
     await books.move_clock(60_000)
     with pytest.raises(Unauthorized, match="expired"):
         await service.admit(customer)
@@ -175,7 +178,7 @@ async def test_insufficient_units_and_exceeded_rates_are_refused(
 async def test_a_reached_cap_is_a_402_that_says_when_it_renews(books: Books, service: LedgerService) -> None:
     await books.stop_clock()
     customer = await books.customer(units=100)
-    await keys.set_cap(books.db, customer.key_id, Cap(5, Period.MONTH), by=TESTER)
+    await perform(books.db, SetKeyCap(key=str(customer.key_id), cap=str(Cap(5, Period.MONTH))))
     async with await service.admit(customer, service.order(units=4)) as call:
         await call.keep("an answer")
     said = r"has used 4 of the 5 units that its cap allows per month, and this call costs 2"

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from myna import accounts
+from myna.actions.accounts import GrantFirstUnits, GrantUnits
 from myna.errors import CommandError
 from myna.store.batch import Charged
 from myna.store.postgresql import Postgresql
 from myna.store.queries.accounts import AccountRow
 from tests.ledger.ledger_service import LedgerService
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import Books, books_of, charge_of
 from tests.store.fixtures import each_database
 from tests.store.postgres_proxy import proxy_to
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.anyio
 async def test_no_grant_removes_more_than_the_balance(books: Books) -> None:
     customer = await books.customer(units=5)
     with pytest.raises(CommandError, match="has 5 units; 6 can't be taken"):
-        await accounts.grant(books.db, customer.name, -6, "", by=TESTER)
+        await perform(books.db, GrantUnits(name=customer.name, units=-6))
     assert await books.balance(customer) == 5
 
 
@@ -32,7 +33,7 @@ async def test_no_grant_removes_more_than_the_balance(books: Books) -> None:
 async def test_a_grant_out_of_range_is_refused(books: Books, units: int) -> None:
     customer = await books.customer(units=5)
     with pytest.raises(CommandError):
-        await accounts.grant(books.db, customer.name, units, "", by=TESTER)
+        await perform(books.db, GrantUnits(name=customer.name, units=units))
     assert await books.balance(customer) == 5
 
 
@@ -41,7 +42,7 @@ async def test_concurrent_grants_and_charges_never_spend_a_unit_twice(
     books: Books, service: LedgerService
 ) -> None:
     customer = await books.customer(units=10)
-    taking = [accounts.grant(books.db, customer.name, -1, "", by=TESTER) for _ in range(15)]
+    taking = [perform(books.db, GrantUnits(name=customer.name, units=-1)) for _ in range(15)]
     charging = [service.commits.charge(charge_of(customer), 10) for _ in range(15)]
 
     results = await asyncio.gather(*taking, *charging, return_exceptions=True)
@@ -57,7 +58,7 @@ async def test_a_grant_whose_reply_was_lost_is_in_doubt(postgres_url: str, tmp_p
         db = await Postgresql.open(proxy.url)
         proxy.drop_reply_to(b"COMMIT")
         with pytest.raises(CommandError, match="is unknown"):
-            await accounts.grant(db, customer.name, 3, "", by=TESTER)
+            await perform(db, GrantUnits(name=customer.name, units=3))
         assert proxy.dropped == 1
         await db.close()
         assert await books.balance(customer) == 8
@@ -78,14 +79,12 @@ async def test_a_committed_grant_is_reported_if_the_database_is_lost_afterwards(
             return result
 
         db.transaction = lose_reply  # type: ignore[method-assign]
-        assert (await accounts.grant(db, customer.name, 3, "", by=TESTER)).balance == 8
+        assert (await perform(db, GrantUnits(name=customer.name, units=3))).balance == 8
         await db.close()
 
 
 @each_database
 async def test_of_many_first_grants_at_once_one_counts(books: Books) -> None:
     customer = await books.customer(units=0)
-    await asyncio.gather(
-        *[accounts.grant(books.db, customer.name, 7, "", by=TESTER, to_empty=True) for _ in range(8)]
-    )
+    await asyncio.gather(*[perform(books.db, GrantFirstUnits(name=customer.name, units=7)) for _ in range(8)])
     assert await books.balance(customer) == 7

@@ -5,10 +5,11 @@ import asyncio
 import pytest
 
 from myna import durations, keys
+from myna.actions.keys import RenameKey, RevokeKey, RollKey
 from myna.errors import CommandError, Unauthorized
 from myna.keys import Scope, UnverifiedCaller
 from myna.store.queries import keys as store
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import Books
 from tests.store.fixtures import each_database
 
@@ -28,7 +29,7 @@ async def is_valid(books: Books, key_hash: bytes) -> bool:
 async def test_a_rolled_key_works_until_the_end_of_its_grace_period(books: Books) -> None:
     await books.stop_clock()
     old = await books.customer(scopes=Scope.CHAT)
-    rolled = await keys.roll(books.db, old.key_id, 7 * DAY_MS, by=TESTER)
+    rolled = await perform(books.db, RollKey(key=str(old.key_id), grace="7d"))
     first, second = await store.of_account(books.db, old.account_id)
     assert (second.name, second.scopes, second.expires_at) == (first.name, Scope.CHAT, 0)
     assert rolled.old_expires_at == first.expires_at // 1000
@@ -45,38 +46,38 @@ async def test_a_key_that_expires_earlier_keeps_its_expiry_and_its_successor_liv
     await books.stop_clock()
     old = await books.customer(life_ms=3 * DAY_MS)
     await books.move_clock(DAY_MS)
-    await keys.roll(books.db, old.key_id, 7 * DAY_MS, by=TESTER)
+    await perform(books.db, RollKey(key=str(old.key_id), grace="7d"))
     first, second = await store.of_account(books.db, old.account_id)
     assert first.expires_at == first.created_at + 3 * DAY_MS
     assert second.expires_at == second.created_at + 3 * DAY_MS
 
 
 async def test_a_key_that_is_not_active_is_not_rolled(books: Books) -> None:
-    revoked, expired = await books.customer(), await books.customer(life_ms=1)
-    await keys.revoke(books.db, revoked.key_id, by=TESTER)
-    await books.move_clock(10)
+    revoked, expired = await books.customer(), await books.customer(life_ms=1000)
+    await perform(books.db, RevokeKey(key=str(revoked.key_id)))
+    await books.move_clock(1000)
     for key, state in ((revoked, "revoked"), (expired, "expired")):
         with pytest.raises(CommandError, match=f"is {state}"):
-            await keys.roll(books.db, key.key_id, DAY_MS, by=TESTER)
+            await perform(books.db, RollKey(key=str(key.key_id), grace="1d"))
         assert len(await store.of_account(books.db, key.account_id)) == 1
 
 
 async def test_a_key_of_another_account_is_unknown(books: Books) -> None:
     mine, other = await books.customer(), await books.customer()
     for change in (
-        keys.roll(books.db, other.key_id, DAY_MS, by=TESTER, account_id=mine.account_id),
-        keys.rename(books.db, other.key_id, "mine", by=TESTER, account_id=mine.account_id),
-        keys.revoke(books.db, other.key_id, by=TESTER, account_id=mine.account_id),
+        perform(books.db, RollKey(key=str(other.key_id), grace="1d"), owner_id=mine.account_id),
+        perform(books.db, RenameKey(key=str(other.key_id), name="mine"), owner_id=mine.account_id),
+        perform(books.db, RevokeKey(key=str(other.key_id)), owner_id=mine.account_id),
     ):
         with pytest.raises(CommandError, match=f"There is no key {other.key_id}"):
             await change
     (key,) = await store.of_account(books.db, other.account_id)
     assert (key.name, key.expires_at, key.revoked_at) == ("a key", 0, 0)
-    await keys.rename(books.db, mine.key_id, "mine", by=TESTER, account_id=mine.account_id)
+    await perform(books.db, RenameKey(key=str(mine.key_id), name="mine"), owner_id=mine.account_id)
     (renamed,) = await store.of_account(books.db, mine.account_id)
     assert renamed.name == "mine"
     with pytest.raises(CommandError, match="printable"):
-        await keys.rename(books.db, mine.key_id, " ", by=TESTER)
+        await perform(books.db, RenameKey(key=str(mine.key_id), name=" "))
 
 
 # ---- the internal key of the page Try
@@ -109,9 +110,9 @@ async def test_an_internal_key_is_not_listed_and_not_changed(books: Books) -> No
     assert (listed.internal, internal.internal) == (0, 1)
     assert await store.page(books.db, owner.account_id, store.PAST_ALL, 10) == [listed]
     for change in (
-        keys.revoke(books.db, internal.id, by=TESTER),
-        keys.rename(books.db, internal.id, "mine", by=TESTER),
-        keys.roll(books.db, internal.id, DAY_MS, by=TESTER),
+        perform(books.db, RevokeKey(key=str(internal.id))),
+        perform(books.db, RenameKey(key=str(internal.id), name="mine")),
+        perform(books.db, RollKey(key=str(internal.id), grace="1d")),
     ):
         with pytest.raises(CommandError, match="There is no key"):
             await change

@@ -2,12 +2,14 @@
 
 import pytest
 
-from myna import accounts, config, keys
+from myna.actions.accounts import LimitAccount
+from myna.actions.keys import LimitKey
+from myna.actions.settings import SetSetting
 from myna.errors import CommandError, RateLimited
-from myna.limits import parsed, rate_headers
+from myna.limits import as_texts, parsed, rate_headers
 from myna.store.batch import Rate
 from tests.ledger.ledger_service import LedgerService
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import Books, Customer
 from tests.store.fixtures import each_database
 
@@ -54,9 +56,9 @@ async def test_the_error_of_a_limit_says_whose_it_is_and_when_to_try_again(
     await books.stop_clock()
     customer = await books.customer(units=100)
     if whose.startswith("The account"):
-        await accounts.set_limits(books.db, customer.name, limits, by=TESTER)
+        await perform(books.db, LimitAccount(name=customer.name, **as_texts(limits)))
     else:
-        await keys.set_limits(books.db, customer.key_id, limits, by=TESTER)
+        await perform(books.db, LimitKey(key=str(customer.key_id), **as_texts(limits)))
     await service.admit(customer)
     error = await refusal(service, customer, units=5)
     assert (error.message, dict(error.headers)) == (f"{whose} {message}", headers)
@@ -67,10 +69,10 @@ async def test_the_error_of_a_limit_says_whose_it_is_and_when_to_try_again(
 async def test_the_limits_of_the_site_hold_from_the_next_charge(books: Books, service: LedgerService) -> None:
     customer = await books.customer()
     await service.admit(customer)
-    await config.change(books.db, "key_rpm", "1", by=TESTER)
+    await perform(books.db, SetSetting(name="key_rpm", value="1"))
     await service.admit(customer)
     await refusal(service, customer, units=1)
-    await config.change(books.db, "key_rpm", "0", by=TESTER)
+    await perform(books.db, SetSetting(name="key_rpm", value="0"))
     await service.admit(customer)
 
 

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from msgspec import structs
 
-from myna import accounts, keys
+from myna.actions.accounts import DisableAccount, EnableAccount, GrantUnits
+from myna.actions.keys import RevokeKey
 from myna.errors import CommandError
 from myna.keys import Scope
 from myna.store.batch import (
@@ -36,7 +37,7 @@ from myna.store.batch import (
     TaskStatus,
 )
 from myna.store.queries import ledger
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.rig.postgres import Postgres
 from tests.store.books import (
     AUDIO,
@@ -208,11 +209,11 @@ class Machine(RuleBasedStateMachine):
         left = owner.purse["units"] + units
         if left < 0 or units == 0:
             with pytest.raises(CommandError):
-                self.run(accounts.grant(self.books.db, owner.customer.name, units, "", by=TESTER))
+                self.run(perform(self.books.db, GrantUnits(name=owner.customer.name, units=units)))
         else:
             owner.purse["units"] = left
             assert (
-                self.run(accounts.grant(self.books.db, owner.customer.name, units, "", by=TESTER)).balance
+                self.run(perform(self.books.db, GrantUnits(name=owner.customer.name, units=units))).balance
                 == left
             )
 
@@ -220,13 +221,20 @@ class Machine(RuleBasedStateMachine):
     def revoke(self, key: int) -> None:
         owner = self.model.keys[key % len(self.model.keys)]
         owner.revoked = True
-        self.run(keys.revoke(self.books.db, owner.customer.key_id, by=TESTER))
+        self.run(perform(self.books.db, RevokeKey(key=str(owner.customer.key_id))))
 
     @rule(key=st.integers(0, 5), enabled=st.booleans())
     def enable(self, key: int, enabled: bool) -> None:
         owner = self.model.keys[key % len(self.model.keys)]
         owner.purse["disabled"] = int(not enabled)
-        self.run(accounts.set_enabled(self.books.db, owner.customer.name, enabled, by=TESTER))
+        self.run(
+            perform(
+                self.books.db,
+                EnableAccount(name=owner.customer.name)
+                if enabled
+                else DisableAccount(name=owner.customer.name, force=True),
+            )
+        )
 
     @rule()
     def pass_time_and_sweep(self) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from myna import accounts, keys
+from myna.actions.accounts import DisableAccount
+from myna.actions.keys import RevokeKey
 from myna.store.batch import Charged
 from myna.store.database import Database
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import KEY_REFUSED, Books, Customer, charge_of
 from tests.store.fixtures import each_database
 from tests.store.stalls import until
@@ -21,11 +22,11 @@ LANES = 6
 
 
 async def revoke(db: Database, customer: Customer) -> None:
-    await keys.revoke(db, customer.key_id, by=TESTER)
+    await perform(db, RevokeKey(key=str(customer.key_id)))
 
 
 async def disable(db: Database, customer: Customer) -> None:
-    await accounts.set_enabled(db, customer.name, False, by=TESTER)
+    await perform(db, DisableAccount(name=customer.name, force=True))
 
 
 @pytest.mark.parametrize("refuse", [revoke, disable])

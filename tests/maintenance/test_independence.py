@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from myna import audit, config
+from myna import audit
+from myna.actions.settings import SetSetting
 from myna.config import DAY_MS, ConfigCache, SiteSettings
 from myna.ledger import DEADLINE_MARGIN_S
 from myna.maintenance import LEFTOVER_AGE_S
@@ -17,7 +18,7 @@ from myna.store.queries import stored_responses
 from myna.store.queries.stored_responses import StoredResponse
 from tests.maintenance.serving import service_on
 from tests.maintenance.test_jobs import OLD_S, there, write
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import Books, keep_of, speech
 from tests.store.stalls import until
 
@@ -64,7 +65,7 @@ async def test_an_unreadable_setting_has_its_default_and_is_logged_once_per_vers
             " its default applies: 1"
         ]
         assert found.settings == SiteSettings(tts_units=7)
-        await config.change(books.db, "tts_units", "8", by=TESTER)
+        await perform(books.db, SetSetting(name="tts_units", value="8"))
         await found.refresh()
     assert len(caplog.records) == 2
     await books.sql("DELETE FROM settings")
@@ -74,7 +75,7 @@ async def test_an_unreadable_setting_is_an_audit_breach(books: Books, service: S
     await books.sql(UNREADABLE, "language", "tlh")
     (breach,) = (await audit.run(books.db, service.audio)).breaches
     assert (breach.rule, breach.examples) == (audit.SETTINGS_RULE, ["language must be zh or en, it is 'tlh'"])
-    await config.change(books.db, "language", "en", by=TESTER)
+    await perform(books.db, SetSetting(name="language", value="en"))
     assert (await audit.run(books.db, service.audio)).breaches == []
 
 
@@ -86,7 +87,7 @@ async def test_with_an_unreadable_retention_time_no_audio_is_removed(
     await service.jobs.refresh_config()
     await service.jobs.remove_old_audio()
     assert there(old)
-    await config.change(books.db, "audio_keep_days", "1", by=TESTER)
+    await perform(books.db, SetSetting(name="audio_keep_days", value="1"))
     await service.jobs.refresh_config()
     await service.jobs.remove_old_audio()
     assert not there(old)
@@ -116,7 +117,7 @@ async def test_stored_responses_are_removed_after_the_days_of_a_setting_that_can
 async def test_a_failing_job_does_not_stop_others(books: Books, service: Service, tmp_path: Path) -> None:
     old = await _old_audio(books, tmp_path)
     orphan = write(tmp_path / "audio" / "bb" / ("b" * 32 + ".mp3"), OLD_S)
-    await config.change(books.db, "audio_keep_days", "1", by=TESTER)
+    await perform(books.db, SetSetting(name="audio_keep_days", value="1"))
     await service.jobs.refresh_config()
     await books.sql(
         "ALTER TABLE reservations RENAME TO elsewhere"

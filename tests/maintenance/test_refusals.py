@@ -5,7 +5,7 @@ from msgspec import structs
 
 from myna.refusals import REMEMBERED_MAX, STORED_MAX, Refusals
 from myna.store.queries import refusals as store
-from myna.telemetry.access_log import CompletedRequest, RequestDetails
+from myna.telemetry.requests import CompletedRequest, RequestDetails
 from tests.store.books import Books
 from tests.store.fixtures import each_database
 

@@ -18,7 +18,7 @@ PACKAGE = Path(myna.__file__).parent
 OFFICE = Path(messages.__file__).parents[1]
 BEFORE_START = {"myna.store.migrate", "myna.backup", "myna.settings"}
 """They raise before there is a page."""
-PHRASES_OF = ("_check_line", "_check_whole")
+PHRASES_OF = ("_check_line", "_check_range", "_check_whole")
 """Functions whose first argument is the phrase `what` of a sentence."""
 
 
@@ -85,7 +85,7 @@ def _texts(argument: ast.expr, module: ModuleType) -> Iterator[str]:
 
 def _modules() -> list[ModuleType]:
     """The modules of the office, those that it imports, and those of errors and of signing in."""
-    paths = [*OFFICE.rglob("*.py")]
+    paths = [*OFFICE.rglob("*.py"), *(PACKAGE / "actions").glob("*.py")]
     names = {_dotted(path) for path in [*paths, *(PACKAGE / "sign_in").glob("*.py")]}
     names |= {"myna.errors", "myna.names", "myna.channel_failures", "myna.wire.openai_voices"}
     for path in paths:

@@ -100,7 +100,7 @@ def of_key(action: str, **fields: Any) -> Callable[[Scene], Sent]:
 def of_account(action: str, **fields: Any) -> Callable[[Scene], Sent]:
     def make(scene: Scene) -> Sent:
         name, page = scene.account()
-        return Sent(scene.operator, f"{page}/{action}", {"name": name, **fields})
+        return Sent(scene.operator, f"{page}/{action}", {"typed": name, **fields})
 
     return make
 
@@ -215,7 +215,7 @@ def new_voice(scene: Scene) -> Sent:
 def delete_voice(scene: Scene) -> Sent:
     sent = new_voice(scene)
     voice = sent.send(sent.visitor, None).headers["location"].removeprefix("/office")
-    return Sent(sent.visitor, f"{voice}/delete", {"name": "Ann"})
+    return Sent(sent.visitor, f"{voice}/delete", {"typed": "Ann"})
 
 
 def of_channel_key(path: str, **fields: Any) -> Callable[[Scene], Sent]:
@@ -246,7 +246,7 @@ FORMS: dict[str, Callable[[Scene], Sent]] = {
     "/keys/{id:number}/cap": of_key("cap", cap_units="5", cap_period="day"),
     "/keys/{id:number}/limits": of_key("limits", rpm="5"),
     "/keys/{id:number}/roll": of_key("roll", grace="1h"),
-    "/keys/{id:number}/revoke": of_key("revoke", name="k"),
+    "/keys/{id:number}/revoke": of_key("revoke", typed="k"),
     "/ledger": redeem,
     "/me": own_form("/me", language="en", low_balance="7"),
     "/me/password": own_form("/me/password", password=NEW_PASSWORD),

@@ -52,7 +52,7 @@ def test_an_added_channel_is_tested_with_a_real_request(
 ) -> None:
     assert activity(site, 2) == [
         f"myna channel key {channel}",
-        f"myna channel add chat {channel} {upstream.url} --model m --priority 100",
+        f"myna channel add chat {channel} {upstream.url} --model m",
     ]
     upstream.behave("say:<i>Good</i> morning.")
     answer = operator.result(f"{PATH}/test", name=channel)

@@ -185,6 +185,7 @@ def operator(site: Service) -> Visitor:
     data = {"model": "svc-chat", "messages": [{"role": "user", "content": HOSTILE}]}
     assert call("POST", f"{site.base_url}/chat/completions", key=key.plain, data=data).status == 200
     site.cli("code", "add", "--units", "5", "--memo", HOSTILE)
+    site.cli("node", "enroll", "gpu-1")
     site.cli("route", "add", "any-*", "--units", "5", "--upstream-model", HOSTILE)
     return visitor
 
@@ -215,6 +216,10 @@ def check(page: Page, url: str) -> list[str]:
     )
     if page.evaluate(f"innerWidth < 600 && {scrolling}.length"):
         faults.append(f"{url}: a table is wider than a phone")
+    if page.evaluate(
+        "[...document.querySelectorAll('.cards td')].some((one) => one.scrollHeight > one.clientHeight + 1)"
+    ):
+        faults.append(f"{url}: a label of a card lies on the next one")
     if page.locator("img[src=x]").count():
         faults.append(f"{url}: a hostile text became an element")
     return faults

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.rig.calls import Answer, call
-from tests.rig.office import People, Visitor
+from tests.rig.office import People, Visitor, text_of
 from tests.rig.service import Service
 from tests.rig.waiting import SOON_S, wait_until
 
@@ -95,12 +95,12 @@ def test_a_hostile_name_is_text(owner: Visitor) -> None:
 
 def test_a_key_is_revoked_when_its_name_was_typed(site: Service, owner: Visitor) -> None:
     key_id, plain = make(owner, "to be revoked")
-    assert owner.post(f"/keys/{key_id}/revoke", name="something else").status == 400
+    assert owner.post(f"/keys/{key_id}/revoke", typed="something else").status == 400
     assert "It was never used." in owner.page(f"/keys/{key_id}/revoke")
     assert send(site, "/chat/completions", CHAT, plain).status == 200
     asked = owner.page(f"/keys/{key_id}/revoke")
     assert re.search(r"It was last used (just now|\d+ seconds? ago) ?, for 1 call in all.", asked)
-    assert "is revoked" in owner.submit(f"/keys/{key_id}/revoke", name="to be revoked")
+    assert "is revoked" in owner.submit(f"/keys/{key_id}/revoke", typed="to be revoked")
     assert send(site, "/chat/completions", CHAT, plain).status == 401
     (change,) = site.cli("activity", "--command", f"key revoke {key_id}")
     assert change["by"] == "key-owner"
@@ -152,6 +152,8 @@ def test_too_few_units_are_explained(site: Service, poor: Visitor) -> None:
     text = poor.page(f"/keys/{key_id}")
     assert refused.headers["x-request-id"] in text
     assert "redeem a code" in text
+    text = text_of(poor.get(f"/keys/{key_id}", {"accept-language": "zh"}))
+    assert re.search("账户余额 0 点，本次调用需要 [0-9]+ 点。余额不足，请联系管理员。", text), text
 
 
 def test_a_missing_scope_is_explained(site: Service, owner: Visitor) -> None:

@@ -107,7 +107,7 @@ def test_a_weak_password_is_refused_with_the_reason(
     ("path", "fields", "said"),
     [
         ("/me", {"low_balance": "many"}, "余额提醒阈值必须是整数。"),
-        ("/site/codes", {"units": "0"}, "点数不能小于 1。"),
+        ("/site/codes", {"units": "many"}, "点数必须是整数。"),
     ],
 )
 def test_a_wrong_field_is_named(reader: Visitor, path: str, fields: dict[str, str], said: str) -> None:

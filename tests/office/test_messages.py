@@ -9,6 +9,7 @@ import jinja2
 from myna import config, sentences, settings
 from myna.models.installed import MODELS
 from myna.office import messages
+from myna.office.render import Renderer
 from myna.store.queries import audit
 from tests.office import error_sentences
 from tests.office.conftest import MakeSite
@@ -48,6 +49,20 @@ def test_a_translation_has_the_placeholders_of_its_text() -> None:
     placeholders = re.compile(r"%\((\w+)\)s|\{(\w+)(?:!r|:g)?\}")
     for text, translated in messages.read("zh").items():
         assert set(placeholders.findall(text)) == set(placeholders.findall(translated)), text
+
+
+PLACE = re.compile(r"\{(\w+)[^}]*\}")
+
+
+def test_a_sentence_that_is_stored_in_english_is_said_in_chinese() -> None:
+    renderer = Renderer("zh")
+    for text, translated in messages.read("zh").items():
+        if "%(" not in text and len(PLACE.sub("", text)) > 8:
+            stored, said = (PLACE.sub(r"a[\1].", each) for each in (text, translated))
+            assert renderer.stored(stored) == said
+    assert renderer.stored("127.0.0.1:9 can't be reached: refused.") == "无法连接 127.0.0.1:9：refused。"
+    assert renderer.stored("myna account reset ann # a new password was set").endswith("ann # 设置了新密码")
+    assert renderer.stored("messages: is missing.") == "messages: is missing."
 
 
 def test_words_of_models_are_translated() -> None:

@@ -53,9 +53,7 @@ def test_an_added_route_serves_calls_at_its_price(
         f"{PATH}/new", name="fast", kind="chat", units="7", channel=[channel], upstream_model="llama"
     )
     assert "fast is added." in said
-    assert activity(site) == [
-        f"myna route add fast --units 7 --channel {channel} --upstream-model llama --kind chat"
-    ]
+    assert activity(site) == [f"myna route add fast --units 7 --channel {channel} --upstream-model llama"]
     upstream.behave("say:Hi.")
     key = site.account(units=100).key()
     data = {"model": "fast", "messages": [{"role": "user", "content": "hello"}]}
@@ -105,14 +103,15 @@ def test_a_refused_form_keeps_what_was_typed(operator: Visitor, site: Service, c
     assert html.escape(HOSTILE).replace("&quot;", "&#34;") in page
     assert 'value="speech" checked' in page
     for wrong, why in (
-        ({"units": "many"}, "--units: must be a whole number"),
-        ({"units": "1", "kind": "image"}, "A route is for chat, embeddings"),
+        ({"units": "many"}, "Units: must be a whole number"),
+        ({"units": "1", "kind": "image"}, "Kind: choose one"),
         ({"units": "1", "kind": "speech", "channel": channel}, "needs channels for speech"),
-        ({"units": "1", "kind": "embeddings", "intent": "true"}, "only chat has instructions"),
+        ({"units": "1", "kind": "embeddings", "intent": "true"}, "Only chat has instructions"),
     ):
         answer = operator.post(f"{PATH}/new", name="wrong", **wrong)
         assert (answer.status, why in html.unescape(text_of(answer))) == (400, True), wrong
     site.cli("route", "add", "kept", "--units", "5")
+    operator.page(f"{PATH}/change?name=kept")
     answer = operator.post(f"{PATH}/change", name="kept", units="-1", upstream_model="typed")
     assert (answer.status, 'value="typed"' in answer.body.decode()) == (400, True)
     assert routes(site)["kept"]["units"] == 5

@@ -119,8 +119,8 @@ def test_a_disabled_account_is_out_at_once(people: People, operator: Visitor) ->
     page = account_page(operator, "shut-out")
     assert visitor.post("/try", text="Hello", model="svc-chat", once="5" * 32).status == 200
     assert "Keys 1 Sessions" in operator.page(page), "the hidden key of the page Try is not counted"
-    assert operator.post(f"{page}/switch", name="wrong").status == 400
-    operator.submit(f"{page}/switch", name="shut-out")
+    assert operator.post(f"{page}/switch", typed="wrong").status == 400
+    operator.submit(f"{page}/switch", typed="shut-out")
     assert visitor.get("/keys").status == 303
     assert call("GET", f"{people.service.base_url}/me", key=key.plain).status == 401
     operator.submit(f"{page}/switch")

@@ -133,7 +133,7 @@ def test_the_key_of_the_page_is_not_listed_and_not_changed(
     assert f"curl {site.root_url}/openai/v1/chat/completions" in visitor.page("/keys")
     assert visitor.get(f"/keys/{key_id}").headers["location"] == "/office/try"
     assert visitor.get(f"/keys/{key_id}/revoke").status == 404
-    assert visitor.post(f"/keys/{key_id}/revoke", name="Try").status == 404
+    assert visitor.post(f"/keys/{key_id}/revoke", typed="Try").status == 404
     refused = site.command("key", "revoke", str(key_id))
     assert refused.code == 1 and f"There is no key {key_id}." in refused.stderr
 

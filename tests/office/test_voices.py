@@ -173,7 +173,7 @@ def test_consent_is_declared_and_kept_in_the_language_of_the_page(
     assert CONSENTS["zh"] in form and CONSENT not in form
     voice_id = cloned(visitor, recording)
     assert CONSENTS["zh"] in visitor.get(f"/voices/{voice_id}").body.decode()
-    visitor.submit(f"/voices/{voice_id}/delete", name=NAME)
+    visitor.submit(f"/voices/{voice_id}/delete", typed=NAME)
 
 
 def test_a_refused_recording_is_explained_as_by_the_command(
@@ -197,7 +197,7 @@ def others(visitor: Visitor, voice_id: str) -> list[Answer]:
     """What a visitor gets for a voice by all its addresses."""
     paths = ("", "/live", "/preview", "/delete")
     seen = [visitor.get(f"/voices/{voice_id}{path}") for path in paths]
-    return [*seen, visitor.post(f"/voices/{voice_id}/delete", name=NAME)]
+    return [*seen, visitor.post(f"/voices/{voice_id}/delete", typed=NAME)]
 
 
 def test_clones_of_others_are_not_found(
@@ -207,7 +207,7 @@ def test_clones_of_others_are_not_found(
     assert [answer.status for answer in others(ben, voice_id)] == [404] * 5
     assert voice_id not in ben.get("/voices").body.decode()
     assert listed(clone_site.service, voice_id)["account"] == "ann"
-    ann.submit(f"/voices/{voice_id}/delete", name=NAME)  # so that no node of another test takes it
+    ann.submit(f"/voices/{voice_id}/delete", typed=NAME)  # so that no node of another test takes it
 
 
 def test_a_voice_is_deleted_when_its_name_was_typed(
@@ -215,7 +215,7 @@ def test_a_voice_is_deleted_when_its_name_was_typed(
 ) -> None:
     voice_id = cloned(ann, recording)
     assert ann.post(f"/voices/{voice_id}/delete", name="Ann").status == 400
-    assert "is deleted, with its recording" in ann.submit(f"/voices/{voice_id}/delete", name=NAME)
+    assert "is deleted, with its recording" in ann.submit(f"/voices/{voice_id}/delete", typed=NAME)
     assert ann.get(f"/voices/{voice_id}").status == 404
     (change,) = clone_site.service.cli("activity", "--command", f"voice delete {voice_id}")
     assert change["by"] == "ann"

@@ -13,20 +13,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from myna import accounts, app, audit, config, keys, service
+from myna import accounts, app, audit, config, service
+from myna.actions.accounts import AddAccount
+from myna.actions.keys import IssueKey
+from myna.actions.settings import SetSetting
 from myna.engines.interface import NO_CLIENT, Client, EngineVoice, SoundPart, Utterance
 from myna.engines.kokoro.engine import Kokoro
 from myna.engines.kokoro.job import RATE_HZ, KokoroModel
 from myna.engines.registry import DEFAULT_SPEECH, KOKORO
 from myna.http import server
 from myna.http.server import Server
-from myna.keys import Scope
 from myna.sandbox.confinement import AllowedPaths
 from myna.settings import Settings
 from myna.store.batch import CallState, TaskStatus
 from tests.engines.conftest import until
 from tests.http.local_server import RawConnection
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.rig.waiting import SOON_S, free_port
 
 UNITS = 100
@@ -178,7 +180,7 @@ class Visitor:
             self.voice.say(None)
             await visitor.balance_becomes(await visitor.balance())
             for setting, value in visitor.changed_settings.items():
-                await config.change(self.site.db, setting, value, by=TESTER)
+                await perform(self.site.db, SetSetting(name=setting, value=value))
             await self.site.config.refresh()
             for channel in (KOKORO, DEFAULT_SPEECH):
                 self.site.channels.circuits.succeeded(channel)
@@ -260,7 +262,7 @@ class Visitor:
         """Changes a site setting."""
         before = {known: now for known, now, _ in config.applied(self.site.config.current)}
         self.changed_settings.setdefault(name, str(before[name]))
-        await config.change(self.site.db, name, value, by=TESTER)
+        await perform(self.site.db, SetSetting(name=name, value=value))
 
     async def close(self) -> None:
         for connection in self._open:
@@ -269,8 +271,8 @@ class Visitor:
 
 async def _key(site: Site, account: str) -> str:
     """A key of a new account."""
-    made = await accounts.add(site.db, account, "", False, UNITS, by=TESTER)
-    return (await keys.issue(site.db, made.id, "laptop", Scope.CHAT | Scope.TTS, 0, by=TESTER)).key
+    made = await perform(site.db, AddAccount(name=account, units=UNITS))
+    return (await perform(site.db, IssueKey(account=made.name, name="laptop", scope=("chat", "tts")))).key
 
 
 @contextlib.asynccontextmanager

@@ -10,18 +10,16 @@ from pathlib import Path
 import openai
 import pytest
 
-from myna import channel_changes
-from myna.channel_keys import ChannelKeys
+from myna.actions.channels import AddChannel
 from myna.errors import TooManyBodies
 from myna.http.body_limits import BodyBudget
 from myna.store.database import Transaction
 from myna.store.queries import routes as routes_store
-from myna.store.queries.config import ChannelRow
 from myna.store.queries.routes import RouteRow
 from tests.engines.conftest import until
 from tests.openai_audio.scripted_site import UNITS, Answer, Visitor, scripted_site
 from tests.openai_audio.transcription_upstream import SECRET, TranscriptionUpstream
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 
 pytestmark = pytest.mark.anyio
 
@@ -84,12 +82,9 @@ async def site(
 
 
 async def add_route(site: Visitor, channels: Mapping[str, TranscriptionUpstream]) -> None:
-    db, folder = site.site.db, site.site.settings.data_folder
+    db = site.site.db
     for priority, (name, server) in enumerate(channels.items()):
-        row = ChannelRow(
-            name=name, kind="chat", url=server.url, model="", key_env="", priority=priority, enabled=1
-        )
-        await channel_changes.add(db, ChannelKeys(folder), row, by=TESTER)
+        await perform(db, AddChannel(kind="chat", name=name, url=server.url, priority=priority))
     route = RouteRow(
         name=MODEL,
         kind="transcription",

@@ -5,6 +5,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -153,26 +154,61 @@ def test_an_error_that_says_nothing_breaks_no_stream(nothing: str, much: str) ->
 def test_events_name_the_model_as_the_caller_does(model: str, size: int) -> None:
     said = '"model":"m" and "model": "/srv"'
     deltas = {"content": said}, {"content": "x" * BUFFERED_MAX_BYTES}, {}
-    events = [chunk(model, delta, None if delta else "stop") for delta in deltas]
+    azures = {"id": "", "object": "", "created": 0, "model": "", "choices": []}
+    events = [azures, *(chunk(model, delta, None if delta else "stop") for delta in deltas)]
     body = b"".join(map(event, events)).replace(b'"model": ', b'"model" :')
     sent, _ = relayed(body, [size if len(body) < 1000 else 1 + size * 100], EventRelay(model=b'"gpt"'))
     found = [json.loads(line.removeprefix(b"data: ")) for line in sent.split(b"\n\n") if line]
-    assert [one["model"] for one in found] == ["gpt"] * 3
-    assert found[0]["choices"][0]["delta"]["content"] == said
+    assert [one["model"] for one in found] == ["gpt"] * 4
+    assert found[1]["choices"][0]["delta"]["content"] == said
+
+
+def objects(body: bytes) -> list[Any]:
+    return [json.loads(part.rpartition(b"data:")[2]) for part in body.split(b"\n\n") if part]
 
 
 def test_events_without_the_members_that_clients_need_get_them() -> None:
-    body = (
-        b'data: {"choices": [{"delta": {"content": "x"}}]}\n\ndata: {}\n\n'
-        + b'data:{"choices":[],"usage":{}}\n\n'
-    )
-    sent, relay = relayed(body + DONE, [10**9], EventRelay(model=b'"gpt"'))
-    first, empty, last = [json.loads(line.removeprefix(b"data:")) for line in sent.split(b"\n\n") if line]
-    assert empty == {} and relay.done
-    for one in (first, last):
-        assert (one["object"], one["model"], one["id"]) == ("chat.completion.chunk", "gpt", first["id"])
-        assert abs(one["created"] - time.time()) < 60
-    assert first["choices"][0]["delta"]["content"] == "x" and last["usage"] == {}
+    odd = [
+        b'{"choices": [{"delta": {"content": "x"}, "finish_reason": ""}]}',
+        b"{}",
+        b'{\ndata: "choices": null, "usage": {}\ndata: }',
+        b'{"id":"a","choices":[],"created":7,"usage":{"n":1}}',
+    ]  # fmt: skip
+    body = b"".join(b"event: ping\ndata: %b\n\n" % one for one in odd)
+    for sizes in splits(len(body + DONE)):
+        sent, relay = relayed(body + DONE, sizes, EventRelay(model=b'"gpt"'))
+        first, empty, nothing, last, end = objects(sent)
+        assert relay.done and sent.count(b"event: ping") == 4
+        assert (last["id"], last["created"], last["usage"]) == ("a", 7, {"n": 1})
+        for one in (first, empty, nothing, end):
+            assert (one["object"], one["model"], one["id"]) == ("chat.completion.chunk", "gpt", first["id"])
+            assert abs(one["created"] - time.time()) < 60
+        assert first["choices"] == [{"index": 0, "delta": {"content": "x"}, "finish_reason": None}]
+        assert empty["choices"] == nothing["choices"] == [] and nothing["usage"] is None
+        assert end["choices"] == [{"index": 0, "delta": {}, "finish_reason": "stop"}]
+
+
+CALLS = event(chunk("m", {"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": "{}"}}]}))
+PROMPT = event({"id": "c", "object": "text_completion", "created": 1, "model": "m", "choices": [
+    {"index": 0, "text": "x", "finish_reason": None}]})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "choices", "ends"),
+    [
+        (ROLE + WORD, 1, [{"index": 0, "delta": {}, "finish_reason": "stop"}]),
+        (ROLE + CALLS, 1, [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]),
+        (ROLE + STOP, 2, [{"index": 1, "delta": {}, "finish_reason": "stop"}]),
+        (PROMPT, 1, [{"index": 0, "text": "", "logprobs": None, "finish_reason": "stop"}]),
+        (ROLE + STOP + WORD * 6, 1, None),
+    ],
+)
+def test_choices_that_a_server_does_not_end_are_ended(body: bytes, choices: int, ends: Any) -> None:
+    for sizes in ([10**9], [50], [len(ROLE)]):
+        sent, _ = relayed(body + DONE, sizes, EventRelay(choices=choices, model=b'"m"'))
+        added = objects(sent)[len(objects(body)) :]
+        assert [one["choices"] for one in added] == ([] if ends is None else [ends])
+        assert all(one.keys() == {"id", "object", "created", "model", "choices"} for one in added)
 
 
 def test_the_last_event_of_responses_is_kept_for_the_end() -> None:

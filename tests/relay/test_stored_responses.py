@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from myna import config
 from myna import quota as quota_module
+from myna.actions.settings import SetSetting
 from myna.errors import DiskFull, InvalidRequest, StorageQuotaReached
 from myna.keys import Scope, UnverifiedCaller
 from myna.relay.stored_responses import Earlier, StoredResponses, own_items, referenced_in
@@ -21,7 +21,7 @@ from myna.wire.responses.request import ResponsesRequest
 from tests.conformance.caller import Caller
 from tests.conformance.conftest import make_caller
 from tests.maintenance.serving import service_on
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.rig.processes import proc_file
 from tests.rig.service import ServiceMaker
 from tests.rig.sse import EventReader
@@ -71,7 +71,7 @@ class Site:
 
 @pytest.fixture
 async def site(books: Books, tmp_path: Path) -> Site:
-    await config.change(books.db, "responses_keep_days", "1", by=TESTER)
+    await perform(books.db, SetSetting(name="responses_keep_days", value="1"))
     made = Site(await service_on(books.db, tmp_path), await books.customer(), tmp_path)
     await made.space.refresh()
     return made
@@ -82,7 +82,7 @@ def reference(place: int) -> dict[str, str]:
 
 
 async def test_a_site_that_keeps_none_continues_none(books: Books, site: Site) -> None:
-    await config.change(books.db, "responses_keep_days", "0", by=TESTER)
+    await perform(books.db, SetSetting(name="responses_keep_days", value="0"))
     await site.service.config.refresh()
     assert await site.earlier() is None
 
@@ -121,7 +121,7 @@ async def test_an_account_at_its_quota_stores_no_more(
 ) -> None:
     monkeypatch.setattr(quota_module, "SHARE_MAX", 1e9)
     await site.put(0)
-    await config.change(books.db, "account_storage_mib", "1", by=TESTER)
+    await perform(books.db, SetSetting(name="account_storage_mib", value="1"))
     await site.service.config.refresh()
     await site.service.quota.refresh()
     assert await site.earlier()
@@ -141,10 +141,16 @@ async def test_a_disk_below_its_reserve_stores_no_more(site: Site) -> None:
 
 
 SLOW = 12
+
+
 SENT_KB = 20 * 1024
 """Of each slow stream: more than the buffers of its sockets, which take up to 16 MB."""
+
+
 MEMORY_MAX_BYTES = 256 * 1024
 """Of a stream whose client does not read."""
+
+
 WORDS = 100
 
 

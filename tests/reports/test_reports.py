@@ -5,14 +5,15 @@ from itertools import pairwise
 
 import pytest
 
-from myna import accounts, reports, rollup
+from myna import reports, rollup
+from myna.actions.accounts import GrantUnits
 from myna.errors import CommandError, InvalidRequest
 from myna.keys import Scope
 from myna.reports import LedgerFilter, Usage
 from myna.store.batch import EntryKind
 from myna.store.queries import reports as store
 from myna.zones import day_of
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import Books, Customer, charge_of, keep_of, refund_of
 
 pytestmark = pytest.mark.anyio
@@ -116,7 +117,7 @@ async def test_the_ledger_comes_page_by_page_with_balances(books: Books, folded:
     await roll(books, folded)
     await use(books, customer, kept=1)
     await books.move_clock(1000)
-    await accounts.grant(books.db, customer.name, 5, "a gift", by=TESTER)
+    await perform(books.db, GrantUnits(name=customer.name, units=5, memo="a gift"))
 
     found = []
     before = ""
@@ -181,7 +182,7 @@ async def test_a_month_adds_up(books: Books, folded: bool) -> None:
     await books.stop_clock()
     customer = await books.customer(units=100)
     await use(books, customer, kept=2, refunded=1)
-    await accounts.grant(books.db, customer.name, -10, "taken", by=TESTER)
+    await perform(books.db, GrantUnits(name=customer.name, units=-10, memo="taken"))
     began = date(1970, 1, 1) + timedelta(days=day_of("UTC", await now(books)))
     await roll(books, folded)
     await books.move_clock(32 * DAY_MS)

@@ -19,6 +19,7 @@ class Visitor:
     service: Service
     cookies: dict[str, str] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
+    page_before: str = ""
 
     def get(self, path: str, headers: Mapping[str, str] = {}) -> Answer:
         """A page below /office."""
@@ -76,9 +77,13 @@ class Visitor:
 
     def _send(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
         sent = {"accept-language": "en", **self.headers, **headers}
+        if method == "POST" and self.page_before:
+            sent.setdefault("referer", self.page_before)
         if self.cookies:
             sent["cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
         answer = call(method, f"{self.service.root_url}/office{path}", body=body, headers=sent)
+        if method == "GET" and answer.status == 200:
+            self.page_before = f"{self.service.root_url}/office{path}"
         for cookie in answer.cookies:
             name, _, value = cookie.partition(";")[0].partition("=")
             self.cookies[name] = value

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 from typing import TypeVar
 
-from myna import accounts
+from myna.actions.accounts import AddAccount
 from myna.activity import Actor
 from myna.sign_in import passwords
 from myna.store.queries.accounts import AccountRow
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import Books
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ async def person(
     books: Books, name: str = "ann", *, email: str = "", operator: bool = False, password: str = PASSWORD
 ) -> AccountRow:
     """An account; with the empty password one that can't sign in."""
-    account = await accounts.add(books.db, name, email, operator, 0, by=TESTER)
+    account = await perform(books.db, AddAccount(name=name, email=email, operator=operator))
     if password:
         await passwords.set(books.db, account.id, password, OPERATOR)
     return account

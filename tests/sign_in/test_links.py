@@ -3,10 +3,11 @@
 import pytest
 
 from myna import accounts, activity
+from myna.actions.accounts import DisableAccount
 from myna.errors import CommandError
 from myna.sign_in import links, passwords, sessions, tokens
 from myna.sign_in.links import LIFE_MS, NOT_VALID, NewAccount, Purpose
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD, at_once, person
 from tests.store.books import Books
 from tests.store.fixtures import each_database
@@ -116,7 +117,7 @@ async def test_a_newer_link_and_a_new_password_replace_a_link(books: Books) -> N
 async def test_a_link_is_refused_once_its_account_is_disabled(books: Books) -> None:
     ann = await person(books, password="")
     token = await link(books, INVITE, ann.id)
-    await accounts.set_enabled(books.db, "ann", False, by=TESTER)
+    await perform(books.db, DisableAccount(name="ann", force=True))
     assert await links.find(books.db, token) is None
     with pytest.raises(CommandError, match="disabled"):
         await link(books, INVITE, ann.id)

@@ -3,7 +3,8 @@
 import pyotp
 import pytest
 
-from myna import accounts, activity
+from myna import activity
+from myna.actions.accounts import DisableAccount
 from myna.errors import CommandError
 from myna.http_client import HttpClient
 from myna.sign_in import passwords, second_factor, sessions
@@ -11,6 +12,7 @@ from myna.sign_in.oidc import identities
 from myna.sign_in.oidc.identities import Identity
 from myna.sign_in.oidc.refusal import Failure, OidcRefused
 from myna.sign_in.refusal import SignInRefused
+from tests.rig.actors import perform
 from tests.rig.oidc_provider import OidcProvider
 from tests.sign_in.oidc_site import OidcSite
 from tests.sign_in.people import ADDRESS, OPERATOR, PASSWORD, person
@@ -113,7 +115,7 @@ async def test_a_disabled_account_does_not_sign_in(site: OidcSite, email: str) -
     ann = await person(site.books, email=EMAIL)
     if not email:
         await site.link(ann)
-    await accounts.set_enabled(site.books.db, "ann", False, by=OPERATOR)
+    await perform(site.books.db, DisableAccount(name="ann", force=True))
     assert await failure_of(site, email) is Failure.NOT_LINKED
 
 

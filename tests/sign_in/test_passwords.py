@@ -5,12 +5,15 @@ import threading
 
 import argon2
 import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myna import accounts, activity
+from myna import activity
+from myna.actions.accounts import DisableAccount
 from myna.errors import CommandError
 from myna.sign_in import passwords, sessions
 from myna.sign_in.refusal import WRONG, WRONG_PASSWORD, SignInRefused, TooManyAttempts
+from tests.rig.actors import perform
 from tests.rig.waiting import SOON_S, wait_until
 from tests.sign_in.conftest import FAST
 from tests.sign_in.people import (
@@ -96,6 +99,18 @@ async def test_a_password_is_refused_with_what_to_change(plain: str, reason: str
         await passwords.check(plain, name=name, email="annabelle.too@example.com")
 
 
+@settings(max_examples=40)
+@given(plain=TEXTS, name=st.text(min_size=1, max_size=100), email=st.text(max_size=50))
+def test_any_text_is_accepted_or_refused_with_a_sentence(plain: str, name: str, email: str) -> None:
+    try:
+        asyncio.run(passwords.check(plain, name=name, email=email))
+    except CommandError as refused:
+        assert str(refused).endswith(".")
+        assert not plain.strip() or plain not in str(refused) or len(plain) < passwords.CHARS_MIN
+    else:
+        assert passwords.CHARS_MIN <= len(plain) <= passwords.CHARS_MAX
+
+
 @pytest.mark.parametrize(
     "plain",
     [
@@ -159,7 +174,7 @@ async def test_every_reason_has_the_same_words_and_the_same_work(
     await person(books)
     await person(books, "nopassword", password="")
     await person(books, "disabled")
-    await accounts.set_enabled(books.db, "disabled", False, by=OPERATOR)
+    await perform(books.db, DisableAccount(name="disabled", force=True))
     names = [("ann", OTHER_PASSWORD), ("nobody", PASSWORD), ("nopassword", PASSWORD), ("disabled", PASSWORD)]
     names += [("", PASSWORD), ("ann", ""), ("ann", "x" * 100_000), ("\ud800", PASSWORD), ("\0", PASSWORD)]
     said, watched = [], WatchedHasher()
@@ -199,7 +214,7 @@ async def test_setting_a_password_is_recorded_without_it(books: Books) -> None:
     assert row.command == "myna account reset ann # a new password was set"
     with pytest.raises(CommandError, match="no such account"):
         await passwords.set(books.db, 999, PASSWORD, OPERATOR)
-    await accounts.set_enabled(books.db, "ann", False, by=OPERATOR)
+    await perform(books.db, DisableAccount(name="ann", force=True))
     with pytest.raises(CommandError, match="disabled"):
         await passwords.set(books.db, ann.id, OTHER_PASSWORD, OPERATOR)
 
@@ -246,15 +261,3 @@ async def test_a_confirmation_is_refused_and_throttled_apart_from_signing_in(boo
             await passwords.confirm(books.db, ann, OTHER_PASSWORD, ADDRESS)
     with pytest.raises(TooManyAttempts):
         await passwords.confirm(books.db, ann, PASSWORD, ADDRESS)
-
-
-@settings(max_examples=40)
-@given(plain=TEXTS, name=st.text(min_size=1, max_size=100), email=st.text(max_size=50))
-def test_any_text_is_accepted_or_refused_with_a_sentence(plain: str, name: str, email: str) -> None:
-    try:
-        asyncio.run(passwords.check(plain, name=name, email=email))
-    except CommandError as refused:
-        assert str(refused).endswith(".")
-        assert not plain.strip() or plain not in str(refused) or len(plain) < passwords.CHARS_MIN
-    else:
-        assert passwords.CHARS_MIN <= len(plain) <= passwords.CHARS_MAX

@@ -5,7 +5,8 @@ import re
 import pyotp
 import pytest
 
-from myna import accounts, activity
+from myna import activity
+from myna.actions.accounts import DisableAccount
 from myna.activity import Actor
 from myna.errors import CommandError
 from myna.sign_in import links, passwords, second_factor, sessions
@@ -14,6 +15,7 @@ from myna.sign_in.refusal import WRONG_CODE, SignInRefused, TooManyAttempts
 from myna.sign_in.second_factor import STEP_S, SecondFactor
 from myna.sign_in.sessions import PENDING_MS, Session
 from myna.store.queries.accounts import AccountRow
+from tests.rig.actors import perform
 from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD, at_once, person
 from tests.store.books import Books
 from tests.store.fixtures import each_database
@@ -208,7 +210,7 @@ async def test_a_pending_session_ends_with_the_password_and_with_the_account(boo
     await passwords.set(books.db, ann.account.id, PASSWORD, OPERATOR)
     assert await sessions.find_pending(books.db, pending) is None
     pending = await half_signed_in(books)
-    await accounts.set_enabled(books.db, "ann", False, by=OPERATOR)
+    await perform(books.db, DisableAccount(name="ann", force=True))
     assert await sessions.find_pending(books.db, pending) is None
 
 

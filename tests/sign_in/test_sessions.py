@@ -4,14 +4,15 @@ import asyncio
 
 import pytest
 
-from myna import accounts, activity
+from myna import activity
+from myna.actions.accounts import DisableAccount, EnableAccount, SetPreferences
 from myna.errors import CommandError
-from myna.sign_in import passwords, preferences, sessions, tokens
-from myna.sign_in.preferences import Changes
+from myna.sign_in import passwords, sessions, tokens
 from myna.sign_in.refusal import SignInRefused
 from myna.sign_in.sessions import IDLE_MS, LIFE_MS, SEEN_EVERY_MS, SESSIONS_MAX, STEP_UP_MS, Session
+from myna.store.queries import preferences
 from myna.store.queries.preferences import Preferences
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD, person
 from tests.store.books import Books
 from tests.store.fixtures import each_database
@@ -89,9 +90,9 @@ async def test_the_last_use_is_written_at_most_once_a_minute(books: Books) -> No
 async def test_the_sessions_of_a_disabled_account_end_for_good(books: Books) -> None:
     await person(books)
     token = await signed_in(books)
-    await accounts.set_enabled(books.db, "ann", False, by=TESTER)
+    await perform(books.db, DisableAccount(name="ann", force=True))
     assert await sessions.find(books.db, token) is None
-    await accounts.set_enabled(books.db, "ann", True, by=TESTER)
+    await perform(books.db, EnableAccount(name="ann"))
     assert await sessions.find(books.db, token) is None
 
 
@@ -199,8 +200,8 @@ async def test_a_user_agent_is_cut_and_has_no_control_characters(books: Books) -
 async def test_preferences_change_one_by_one_and_a_session_has_the_language(books: Books) -> None:
     ann = await person(books)
     assert await preferences.of_account(books.db, ann.id) == Preferences(language="", low_balance=0)
-    await preferences.change(books.db, ann, Changes(language="zh"), OPERATOR)
-    await preferences.change(books.db, ann, Changes(low_balance=50), OPERATOR)
+    await perform(books.db, SetPreferences(name="ann", language="zh"))
+    await perform(books.db, SetPreferences(name="ann", low_balance=50))
     assert await preferences.of_account(books.db, ann.id) == Preferences(language="zh", low_balance=50)
     session = await sessions.find(
         books.db, await sessions.sign_in(books.db, "ann", PASSWORD, ADDRESS, BROWSER)
@@ -212,7 +213,7 @@ async def test_preferences_change_one_by_one_and_a_session_has_the_language(book
 
 async def test_a_preference_that_is_not_possible_is_refused(books: Books) -> None:
     ann = await person(books)
-    for changes in (Changes(language="fr"), Changes(low_balance=-1), Changes(low_balance=2**53)):
+    for changes in ({"language": "fr"}, {"low_balance": -1}, {"low_balance": 2**53}):
         with pytest.raises(CommandError):
-            await preferences.change(books.db, ann, changes, OPERATOR)
+            await perform(books.db, SetPreferences(name="ann", **changes))
     assert await preferences.of_account(books.db, ann.id) == Preferences()

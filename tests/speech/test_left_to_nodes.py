@@ -60,6 +60,7 @@ class SpeechService:
         )
         self.plan = SpeechPlan(
             request=CheckedSpeech(text="hello", voice_id=VOICE, speed=1.0, channel_s=5.0, node_s=60.0),
+            text="hello",
             choice=choice,
             sound_s=2.0,
             sound_max_s=1800,

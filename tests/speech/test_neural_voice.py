@@ -99,6 +99,23 @@ def test_a_text_is_spoken_in_each_voice_and_in_a_blend_from_the_next_call_on(cal
     assert balance(caller) == 16
 
 
+def test_words_of_the_account_change_the_sound_and_what_is_not_spoken_is_named(caller: Caller) -> None:
+    text = "<speak>世界<prosody rate='slow'>สวัสดี</prosody></speak>"
+    seconds = []
+    for reading in ("世界你好你好", "世"):
+        caller.service.cli("voice", "word", "add", "世界", reading, "--account", caller.account.name)
+        answer = caller.speak(text, voice_id=MANDARIN)
+        assert answer.headers["x-unspoken"] == "<prosody> 1, Thai 4"
+        body = {"model": "tts-1", "input": text, "voice": MANDARIN, "response_format": "pcm"}
+        url = f"{caller.service.root_url}/openai/v1/audio/speech"
+        streamed = call("POST", url, key=caller.key.plain, data=body)
+        assert streamed.headers["x-unspoken"] == "<prosody> 1, Thai 4"
+        seconds.append((len(call("GET", answer.json["audio_url"]).body), len(streamed.body)))
+    (long, long_streamed), (short, short_streamed) = seconds
+    assert long > short
+    assert long_streamed > short_streamed
+
+
 def test_a_text_is_refunded_if_its_process_is_killed_and_the_next_one_is_spoken(caller: Caller) -> None:
     voice = BlockedFile(model_of(caller.service) / "voices" / f"{SPOKEN_ONCE}.bin")
     with ThreadPoolExecutor(1) as thread:

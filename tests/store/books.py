@@ -14,8 +14,11 @@ from msgspec import structs
 
 from myna import accounts, keys
 from myna import audit as whole_audit
+from myna.actions.accounts import AddAccount
+from myna.actions.keys import IssueKey
+from myna.durations import text_of
 from myna.ids import new_id
-from myna.keys import Scope
+from myna.keys import Issued, Scope
 from myna.store.batch import (
     Audio,
     CallState,
@@ -36,7 +39,7 @@ from myna.store.postgresql import Postgresql
 from myna.store.queries import audit, audit_reports
 from myna.store.queries import keys as key_store
 from myna.store.sqlite import Sqlite, clock_ms
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 
 EVERY_SCOPE = Scope.CHAT | Scope.TTS | Scope.RECORDS
 FIRST_VERSION = 1
@@ -109,21 +112,26 @@ class Books:
             )
 
     async def customer(self, units: int = 10, scopes: Scope = EVERY_SCOPE, life_ms: int = 0) -> Customer:
-        account = await accounts.add(self.db, f"customer-{new_id().hex()}", "", False, units, by=TESTER)
-        issued = await keys.issue(self.db, account.id, "a key", scopes, life_ms, by=TESTER)
+        account = await perform(self.db, AddAccount(name=f"customer-{new_id().hex()}", units=units))
+        issued = await self._key(account.name, "a key", scopes, life_ms)
         return Customer(
             account_id=account.id, name=account.name, key_id=issued.id, key_hash=keys.hash_of(issued.key)
         )
 
     async def second_key(self, customer: Customer, scopes: Scope = EVERY_SCOPE) -> Customer:
         """The same account with another key."""
-        issued = await keys.issue(self.db, customer.account_id, "another key", scopes, 0, by=TESTER)
+        issued = await self._key(customer.name, "another key", scopes, 0)
         return Customer(
             account_id=customer.account_id,
             name=customer.name,
             key_id=issued.id,
             key_hash=keys.hash_of(issued.key),
         )
+
+    async def _key(self, account: str, name: str, scopes: Scope, life_ms: int) -> Issued:
+        expires_in = text_of(life_ms) if life_ms else ""
+        action = IssueKey(account=account, name=name, scope=tuple(scopes.names), expires_in=expires_in)
+        return await perform(self.db, action)
 
     async def charge(self, *charges: Charge) -> list[ChargeOutcome]:
         """Commits these charges in one batch."""

@@ -20,7 +20,7 @@ USES_MAX = 100
 """How many tests use a database: deleted rows stay in its files, since nothing vacuums them."""
 SESSIONS_END_S = 1.0
 
-_KEPT = ("schema_version", "schema_hashes")
+_KEPT = ("schema_version", "schema_hashes", "schema_builds")
 _TABLES = """SELECT relname FROM pg_class
 WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace ORDER BY relname"""
 _SEQUENCES = "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'S'"

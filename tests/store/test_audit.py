@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from myna import accounts, audit, caps, codes, keys, rollup
+from myna import audit, caps, rollup
+from myna.actions.accounts import AddAccount, LimitAccount
+from myna.actions.codes import AddCodes, RedeemCode
+from myna.actions.keys import LimitKey, SetKeyCap
 from myna.caps import Cap, Period
 from myna.store.batch import Audio, TaskStatus
 from myna.store.database import Transaction
@@ -29,7 +32,7 @@ from myna.store.queries.audit_reports import (
     SUMS_RULE,
 )
 from myna.wire.farm import TRIES_MAX
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import AUDIO, Books, broken_rules, keep_of, refund_of, speech
 
 pytestmark = pytest.mark.anyio
@@ -63,19 +66,19 @@ async def make_entries(books: Books) -> None:
     )
     await books.sql("UPDATE clones SET status = 3, reason = 'too loud' WHERE voice_id = 'failed'")
     capped = await books.second_key(customer)
-    await keys.set_cap(books.db, capped.key_id, Cap(9, Period.DAY), by=TESTER)
+    await perform(books.db, SetKeyCap(key=str(capped.key_id), cap=str(Cap(9, Period.DAY))))
     await caps.renew(books.db, capped.key_hash, "UTC")
     await books.opened(capped, units=2)
     await books.end(refund_of(await books.opened(capped, units=3)))
     limited = await books.second_key(customer)
-    await keys.set_limits(books.db, limited.key_id, {"rpm": 9}, by=TESTER)
-    await accounts.set_limits(books.db, customer.name, {"units_per_day": 50}, by=TESTER)
+    await perform(books.db, LimitKey(key=str(limited.key_id), rpm="9"))
+    await perform(books.db, LimitAccount(name=customer.name, units_per_day="50"))
     await books.opened(limited, units=2)
     await books.end(refund_of(await books.opened(limited, units=3)))
     await books.end(keep_of(await books.opened(limited, units=4)))
-    await accounts.add(books.db, "unlimited", "", False, 0, by=TESTER)
-    made = await codes.add(books.db, units=5, count=2, uses=2, life_ms=0, memo="", by=TESTER)
-    await codes.redeem(books.db, customer.name, made.codes[0], by=TESTER)
+    await perform(books.db, AddAccount(name="unlimited"))
+    made = await perform(books.db, AddCodes(units=5, count=2, uses=2))
+    await perform(books.db, RedeemCode(account=customer.name, code=made.codes[0]))
     await rollup.roll(books.db, "UTC")
     assert await books.audit() == []
 

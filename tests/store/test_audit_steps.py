@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from myna import accounts, audit, rollup
+from myna import audit, rollup
+from myna.actions.accounts import GrantUnits
 from myna.audit import AUDIO_RULE, CHECKPOINT_RULE, Report
 from myna.ids import first_of, millis_of, new_id
 from myna.store import postgresql
@@ -18,7 +19,7 @@ from myna.store.queries import audit_state
 from myna.store.queries.audit import FIRST, Counts
 from myna.store.sqlite import clock_ms
 from tests.ledger.ledger_service import ledger_service_on
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import FIRST_VERSION, Books, Customer, charge_of, keep_of, refund_of, speech
 from tests.store.postgres_proxy import proxy_to
 
@@ -205,7 +206,7 @@ async def test_a_charge_decided_under_an_older_fence_is_decided_again_above_it(
 async def test_a_grant_is_never_below_the_fence(books: Books) -> None:
     customer = await books.customer(units=100)
     await _fence_in(books, YEAR_MS)
-    await accounts.grant(books.db, customer.name, 5, "", by=TESTER)
+    await perform(books.db, GrantUnits(name=customer.name, units=5))
     ((newest,),) = await books.sql("SELECT call_id FROM ledger WHERE kind = 2 AND units = 5")
     assert millis_of(bytes(newest)) > clock_ms() + YEAR_MS // 2
 

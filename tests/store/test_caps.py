@@ -6,12 +6,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from myna import caps, keys
+from myna import caps
+from myna.actions.keys import RollKey, SetKeyCap
 from myna.caps import Cap, Period
 from myna.errors import CommandError
 from myna.store.batch import Charged, ChargeRefused, RefusalReason
 from myna.store.queries import caps as store
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import Books, Customer, charge_of, keep_of, refund_of
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +24,7 @@ PERIOD = ChargeRefused(RefusalReason.PERIOD)
 async def capped(books: Books, units: int, period: Period = Period.DAY, balance: int = 1000) -> Customer:
     """A customer whose key has a cap, in its first period."""
     customer = await books.customer(units=balance)
-    await keys.set_cap(books.db, customer.key_id, Cap(units, period), by=TESTER)
+    await perform(books.db, SetKeyCap(key=str(customer.key_id), cap=str(Cap(units, period))))
     await caps.renew(books.db, customer.key_hash, "UTC")
     return customer
 
@@ -123,15 +124,15 @@ async def test_a_cap_with_other_units_keeps_what_is_used_and_one_of_another_peri
 ) -> None:
     customer = await capped(books, 10)
     call = await books.opened(customer, units=7)
-    await keys.set_cap(books.db, customer.key_id, Cap(5, Period.DAY), by=TESTER)
+    await perform(books.db, SetKeyCap(key=str(customer.key_id), cap=str(Cap(5, Period.DAY))))
     assert await books.charge(charge_of(customer)) == [CAP]
-    await keys.set_cap(books.db, customer.key_id, Cap(5, Period.WEEK), by=TESTER)
+    await perform(books.db, SetKeyCap(key=str(customer.key_id), cap=str(Cap(5, Period.WEEK))))
     assert await books.charge(charge_of(customer)) == [PERIOD]
     await caps.renew(books.db, customer.key_hash, "UTC")
     await books.opened(customer, units=2)
     await books.end(refund_of(call))
     assert await used(books, customer) == 2
-    await keys.set_cap(books.db, customer.key_id, None, by=TESTER)
+    await perform(books.db, SetKeyCap(key=str(customer.key_id), cap="none"))
     await books.end(refund_of(await books.opened(customer, units=100)))
     await caps.renew(books.db, customer.key_hash, "UTC")
     assert await store.of_key(books.db, customer.key_id) is None
@@ -141,8 +142,8 @@ async def test_calls_before_a_cap_do_not_count_in_it(books: Books) -> None:
     await books.stop_clock()
     customer = await capped(books, 10)
     earlier = await books.opened(customer, units=10)
-    await keys.set_cap(books.db, customer.key_id, None, by=TESTER)
-    await keys.set_cap(books.db, customer.key_id, Cap(10, Period.DAY), by=TESTER)
+    await perform(books.db, SetKeyCap(key=str(customer.key_id), cap="none"))
+    await perform(books.db, SetKeyCap(key=str(customer.key_id), cap=str(Cap(10, Period.DAY))))
     await caps.renew(books.db, customer.key_hash, "UTC")
     await books.opened(customer, units=10)
     await books.end(refund_of(earlier))
@@ -152,7 +153,7 @@ async def test_calls_before_a_cap_do_not_count_in_it(books: Books) -> None:
 async def test_a_rolled_key_has_the_same_cap_of_which_nothing_is_used(books: Books) -> None:
     customer = await capped(books, 10)
     await books.opened(customer, units=3)
-    rolled = await keys.roll(books.db, customer.key_id, DAY_MS, by=TESTER)
+    rolled = await perform(books.db, RollKey(key=str(customer.key_id), grace="1d"))
     row = await store.of_key(books.db, rolled.issued.id)
     assert row is not None
     assert (caps.of_row(row), row.used) == (Cap(10, Period.DAY), 0)

@@ -3,10 +3,12 @@
 import pytest
 from msgspec import structs
 
-from myna import accounts, config, keys
+from myna.actions.accounts import DisableAccount, EnableAccount
+from myna.actions.keys import RevokeKey
+from myna.actions.settings import SetSetting
 from myna.keys import Scope
 from myna.store.batch import Charged, ChargeOutcome, ChargeRefused, RefusalReason, Replayed
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import (
     KEY_REFUSED,
     Books,
@@ -53,7 +55,7 @@ async def test_an_unknown_key_is_refused(books: Books) -> None:
 
 async def test_a_revoked_key_is_refused(books: Books) -> None:
     customer = await books.customer()
-    await keys.revoke(books.db, customer.key_id, by=TESTER)
+    await perform(books.db, RevokeKey(key=str(customer.key_id)))
     assert await books.charge(charge_of(customer)) == [KEY_REFUSED]
     assert await nothing_moved(books)
 
@@ -69,10 +71,10 @@ async def test_a_key_is_refused_from_the_moment_it_expires(books: Books) -> None
 
 async def test_the_key_of_a_disabled_account_is_refused_until_it_is_enabled(books: Books) -> None:
     customer = await books.customer()
-    await accounts.set_enabled(books.db, customer.name, False, by=TESTER)
+    await perform(books.db, DisableAccount(name=customer.name, force=True))
     assert await books.charge(charge_of(customer)) == [KEY_REFUSED]
     assert await nothing_moved(books)
-    await accounts.set_enabled(books.db, customer.name, True, by=TESTER)
+    await perform(books.db, EnableAccount(name=customer.name))
     assert isinstance((await books.charge(charge_of(customer)))[0], Charged)
 
 
@@ -92,7 +94,7 @@ async def test_a_rate_without_its_scope_is_refused(books: Books) -> None:
 
 async def test_a_charge_under_another_configuration_is_stale(books: Books) -> None:
     customer = await books.customer()
-    await config.change(books.db, "chat_units", "2", by=TESTER)
+    await perform(books.db, SetSetting(name="chat_units", value="2"))
     assert await books.charge(charge_of(customer)) == [ChargeRefused(RefusalReason.STALE)]
     assert await nothing_moved(books)
 

@@ -5,10 +5,20 @@ import re
 
 import pytest
 
-from myna import accounts, codes
-from myna.codes import ALPHABET, GUESS_EVERY_MS, GUESSES_AT_ONCE, NewBatch, Redeemed
+from myna import accounts
+from myna.actions import codes
+from myna.actions.codes import (
+    ALPHABET,
+    GUESS_EVERY_MS,
+    GUESSES_AT_ONCE,
+    AddCodes,
+    DisableCodes,
+    NewBatch,
+    RedeemCode,
+    Redeemed,
+)
 from myna.errors import CommandError
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import Books
 
 pytestmark = pytest.mark.anyio
@@ -16,15 +26,14 @@ UNKNOWN = "AAAAA-AAAAA-AAAAA-AAAAA"
 
 
 async def batch(
-    books: Books, *, units: int = 7, count: int = 1, uses: int = 1, life_ms: int = 0, memo: str = ""
+    books: Books, *, units: int = 7, count: int = 1, uses: int = 1, expires_s: int = 0, memo: str = ""
 ) -> NewBatch:
-    return await codes.add(
-        books.db, units=units, count=count, uses=uses, life_ms=life_ms, memo=memo, by=TESTER
-    )
+    expires = f"{expires_s}s" if expires_s else ""
+    return await perform(books.db, AddCodes(units=units, count=count, uses=uses, expires=expires, memo=memo))
 
 
 async def redeem(books: Books, name: str, code: str) -> Redeemed:
-    return await codes.redeem(books.db, name, code, by=TESTER)
+    return await perform(books.db, RedeemCode(account=name, code=code))
 
 
 async def refusal(books: Books, name: str, code: str) -> str:
@@ -90,8 +99,8 @@ async def test_fifty_at_once_of_one_account_redeem_a_code_once(books: Books) -> 
 async def test_each_refusal_has_a_sentence_and_gives_nothing(books: Books) -> None:
     await books.stop_clock()
     customer, other = await books.customer(units=5), await books.customer(units=0)
-    disabled, expired, used_up = [await batch(books, life_ms=1000 * n) for n in (0, 1, 0)]
-    await codes.disable(books.db, disabled.batch.id, by=TESTER)
+    disabled, expired, used_up = [await batch(books, expires_s=n) for n in (0, 1, 0)]
+    await perform(books.db, DisableCodes(batch=disabled.batch.id))
     await redeem(books, other.name, used_up.codes[0])
     await books.move_clock(1000)
     assert await refusal(books, customer.name, UNKNOWN) == "This code is unknown; check that it is complete."
@@ -127,7 +136,7 @@ async def test_an_account_that_guesses_waits_and_others_do_not(books: Books) -> 
 async def test_batches_are_listed_with_what_is_left(books: Books) -> None:
     await books.stop_clock()
     ((now,),) = await books.sql("SELECT now_ms()")
-    first = await batch(books, count=3, uses=2, life_ms=5000, memo="m")
+    first = await batch(books, count=3, uses=2, expires_s=5, memo="m")
     await batch(books)
     await redeem(books, (await books.customer()).name, first.codes[1])
     one, two = await codes.list_all(books.db)
@@ -137,10 +146,10 @@ async def test_batches_are_listed_with_what_is_left(books: Books) -> None:
     assert codes.batch_state(one, now + 5000) == "expired"
     await redeem(books, (await books.customer()).name, (await batch(books)).codes[0])
     assert codes.batch_state((await codes.list_all(books.db))[2], now) == "used up"
-    await codes.disable(books.db, two.id, by=TESTER)
+    await perform(books.db, DisableCodes(batch=two.id))
     assert codes.batch_state((await codes.list_all(books.db))[1], now) == "disabled"
     with pytest.raises(CommandError, match="There is no batch 9"):
-        await codes.disable(books.db, 9, by=TESTER)
+        await perform(books.db, DisableCodes(batch=9))
 
 
 @pytest.mark.parametrize(

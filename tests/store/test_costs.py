@@ -7,6 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from myna.actions.nodes import DrainNode
 from myna.store.database import Transaction
 from myna.store.postgresql_batch import BatchWriter, LockPolicy
 from myna.store.queries import clones, tasks
@@ -14,7 +15,7 @@ from myna.store.queries.farm import queue, refusals
 from myna.store.schema import SchemaWatch
 from myna.store.sqlite import SqliteConnection, clock_ms
 from myna.wire.farm import TRIES_MAX
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import AUDIO, Books, books_of, charge_of, keep_of, refund_of
 from tests.tasks.task_service import TaskService, proof_of, task_service_on
 
@@ -85,7 +86,7 @@ async def test_the_cost_of_a_query_does_not_depend_on_other_rows(service: TaskSe
     maker, customer = await service.node(clones=["zh"]), await books.customer()
     await service.clone(customer, sample=b"s" * 32)
     await service.tasks.complete(maker, proof_of(await service.leased(maker)), AUDIO)
-    await service.nodes.drain((await service.nodes.list())[0].node.name, by=TESTER)
+    await perform(service.nodes.db, DrainNode(name=(await service.nodes.list())[0].node.name))
     await service.node()
     await fill(books, FEW)
     few = await steps(books, QUESTIONS[what])

@@ -3,12 +3,12 @@
 import pytest
 from msgspec import structs
 
-from myna import accounts
+from myna.actions.accounts import GrantUnits
 from myna.ids import new_id
 from myna.store.batch import CallState, EntryKind
 from myna.store.queries import history
 from myna.store.queries.history import PAST_ALL, CallRow, Entry
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import AUDIO, Books, keep_of, refund_of, speech
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +33,7 @@ async def test_the_ledger_is_listed_by_time_with_the_balance_after_each_entry(bo
     await books.move_clock(1000)
     await books.end(refund_of(slow))
     await books.move_clock(1000)
-    await accounts.grant(books.db, customer.name, -2, "a correction", by=TESTER)
+    await perform(books.db, GrantUnits(name=customer.name, units=-2, memo="a correction"))
 
     found = await history.entries(books.db, customer.account_id, None, 10)
 

@@ -2,17 +2,17 @@
 
 import pytest
 
-from myna import keys, route_changes
+from myna.actions.keys import IssueKey, RollKey, SetKeyRoutes
+from myna.actions.routes import AddRoute, RemoveRoute, SetRoute
+from myna.durations import text_of
 from myna.errors import CommandError
-from myna.keys import Scope
-from myna.routes import Route, RouteKind
 from myna.settings import Settings
 from myna.store.batch import ChargeOutcome, ChargeRefused, RefusalReason, Replayed
 from myna.store.queries import config as config_store
 from myna.store.queries import keys as key_store
 from myna.store.queries import ledger
 from myna.store.queries import routes as store
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import Books, Customer, charge_of, charged_of, idempotency_key_of, keep_of
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +22,7 @@ SETTINGS = Settings(speech="none")
 
 async def routed(books: Books, *names: str) -> Customer:
     customer = await books.customer(units=10)
-    await keys.set_routes(books.db, customer.key_id, names, by=TESTER)
+    await perform(books.db, SetKeyRoutes(key=str(customer.key_id), route=tuple(names)))
     return customer
 
 
@@ -70,8 +70,8 @@ async def test_a_stored_response_of_another_route_is_refused(books: Books) -> No
     async def read() -> ledger.StoredResponse | None:
         return await ledger.stored_response(books.db, reader.key, order.key, order.fingerprint)
 
-    for routes, allowed in ((["svc-agent"], False), (["svc-chat"], True), (None, True)):
-        await keys.set_routes(books.db, other.key_id, routes, by=TESTER)
+    for routes, allowed in ((("svc-agent",), False), (("svc-chat",), True), (None, True)):
+        await perform(books.db, SetKeyRoutes(key=str(other.key_id), route=routes, any=routes is None))
         found = await outcome(books, other, route="svc-chat", idempotency_key=order)
         assert found == (Replayed("the answer") if allowed else NOT_ALLOWED)
         assert bool(await read()) is allowed
@@ -79,26 +79,32 @@ async def test_a_stored_response_of_another_route_is_refused(books: Books) -> No
 
 async def test_a_rolled_key_has_the_routes_of_the_old_one(books: Books) -> None:
     customer = await routed(books, "tts-1", "svc-chat")
-    rolled = await keys.roll(books.db, customer.key_id, 1000, by=TESTER)
+    rolled = await perform(books.db, RollKey(key=str(customer.key_id), grace=text_of(1000)))
     assert await store.of_key(books.db, rolled.issued.id) == ("svc-chat", "tts-1")
 
 
 async def test_a_key_is_only_limited_to_routes_that_exist(books: Books) -> None:
     customer = await books.customer()
     with pytest.raises(CommandError, match="no route 'gpt-4'"):
-        await keys.set_routes(books.db, customer.key_id, ["tts-1", "gpt-4"], by=TESTER)
+        await perform(
+            books.db,
+            SetKeyRoutes(
+                key=str(customer.key_id),
+                route=("tts-1", "gpt-4"),
+            ),
+        )
     with pytest.raises(CommandError, match="no route 'gpt-4'"):
-        await keys.issue(books.db, customer.account_id, "k", Scope.CHAT, 0, by=TESTER, routes=["gpt-4"])
+        await perform(books.db, IssueKey(account=customer.name, route=("gpt-4",)))
     assert await store.of_key(books.db, customer.key_id) is None
     assert len(await key_store.of_account(books.db, customer.account_id)) == 1
 
 
 async def test_a_removed_route_leaves_the_keys_that_were_limited_to_it(books: Books) -> None:
-    route = Route("gpt-4", RouteKind.CHAT, 1)
-    await route_changes.add(books.db, SETTINGS, route, by=TESTER)
+    route = AddRoute(name="gpt-4", units=1)
+    await perform(books.db, route)
     customer = await routed(books, "gpt-4")
-    await route_changes.remove(books.db, "gpt-4", by=TESTER)
-    await route_changes.add(books.db, SETTINGS, route, by=TESTER)
+    await perform(books.db, RemoveRoute(name="gpt-4"))
+    await perform(books.db, route)
     assert await store.of_key(books.db, customer.key_id) == ()
     current = await version(books)
     assert await outcome(books, customer, route="gpt-4", config_version=current) == NOT_ALLOWED
@@ -107,11 +113,11 @@ async def test_a_removed_route_leaves_the_keys_that_were_limited_to_it(books: Bo
 
 async def test_each_change_of_a_route_makes_older_configurations_stale(books: Books) -> None:
     before = await version(books)
-    route = Route("gpt-4", RouteKind.CHAT, 3, upstream_model="m", intent=True)
-    await route_changes.add(books.db, SETTINGS, route, by=TESTER)
+    route = AddRoute(name="gpt-4", units=3, upstream_model="m", intent=True)
+    await perform(books.db, route)
     assert (await config_store.load(books.db)).routes[0].units == 3
-    await route_changes.change(books.db, SETTINGS, "gpt-4", route_changes.Edit(units=4), by=TESTER)
+    await perform(books.db, SetRoute(name="gpt-4", units=4))
     (row,) = (await config_store.load(books.db)).routes
     assert (row.units, row.upstream_model, row.intent, row.channels) == (4, "m", 1, ())
-    await route_changes.remove(books.db, "gpt-4", by=TESTER)
+    await perform(books.db, RemoveRoute(name="gpt-4"))
     assert await version(books) == before + 3

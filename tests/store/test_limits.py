@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
-from myna import accounts, caps, keys
+from myna import caps, keys
+from myna.actions.accounts import LimitAccount
+from myna.actions.keys import LimitKey, RollKey, SetKeyCap, SetKeyRoutes
 from myna.caps import Cap, Period
+from myna.limits import as_texts
 from myna.store.batch import (
     Charged,
     ChargeOutcome,
@@ -19,7 +22,7 @@ from myna.store.batch import (
 )
 from myna.store.limits import DAY_MS, MINUTE_MS
 from myna.store.queries import limits as store
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import Books, Customer, charge_of, keep_of, refund_of
 
 pytestmark = pytest.mark.anyio
@@ -29,12 +32,12 @@ RPM, CONCURRENT, UNITS = RefusalReason.RPM, RefusalReason.CONCURRENT, RefusalRea
 async def limited(books: Books, *, units: int = 1000, **limits: int | None) -> Customer:
     """A customer whose key has these limits."""
     customer = await books.customer(units=units)
-    await keys.set_limits(books.db, customer.key_id, limits, by=TESTER)
+    await perform(books.db, LimitKey(key=str(customer.key_id), **as_texts(limits)))
     return customer
 
 
 async def limit_account(books: Books, customer: Customer, **limits: int | None) -> None:
-    await accounts.set_limits(books.db, customer.name, limits, by=TESTER)
+    await perform(books.db, LimitAccount(name=customer.name, **as_texts(limits)))
 
 
 async def outcome(books: Books, customer: Customer, **changes: Any) -> ChargeOutcome:
@@ -149,16 +152,16 @@ async def test_the_limits_of_the_site_hold_where_there_is_no_other(books: Books)
         several = [customer] * len(refusals)
         assert await outcomes(books, *several, default_limits=site) == refusals
     assert await outcomes(books, plain, free) == [None, None], "no limits of the site any more"
-    await keys.set_limits(books.db, own.key_id, {"rpm": None}, by=TESTER)
+    await perform(books.db, LimitKey(key=str(own.key_id), rpm="default"))
     assert await outcomes(books, own, own, default_limits=site) == [None, RPM]
 
 
 @pytest.mark.parametrize("reason", ["units", "cap", "route", "stale", "limit of the account"])
 async def test_a_charge_refused_for_another_reason_counts_nowhere(books: Books, reason: str) -> None:
     customer = await limited(books, units=9, rpm=2, concurrent=2, units_per_day=100)
-    await keys.set_cap(books.db, customer.key_id, Cap(5, Period.DAY), by=TESTER)
+    await perform(books.db, SetKeyCap(key=str(customer.key_id), cap=str(Cap(5, Period.DAY))))
     await caps.renew(books.db, customer.key_hash, "UTC")
-    await keys.set_routes(books.db, customer.key_id, ["svc-chat"], by=TESTER)
+    await perform(books.db, SetKeyRoutes(key=str(customer.key_id), route=("svc-chat",)))
     await limit_account(books, customer, units_per_day=5 if reason.startswith("limit") else 100)
     change: dict[str, Any] = {
         "units": {"units": 10},
@@ -177,7 +180,7 @@ async def test_a_charge_refused_for_another_reason_counts_nowhere(books: Books, 
 
 async def test_a_charge_that_a_limit_refuses_takes_nothing_from_the_cap(books: Books) -> None:
     customer = await limited(books, concurrent=1)
-    await keys.set_cap(books.db, customer.key_id, Cap(5, Period.DAY), by=TESTER)
+    await perform(books.db, SetKeyCap(key=str(customer.key_id), cap=str(Cap(5, Period.DAY))))
     await caps.renew(books.db, customer.key_hash, "UTC")
     assert await outcomes(books, customer, customer, customer) == [None, CONCURRENT, CONCURRENT]
     assert await books.sql("SELECT used FROM key_caps") == [(1,)]
@@ -210,7 +213,7 @@ async def test_charges_of_two_processes_never_exceed_a_limit(books: Books) -> No
 async def test_calls_from_before_a_limit_do_not_count_in_it(books: Books) -> None:
     customer = await books.customer(units=1000)
     before = await books.opened(customer, units=7)
-    await keys.set_limits(books.db, customer.key_id, {"concurrent": 1, "units_per_day": 5}, by=TESTER)
+    await perform(books.db, LimitKey(key=str(customer.key_id), concurrent="1", units_per_day="5"))
     call = await books.opened(customer, units=5)
     await books.end(refund_of(before))
     assert await open_calls(books, customer) == (1, 0)
@@ -237,7 +240,7 @@ async def test_a_clock_that_was_far_ahead_does_not_hold_a_limit(books: Books) ->
 async def test_a_rolled_key_has_the_same_limits_of_which_nothing_is_used(books: Books) -> None:
     customer = await limited(books, rpm=3, concurrent=0)
     await books.opened(customer)
-    rolled = await keys.roll(books.db, customer.key_id, DAY_MS, by=TESTER)
+    rolled = await perform(books.db, RollKey(key=str(customer.key_id), grace="1d"))
     row = await store.of_key(books.db, customer.account_id, rolled.issued.id)
     assert row == store.LimitsRow(rolled.issued.id, rpm=3, concurrent=0)
     new = Customer(customer.account_id, customer.name, rolled.issued.id, keys.hash_of(rolled.issued.key))

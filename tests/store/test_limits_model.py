@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from myna import accounts, keys
+from myna.actions.accounts import LimitAccount
+from myna.actions.keys import LimitKey
+from myna.limits import as_texts
 from myna.store.batch import CallState, Charge, ChargeRefused, DefaultLimits, Limits, RefusalReason
 from myna.store.limits import DAY_MS, MINUTE_MS
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import Books, Customer, charge_of, keep_of, refund_of
 
 pytestmark = pytest.mark.anyio
@@ -127,10 +129,10 @@ class Site:
         number = self.random.randrange(3)
         if number == 2:
             self.of_account.own |= given
-            await accounts.set_limits(self.books.db, self.customers[0].name, given, by=TESTER)
+            await perform(self.books.db, LimitAccount(name=self.customers[0].name, **as_texts(given)))
         else:
             self.models[number].own |= given
-            await keys.set_limits(self.books.db, self.customers[number].key_id, given, by=TESTER)
+            await perform(self.books.db, LimitKey(key=str(self.customers[number].key_id), **as_texts(given)))
 
 
 @pytest.mark.parametrize("seed", range(2))

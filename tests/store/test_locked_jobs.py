@@ -8,12 +8,13 @@ from typing import Any
 import asyncpg
 import pytest
 
+from myna.actions.nodes import DisableNode
 from myna.errors import StaleLease
 from myna.settings import POSTGRESQL_CONNECTIONS
 from myna.store import postgresql
 from myna.store.database import Transaction
 from myna.store.postgresql_session import shares
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import AUDIO, Books
 from tests.store.stalls import until
 from tests.tasks.task_service import TaskService, proof_of, task_service_on
@@ -83,7 +84,7 @@ async def test_a_node_disabled_during_a_heartbeat_has_no_lease(service: TaskServ
     node = await service.node(name="the node")
     call, job = await service.lease_new(node)
     async with locked(service.books, "SELECT id FROM tasks FOR UPDATE"):
-        await service.nodes.disable("the node", by=TESTER)
+        await perform(service.nodes.db, DisableNode(name="the node"))
     assert await service.status(call) == 1
     assert not await service.beats(node, proof_of(job))
     with pytest.raises(StaleLease):

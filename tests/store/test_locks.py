@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import asyncpg
 import pytest
 
-from myna import accounts, caps, keys
+from myna import caps
+from myna.actions.accounts import DisableAccount
+from myna.actions.keys import RevokeKey, SetKeyCap
 from myna.store import postgresql_batch
 from myna.store.batch import ChargeRefused, RefusalReason
 from myna.store.database import Database
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import KEY_REFUSED, Books, Customer, charge_of, charged_of
 from tests.store.stalls import stalled_commits, until
 
@@ -72,7 +74,7 @@ async def test_a_renewal_of_a_cap_that_waited_for_another_keeps_what_was_charged
 ) -> None:
     books = postgres_books
     customer = await books.customer()
-    await keys.set_cap(books.db, customer.key_id, caps.Cap(10, caps.Period.DAY), by=TESTER)
+    await perform(books.db, SetKeyCap(key=str(customer.key_id), cap=str(caps.Cap(10, caps.Period.DAY))))
     session = await asyncpg.connect(books.url)
     async with session.transaction():
         await session.execute("UPDATE accounts SET balance = balance WHERE id = $1", customer.account_id)
@@ -86,11 +88,11 @@ async def test_a_renewal_of_a_cap_that_waited_for_another_keeps_what_was_charged
 
 
 async def revoke(db: Database, customer: Customer) -> None:
-    await keys.revoke(db, customer.key_id, by=TESTER)
+    await perform(db, RevokeKey(key=str(customer.key_id)))
 
 
 async def disable(db: Database, customer: Customer) -> None:
-    await accounts.set_enabled(db, customer.name, False, by=TESTER)
+    await perform(db, DisableAccount(name=customer.name, force=True))
 
 
 @pytest.mark.parametrize("refuse", [revoke, disable])

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from myna import accounts
+from myna.actions.accounts import AddAccount
 from myna.errors import ReportTooSlow
 from myna.store.database import Queries
 from myna.store.queries import accounts as store
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import Books
 
 pytestmark = pytest.mark.anyio
@@ -78,7 +78,7 @@ async def test_accounts_are_found_with_ascii_letters_in_any_case(
 ) -> None:
     """PostgreSQL's `lower` would change other letters too, and the Kelvin sign, U+212A, to k."""
     for name in ("KIM", "élodie", "\u212aim", "carol"):
-        await accounts.add(books.db, name, f"{name}@example.org", False, 0, by=TESTER)
+        await perform(books.db, AddAccount(name=name, email=f"{name}@example.org"))
     rows = await books.db.read(lambda db: store.search(db, prefix, 1 << 40, 10))
     assert [row.name for row in rows] == found
 

@@ -12,6 +12,7 @@ from myna import audit
 from myna.backup import backup
 from myna.backup.archive import ArchiveReader, ArchiveWriter
 from myna.clones import delete
+from myna.settings import Settings
 from myna.sign_in import links, passwords, sessions
 from myna.sign_in.links import LIFE_MS, Purpose
 from myna.sign_in.refusal import SignInRefused
@@ -24,8 +25,9 @@ from myna.store.postgresql import Postgresql
 from myna.store.queries import clones, tasks
 from myna.store.states import CloneStatus
 from myna.store.tables import tables
+from tests.rig.actors import TESTER
 from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD, person
-from tests.store.books import TESTER, Books, keep_of, speech
+from tests.store.books import Books, keep_of, speech
 from tests.store.postgres_proxy import PostgresProxy, proxy_to
 
 pytestmark = pytest.mark.anyio
@@ -191,7 +193,7 @@ async def _nothing(_: Transaction) -> None:
 @pytest.fixture
 async def restored(database_url: str, data: Path, postgres_url: str) -> AsyncIterator[Database]:
     """A new database of each dialect."""
-    opened = await connect(postgres_url if database_url else "sqlite:", data)
+    opened = await connect(Settings(data=str(data), database_url=postgres_url if database_url else ""))
     yield opened
     await opened.close()
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from myna import config
 from myna.errors import CommandError
+from myna.settings import Settings
 from myna.store import migrate as migrations
 from myna.store import schema
 from myna.store.columns import columns as columns_of
@@ -32,7 +33,11 @@ async def copied(db: TableQueries) -> dict[str, Table]:
 async def test_all_tables_except_the_migrations_are_copied(books: Books) -> None:
     everything = await books.db.snapshot(lambda db: db.tables.layout())
     found = await books.db.snapshot(copied)
-    assert {table.name for table in everything} - found.keys() == {"schema_version", "schema_hashes"}
+    assert {table.name for table in everything} - found.keys() == {
+        "schema_version",
+        "schema_hashes",
+        "schema_builds",
+    }
 
 
 async def test_a_new_table_is_copied_after_those_it_references(books: Books) -> None:
@@ -44,7 +49,7 @@ async def test_a_new_table_is_copied_after_those_it_references(books: Books) -> 
 
 async def columns(url: str, folder: Path) -> list[dict[str, dict[str, str]]]:
     """The tables and columns of each earlier build's schema."""
-    db: Database = await connect(url or "sqlite:", folder)
+    db: Database = await connect(Settings(data=str(folder), database_url=url or ""))
 
     async def build(connection: Transaction) -> list[dict[str, dict[str, str]]]:
         await migrations.build(db, connection, 0)

@@ -10,6 +10,7 @@ import pytest
 from myna.errors import CommandError, DatabaseUnavailable
 from myna.store import migrate as migrations
 from myna.store import schema
+from myna.store.batch import Charged
 from myna.store.database import Transaction
 from myna.store.group_commit import GroupCommit
 from myna.store.migrate import migrate
@@ -51,6 +52,26 @@ async def test_a_database_is_not_migrated_under_a_serving_process(
     await serving.close()  # its sessions take a moment to end
     assert await migrate(new_postgres_books.db) == NEXT
     assert await new_postgres_books.sql("SELECT to_regclass('added')::text") == [("added",)]
+
+
+async def test_a_migration_that_only_adds_runs_under_processes_that_it_serves(
+    new_postgres_books: Books, serving: Postgresql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    customer = await new_postgres_books.customer()
+    added = f"-- Serves builds of schema {NEXT - 1} and later.\nCREATE TABLE added (n bigint)"
+    known = schema.known
+    with monkeypatch.context() as newer:
+        newer.setattr(schema, "known", lambda dialect: [*known(dialect), (NEXT, added)])
+        assert await migrate(new_postgres_books.db) == NEXT
+    await serving.schema.check(serving)
+    _, (charged,) = await serving.commit_batch([], [charge_of(customer)])
+    assert isinstance(charged, Charged)
+    assert await migrate(serving) == NEXT, "the older build can start again"
+    await new_postgres_books.sql("DELETE FROM schema_builds WHERE version = $1", NEXT)
+    with pytest.raises(DatabaseUnavailable):
+        await serving.schema.check(serving)
+    with pytest.raises(CommandError, match="Use a newer Myna"):
+        await migrate(serving)
 
 
 async def test_a_process_does_not_start_during_a_migration(new_postgres_books: Books) -> None:

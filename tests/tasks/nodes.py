@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from myna.actions.nodes import EnrollNode
 from myna.api.farm.handlers import FarmApi
 from myna.engines.inspector.inspector import Inspector
 from myna.farm.nodes import Nodes
@@ -15,7 +16,7 @@ from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import FreeSpace
 from myna.store.files.samples import SampleStore
 from myna.wire.farm import Hello, NodeVoice
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 
 
 async def join_node(
@@ -27,7 +28,7 @@ async def join_node(
     chars_per_s: float = 0.0,
 ) -> tuple[int, str]:
     """Joins a node with these voices. Returns its id and its credential."""
-    invited = await nodes.enroll(name or f"node-{new_id().hex()}", by=TESTER)
+    invited = await perform(nodes.db, EnrollNode(name=name or f"node-{new_id().hex()}"))
     credential = (await nodes.join(invited.token, "1")).credential
     node = await nodes.verify(f"Bearer {credential}".encode())
     offered = [

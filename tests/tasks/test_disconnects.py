@@ -13,7 +13,7 @@ from myna.farm.nodes import Nodes
 from myna.http.body_limits import BodyBudget, BodyLimits
 from myna.http.request import Request
 from myna.http.responses import Response
-from myna.telemetry.access_log import RequestDetails
+from myna.telemetry.requests import RequestDetails
 from myna.wire.farm import PROTOCOL, PROTOCOL_HEADER
 from tests.rig.waiting import SOON_S
 from tests.store.fixtures import each_database

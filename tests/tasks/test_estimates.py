@@ -4,11 +4,12 @@ import math
 
 import pytest
 
+from myna.actions.nodes import DisableNode, DrainNode
 from myna.errors import InvalidRequest, NoSpeechChannel, Overloaded
 from myna.farm.capacity import Capacity
 from myna.store.queries import config as config_store
 from myna.store.queries.farm.able import DEFAULT_CHARS_PER_S, ONLINE_MS
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import AUDIO, Customer
 from tests.store.fixtures import each_database
 from tests.tasks.task_service import HUNDRED, VOICE, TaskService, proof_of
@@ -119,8 +120,8 @@ async def test_disabled_draining_and_offline_nodes_have_no_capacity(service: Tas
     await service.node(name="disabled")
     await service.node(name="draining")
     there = await service.node()
-    await service.nodes.disable("disabled", by=TESTER)
-    await service.nodes.drain("draining", by=TESTER)
+    await perform(service.nodes.db, DisableNode(name="disabled"))
+    await perform(service.nodes.db, DrainNode(name="draining"))
     assert set(await capacity.nodes(await config_store.load(books.db))) == {there}
     await books.move_clock(ONLINE_MS + 1)
     assert await capacity.nodes(await config_store.load(books.db)) == {}

@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
+from myna.actions.nodes import DisableNode, DrainNode
 from myna.farm.tasks import REFUSED_CLONE_WAIT_MS
 from myna.store.batch import CallState
 from myna.store.queries.farm import polls
 from myna.wire.farm import TRIES_MAX, Job
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import AUDIO
 from tests.store.fixtures import each_database
 from tests.tasks.task_service import VOICE, TaskService, failure, proof_of
@@ -77,9 +78,9 @@ async def test_a_refused_task_without_another_able_node_is_refunded_at_once(
     if why == "offline":
         await service.books.sql("UPDATE nodes SET heard_at = now_ms() - $2 WHERE id = $1", other, ONLINE_MS)
     if why == "disabled":
-        await service.nodes.disable("other", by=TESTER)
+        await perform(service.nodes.db, DisableNode(name="other"))
     if why == "draining":
-        await service.nodes.drain("other", by=TESTER)
+        await perform(service.nodes.db, DrainNode(name="other"))
     await refuse(service, refuser)
     assert await service.status(call) == 3
     assert await service.books.balance(customer) == 10

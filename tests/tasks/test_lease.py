@@ -7,11 +7,12 @@ from typing import Any
 import asyncpg
 import pytest
 
+from myna.actions.nodes import DisableNode, DrainNode, EnableNode
 from myna.clones import PREVIEW
 from myna.store.queries.farm import queue
 from myna.store.queries.farm.queue import TASK, NextJob
 from myna.wire.farm import Heartbeat, Job, JobReference
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import AUDIO, Books
 from tests.store.fixtures import each_database
 from tests.tasks.task_service import (
@@ -136,9 +137,9 @@ async def test_a_node_leases_only_jobs_in_its_voices(service: TaskService) -> No
 async def test_a_disabled_node_leases_nothing(service: TaskService) -> None:
     node = await service.node(name="the node")
     await service.ordered(await service.books.customer())
-    await service.nodes.disable("the node", by=TESTER)
+    await perform(service.nodes.db, DisableNode(name="the node"))
     assert await service.tasks.lease(node, 1, 0) == []
-    await service.nodes.enable("the node", by=TESTER)
+    await perform(service.nodes.db, EnableNode(name="the node"))
     assert await service.leased(node)
 
 
@@ -146,7 +147,7 @@ async def test_a_draining_node_completes_its_job_and_leases_nothing(service: Tas
     node, customer = await service.node(name="the node"), await service.books.customer()
     call, job = await service.lease_new(node, customer)
     await service.ordered(customer)
-    await service.nodes.drain("the node", by=TESTER)
+    await perform(service.nodes.db, DrainNode(name="the node"))
     assert await service.tasks.lease(node, 1, 0) == []
     assert await service.beats(node, proof_of(job))
     assert await service.tasks.complete(node, proof_of(job), AUDIO)
@@ -157,7 +158,7 @@ async def test_a_draining_node_completes_its_job_and_leases_nothing(service: Tas
 async def test_jobs_of_a_disabled_node_are_requeued_without_using_a_try(service: TaskService) -> None:
     node = await service.node(name="the node")
     call, job = await service.lease_new(node)
-    await service.nodes.disable("the node", by=TESTER)
+    await perform(service.nodes.db, DisableNode(name="the node"))
     assert (await service.status(call), await service.tries(call)) == (0, 0)
     assert not await service.beats(node, proof_of(job))
     assert (await service.leased(await service.node())).id == job.id

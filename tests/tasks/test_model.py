@@ -22,13 +22,14 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from myna.actions.nodes import DisableNode, DrainNode, EnableNode, RemoveNode
 from myna.errors import StaleLease
 from myna.store.batch import AUDIO_PLACEHOLDER, TASK_PLACEHOLDER, Audio, Charge, EndOutcome, IdempotencyKey
 from myna.store.database import Transaction
 from myna.store.queries import clones
 from myna.store.queries.clones import Deleted
 from myna.wire.farm import Job
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.rig.postgres import Postgres
 from tests.store.books import AUDIO, DIFFERENT_AUDIO, Books, Customer, books_of, idempotency_key_of, keep_of
 from tests.tasks.model import DONE, LEASE_S, LEASED, QUEUED, SWEPT_S, Lease, Model, Node, Task, Voice, Work
@@ -47,7 +48,8 @@ NODES = (Node(("a", "b")), Node(("a",), ("zh",)), Node((), ("en", "zh")))
 LIVES_S = (200, 1100)
 STEPS_S = (70, 3, 70, 310, 1130)
 DRAFTS = (None, TASK_PLACEHOLDER, f"{TASK_PLACEHOLDER} {AUDIO_PLACEHOLDER}")
-PUTS = ("disable", "enable", "drain", "enable", "enable", "remove")
+PUTS = {"disable": DisableNode, "enable": EnableNode, "drain": DrainNode, "remove": RemoveNode}
+CHANGES = ("disable", "enable", "drain", "enable", "enable", "remove")
 SERVICE_ANSWER = "spoken by the site"
 
 
@@ -273,8 +275,8 @@ class Machine(RuleBasedStateMachine):
 
     def change_node(self, draw: Draw) -> None:
         """A removed node joins again."""
-        number, put = draw(among(range(len(NODES)))), draw(among(PUTS))
-        self.run(getattr(self.service.nodes, put)(f"node {number}", by=TESTER))
+        number, put = draw(among(range(len(NODES)))), draw(among(CHANGES))
+        self.run(perform(self.service.db, PUTS[put](name=f"node {number}")))
         self.model.put(self.nodes[number], put)
         if put == "remove":
             self.nodes[number] = self._enrolled(number)

@@ -4,14 +4,15 @@ from typing import Any
 
 import pytest
 
-from myna import config
+from myna.actions.nodes import DisableNode
+from myna.actions.settings import SetSetting
 from myna.errors import InvalidRequest, Unavailable
 from myna.ledger import Call
 from myna.store.queries import config as config_store
 from myna.store.queries.config import Config, NodesOffer
 from myna.store.queries.farm.nodes import CHANGE_EVERY_MS, CHANGES_AT_ONCE, NodeRow
 from myna.wire.farm import Hello, NodeVoice
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import Customer
 from tests.store.fixtures import each_database
 from tests.tasks.task_service import TaskService
@@ -81,7 +82,7 @@ async def test_a_change_by_the_operator_reloads_the_configuration(
     customer = await service.books.customer()
     await service.config.refresh()
     reads = Reads(monkeypatch)
-    await config.change(service.books.db, "chat_units", "7", by=TESTER)
+    await perform(service.books.db, SetSetting(name="chat_units", value="7"))
     await chats(service, customer)
     assert reads.configuration == 1
 
@@ -98,7 +99,7 @@ async def test_speech_uses_the_current_voices_of_nodes(
     with pytest.raises(InvalidRequest):
         await service.admitted(customer, "old")
     assert (reads.configuration, reads.nodes) == (0, 1)
-    await service.nodes.disable("node", by=TESTER)
+    await perform(service.nodes.db, DisableNode(name="node"))
     with pytest.raises(InvalidRequest):
         await service.admitted(customer, "new")
 

@@ -2,12 +2,13 @@
 
 import pytest
 
-from myna import voices
+from myna import accounts, lexicon, voices
+from myna.actions.nodes import DrainNode, EnableNode
 from myna.errors import InvalidRequest, NoSpeechChannel
 from myna.farm.capacity import Capacity
 from myna.store.queries import clones
 from myna.store.queries import config as config_store
-from tests.rig.actors import TESTER
+from tests.rig.actors import TESTER, perform
 from tests.store.books import AUDIO, Customer
 from tests.store.fixtures import each_database
 from tests.tasks.task_service import TaskService, proof_of
@@ -64,7 +65,7 @@ async def test_a_cloned_voice_without_an_online_node_is_refused_uncharged(servic
     node, owner = await service.node(clones=["zh"], name="the node"), await service.books.customer()
     voice_id = await ready(service, owner, node)
     await service.node(clones=["en"])
-    await service.nodes.drain("the node", by=TESTER)
+    await perform(service.nodes.db, DrainNode(name="the node"))
     with pytest.raises(NoSpeechChannel):
         await service.admitted(owner, voice_id)
     assert await service.books.balance(owner) == 10
@@ -76,8 +77,21 @@ async def test_a_cloned_voice_is_listed_while_an_online_node_clones_its_language
 ) -> None:
     node, owner = await service.node(clones=["zh"], name="the node"), await service.books.customer()
     voice_id, db = await ready(service, owner, node), service.books.db
-    for put, there in ((service.nodes.drain, []), (service.nodes.enable, [voice_id])):
-        await put("the node", by=TESTER)
+    for put, there in ((DrainNode, []), (EnableNode, [voice_id])):
+        await perform(db, put(name="the node"))
         config = await config_store.load(db)
         own, nodes = await clones.ready(db, owner.account_id), await Capacity(db).nodes(config)
         assert [voice.voice_id for voice in voices.usable_clones(own, config, nodes)] == there
+
+
+async def test_a_node_gets_a_text_with_the_readings_of_its_account(
+    service: TaskService,
+) -> None:
+    node, owner = await service.node(), await service.books.customer()
+    account = await accounts.find(service.db, owner.name)
+    await lexicon.put(service.db, None, "Myna", "MY-nuh", by=TESTER)
+    await lexicon.put(service.db, account, "行长", "hang2zhang3", by=TESTER)
+    _, job = await service.lease_new(node, owner, text="<speak>行长<b>用</b>Myna</speak>")
+    assert job.text == "[行长](/hang2 zhang3/)用[Myna](/MY-nuh/)"
+    _, job = await service.lease_new(node, text="行长用Myna")
+    assert job.text == "行长用[Myna](/MY-nuh/)"

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.rig.actors import TESTER
+from myna.actions.nodes import DisableNode, DrainNode, EnrollNode, RemoveNode
+from tests.rig.actors import perform
 from tests.rig.waiting import SOON_S
 from tests.store.books import AUDIO
 from tests.store.fixtures import each_database
@@ -119,13 +120,13 @@ async def test_polls_get_jobs_in_the_order_of_their_arrival(service: TaskService
         assert sum(poll.done() for poll in polls) == polls.index(poll) + 1
 
 
-@pytest.mark.parametrize("verb", ["disable", "drain", "remove"])
+@pytest.mark.parametrize("change", [DisableNode, DrainNode, RemoveNode])
 async def test_the_poll_of_a_disabled_draining_or_removed_node_ends(
-    service: TaskService, quick_checks: None, verb: str
+    service: TaskService, quick_checks: None, change: type[DisableNode | DrainNode | RemoveNode]
 ) -> None:
     node = await service.node(name="it")
     (poll,) = await start_polls(service, [node])
-    await getattr(service.nodes, verb)("it", by=TESTER)
+    await perform(service.db, change(name="it"))
     assert await asyncio.wait_for(poll, LONG_S) == []
 
 
@@ -143,7 +144,7 @@ async def test_the_poll_of_a_node_that_joins_again_ends(
     queries.clear()
     await wait_for(lambda: checks() > 1, "the poll has been seen")
     await service.books.move_clock(1)
-    await service.nodes.join((await service.nodes.enroll("it", again=True, by=TESTER)).token, "1")
+    await service.nodes.join((await perform(service.nodes.db, EnrollNode(name="it", again=True))).token, "1")
     assert await asyncio.wait_for(poll, LONG_S) == []
 
 

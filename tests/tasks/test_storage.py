@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from myna import config
 from myna import quota as module
+from myna.actions.settings import SetSetting
 from myna.errors import DiskFull, StorageQuotaReached
 from myna.quota import Quota
 from myna.store.batch import Audio
 from myna.store.files.free_space import FreeSpace
 from myna.store.postgresql import Postgresql
 from myna.store.queries import storage, tasks
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import Customer, keep_of
 from tests.store.fixtures import each_database
 from tests.store.postgres_proxy import proxy_to
@@ -57,7 +57,7 @@ async def test_an_account_at_its_quota_is_refused_before_the_charge_and_no_other
     service: TaskService,
 ) -> None:
     await service.node()
-    await config.change(service.db, "account_storage_mib", "1", by=TESTER)
+    await perform(service.db, SetSetting(name="account_storage_mib", value="1"))
     full, other = await service.books.customer(units=10), await service.books.customer(units=10)
     await stores(service, full, MIB - 1)
     await stores(service, other, 5)
@@ -80,7 +80,7 @@ async def test_an_account_at_its_quota_is_refused_before_the_charge_and_no_other
 
 async def test_removed_audio_or_a_larger_quota_allows_new_orders(service: TaskService) -> None:
     await service.node()
-    await config.change(service.db, "account_storage_mib", "1", by=TESTER)
+    await perform(service.db, SetSetting(name="account_storage_mib", value="1"))
     customer = await service.books.customer(units=10)
     task_id = await stores(service, customer, 2 * MIB)
     await service.config.refresh()
@@ -89,9 +89,9 @@ async def test_removed_audio_or_a_larger_quota_allows_new_orders(service: TaskSe
         await service.admitted(customer)
 
     for mib in ("3", "0"):  # at once, without another query
-        await config.change(service.db, "account_storage_mib", mib, by=TESTER)
+        await perform(service.db, SetSetting(name="account_storage_mib", value=mib))
         await service.admitted(customer)
-    await config.change(service.db, "account_storage_mib", "1", by=TESTER)
+    await perform(service.db, SetSetting(name="account_storage_mib", value="1"))
     await service.config.refresh()
     with pytest.raises(StorageQuotaReached):
         await service.admitted(customer)
@@ -145,7 +145,7 @@ async def test_a_quota_query_on_a_dead_connection_ends(
     postgres_service: TaskService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     books, cache = postgres_service.books, postgres_service.config
-    await config.change(books.db, "account_storage_mib", "1", by=TESTER)
+    await perform(books.db, SetSetting(name="account_storage_mib", value="1"))
     await cache.refresh()
     async with proxy_to(books.url) as proxy:
         db = await Postgresql.open(proxy.url)

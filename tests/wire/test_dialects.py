@@ -7,7 +7,6 @@ import pytest
 
 from myna.channels import Channel
 from myna.chat import upstream
-from myna.http_client import ClientResponse
 from myna.relay import answers
 from myna.relay.events import EventRelay
 from myna.relay.shapes import WithUsage
@@ -62,7 +61,7 @@ WHOLE: dict[str, tuple[bytes, str]] = {
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_whole_answer_is_read_by_each_reader(name: str) -> None:
     body, text = WHOLE[name]
-    assert upstream.read(ClientResponse(200, {}, body), CHANNEL).content == text
+    assert upstream.model_answer(body, CHANNEL).content == text
     passed = answers.checked(body, "choices", 1, CHANNEL)
     assert json.loads(passed)["choices"][0]["message"]["role"] == "assistant"
     assert b"NaN" not in passed and not passed.startswith(lenient.BOM)
@@ -84,7 +83,9 @@ def test_thinking_among_the_parts_of_a_content_is_reasoning() -> None:
 def test_the_arguments_of_a_call_may_be_an_object() -> None:
     answer = completion({"content": None, "tool_calls": [CALL]}, finish="tool_calls")
     body = json.dumps(answer).encode()
-    (called,) = upstream.read(ClientResponse(200, {}, body), CHANNEL).tool_calls or []
+    (called,) = upstream.model_answer(body, CHANNEL).tool_calls or []
+    passed = json.loads(answers.completed(body, "gpt"))["choices"][0]
+    assert (passed["message"]["tool_calls"], passed["finish_reason"]) == ([called], "tool_calls")
     (item,) = to_response(answer, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)["output"]
     assert called["function"]["arguments"] == item["arguments"] == '{"city":"Oslo"}'
 
@@ -109,6 +110,7 @@ CHUNKS: list[Any] = [
     {"choices": [{"delta": {"content": "\ude00"}, "logprobs": float("nan")}]},
     {"choices": [{"delta": None}]},
     {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": USAGE}]},
+    {"choices": [{"index": 0, "message": {"content": "Hello"}, "finish_reason": "stop"}]},  # MiniMax's whole
     {"choices": None, "x_groq": {"id": 1}},
 ]
 
@@ -124,6 +126,21 @@ def test_a_stream_is_translated_whatever_its_members_are() -> None:
     assert response["usage"]["total_tokens"] == 5
 
 
+def test_calls_without_index_and_id_as_gemini_sends_them_are_told_apart() -> None:
+    functions = [{"name": name, "arguments": "{}"} for name in ("f", "g")]
+    chunks = [{"choices": [{"delta": {"tool_calls": [{"id": "", "function": one}]}}]} for one in functions]
+    response = parsed(translated(chunks))[-1]["response"]
+    assert [item["name"] for item in response["output"]] == ["f", "g"]
+    relay = EventRelay(model=b'"gpt"')
+    sent = b"".join(relay.feed(b"data: %b\n\n" % json.dumps(one).encode()) for one in chunks)
+    deltas = [json.loads(each[6:])["choices"][0]["delta"] for each in sent.split(b"\n\n") if each]
+    calls = [delta["tool_calls"][0] for delta in deltas]
+    assert [(call["index"], call["type"], call["function"]) for call in calls] == [
+        (0, "function", functions[0]), (1, "function", functions[1]),
+    ]  # fmt: skip
+    assert calls[0]["id"].startswith("call_") and calls[0]["id"] != calls[1]["id"]
+
+
 def test_a_usage_within_a_choice_is_that_of_the_stream() -> None:
     shape = WithUsage(1, "gpt")
     relay = EventRelay(shape.observer_for(CHANNEL))
@@ -134,6 +151,9 @@ def test_a_usage_within_a_choice_is_that_of_the_stream() -> None:
     counted = json.loads(shape.last().split(b"\n\n")[0].removeprefix(b"data: "))
     assert (counted["choices"], counted["usage"]) == ([], USAGE)
     assert usage_in({"choices": [], "usage": USAGE}) == USAGE
+    shape = WithUsage(1, "gpt")
+    shape.feed(b'{"choices": [], "usage": {}}')  # which says nothing
+    assert json.loads(shape.last().split(b"\n\n")[0].removeprefix(b"data: "))["usage"]["prompt_tokens"] == 1
 
 
 def test_an_event_has_no_character_that_ends_a_line() -> None:

@@ -65,7 +65,8 @@ class ModelsApi:
 
     async def _models(self, named: dict[str, Route]) -> list[RoutedModel]:
         """The models of these names."""
-        lengths = await self._context_lengths.of(self._config.current, named)
+        said = self._config.settings.context_lengths
+        lengths = await self._context_lengths.of(self._config.current, said, named)
         return [
             RoutedModel(
                 id=name,

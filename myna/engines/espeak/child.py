@@ -15,7 +15,7 @@ from myna.engines.child_sound import Sink, make_sound
 from myna.engines.espeak.job import EspeakJob
 from myna.engines.espeak.library import load
 from myna.engines.espeak.rate import RATE_PLAIN, Pace, paced
-from myna.engines.espeak.text import Run, runs_of
+from myna.engines.espeak.text import PAUSE, Run, runs_of
 from myna.engines.interface import EngineFailed, NothingSpoken, SpeechResult
 from myna.engines.pool.child_main import Work
 
@@ -49,7 +49,12 @@ class Library:
         self._sink = sink
         self._error = None
         for number, (voice, text) in enumerate(runs, 1):
-            self._check(self._lib.espeak_SetVoiceByName(voice.encode()))
+            if voice == PAUSE:
+                silence = int(text) * self.rate_hz * RATE_PLAIN // (1000 * rate)
+                sink(bytes(_SAMPLE_BYTES * silence))
+                continue
+            if self._lib.espeak_SetVoiceByName(voice.encode()):  # a language of the text's markup
+                self._check(self._lib.espeak_SetVoiceByName(b"en-us"))
             self._check(self._lib.espeak_SetParameter(_RATE, rate, 0))
             encoded = text.encode() + b"\0"
             flags = _UTF8 | (_END_PAUSE if number == len(runs) else 0)
@@ -127,7 +132,7 @@ def _beginning(runs: Sequence[Run]) -> list[Run]:
     """The first _SAMPLE_CHARS_MAX characters of the runs, or a little more."""
     left, beginning = _SAMPLE_CHARS_MAX, []
     for voice, text in runs:
-        if left > 0:
+        if left > 0 and voice != PAUSE:
             beginning.append((voice, text[:left]))
             left -= len(text)
     return beginning

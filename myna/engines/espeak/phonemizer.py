@@ -7,7 +7,7 @@ from typing import Any, Final
 import regex
 
 from myna.engines.espeak.library import load
-from myna.engines.espeak.text import runs_of
+from myna.engines.espeak.text import PAUSE, runs_of
 from myna.engines.interface import UnsupportedUtterance
 from myna.engines.sherpa.text import pieces
 
@@ -42,8 +42,17 @@ class Phonemizer:
 
     def phonemes_of_voice(self, text: str, language: str, han_language: str) -> tuple[list[str], str]:
         """The same for the text of a voice of espeak-ng, whose Han are read in `han_language`."""
-        runs = runs_of(text, language, han_language)
-        return [self.ipa(run, language) for language, run in runs], "".join(run for _, run in runs)
+        runs = [run for run in runs_of(text, language, han_language) if run[0] != PAUSE]
+        return [self._ipa_or_english(run, language) for language, run in runs], "".join(
+            run for _, run in runs
+        )
+
+    def _ipa_or_english(self, text: str, language: str) -> str:
+        """The IPA of a run, whose language may be named by the text."""
+        try:
+            return self.ipa(text, language)
+        except UnsupportedUtterance:
+            return self.ipa(text, "en-us")
 
     def ipa(self, text: str, language: str) -> str:
         """The text in IPA, with its stress marks, without punctuation. Raises UnsupportedUtterance for an

@@ -9,12 +9,16 @@ from collections.abc import Iterator
 import regex
 
 from myna.engines.text import reading
+from myna.engines.text.notation import Said, said_as, spans
 from myna.engines.text.signs import fractions_in_han, plain
 
 Run = tuple[str, str]  # espeak-ng's name of a voice, and its text
+PAUSE = "pause"
+"""In place of a voice: a pause, whose text is its length in milliseconds."""
 
 _HAN = regex.compile(r"\p{Script=Han}")
 _LATIN = regex.compile(r"\p{Script=Latin}")
+_MANDARIN = regex.compile("^(?:cmn|zh-CN)")
 _CHINESE = regex.compile(r"cmn|yue|zh-[A-Z]+")
 # From a Han character, with the digits before it, to the last one before a Latin letter.
 _HAN_RUN = regex.compile(
@@ -46,6 +50,31 @@ def runs_of(text: str, voice: str, han_voice: str) -> list[Run]:
     alone is read by the American voice of the same variant: the default voice is a Mandarin one, whose
     English is hard to understand.
     """
+    if "[" not in text:
+        return _runs_of(text, voice, han_voice)
+    chinese = _HAN.search(text) is not None
+    found = []
+    for part in spans(text):
+        if isinstance(part, str):
+            found += _runs_of(part, voice, han_voice) if _SPEAKABLE.search(part) else []
+        else:
+            found += _said(part, voice, han_voice, chinese)
+    return found
+
+
+def _said(said: Said, voice: str, han_voice: str, chinese: bool) -> list[Run]:
+    """The runs of words that say how they are read. The engine has no IPA as an input."""
+    if said.how == "break":
+        return [(PAUSE, said.value)]
+    if said.how == "pinyin" and (pinyin := _MANDARIN.sub("cmn-latn-pinyin", han_voice)) != han_voice:
+        return [(pinyin, said.value)]
+    if said.how == "lang":
+        return [(said.value.lower(), _breathing(said.text))]
+    words = said.value.lower() if said.how == "words" else said_as(said, chinese=chinese)
+    return _runs_of(words, voice, han_voice)
+
+
+def _runs_of(text: str, voice: str, han_voice: str) -> list[Run]:
     text = plain(_CONTROL.sub(" ", _INVISIBLE.sub("", text)))
     han = _HAN.search(text)
     if voice == han_voice and _LATIN.search(text) and not han:

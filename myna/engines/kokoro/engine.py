@@ -209,8 +209,11 @@ class Kokoro:
             job, left_s, queue_key=client.queue_key, disconnected=client.disconnected
         )
         if found.unspoken:
-            metrics.UNSPOKEN_CHARACTERS.inc(found.unspoken)
-            log.info("%d characters were not spoken, of: %s", found.unspoken, ", ".join(found.scripts))
+            count = sum(found.unspoken.values())
+            metrics.UNSPOKEN_CHARACTERS.inc(count)
+            log.info("%d characters were not spoken, of: %s", count, ", ".join(found.unspoken))
+            if client.unspoken:
+                client.unspoken(found.unspoken)
         if not found.pieces:
             raise NothingSpoken("This voice has no sound for the text.")
         return found.pieces

@@ -52,12 +52,11 @@ class TextJob(msgspec.Struct, frozen=True):
 
 
 class TextPieces(msgspec.Struct, frozen=True):
-    """The text in the order in which it is spoken, and how many letters and signs of which scripts no voice
-    of the model can speak. `reading` is the text in words, if the job asked for it."""
+    """The text in the order in which it is spoken, and how many letters and signs of which scripts are not
+    spoken. `reading` is the text in words, if the job asked for it."""
 
     pieces: list[Piece]
-    unspoken: int
-    scripts: tuple[str, ...]
+    unspoken: dict[str, int]
     reading: str = ""
 
 

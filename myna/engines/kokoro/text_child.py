@@ -3,13 +3,14 @@
 It uses espeak-ng for English, so it is a separate program (see `espeak/child.py`).
 """
 
+from collections import Counter
 from functools import partial
 
 import msgspec
 
 from myna.engines.espeak.phonemizer import Phonemizer
 from myna.engines.kokoro.job import TextJob, TextPieces
-from myna.engines.kokoro.text.pieces import in_words, pieces, unspoken
+from myna.engines.kokoro.text.pieces import in_words, pieces
 from myna.engines.pool.child_main import Work
 
 _TRIAL = "好, OK."
@@ -22,10 +23,11 @@ def warm(_setup: bytes) -> Work:
 
     def read(job: TextJob) -> TextPieces:
         accent = "en-gb" if job.language == "en-GB" else "en-us"
-        found = pieces(job.text, job.language, partial(phonemizer.ipa, language=accent))
-        left_out = unspoken(job.text)
+        english = partial(phonemizer.ipa, language=accent)
+        unspoken: Counter[str] = Counter()
+        found = pieces(job.text, job.language, english, phonemizer.ipa, unspoken)
         said = in_words(job.text, job.language) if job.with_reading else ""
-        return TextPieces(found, left_out.characters, left_out.scripts, said)
+        return TextPieces(found, dict(unspoken), said)
 
     read(TextJob(_TRIAL, "zh-CN"))
     return lambda packed, _running: read(decoder.decode(packed))

@@ -171,7 +171,7 @@ class OpenAISpeech:
         background."""
         if utterance.reference is not None:
             raise UnsupportedUtterance("This engine clones no voice.")
-        texts = cut(utterance.encodable)
+        texts = cut(utterance.flat)
         if not texts:
             raise NothingSpoken("There is nothing to speak in the text.")
         if self._disk.full():

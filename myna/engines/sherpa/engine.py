@@ -156,7 +156,7 @@ class Sherpa:
         speaker, language = self._speaker_of(utterance)
         reference = utterance.reference
         return SpeakJob(
-            text=utterance.encodable,
+            text=utterance.flat,
             phonemes=None,
             language=language,
             speaker=speaker,

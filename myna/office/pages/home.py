@@ -14,9 +14,9 @@ from myna.office.page import Page
 from myna.office.pages.ledger import LABELS, memo_of
 from myna.office.visit import Visit
 from myna.reports import DAY_MS, SPARKLINE_DAYS, Usage
-from myna.sign_in import preferences
 from myna.store.batch import EntryKind
 from myna.store.queries import keys as key_store
+from myna.store.queries import preferences as preference_store
 from myna.store.queries.keys import KeyRow
 from myna.zones import day_of
 
@@ -53,7 +53,7 @@ async def show(visit: Visit) -> Response:
     used = [day.usage.units for day in days]
     age_days = (visit.now_ms - account.created_at) // DAY_MS + 1
     lasts = estimate(proof.balance, used, age_days)
-    wanted = await visit.read(partial(preferences.of_account, account_id=account.id))
+    wanted = await visit.read(partial(preference_store.of_account, account_id=account.id))
     return visit.page(
         "home.html",
         low_balance=wanted.low_balance if proof.balance < wanted.low_balance else 0,

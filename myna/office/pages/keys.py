@@ -6,15 +6,16 @@ from markupsafe import Markup
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna import caps, durations, keys, reports
-from myna.errors import CommandError, NotFound
+from myna import caps, keys, reports
+from myna.actions.keys import NO_CAP, LimitKey, RenameKey, RevokeKey, RollKey, SetKeyCap, SetKeyRoutes
+from myna.errors import NotFound
 from myna.keys import Scope
 from myna.office import live
 from myna.office.cap_form import PERIODS, CapFields, fields_of
 from myna.office.charts import sparkline
 from myna.office.client_lines import PLACEHOLDER, client_lines
 from myna.office.first_request import first_request
-from myna.office.limit_form import LimitFields, given, of_site, routes_of_site
+from myna.office.limit_form import LimitFields, of_site, routes_of_site, typed_limits
 from myna.office.limit_form import fields_of as limits_of
 from myna.office.messages import N_
 from myna.office.page import Page
@@ -43,18 +44,6 @@ class Row(Struct, frozen=True):
     cap_used: int
     last_used_at: int
     spark: Markup
-
-
-class Name(Struct):
-    """The form that renames a key, and the one that confirms its revocation."""
-
-    name: str = ""
-
-
-class Roll(Struct):
-    """The form that replaces a key."""
-
-    grace: str = GRACES[0][0]
 
 
 async def show(visit: Visit) -> Response:
@@ -100,12 +89,7 @@ def _spark(visit: Visit, days: list[Usage], top: int) -> Markup:
     return sparkline(units, title, top)
 
 
-async def show_one(
-    visit: Visit,
-    cap_form: CapFields | None = None,
-    limit_form: LimitFields | None = None,
-    error: str = "",
-) -> Response:
+async def show_one(visit: Visit) -> Response:
     """One key: its state, its usage, its last refused request, and the forms that change it. The internal key
     has the page Try instead."""
     key = await _key_of_path(visit)
@@ -113,10 +97,9 @@ async def show_one(
         return visit.redirect("/try")
     scopes = Scope(key.scopes)
     cap = await visit.read(partial(cap_store.of_key, key_id=key.id))
-    shown_limits = limit_form or await limits_of(visit, key)
+    limit_form = await limits_of(visit, key)
     return visit.page(
         "key.html",
-        status=400 if error else 200,
         key=key,
         state=keys.state(key, visit.now_ms),
         scopes=scopes.names,
@@ -128,12 +111,11 @@ async def show_one(
         graces=GRACES,
         cap=cap,
         cap_used=caps.used(cap, visit.now_ms) if cap else 0,
-        cap_form=cap_form or fields_of(cap),
-        limit_form=shown_limits,
+        cap_form=fields_of(cap),
+        limit_form=limit_form,
         limit_defaults=await of_site(visit),
-        routes=await routes_of_site(visit, shown_limits.route),
+        routes=await routes_of_site(visit, limit_form.route),
         periods=PERIODS,
-        error=error,
     )
 
 
@@ -163,82 +145,56 @@ async def show_live(visit: Visit) -> Response:
 async def rename(visit: Visit) -> Response:
     """Renames the key."""
     key = await own_key(visit)
-    name = visit.fields(Name).name
-    try:
-        await keys.rename(visit.db, key.id, name, by=visit.actor, account_id=visit.account.id)
-    except CommandError as error:
-        return await show_one(visit, error=visit.said(error))
+    await visit.perform(visit.fields(RenameKey, key=str(key.id)), own=True)
     return visit.redirect(f"/keys/{key.id}", visit.text("The key is renamed."))
 
 
 async def set_cap(visit: Visit) -> Response:
     """Sets the cap of the key, or removes it."""
-    key = await own_key(visit)
-    form = visit.fields(CapFields)
-    try:
-        await keys.set_cap(visit.db, key.id, form.cap(), by=visit.actor, account_id=visit.account.id)
-    except CommandError as error:
-        return await show_one(visit, cap_form=form, error=visit.said(error))
-    return visit.redirect(
-        f"/keys/{key.id}", visit.text(N_("The cap is set.") if form.text else N_("The key has no cap now."))
-    )
+    key, cap = await own_key(visit), visit.fields(CapFields).text
+    await visit.perform(SetKeyCap(key=str(key.id), cap=cap or NO_CAP), own=True)
+    notice = N_("The cap is set.") if cap else N_("The key has no cap now.")
+    return visit.redirect(f"/keys/{key.id}", visit.text(notice))
 
 
 async def set_limits(visit: Visit) -> Response:
     """Sets the limits of the key, and the routes that it may use."""
     key = await own_key(visit)
-    form, account_id = visit.fields(LimitFields), visit.account.id
-    try:
-        limits = given(form)
-        if form.route != (await limits_of(visit, key)).route:
-            await keys.set_routes(visit.db, key.id, form.route or None, by=visit.actor, account_id=account_id)
-        await keys.set_limits(visit.db, key.id, limits, by=visit.actor, account_id=account_id)
-    except CommandError as error:
-        return await show_one(visit, limit_form=form, error=visit.said(error))
+    form, key_id = visit.fields(LimitFields), str(key.id)
+    limits = LimitKey(key=key_id, **typed_limits(form))
+    limits.check()
+    if form.route != (await limits_of(visit, key)).route:
+        routes = SetKeyRoutes(key=key_id, route=tuple(form.route) or None, any=not form.route)
+        await visit.perform(routes, own=True)
+    await visit.perform(limits, own=True)
     return visit.redirect(f"/keys/{key.id}", visit.text("The limits are set."))
 
 
 async def roll(visit: Visit) -> Response:
     """Replaces the key by a new one, which is shown once."""
     key = await own_key(visit)
-    try:
-        form = visit.fields(Roll)
-        rolled = await keys.roll(
-            visit.db,
-            key.id,
-            durations.millis(form.grace),
-            by=visit.actor,
-            account_id=visit.account.id,
-        )
-    except CommandError as error:
-        return await show_one(visit, error=visit.said(error))
-    return await made(visit, rolled.issued, old=key, old_expires_at=rolled.old_expires_at)
+    rolled = await visit.perform(visit.fields(RollKey, key=str(key.id)), own=True)
+    return await made(visit, rolled.issued, old=rolled.old, old_expires_at=rolled.old_expires_at)
 
 
-async def show_revoke(visit: Visit, error: str = "") -> Response:
+async def show_revoke(visit: Visit) -> Response:
     """Says what will happen, and asks for the name."""
     key = await own_key(visit)
     if key.revoked_at:
         return visit.redirect(f"/keys/{key.id}")
     return visit.page(
         "key_revoke.html",
-        status=400 if error else 200,
         key=key,
         last_used_at=(await reports.last_used(visit.db, visit.account.id)).get(key.id, 0),
         calls=(await visit.read(partial(store.usage_of, key_ids=[key.id])))[key.id].calls,
-        error=error,
     )
 
 
 async def revoke(visit: Visit) -> Response:
     """Revokes the key if its name was typed."""
     key = await own_key(visit)
-    if visit.fields(Name).name != key.name.strip():
-        return await show_revoke(visit, visit.text("That is not the name of the key."))
-    try:
-        await keys.revoke(visit.db, key.id, by=visit.actor, account_id=visit.account.id)
-    except CommandError as error:
-        return await show_revoke(visit, visit.said(error))
+    visit.confirm(key.name)
+    await visit.perform(RevokeKey(key=str(key.id)), own=True)
     notice = visit.text("The key {name} is revoked: every request with it is refused from now on.")
     return visit.redirect("/keys", notice.format(name=key.name))
 

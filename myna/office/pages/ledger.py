@@ -8,8 +8,8 @@ from functools import partial
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna import activity, codes, reports
-from myna.errors import CommandError
+from myna import reports
+from myna.actions.codes import RedeemCode
 from myna.office import charts, csv_file
 from myna.office.messages import N_
 from myna.office.page import Page
@@ -41,12 +41,6 @@ def memo_of(visit: Visit, memo: str) -> str:
     return visit.text(memo) if memo in MEMOS else memo
 
 
-class Code(Struct):
-    """The form for a code."""
-
-    code: str = ""
-
-
 class Period(Struct, frozen=True):
     """A month of the address."""
 
@@ -63,7 +57,7 @@ class Period(Struct, frozen=True):
         return Period(number // 12, number % 12 + 1)
 
 
-async def show(visit: Visit, error: str = "") -> Response:
+async def show(visit: Visit) -> Response:
     """A month, and a page of its entries."""
     period = _period(visit)
     month = await reports.month(visit.db, visit.account.id, period.year, period.month)
@@ -74,8 +68,6 @@ async def show(visit: Visit, error: str = "") -> Response:
     keys = await visit.read(partial(keys_store.of_account, account_id=visit.account.id))
     return visit.page(
         "ledger.html",
-        status=400 if error else 200,
-        error=error,
         month=month,
         period=period,
         present=_present(visit),
@@ -88,17 +80,13 @@ async def show(visit: Visit, error: str = "") -> Response:
         names={key.id: visit.key_name(key) for key in keys},
         first=not visit.parameter("before"),
         proof=await reports.balance_proof(visit.db, visit.account.id),
-        redeem_words=activity.words("code", "redeem", visit.account.name, "CODE"),
+        redeem_words=RedeemCode(account=visit.account.name, code="CODE").words,
     )
 
 
 async def redeem(visit: Visit) -> Response:
     """Redeems a code."""
-    form = visit.fields(Code)
-    try:
-        redeemed = await codes.redeem(visit.db, visit.account.name, form.code, by=visit.actor)
-    except CommandError as error:
-        return await show(visit, error=visit.said(error))
+    redeemed = await visit.perform(visit.fields(RedeemCode, account=visit.account.name), own=True)
     balance = f"{redeemed.account.balance:,}"
     one, many = N_("{count} unit added. Balance: {balance}."), N_("{count} units added. Balance: {balance}.")
     return visit.redirect("/ledger", visit.counted(one, many, redeemed.units, balance=balance))

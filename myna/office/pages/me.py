@@ -1,29 +1,21 @@
 """One's own account: password, second factor, sessions, language, low balance."""
 
-from typing import Annotated
-
 import segno
 from markupsafe import Markup
-from msgspec import Meta, Struct
+from msgspec import Struct
 from starlette.responses import Response
 
 from myna import activity
-from myna.errors import CommandError, InvalidRequest
+from myna.actions.accounts import SetPreferences
+from myna.errors import CommandError
 from myna.office.page import Page
 from myna.office.visit import Visit
 from myna.office.web_security import SESSION_COOKIE
-from myna.sign_in import passwords, preferences, second_factor, sessions
+from myna.sign_in import passwords, second_factor, sessions
 from myna.sign_in.oidc import identities
-from myna.sign_in.preferences import Changes
 from myna.sign_in.second_factor import Enrolment
 from myna.sign_in.sessions import Session
-
-
-class Preferred(Struct):
-    """The form of the preferences. `low_balance` in units."""
-
-    language: str = ""
-    low_balance: Annotated[int, Meta(ge=0)] = 0
+from myna.store.queries import preferences
 
 
 class Password(Struct):
@@ -42,19 +34,17 @@ class Code(Struct):
         return "Code()"
 
 
-async def show(visit: Visit, error: str = "") -> Response:
+async def show(visit: Visit) -> Response:
     """Everything about the account that its holder decides."""
     session = _session(visit)
     identity = await identities.of_account(visit.db, visit.account.id)
     return visit.page(
         "me.html",
-        status=400 if error else 200,
-        error=error,
         preferred=await preferences.of_account(visit.db, visit.account.id),
         factor=await second_factor.of_account(visit.db, visit.account.id),
         sessions=await sessions.of_account(visit.db, visit.account.id),
         session_id=session.id,
-        command_words=activity.words("account", "set", visit.account.name, language="zh", low_balance=100),
+        command_words=SetPreferences(name=visit.account.name, language="zh", low_balance=100).words,
         provider=visit.parts.oidc.client.name if visit.parts.oidc else "",
         identity=identity,
         oidc_words=activity.words(
@@ -69,22 +59,15 @@ async def show(visit: Visit, error: str = "") -> Response:
 
 async def prefer(visit: Visit) -> Response:
     """Changes the preferences."""
-    try:
-        form = visit.fields(Preferred)
-        changes = Changes(language=form.language, low_balance=form.low_balance)
-        await preferences.change(visit.db, visit.account, changes, visit.actor)
-    except (CommandError, InvalidRequest) as error:
-        return await show(visit, visit.said(error))
+    given = {"language": visit.typed("language"), "low_balance": visit.typed("low_balance") or 0}
+    await visit.perform(visit.fields(SetPreferences, name=visit.account.name, **given), own=True)
     return visit.redirect("/me", visit.text("Saved."))
 
 
 async def change_password(visit: Visit) -> Response:
     """Sets a new password, which ends all sessions, and opens a new one here."""
-    try:
-        await passwords.set(visit.db, visit.account.id, visit.fields(Password).password, visit.actor)
-        token = await sessions.open(visit.db, visit.account.id, visit.address, visit.user_agent)
-    except CommandError as error:
-        return await show(visit, visit.said(error))
+    await passwords.set(visit.db, visit.account.id, visit.fields(Password).password, visit.actor)
+    token = await sessions.open(visit.db, visit.account.id, visit.address, visit.user_agent)
     pending = await sessions.find_pending(visit.db, token) is not None
     notice = visit.text("The password is changed. All other sessions have ended.")
     response = visit.redirect("/second-factor" if pending else "/me", notice)
@@ -94,10 +77,7 @@ async def change_password(visit: Visit) -> Response:
 
 async def begin_second_factor(visit: Visit) -> Response:
     """Shows a new secret, to be confirmed by the first code."""
-    try:
-        enrolment = await second_factor.begin(visit.db, visit.account)
-    except CommandError as error:
-        return await show(visit, visit.said(error))
+    enrolment = await second_factor.begin(visit.db, visit.account)
     return visit.result("/me", _enrol(visit, enrolment))
 
 
@@ -109,8 +89,9 @@ async def confirm_second_factor(visit: Visit) -> Response:
         codes = await second_factor.confirm(visit.db, _session(visit), form.code, visit.actor)
     except CommandError as error:
         enrolment = await second_factor.unconfirmed(visit.db, visit.account, form.secret)
-        said = visit.said(error)
-        return _enrol(visit, enrolment, said) if enrolment else await show(visit, said)
+        if enrolment is None:
+            raise
+        return _enrol(visit, enrolment, visit.said(error))
     return visit.result("/me", visit.page("recovery_codes.html", codes=codes))
 
 
@@ -126,28 +107,19 @@ def _enrol(visit: Visit, enrolment: Enrolment, error: str = "") -> Response:
 
 async def new_recovery_codes(visit: Visit) -> Response:
     """Replaces the recovery codes."""
-    try:
-        codes = await second_factor.new_codes(visit.db, _session(visit), visit.actor)
-    except CommandError as error:
-        return await show(visit, visit.said(error))
+    codes = await second_factor.new_codes(visit.db, _session(visit), visit.actor)
     return visit.result("/me", visit.page("recovery_codes.html", codes=codes))
 
 
 async def remove_second_factor(visit: Visit) -> Response:
     """Turns the second factor off."""
-    try:
-        await second_factor.remove(visit.db, visit.account, visit.actor)
-    except CommandError as error:
-        return await show(visit, visit.said(error))
+    await second_factor.remove(visit.db, visit.account, visit.actor)
     return visit.redirect("/me", visit.text("The second factor is off."))
 
 
 async def end_session(visit: Visit) -> Response:
     """Ends one session of the account."""
-    try:
-        await sessions.close_one(visit.db, visit.account.id, visit.number("id"))
-    except CommandError as error:
-        return await show(visit, visit.said(error))
+    await sessions.close_one(visit.db, visit.account.id, visit.number("id"))
     return visit.redirect("/me", visit.text("The session has ended."))
 
 

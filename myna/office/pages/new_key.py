@@ -1,15 +1,14 @@
 """Making a key: the form, and the page that shows the plain key once."""
 
-from msgspec import field
+from msgspec import structs
 from starlette.responses import Response
 
-from myna import activity, durations, keys
-from myna.errors import CommandError
+from myna.actions.keys import IssueKey
 from myna.keys import Issued, Scope
 from myna.office.cap_form import PERIODS, CapFields
 from myna.office.client_lines import client_lines
 from myna.office.first_request import first_request
-from myna.office.limit_form import LimitFields, given, of_site, routes_of_site
+from myna.office.limit_form import LimitFields, of_site, routes_of_site
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.visit import Visit
@@ -26,39 +25,27 @@ LIVES = (
 """The durations that the form offers."""
 
 
-class NewKey(CapFields):
-    """The form."""
-
-    name: str = ""
-    scope: list[str] = field(default_factory=list)
-    expires_in: str = ""
-
-
 async def show(visit: Visit) -> Response:
     """The form, with all scopes but `records` checked."""
-    return await _form(visit, NewKey(scope=["chat", "tts"]), LimitFields())
+    example = IssueKey(account=visit.account.name, name="NAME", scope=("chat", "tts"))
+    return visit.page(
+        "key_new.html",
+        form=example,
+        cap_form=CapFields(),
+        limit_form=LimitFields(),
+        limit_defaults=await of_site(visit),
+        lives=LIVES,
+        periods=PERIODS,
+        routes=await routes_of_site(visit, ()),
+        command_words=example.words,
+    )
 
 
 async def submit(visit: Visit) -> Response:
     """Makes the key and shows it."""
-    form, limits = visit.fields(NewKey), visit.fields(LimitFields)
-    try:
-        life_ms = durations.millis(form.expires_in) if form.expires_in else 0
-        scopes = keys.scopes_of(form.scope)
-        issued = await keys.issue(
-            visit.db,
-            visit.account.id,
-            form.name,
-            scopes,
-            life_ms,
-            by=visit.actor,
-            cap=form.cap(),
-            routes=limits.route or None,
-            limits={name: value for name, value in given(limits).items() if value is not None},
-        )
-    except CommandError as error:
-        return await _form(visit, form, limits, visit.said(error))
-    return await made(visit, issued)
+    cap, name = visit.fields(CapFields).text, visit.typed("name")
+    action = visit.fields(IssueKey, account=visit.account.name, name=name, cap=cap)
+    return await made(visit, await visit.perform(structs.replace(action, route=action.route or None)))
 
 
 async def made(visit: Visit, issued: Issued, old: KeyRow | None = None, old_expires_at: int = 0) -> Response:
@@ -77,32 +64,6 @@ async def made(visit: Visit, issued: Issued, old: KeyRow | None = None, old_expi
         old_expires_at=old_expires_at * 1000,
     )
     return visit.result(f"/keys/{key.id}", page)
-
-
-async def _form(visit: Visit, form: NewKey, limits: LimitFields, error: str = "") -> Response:
-    command = activity.words(
-        *("key", "issue", visit.account.name),
-        name=form.name or "NAME",
-        scope=form.scope,
-        expires_in=form.expires_in or None,
-        cap=form.text or None,
-        route=limits.route,
-        rpm=limits.rpm or None,
-        concurrent=limits.concurrent or None,
-        units_per_day=limits.units_per_day or None,
-    )
-    return visit.page(
-        "key_new.html",
-        status=400 if error else 200,
-        form=form,
-        limit_form=limits,
-        limit_defaults=await of_site(visit),
-        lives=LIVES,
-        periods=PERIODS,
-        routes=await routes_of_site(visit, limits.route),
-        command_words=command,
-        error=error,
-    )
 
 
 PAGES = [Page(path="/keys/new", show=show, submit=submit)]

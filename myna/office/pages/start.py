@@ -5,23 +5,21 @@ from urllib.parse import urlsplit
 from msgspec import Struct, structs
 from starlette.responses import Response
 
-from myna import accounts, channel_changes, channel_keys, channel_trial, keys
-from myna.channel_keys import ChannelKeys
+from myna import channel_trial
+from myna.actions.accounts import GrantFirstUnits
+from myna.actions.channels import AddChannel
+from myna.actions.keys import IssueKey
 from myna.channels import PARROT, Channel
 from myna.chat import discovery
 from myna.errors import CommandError
-from myna.keys import Scope
 from myna.office.page import Page, Who
 from myna.office.pages.new_key import made
 from myna.office.pages.site.channels import TRIAL_MAX_S
 from myna.office.visit import Visit
-from myna.store.queries.config import ChannelRow
 from myna.urls import is_base_url, without_login
 
 FIRST_UNITS = 1000
 MEMO = "first units"
-PRIORITY = 100
-SCOPES = Scope.CHAT | Scope.TTS | Scope.RECORDS
 
 
 class NewServer(Struct):
@@ -64,23 +62,11 @@ async def add_server(visit: Visit) -> Response:
     form = visit.fields(NewServer)
     url, form.key = form.url.rstrip("/"), form.key.strip()
     name = form.name or _name_of(url)
-    row = ChannelRow(
-        kind="chat", name=name, url=url, model=form.model, key_env="", priority=PRIORITY, enabled=1
-    )
-    files = ChannelKeys(visit.parts.settings.data_folder)
-    try:
-        channel_changes.check(row)
-        if form.key:
-            channel_keys.check(name, form.key)
-        if not form.untested and (failure := await _failure_of(visit, form, url)):
-            return await show(visit, form, visit.said(failure), failed=True)
-        await channel_changes.add(visit.db, files, row, by=visit.actor)
-        if form.key:
-            await channel_changes.store_key(
-                visit.db, visit.parts.settings, files, name, form.key, by=visit.actor
-            )
-    except CommandError as error:
-        return await show(visit, form, visit.said(error))
+    action = AddChannel(kind="chat", name=name, url=url, model=form.model, key=form.key)
+    action.check()
+    if not form.untested and (failure := await _failure_of(visit, form, url)):
+        return await show(visit, form, visit.said(failure), failed=True)
+    await visit.perform(action)
     await visit.parts.config.refresh()
     return visit.redirect("/start/key", visit.text("Chats go to {name} now.").format(name=name))
 
@@ -103,30 +89,22 @@ async def _failure_of(visit: Visit, form: NewServer, url: str) -> CommandError |
     return None
 
 
-async def show_key(visit: Visit, form: FirstKey | None = None, error: str = "") -> Response:
+async def show_key(visit: Visit) -> Response:
     """Asks for the name of the first key, and for units if the account has none."""
     return visit.page(
         "start_key.html",
-        status=400 if error else 200,
-        form=form or FirstKey(name=visit.text("my first key"), units=FIRST_UNITS),
+        form=FirstKey(name=visit.text("my first key"), units=FIRST_UNITS),
         channels=_chat_channels(visit),
         memo=MEMO,
-        error=error,
     )
 
 
 async def make_key(visit: Visit) -> Response:
     """Grants the units if the account has none, makes the key, and shows it."""
-    form = visit.fields(FirstKey)
-    try:
-        if form.units:
-            await accounts.grant(
-                visit.db, visit.account.name, form.units, MEMO, by=visit.actor, to_empty=True
-            )
-        issued = await keys.issue(visit.db, visit.account.id, form.name, SCOPES, 0, by=visit.actor)
-    except CommandError as error:
-        return await show_key(visit, form, visit.said(error))
-    return await made(visit, issued)
+    form, name = visit.fields(FirstKey), visit.account.name
+    if form.units:
+        await visit.perform(GrantFirstUnits(name=name, units=form.units, memo=MEMO))
+    return await made(visit, await visit.perform(IssueKey(account=name, name=form.name)))
 
 
 def _name_of(url: str) -> str:

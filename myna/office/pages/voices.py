@@ -8,7 +8,7 @@ from starlette.responses import FileResponse, Response
 from myna import activity, clones
 from myna.clones import is_clone
 from myna.engines.interface import EngineVoice
-from myna.errors import CommandError, NotFound
+from myna.errors import NotFound
 from myna.office import live, reasons
 from myna.office.live import Part
 from myna.office.messages import N_
@@ -55,12 +55,6 @@ class CloneView(Struct, frozen=True):
     @property
     def unfinished(self) -> bool:
         return self.clone.status in UNFINISHED
-
-
-class Deletion(Struct):
-    """The form that confirms a deletion."""
-
-    name: str = ""
 
 
 async def cloned_languages(visit: Visit) -> list[str]:
@@ -131,7 +125,7 @@ async def _view(visit: Visit, clone: CloneRow) -> CloneView:
     return CloneView(
         clone=clone,
         state=visit.text(STATES[CloneStatus(clone.status)]),
-        reason=visit.text(reasons.PHRASES.get(clone.reason, clone.reason)),
+        reason=visit.renderer.stored(reasons.PHRASES.get(clone.reason, clone.reason)),
         language=visit.renderer.language_name(clone.language),
         able=any(row.language == clone.language and row.node_id in nodes for row in config.node_clones),
     )
@@ -177,35 +171,25 @@ async def _one_part(visit: Visit) -> Part:
     return Part(visit.part("voice_state.html", view=view), not view.unfinished)
 
 
-async def show_delete(visit: Visit, error: str = "") -> Response:
+async def show_delete(visit: Visit) -> Response:
     """Says what will happen, and asks for the name."""
     clone = await own_clone(visit)
-    return visit.page(
-        "voice_delete.html",
-        status=400 if error else 200,
-        clone=clone,
-        command_words=activity.words("voice", "delete", clone.voice_id),
-        error=error,
-    )
+    words = activity.words("voice", "delete", clone.voice_id)
+    return visit.page("voice_delete.html", clone=clone, command_words=words)
 
 
 async def delete(visit: Visit) -> Response:
     """Deletes the voice if its name was typed."""
-    clone = await own_clone(visit)
-    if visit.fields(Deletion).name != clone.name.strip():
-        return await show_delete(visit, visit.text("That is not the name of the voice."))
-    parts = visit.parts
-    try:
-        deleted = await clones.delete(
-            visit.db,
-            parts.samples,
-            parts.audio,
-            clone.voice_id,
-            by=visit.actor,
-            account_id=visit.account.id,
-        )
-    except CommandError as error:
-        return await show_delete(visit, visit.said(error))
+    clone, parts = await own_clone(visit), visit.parts
+    visit.confirm(clone.name)
+    deleted = await clones.delete(
+        visit.db,
+        parts.samples,
+        parts.audio,
+        clone.voice_id,
+        by=visit.actor,
+        account_id=visit.account.id,
+    )
     notice = visit.text("The voice {name} is deleted, with its recording. Texts refunded: {count}.")
     return visit.redirect("/voices", notice.format(name=clone.name, count=deleted.refunded))
 

@@ -123,7 +123,7 @@ async def _linked_by_email(
     connection: Transaction, identity: Identity, email: str, address: str
 ) -> int | None:
     """Links the only account with this address, unless it has an identity. Returns it, locked."""
-    found = await store.accounts_by_email(connection, email) if email.isprintable() else []
+    found = await accounts.by_email(connection, email) if email.isprintable() else []
     if len(found) != 1 or found[0].disabled_at:
         return None
     account = found[0]

@@ -33,6 +33,15 @@ async def by_id(db: Queries, account_id: int) -> AccountRow | None:
     return AccountRow(*rows[0]) if rows else None
 
 
+async def by_email(db: Queries, email: str) -> list[AccountRow]:
+    """The accounts with this e-mail address, by `same_email`."""
+    rows = await db.fetch(
+        f"SELECT {_COLUMNS} FROM accounts WHERE email <> '' AND lower(email) = lower($1) ORDER BY id", email
+    )
+    found = [AccountRow(*row) for row in rows]
+    return [account for account in found if same_email(account.email, email)]
+
+
 async def page(db: Queries, after: int, limit: int) -> list[AccountRow]:
     """Accounts with ids above `after`, in order."""
     rows = await db.fetch(f"SELECT {_COLUMNS} FROM accounts WHERE id > $1 ORDER BY id LIMIT $2", after, limit)

@@ -79,8 +79,8 @@ class BlendRow(Struct, frozen=True):
 
 class Config(Struct, frozen=True):
     """The operator's configuration as of `version`, and what the enabled compute nodes offer as of
-    `nodes_version`, which is 0 if no node ever offered anything. No new call may have an id below
-    `closed_before`: see `audit_state`."""
+    `nodes_version`, which is 0 if no node ever offered anything. `lexicons` are the versions of the words of
+    the site, 0, and of accounts. No new call may have an id below `closed_before`: see `audit_state`."""
 
     version: int
     settings: dict[str, str]
@@ -91,6 +91,7 @@ class Config(Struct, frozen=True):
     overrides: dict[str, VoiceOverride]
     blends: tuple[BlendRow, ...]
     routes: tuple[RouteRow, ...] = ()
+    lexicons: dict[int, int] = {}
     closed_before: bytes = b""
     nodes_version: int = 0
 
@@ -124,6 +125,9 @@ async def load(db: Queries) -> Config:
         overrides={str(voice_id): VoiceOverride(*row) for voice_id, *row in overrides},
         blends=tuple(sorted(blends, key=lambda blend: blend.voice_id)),
         routes=tuple(await routes.load(db)),
+        lexicons={
+            int(row[0]): int(row[1]) for row in await db.fetch("SELECT account_id, version FROM lexicons")
+        },
         closed_before=bytes(closed_before),
         nodes_version=nodes.nodes_version,
     )
@@ -201,32 +205,19 @@ async def enable_channel(db: Transaction, name: str, enabled: bool) -> bool:
     return bool(rows)
 
 
-async def change_channel(
-    db: Transaction,
-    name: str,
-    *,
-    url: str | None,
-    model: str | None,
-    key_env: str | None,
-    priority: int | None,
-    weight: int | None,
-    responses: int | None,
-    concurrent: int | None,
-) -> ChannelRow | None:
-    """Changes the fields that are not None. A change of the URL deletes the channel's voices. Returns the
-    changed channel, None if there is none of this name."""
-    rows = await db.fetch(
-        "UPDATE channels SET url = COALESCE($2, url), model = COALESCE($3, model),"
-        " key_env = COALESCE($4, key_env), priority = COALESCE($5, priority),"
-        " weight = COALESCE($6, weight), responses = COALESCE($7, responses),"
-        " concurrent = COALESCE($8, concurrent) WHERE name = $1"
-        f" RETURNING {columns(ChannelRow)}",
-        name, url, model, key_env, priority, weight, responses, concurrent,
+async def put_channel(db: Transaction, row: ChannelRow) -> None:
+    """Changes the channel of this name. One with another URL loses its voices."""
+    await db.fetch(
+        "DELETE FROM channel_voices WHERE channel = $1 AND channel IN"
+        " (SELECT name FROM channels WHERE name = $1 AND url <> $2)",
+        row.name, row.url,
     )  # fmt: skip
-    if rows and url is not None:
-        await db.fetch("DELETE FROM channel_voices WHERE channel = $1", name)
+    await db.fetch(
+        "UPDATE channels SET url = $2, model = $3, key_env = $4, priority = $5, weight = $6, responses = $7,"
+        " concurrent = $8 WHERE name = $1",
+        row.name, row.url, row.model, row.key_env, row.priority, row.weight, row.responses, row.concurrent,
+    )  # fmt: skip
     await raise_version(db)
-    return ChannelRow(*rows[0]) if rows else None
 
 
 async def order_channels(db: Transaction, names: Sequence[str], step: int) -> None:

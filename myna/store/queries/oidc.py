@@ -4,7 +4,6 @@ from msgspec import Struct
 
 from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
-from myna.store.queries.accounts import AccountRow, same_email
 
 
 class IdentityRow(Struct, frozen=True):
@@ -46,15 +45,6 @@ async def by_subject(db: Queries, issuer: str, subject: str) -> IdentityRow | No
         f"SELECT {_IDENTITY} FROM oidc_identities WHERE issuer = $1 AND subject = $2", issuer, subject
     )
     return IdentityRow(*rows[0]) if rows else None
-
-
-async def accounts_by_email(db: Queries, email: str) -> list[AccountRow]:
-    """The accounts with this e-mail address, by `same_email`."""
-    rows = await db.fetch(
-        f"SELECT {columns(AccountRow)} FROM accounts WHERE email <> '' AND lower(email) = lower($1)", email
-    )
-    found = [AccountRow(*row) for row in rows]
-    return [account for account in found if same_email(account.email, email)]
 
 
 async def link(db: Transaction, account_id: int, issuer: str, subject: str) -> bool:

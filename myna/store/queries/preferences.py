@@ -1,9 +1,14 @@
 """Queries on the preferences of accounts."""
 
+from typing import Final
+
 from msgspec import Struct
 
 from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
+
+LANGUAGES: Final = ("", "zh", "en")
+"""Empty: that of the browser."""
 
 
 class Preferences(Struct, frozen=True):

@@ -13,7 +13,7 @@ from msgspec import Struct
 from myna.store.rows import Queries, Row
 
 Kind = Literal["integer", "real", "text", "bytes"]
-NOT_COPIED = frozenset({"schema_version", "schema_hashes"})
+NOT_COPIED = frozenset({"schema_version", "schema_hashes", "schema_builds"})
 """`migrate` writes these tables in each database."""
 NOT_KEPT = frozenset({"sessions", "links", "sign_in_failures", "oidc_attempts", "form_submissions"})
 """A backup has no rows of these tables: a restore would make closed sessions and used links valid again."""

@@ -26,7 +26,7 @@ from typing import Any
 from msgspec import Raw
 
 from myna.wire.encode import to_event
-from myna.wire.lenient import dumps, joined
+from myna.wire.lenient import dumps, is_json, joined
 from myna.wire.responses import output
 from myna.wire.responses.completion import ChatMessage, ChatUsage, ToolCall, UnusableAnswer, read
 from myna.wire.responses.output import ItemIds, PartKind
@@ -87,6 +87,7 @@ class ResponseEvents:
         self._sequence = 0
         self._events: list[bytes] = []
         self._items: list[dict[str, Any]] = []
+        self._has_deltas = False
         self._text: _Text | None = None
         self._calls: list[_Call] = []
         self._call_at: dict[int, _Call] = {}
@@ -107,7 +108,9 @@ class ResponseEvents:
         for choice in decoded.choices:
             if not choice.index:
                 self._finish_reason = choice.finish_reason or self._finish_reason
-                self._add(choice.delta or choice.message or ChatMessage())
+                self._has_deltas = self._has_deltas or choice.delta is not None
+                whole = None if self._has_deltas else choice.message  # some repeat it at the end
+                self._add(choice.delta or whole or ChatMessage())
         return self._taken()
 
     def finish(self, ended_at: int) -> list[bytes]:
@@ -191,8 +194,7 @@ class ResponseEvents:
         name, arguments = delta.name, delta.arguments
         self._count(name + arguments + delta.id)
         call = self._call_at.get(delta.index)
-        # Some servers give the same index to all calls.
-        if call is None or (name and delta.id and delta.id != call.call_id):
+        if call is None or _is_next(call, delta):
             self._close_text("completed")
             place = self._new_place()
             called, call_id = self._tools.called(name), delta.id or self._ids.call(place)
@@ -256,3 +258,11 @@ class ResponseEvents:
     def _taken(self) -> list[bytes]:
         events, self._events = self._events, []
         return events
+
+
+def _is_next(call: _Call, delta: ToolCall) -> bool:
+    """Whether a part begins another call, though it has the index of this one: some servers give the same to
+    all calls, or none, and some no ids."""
+    if not delta.name:
+        return False
+    return delta.id != call.call_id if delta.id else is_json(call.arguments.getvalue())

@@ -103,6 +103,14 @@ async def test_a_mandarin_voice_speaks_english_in_a_style_between_both(
     assert high - low == pytest.approx(800, rel=0.1)
 
 
+async def test_progress_ends_at_1(engine: Kokoro, tmp_path: Path) -> None:
+    fractions: list[float] = []
+    await engine.speak(said(), tmp_path / "a.mp3", DEADLINE_S, Client(progress=fractions.append))
+    assert fractions == sorted(fractions)
+    assert len(fractions) == 3
+    assert fractions[-1] == 1
+
+
 def counted() -> float:
     """The characters that were not spoken, by the process's metrics."""
     return UNSPOKEN_CHARACTERS.collect()[0].samples[0].value
@@ -180,11 +188,3 @@ async def test_the_first_piece_for_a_listener_is_spoken_alone(
         assert len(begun) == 1
         await anext(sound)
         assert len(begun) == 3
-
-
-async def test_progress_ends_at_1(engine: Kokoro, tmp_path: Path) -> None:
-    fractions: list[float] = []
-    await engine.speak(said(), tmp_path / "a.mp3", DEADLINE_S, Client(progress=fractions.append))
-    assert fractions == sorted(fractions)
-    assert len(fractions) == 3
-    assert fractions[-1] == 1

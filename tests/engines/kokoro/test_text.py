@@ -1,12 +1,14 @@
 """Text to pieces of phonemes: marks, pauses, limits, English words, addresses, and what can't be spoken."""
 
+from collections import Counter
+
 import pytest
 import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myna.engines.kokoro.symbols import NUMBERS
-from myna.engines.kokoro.text.pieces import PIECE_SYMBOLS_MAX, Piece, Unspoken, pieces, unspoken
+from myna.engines.kokoro.text.pieces import PIECE_SYMBOLS_MAX, Piece, pieces
 
 NOT_LETTERS = regex.compile(r"[^a-z ]+")
 
@@ -101,10 +103,47 @@ def test_a_text_without_a_sound_has_no_pieces(text: str) -> None:
     assert pieces(text, "zh-CN", letters) == []
 
 
-def test_characters_that_are_not_spoken_are_counted() -> None:
-    assert unspoken("你好 hello αβ, 15%!") == Unspoken(0, ())
-    assert unspoken("你好สวัสดี😀 привет") == Unspoken(11, ("Cyrillic", "Emoji", "Thai"))
-    assert unspoken("\U000323a0") == Unspoken(1, ("Han",))
+@pytest.mark.parametrize(
+    ("text", "unspoken"),
+    [
+        ("你好 hello αβ, 15%! (*a*) “b” #", {}),
+        ("你好สวัสดี😀 привет ⊎", {"Thai": 4, "Emoji": 1, "Cyrillic": 6, "Sign": 1}),
+        ("\U000323a0", {"Han": 1}),
+        ("[行长](/hang2zhang3/)[](:break 9)[a](/bˈ/)", {}),
+    ],
+)
+def test_characters_that_are_not_spoken_are_counted(text: str, unspoken: dict[str, int]) -> None:
+    counted: Counter[str] = Counter()
+    pieces(text, "zh-CN", letters, unspoken=counted)
+    assert counted == unspoken
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[行长](/hang2 zhang3/)", "xa↗ŋꭧa↓ŋ."),
+        ("[银行](/yin2xing2/)[东西](/dong1xi1/)", "i↗nɕi↗ŋ tʊ→ŋɕi→."),
+        ("水[果](/guo3/)", "ʂwei↗kwo↓."),
+        ("[747](/qi1si4qi1/)机", "ʨʰi→ sɨ↘ ʨʰi→ ʨi→."),
+        ("[麦娜](/卖纳/)好", "mai↘na↘ xau↓."),
+        ("用[Myna](/ma-NA/)读", "jʊ↘ŋ maˈna tu↗."),
+        ("[Kokoro](/kˈOkəɹO/)好", "kʰˈOkəɹO xau↓."),
+        ("好[](:break 700)[](:break 300)不", "xau↓, | pu↘."),
+        ("[a1](:characters)", "ˈA i→."),
+        ("[12](:cardinal)个", "ʂɨ↗ɚ↘kɤ↘."),
+        ("[110](:telephone)", "jau→ jau→ li↗ŋ."),
+        ("[你好](:lang zh)", "ni↗xau↓."),
+        ("[好](hao) [好](/hao9/) [好]", "xau↓, haɔ, xau↓, haɔ ʨjou↓, xau↓."),
+        ("\U000f0000\U00100000好", "xau↓."),
+    ],
+)
+def test_a_text_says_how_it_is_read(text: str, expected: str) -> None:
+    assert said(text) == expected
+
+
+def test_a_break_is_a_pause_also_at_the_end() -> None:
+    found = pieces("好[](:break 700)[](:break 300)不[](:break 99000)", "zh-CN", letters)
+    assert [piece.pause_s for piece in found] == [1.0, 5.0]
 
 
 ALPHABET = st.sampled_from("一不好了行得地 长儿aAbIx1２9.,!?，。！？；\n …—()（）@/:+=&#$%'-_😀ไ\ud800éα")

@@ -7,6 +7,7 @@ The model has one symbol for each diphthong and affricate. The IPA may join thei
 
 import re
 import unicodedata
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from myna.engines.kokoro.symbols import NUMBERS
@@ -87,3 +88,18 @@ def symbols(ipa: str, *, british: bool = False, mandarin: bool = False) -> str:
 
 def _aspirated(sounds: str) -> str:
     return _STOP.sub(r"\1ʰ", sounds)
+
+
+def respelled(words: str, ipa: Callable[[str], str]) -> str:
+    """The IPA of words such as MY-nuh, whose syllables are divided by hyphens; one in capitals among others
+    has the stress. `ipa` returns that of English text."""
+    return " ".join(_respelled(word.split("-"), ipa) for word in words.split())
+
+
+def _respelled(syllables: Sequence[str], ipa: Callable[[str], str]) -> str:
+    stressed = [one.isupper() for one in syllables]
+    sounds = [ipa(one.lower()) for one in syllables]
+    if any(stressed) and not all(stressed):
+        plain = (re.sub("[ˈˌ]", "", sound) for sound in sounds)
+        sounds = [f"ˈ{sound}" if stress else sound for stress, sound in zip(stressed, plain, strict=True)]
+    return "".join("".join(sound.split()) for sound in sounds)

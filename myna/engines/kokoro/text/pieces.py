@@ -2,22 +2,27 @@
 
 import math
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import msgspec
 import regex
 
+from myna.engines.interface import UnsupportedUtterance
 from myna.engines.kokoro.job import Piece
 from myna.engines.kokoro.text import english as english_sounds
 from myna.engines.kokoro.text import mandarin as mandarin_sounds
 from myna.engines.kokoro.text.latin import Spelled, spoken_words
+from myna.engines.kokoro.text.marks import MARK_OF_PINYIN, OTHER_MARK, Marked, given, marked
 from myna.engines.kokoro.text.words import has_reading
 from myna.engines.text import reading
+from myna.engines.text.notation import Said
 from myna.engines.text.sentences import sentences
 from myna.engines.text.signs import plain
 
 English = Callable[[str], str]
+Foreign = Callable[[str, str], str]
 
 PIECE_SYMBOLS_MAX: Final = 140
 """The model takes 510, but its memory grows by 1.2 MB for each: with 140 a process takes up to 440 MB."""
@@ -25,9 +30,8 @@ _SENTENCE_MAX_CHARS: Final = 5000
 _INVISIBLE: Final = regex.compile(r"[\p{Cf}\p{Variation_Selector}]")
 _CONTROL: Final = regex.compile(r"[\p{Cc}\p{Cs}\p{Co}--[\n\t]]", regex.VERSION1)
 _HAN: Final = regex.compile(r"\p{Script=Han}")
-_FOREIGN: Final = regex.compile(
-    r"[[\p{L}--[\p{Script=Latin}\p{Script=Greek}\p{Script=Common}]]\p{So}]", regex.VERSION1
-)
+_MEANS: Final = regex.compile(r"[[\p{L}\p{S}\p{N}%&@\\/§¶†‡‰′″]--[`^~|<>˙´¨¯¸]]", regex.VERSION1)
+"""What changes the meaning if it is left out. Marks, quotes and those of Markdown do not."""
 _EMOJI: Final = regex.compile(r"\p{Extended_Pictographic}|\p{Emoji_Presentation}")
 _ENGLISH: Final = regex.compile(r"\p{Latin}{3}.*?(?<!\p{Latin})\p{Latin}{2}", regex.DOTALL)
 _MARKS: Final = {
@@ -49,41 +53,49 @@ _WRAPPED: Final = regex.compile(r"(?<=[\p{Ll},，、])[ \t]*\n[ \t]*(?=\p{Ll})")
 """A line break within a sentence."""
 _LETTER: Final = r"[\p{Script=Latin}\p{Script=Greek}\p{Script=Inherited}0-9]"
 _TOKEN: Final = regex.compile(
-    rf"(?P<han>\p{{Script=Han}}+)|(?P<latin>{_LETTER}(?:{_LETTER}|['’&@/%+=_°-]|[,:](?={_LETTER})"
+    rf"(?P<said>{OTHER_MARK})|(?P<han>(?:{MARK_OF_PINYIN}?\p{{Script=Han}})+)|(?P<latin>{_LETTER}(?:{_LETTER}|['’&@/%+=_°-]|[,:](?={_LETTER})"
     rf"|\.(?!\.)(?=\s*{_LETTER})|[ \t]+(?={_LETTER}|[&+=]))*+)"
     r"|(?P<mark>[，、,﹐。．｡.！!﹗？?﹖；;﹔：:﹕…⋯—–―]+|\n)|(?P<bracket>[()（）\[\]【】])|(?P<other>.)",
     regex.DOTALL,
 )
 
 
-class Unspoken(msgspec.Struct, frozen=True):
-    """How many letters and signs of a text can't be spoken, and their scripts, such as Thai or Emoji."""
-
-    characters: int
-    scripts: tuple[str, ...]
-
-
 class _Part(msgspec.Struct, frozen=True):
-    """A word with the mark after it. `english` in a Mandarin voice."""
+    """A word with the mark after it. `english` in a Mandarin voice. With `pause_s` a pause follows, in place
+    of that of the mark."""
 
     sound: str
     english: bool
     mark: str = ""
+    pause_s: float = 0.0
 
 
-def pieces(text: str, language: str, english: English) -> list[Piece]:
+def pieces(
+    text: str,
+    language: str,
+    english: English,
+    foreign: Foreign | None = None,
+    unspoken: Counter[str] | None = None,
+) -> list[Piece]:
     """The pieces that a voice of `language` (zh-CN, en-US, en-GB) speaks in order; none without a sound.
 
-    `english` returns the IPA of English text by espeak-ng, British or American as requested. All pieces of
-    a text are mixed or none is, since a mixed one sounds like a somewhat different voice.
+    `english` returns the IPA of English text by espeak-ng, British or American as requested, `foreign` that
+    of a text in another language; it raises UnsupportedUtterance. `unspoken` counts the characters that are
+    not spoken, by script or kind. All pieces of a text are mixed or none is, since a mixed one sounds like a
+    somewhat different voice.
     """
-    reader = _Reader(language.lower(), english)
+    whole = marked(text, _clean)
+    reader = _Reader(language.lower(), english, foreign, whole)
     found: list[Piece] = []
-    for sentence in _sentences(text):
-        found.extend(_piece(run) for run in _runs(reader.parts(sentence)))
+    last: list[_Part] = []
+    for sentence in _sentences(whole.text):
+        for last in _runs(reader.parts(sentence)):
+            found.append(_piece(last))
+    if unspoken is not None:
+        unspoken.update(reader.unspoken)
     if not found:
         return []
-    found[-1] = msgspec.structs.replace(found[-1], pause_s=0.0)
+    found[-1] = msgspec.structs.replace(found[-1], pause_s=last[-1].pause_s)
     if not any(piece.mixed for piece in found):
         return found
     return [msgspec.structs.replace(piece, mixed=True) for piece in found]
@@ -91,33 +103,24 @@ def pieces(text: str, language: str, english: English) -> list[Piece]:
 
 def in_words(text: str, language: str) -> str:
     """The text as `pieces` speaks it, with its numbers and signs in words."""
-    mandarin = language.lower().startswith("zh")
-    return "".join(_in_words(sentence, mandarin)[0] for sentence in _sentences(text)).strip()
-
-
-def unspoken(text: str) -> Unspoken:
-    """The characters of a text that no voice speaks: letters of other scripts, rare Han, emoji."""
-    left = [character for character in _clean(text) if not _is_spoken(character)]
-    return Unspoken(len(left), tuple(sorted({_script(character) for character in left})))
-
-
-def _is_spoken(character: str) -> bool:
-    if _HAN.match(character):
-        return has_reading(character)
-    return not _FOREIGN.match(character)
+    mandarin, whole = language.lower().startswith("zh"), marked(text, _clean)
+    said = (_in_words(sentence, mandarin, whole)[0] for sentence in _sentences(whole.text))
+    return whole.shown("".join(said)).strip()
 
 
 def _script(character: str) -> str:
-    """The script by the character's name in Unicode, such as Thai; Emoji; Han."""
+    """The script by the character's name in Unicode, such as Thai; Emoji; Sign; Han."""
     if _HAN.match(character):
         return "Han"
     if _EMOJI.match(character):
         return "Emoji"
+    if not character.isalpha():
+        return "Sign"
     return unicodedata.name(character, "Unknown").partition(" ")[0].title()
 
 
 def _sentences(text: str) -> list[str]:
-    return sentences(_WRAPPED.sub(" ", _clean(text)), _SENTENCE_MAX_CHARS)
+    return sentences(_WRAPPED.sub(" ", text), _SENTENCE_MAX_CHARS)
 
 
 def _clean(text: str) -> str:
@@ -127,18 +130,27 @@ def _clean(text: str) -> str:
 class _Reader:
     """Reads sentences to the parts of their pieces, in a voice of one language."""
 
-    def __init__(self, language: str, english: English) -> None:
+    def __init__(self, language: str, english: English, foreign: Foreign | None, whole: Marked) -> None:
         self._mandarin = language.startswith("zh")
         self._british = language == "en-gb"
         self._english = english
+        self._foreign = foreign
+        self._whole = whole
+        self.unspoken: Counter[str] = Counter()
 
     def parts(self, sentence: str) -> list[_Part]:
         """The words of a sentence, each with the mark after it; the last one has a mark at the text's
         end."""
-        text, mandarin = _in_words(sentence, self._mandarin)
+        text, mandarin = _in_words(sentence, self._mandarin, self._whole)
         found: list[_Part] = []
         for token in _TOKEN.finditer(text):
             kind: str = token.lastgroup
+            said = self._whole.said.get(token[0]) if kind == "said" else None
+            if said is not None and said.how == "break":
+                if found:
+                    pause_s = found[-1].pause_s + int(said.value) / 1000
+                    found[-1] = msgspec.structs.replace(_marked(found[-1], ","), pause_s=pause_s)
+                continue
             mark = _mark(token[0]) if kind == "mark" else "," if kind == "bracket" else ""
             if mark and found:
                 found[-1] = _marked(found[-1], mark)
@@ -149,8 +161,14 @@ class _Reader:
 
     def _words(self, kind: str, text: str, mandarin: bool) -> Iterator[_Part]:
         if kind == "han":
-            for sound in mandarin_sounds.phonemes(text):
+            text, readings = given(text, self._whole.said)
+            self._leave_out(character for character in text if not has_reading(character))
+            for sound in mandarin_sounds.phonemes(text, readings):
                 yield _Part(sound, False)
+        elif kind == "other" and _MEANS.match(text):
+            self._leave_out(text)
+        elif kind == "said" and text in self._whole.said:
+            yield from self._parts_of(self._whole.said[text])
         elif kind == "latin" and not mandarin:
             yield from self._english_words(text)
         elif kind == "latin":
@@ -162,19 +180,38 @@ class _Reader:
                 else:
                     yield from self._english_words(word)
 
+    def _leave_out(self, characters: Iterable[str]) -> None:
+        self.unspoken.update(map(_script, characters))
+
+    def _parts_of(self, said: Said) -> Iterator[_Part]:
+        """The words of a text that says how they are read."""
+        if said.how == "ipa":
+            yield from self._english_sounds(said.value)
+        elif said.how == "words":
+            yield from self._english_sounds(english_sounds.respelled(said.value, self._english))
+        elif said.value.lower().startswith("zh") or self._foreign is None:
+            yield from self._words("han", said.text, True)
+        else:
+            try:
+                yield from self._english_sounds(self._foreign(said.text, said.value))
+            except UnsupportedUtterance:  # espeak-ng does not have the language
+                yield from self._english_words(said.text)
+
     def _english_words(self, text: str) -> Iterator[_Part]:
-        ipa = self._english(text)
+        yield from self._english_sounds(self._english(text))
+
+    def _english_sounds(self, ipa: str) -> Iterator[_Part]:
         sounds = english_sounds.symbols(ipa, british=self._british, mandarin=self._mandarin)
         for sound in sounds.split():
             yield _Part(sound, self._mandarin)
 
 
-def _in_words(sentence: str, mandarin_voice: bool) -> tuple[str, bool]:
+def _in_words(sentence: str, mandarin_voice: bool, whole: Marked) -> tuple[str, bool]:
     """The sentence in words, and whether these are Mandarin. A Mandarin voice reads a sentence without Han in
     English, if it has two English words."""
     if mandarin_voice and (_HAN.search(sentence) or not _ENGLISH.search(sentence)):
-        return reading.in_mandarin(sentence), True
-    return reading.in_english(sentence), False
+        return reading.in_mandarin(whole.as_words(sentence, chinese=True)), True
+    return reading.in_english(whole.as_words(sentence, chinese=False)), False
 
 
 def _marked(part: _Part, mark: str) -> _Part:
@@ -203,7 +240,7 @@ def _balanced(groups: list[list[_Part]]) -> Iterator[list[_Part]]:
     run: list[_Part] = []
     length = 0
     for group in groups:
-        if run and (length >= enough or length + _size(group) > most):
+        if run and (run[-1].pause_s or length >= enough or length + _size(group) > most):
             yield run
             run, length = [], 0
         run.extend(group)
@@ -217,7 +254,7 @@ def _clauses(parts: list[_Part]) -> Iterator[list[_Part]]:
     clause: list[_Part] = []
     for part in _short(parts):
         clause.append(part)
-        if part.mark:
+        if part.mark or part.pause_s:
             yield clause
             clause = []
     if clause:
@@ -231,7 +268,7 @@ def _short(parts: list[_Part]) -> Iterator[_Part]:
         while len(sound) >= PIECE_SYMBOLS_MAX:
             yield _Part(sound[: PIECE_SYMBOLS_MAX - 1], part.english)
             sound = sound[PIECE_SYMBOLS_MAX - 1 :]
-        yield _Part(sound, part.english, part.mark)
+        yield _Part(sound, part.english, part.mark, part.pause_s)
 
 
 def _size(parts: list[_Part]) -> int:
@@ -243,5 +280,5 @@ def _piece(run: list[_Part]) -> Piece:
     return Piece(
         " ".join(part.sound + part.mark for part in run),
         any(part.english for part in run),
-        _PAUSES_S.get(run[-1].mark, 0.0),
+        run[-1].pause_s or _PAUSES_S.get(run[-1].mark, 0.0),
     )

@@ -33,7 +33,8 @@ def spoken_tones(words: Sequence[Word]) -> list[Word]:
     """The words with the tones in which they are spoken, one after another without a pause."""
     text = "".join(word.text for word in words)
     tones = [syllable for word in words for syllable in _weakened(word)]
-    tones = _third(words, _one_and_not(text, tones))
+    given = [word.given for word in words for _ in word.pinyin]
+    tones = _third(words, _one_and_not(text, tones, given))
     spoken, begin = [], 0
     for word in words:
         spoken.append(Word(word.text, tuple(tones[begin : begin + len(word.text)])))
@@ -42,7 +43,7 @@ def spoken_tones(words: Sequence[Word]) -> list[Word]:
 
 
 def _weakened(word: Word) -> tuple[str, ...]:
-    if word.text in _NEUTRAL:
+    if word.text in _NEUTRAL and not word.given:
         return (*word.pinyin[:-1], _with_tone(word.pinyin[-1], "5"))
     return word.pinyin
 
@@ -51,13 +52,15 @@ def _with_tone(syllable: str, tone: str) -> str:
     return syllable[:-1] + tone
 
 
-def _one_and_not(text: str, syllables: list[str]) -> list[str]:
+def _one_and_not(text: str, syllables: list[str], given: Sequence[bool]) -> list[str]:
     changed = list(syllables)
     for at in range(len(text) - 1, -1, -1):
         before, after = text[at - 1 : at] if at else "", text[at + 1 : at + 2]
         if after == "点" and text[at + 2 : at + 3] in _DIGITS:
             after = "零"  # a decimal
         following = changed[at + 1][-1:] if after else ""
+        if given[at]:
+            continue
         if text[at] == "一":
             changed[at] = "yi" + _tone_of_one(before, after, following)
         elif text[at] == "不" and changed[at]:

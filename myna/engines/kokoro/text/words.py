@@ -6,7 +6,7 @@ neighbours, see `polyphones.py`.
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +18,7 @@ from myna.engines.kokoro.text.readings import CHARACTERS, PHRASES, WORDS
 from myna.engines.kokoro.text.syllables import is_syllable
 from myna.engines.kokoro.text.variants import simplified
 
+NOTHING_GIVEN: Final[Mapping[int, str]] = {}
 _JOINED_WORDS_MAX: Final = 3
 _PHRASE_MAX: Final = 8
 _PARTICLES: Final = "地得"
@@ -25,23 +26,28 @@ _PARTICLES: Final = "地得"
 
 
 class Word(msgspec.Struct, frozen=True):
-    """A word and the syllable of each of its characters, as `zhong1`; empty for one without a reading."""
+    """A word and the syllable of each of its characters, as `zhong1`; empty for one without a reading. With
+    `given` the text itself says how it is read."""
 
     text: str
     pinyin: tuple[str, ...]
+    given: bool = False
 
 
-def words(text: str) -> list[Word]:
-    """The words of a text in Han with their readings; traditional characters become simplified."""
+def words(text: str, given: Mapping[int, str] = NOTHING_GIVEN) -> list[Word]:
+    """The words of a text in Han with their readings; traditional characters become simplified. `given` are
+    the readings of some places."""
     text = simplified(text)
     tokens = list(_divided(_jieba().tag(text)))
     texts = [token.text for token in tokens]
-    decided = {**name_readings(tokens, _is_known), **dict(readings_in(text))}
+    decided = {**name_readings(tokens, _is_known), **dict(readings_in(text)), **given}
     found, begin = [], 0
     for at, word in enumerate(_read(texts)):
         usual = reading_of(texts, at, word.pinyin)
         reading = tuple(decided.get(place, syllable) for place, syllable in enumerate(usual, begin))
-        found.append(Word(word.text, reading))
+        found.append(
+            Word(word.text, reading, not given.keys().isdisjoint(range(begin, begin + len(reading))))
+        )
         begin += len(word.text)
     return found
 

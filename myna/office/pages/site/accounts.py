@@ -1,15 +1,13 @@
 """Accounts: find, add, grant, limit, disable, invite, start a reset."""
 
 from functools import partial
-from typing import Annotated
 
-from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from myna import accounts, activity
-from myna.errors import CommandError, InvalidRequest, NotFound
-from myna.limits import DEFAULT
-from myna.office.limit_form import LimitFields, fields_of_account, given, of_site
+from myna import activity
+from myna.actions.accounts import AddAccount, DisableAccount, EnableAccount, GrantUnits, LimitAccount
+from myna.errors import CommandError, NotFound
+from myna.office.limit_form import LimitFields, fields_of_account, of_site, typed_limits
 from myna.office.messages import N_
 from myna.office.page import Page, Who
 from myna.office.visit import Visit
@@ -26,27 +24,6 @@ ACTIVITY_ROWS = 10
 PAST_ALL = 2**63 - 1
 
 
-class NewAccount(Struct):
-    """The form of a new account. The operator right is only given on the command line."""
-
-    name: str = ""
-    email: str = ""
-    units: Annotated[int, Meta(ge=0)] = 0
-
-
-class Grant(Struct):
-    """Units to grant, or to take if negative, and the reason."""
-
-    units: int = 0
-    memo: str = ""
-
-
-class Sure(Struct):
-    """The name of the account, typed to confirm."""
-
-    name: str = ""
-
-
 async def show(visit: Visit) -> Response:
     """Accounts, newest first, by the beginning of their name or e-mail address."""
     prefix = visit.parameter("q").strip()[:200]
@@ -57,26 +34,22 @@ async def show(visit: Visit) -> Response:
     )
 
 
-async def show_new(visit: Visit, error: str = "") -> Response:
-    """The form of a new account."""
-    words = activity.words("account", "add", "NAME", email="EMAIL", units=100)
-    return visit.page("site/account_new.html", status=400 if error else 200, error=error, command_words=words)
+async def show_new(visit: Visit) -> Response:
+    """The form of a new account. The operator right is only given on the command line."""
+    example = AddAccount(name="NAME", email="EMAIL", units=100)
+    return visit.page("site/account_new.html", command_words=example.words)
 
 
 async def add(visit: Visit) -> Response:
     """Adds an account, and shows the link with which the person sets a password."""
-    try:
-        form = visit.fields(NewAccount)
-        account = await accounts.add(visit.db, form.name, form.email, False, form.units, by=visit.actor)
-    except (CommandError, InvalidRequest) as error:
-        return await show_new(visit, visit.said(error))
+    account = await visit.perform(visit.fields(AddAccount, operator=False))
     return await _link(visit, account, Purpose.INVITE)
 
 
-async def show_one(visit: Visit, error: str = "", limits: LimitFields | None = None) -> Response:
+async def show_one(visit: Visit) -> Response:
     """An account: balance, keys, limits, recent activity, and actions."""
     account = await _account(visit)
-    limit_form = limits or await fields_of_account(visit, account.id)
+    limit_form = await fields_of_account(visit, account.id)
     keys = await visit.read(partial(keys_store.of_account, account_id=account.id))
     found = await visit.read(partial(password_store.of_account, account_id=account.id))
     changes = await visit.read(
@@ -91,23 +64,16 @@ async def show_one(visit: Visit, error: str = "", limits: LimitFields | None = N
     )
     return visit.page(
         "site/account.html",
-        status=400 if error else 200,
         subject=account,
         keys=sum(not key.internal for key in keys),
         has_password=bool(found and found.hash),
         changes=changes,
         sessions=await sessions.of_account(visit.db, account.id),
-        error=error,
         limit_form=limit_form,
         limit_defaults=await of_site(visit, account=True),
-        limit_words=activity.words(
-            *("account", "limit", account.name),
-            rpm=limit_form.rpm or DEFAULT,
-            concurrent=limit_form.concurrent or DEFAULT,
-            units_per_day=limit_form.units_per_day or DEFAULT,
-        ),
-        grant_words=activity.words("account", "grant", account.name, 100, memo="MEMO"),
-        switch_words=activity.words("account", "enable" if account.disabled_at else "disable", account.name),
+        limit_words=LimitAccount(name=account.name, **typed_limits(limit_form)).words,
+        grant_words=GrantUnits(name=account.name, units=100, memo="MEMO").words,
+        switch_words=_switch_of(account).words,
         link_words=activity.words(
             "account", (Purpose.RESET if found and found.hash else Purpose.INVITE).value, account.name
         ),
@@ -117,35 +83,36 @@ async def show_one(visit: Visit, error: str = "", limits: LimitFields | None = N
 async def grant(visit: Visit) -> Response:
     """Grants or takes units."""
     account = await _account(visit)
-    try:
-        form = visit.fields(Grant)
-        await accounts.grant(visit.db, account.name, form.units, form.memo, by=visit.actor)
-    except (CommandError, InvalidRequest) as error:
-        return await show_one(visit, visit.said(error))
+    action = visit.fields(GrantUnits, name=account.name)
+    await visit.perform(action)
     one, many = N_("{count} unit for {name}."), N_("{count} units for {name}.")
-    notice = visit.counted(one, many, form.units, count=f"{form.units:+,}", name=account.name)
+    notice = visit.counted(one, many, action.units, count=f"{action.units:+,}", name=account.name)
     return visit.redirect(f"/site/accounts/{account.id}", notice)
 
 
 async def limit(visit: Visit) -> Response:
     """Sets the limits of an account."""
     account = await _account(visit)
-    form = visit.fields(LimitFields)
-    try:
-        await accounts.set_limits(visit.db, account.name, given(form), by=visit.actor)
-    except CommandError as error:
-        return await show_one(visit, visit.said(error), form)
+    limits = typed_limits(visit.fields(LimitFields))
+    await visit.perform(LimitAccount(name=account.name, **limits))
     return visit.redirect(f"/site/accounts/{account.id}", visit.text("The limits are set."))
+
+
+def _switch_of(account: AccountRow) -> EnableAccount | DisableAccount:
+    """The other state of an account. The operator who disables one can sign in."""
+    if account.disabled_at:
+        return EnableAccount(name=account.name)
+    return DisableAccount(name=account.name, force=True)
 
 
 async def switch(visit: Visit) -> Response:
     """Disables an account whose name was typed, or enables a disabled one."""
     account = await _account(visit)
-    if not account.disabled_at and visit.fields(Sure).name != account.name:
-        return await show_one(visit, visit.text("Type the name of the account to disable it."))
+    if not account.disabled_at:
+        visit.confirm(account.name)
     if account.id == visit.account.id:
-        return await show_one(visit, visit.text("You can't disable the account that you are signed in with."))
-    await accounts.set_enabled(visit.db, account.name, bool(account.disabled_at), by=visit.actor)
+        raise CommandError("You can't disable the account that you are signed in with.")
+    await visit.perform(_switch_of(account))
     notice = visit.text("{name} is enabled.") if account.disabled_at else visit.text("{name} is disabled.")
     return visit.redirect(f"/site/accounts/{account.id}", notice.format(name=account.name))
 
@@ -161,11 +128,7 @@ async def reset(visit: Visit) -> Response:
 
 
 async def _link(visit: Visit, account: AccountRow, purpose: Purpose) -> Response:
-    try:
-        token = await links.create(visit.db, purpose, account.id, LIFE_MS[purpose], visit.actor)
-    except CommandError as error:
-        visit.request.path_params["id"] = account.id
-        return await show_one(visit, visit.said(error))
+    token = await links.create(visit.db, purpose, account.id, LIFE_MS[purpose], visit.actor)
     page = visit.page(
         "site/account_link.html",
         subject=account,

@@ -5,12 +5,15 @@ from functools import partial
 from starlette.responses import Response
 
 from myna import activity
+from myna.office.messages import N_
 from myna.office.page import Page, Who
 from myna.office.visit import Visit
 from myna.store.queries import accounts as accounts_store
 from myna.store.queries.activity import PAST_ALL
 
 ROWS = 50
+NOTES = (N_("a new password was set"), N_("the link was used to set the password"))
+"""Behind commands, as they are stored."""
 
 
 async def show(visit: Visit) -> Response:

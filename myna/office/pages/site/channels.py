@@ -6,11 +6,10 @@ from typing import Annotated
 from msgspec import Meta, Struct, structs
 from starlette.responses import Response
 
-from myna import channel_changes, channel_trial
-from myna.channel_changes import no_channel
-from myna.channel_keys import ChannelKeys
+from myna import channel_trial
+from myna.actions.channels import DisableChannel, EnableChannel, OrderChannels
 from myna.channel_trial import Trial
-from myna.channels import Channel, is_local
+from myna.channels import Channel, is_local, no_channel
 from myna.errors import CommandError
 from myna.office.channel_usage import latencies
 from myna.office.messages import N_
@@ -26,24 +25,33 @@ PATH = "/site/channels"
 TRIAL_MAX_S = 60.0
 KINDS = (N_("chat"), N_("speech"))
 
+FAILURES = (
+    N_("status {status}"),
+    N_("{server} can't be reached: {why}."),
+    N_("{server} didn't connect within {seconds} s."),
+    N_("{server} closed the connection without an answer."),
+    N_("{server} closed the connection within its answer."),
+    N_("{server} sent nothing for {seconds} s."),
+    N_("{server} sent no whole response before the deadline."),
+    N_("{server} sent an answer that is not HTTP/1.1."),
+    N_("the answer has no {list_name}"),
+    N_("the answer is no chat completion"),
+    N_("the answer is not what was asked for"),
+    N_("the answer reports an error"),
+    N_("the channel sent an error"),
+    N_("the channel sent an event that is no JSON"),
+    N_("the channel's response failed"),
+    N_("the stream ended before the answer was complete"),
+    N_("the stream had no event"),
+)
+"""What opens most circuits, as it is stored."""
 
-class Named(Struct):
-    """A form about one channel."""
 
-    name: str = ""
-
-
-class Test(Named):
+class Test(Struct):
     """The form that tests a channel, with another model than its own if given."""
 
-    model: Annotated[str, Meta(max_length=NAME_MAX_CHARS)] = ""
-
-
-class Move(Struct):
-    """The form of the arrows beside a channel."""
-
     name: str = ""
-    up: bool = False
+    model: Annotated[str, Meta(max_length=NAME_MAX_CHARS)] = ""
 
 
 class Row(Struct, frozen=True):
@@ -98,11 +106,6 @@ async def found(visit: Visit, name: str) -> Channel:
     raise no_channel(name, [one.name for one in channels])
 
 
-def keys_of(visit: Visit) -> ChannelKeys:
-    """The stored keys of this machine."""
-    return ChannelKeys(visit.parts.settings.data_folder)
-
-
 def _rows(channels: list[Channel], circuits: dict[str, CircuitRow]) -> list[Row]:
     movable = [channel.name for channel in channels if channel.source == "database"]
     return [
@@ -152,39 +155,28 @@ async def _try(visit: Visit, channel: Channel) -> Result:
 
 async def move(visit: Visit) -> Response:
     """Moves a channel by one place among those of its kind."""
-    form = visit.fields(Move)
-    try:
-        moved = await found(visit, form.name)
-        names = [
-            one.name for one in await known(visit) if one.source == "database" and one.kind == moved.kind
-        ]
-        if moved.name in names:
-            place = names.index(moved.name)
-            other = max(0, place - 1) if form.up else min(len(names) - 1, place + 1)
-            names[place], names[other] = names[other], names[place]
-        await channel_changes.order(visit.db, visit.parts.settings, names, by=visit.actor)
-    except CommandError as error:
-        return await show(visit, error=visit.said(error))
+    moved = await found(visit, visit.typed("name"))
+    names = [one.name for one in await known(visit) if one.source == "database" and one.kind == moved.kind]
+    if moved.name in names:
+        place = names.index(moved.name)
+        other = max(0, place - 1) if visit.typed("up") == "true" else min(len(names) - 1, place + 1)
+        names[place], names[other] = names[other], names[place]
+    await visit.perform(OrderChannels(names=tuple(names)))
     return visit.redirect(PATH)
 
 
 async def enable(visit: Visit) -> Response:
     """Has the channel tried again."""
-    return await _switch(visit, True, visit.text("{name} is enabled."))
+    action = visit.fields(EnableChannel)
+    await visit.perform(action)
+    return visit.redirect(PATH, visit.text("{name} is enabled.").format(name=action.name))
 
 
 async def disable(visit: Visit) -> Response:
     """Has the channel skipped until it is enabled."""
-    return await _switch(visit, False, visit.text("{name} is disabled."))
-
-
-async def _switch(visit: Visit, enabled: bool, notice: str) -> Response:
-    name = visit.fields(Named).name
-    try:
-        await channel_changes.set_enabled(visit.db, visit.parts.settings, name, enabled, by=visit.actor)
-    except CommandError as error:
-        return await show(visit, error=visit.said(error))
-    return visit.redirect(PATH, notice.format(name=name))
+    action = visit.fields(DisableChannel)
+    await visit.perform(action)
+    return visit.redirect(PATH, visit.text("{name} is disabled.").format(name=action.name))
 
 
 PAGES = [

@@ -35,7 +35,7 @@ async def show(visit: Visit) -> Response:
             if not last.breaches
             else visit.text(N_("breaches: see the log")),
         ),
-        Check(N_("Database"), schema == newest(visit.db.dialect), parts.settings.database_label),
+        Check(N_("Database"), schema >= newest(visit.db.dialect), parts.settings.database_label),
         Check(N_("Chat"), not missing["chat"], visit.text(missing["chat"] or N_("available"))),
         Check(N_("Speech"), not missing["speech"], visit.text(missing["speech"] or N_("available"))),
         Check(

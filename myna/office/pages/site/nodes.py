@@ -1,20 +1,18 @@
 """Compute nodes: a line to paste on a machine, its way to the first sentence, and its states."""
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 from urllib.parse import quote
 
-from msgspec import Struct
 from starlette.responses import Response
 
-from myna.errors import CommandError, NotFound
-from myna.farm.nodes import Invitation, Nodes, NodeState, NodeStatus, node_channel
+from myna.actions.nodes import DisableNode, DrainNode, EnableNode, EnrollNode, Invitation, RemoveNode
+from myna.errors import NotFound
+from myna.farm.nodes import Nodes, NodeState, NodeStatus, node_channel
 from myna.office import live
 from myna.office.channel_usage import strips
 from myna.office.live import Part
 from myna.office.messages import N_
 from myna.office.page import Page, Who
-from myna.office.pages.site.channels import Named
 from myna.office.visit import Visit
 
 PATH = "/site/nodes"
@@ -27,25 +25,9 @@ STATES = {
 }
 
 
-class Enrolment(Struct):
-    """The form that invites a machine; `again` for a node that has joined."""
-
-    name: str = ""
-    again: bool = False
-
-
-class Removal(Struct):
-    """The form that removes a node: its name, and the name as typed."""
-
-    name: str = ""
-    typed: str = ""
-
-
-async def show(visit: Visit, name: str = "", error: str = "") -> Response:
+async def show(visit: Visit) -> Response:
     """All nodes, and the form for a new one."""
-    part = await _table(visit)
-    status = 400 if error else 200
-    return visit.page("site/nodes.html", status=status, part=part.html, name=name, error=error)
+    return visit.page("site/nodes.html", part=(await _table(visit)).html)
 
 
 async def follow(visit: Visit) -> Response:
@@ -68,29 +50,24 @@ async def _table(visit: Visit) -> Part:
 
 async def enroll(visit: Visit) -> Response:
     """Makes a join token and shows it, once."""
-    form = visit.fields(Enrolment)
-    try:
-        invitation = await Nodes(visit.db).enroll(form.name, again=form.again, by=visit.actor)
-    except CommandError as error:
-        return await show(visit, form.name, visit.said(error))
-    page = await show_one(visit, form.name, invitation=invitation)
-    return visit.result(f"{PATH}/one?name={quote(form.name)}", page)
+    invitation = await visit.perform(visit.fields(EnrollNode))
+    page = await _page(visit, invitation.name, invitation)
+    return visit.result(f"{PATH}/one?name={quote(invitation.name)}", page)
 
 
-async def show_one(
-    visit: Visit, name: str = "", invitation: Invitation | None = None, error: str = ""
-) -> Response:
-    """One node: the line for its machine if it was just invited, its steps, and its actions."""
-    name = name or visit.parameter("name")
-    node = await _found(visit, name)
+async def show_one(visit: Visit) -> Response:
+    """One node: its steps, and its actions."""
+    return await _page(visit, visit.parameter("name"))
+
+
+async def _page(visit: Visit, name: str, invitation: Invitation | None = None) -> Response:
+    """The page of a node, with the line for its machine if it was just invited."""
     return visit.page(
         "site/node.html",
-        status=400 if error else 200,
-        known=node,
+        known=await _found(visit, name),
         part=(await _steps(visit, name)).html,
         invitation=invitation,
         join=f"myna node join {visit.base_url} {invitation.token} && myna node run" if invitation else "",
-        error=error,
     )
 
 
@@ -127,38 +104,30 @@ async def _own_voice(visit: Visit, known: NodeStatus) -> str:
 
 async def drain(visit: Visit) -> Response:
     """Has the node finish its jobs and get no more."""
-    return await _change(visit, Nodes(visit.db).drain)
+    return await _change(visit, visit.fields(DrainNode))
 
 
 async def enable(visit: Visit) -> Response:
     """Has the node work again."""
-    return await _change(visit, Nodes(visit.db).enable)
+    return await _change(visit, visit.fields(EnableNode))
 
 
 async def disable(visit: Visit) -> Response:
     """Refuses the node's requests and requeues its jobs."""
-    return await _change(visit, Nodes(visit.db).disable)
+    return await _change(visit, visit.fields(DisableNode))
 
 
-async def _change(visit: Visit, change: Callable[..., Awaitable[None]]) -> Response:
-    name = visit.fields(Named).name
-    try:
-        await change(name, by=visit.actor)
-    except CommandError as error:
-        return await show(visit, error=visit.said(error))
-    return visit.redirect(f"{PATH}/one?name={quote(name)}")
+async def _change(visit: Visit, action: DrainNode | EnableNode | DisableNode) -> Response:
+    await visit.perform(action)
+    return visit.redirect(f"{PATH}/one?name={quote(action.name)}")
 
 
 async def remove(visit: Visit) -> Response:
     """Deletes the node."""
-    form = visit.fields(Removal)
-    try:
-        if form.typed != form.name:
-            raise CommandError(visit.text("Type the name to remove it."))
-        await Nodes(visit.db).remove(form.name, by=visit.actor)
-    except CommandError as error:
-        return await show_one(visit, form.name, error=visit.said(error))
-    return visit.redirect(PATH, visit.text("{name} is removed.").format(name=form.name))
+    action = visit.fields(RemoveNode)
+    visit.confirm(action.name)
+    await visit.perform(action)
+    return visit.redirect(PATH, visit.text("{name} is removed.").format(name=action.name))
 
 
 PAGES = [

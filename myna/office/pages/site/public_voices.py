@@ -3,7 +3,8 @@
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna import channel_trial, voice_blends, voice_overrides
+from myna import channel_trial, voice_overrides
+from myna.actions.voices import BlendVoice, DeleteBlend, HideVoice, OrderVoices, RenameVoice, ShowVoice
 from myna.engines.blend import EXAMPLE
 from myna.errors import CommandError
 from myna.office.messages import N_
@@ -23,28 +24,6 @@ SAMPLES = {
 SAMPLE = "Hello, nice to meet you. The weather is fine today, so let us go for a walk."
 
 
-class OneVoice(Struct):
-    """A form about one voice."""
-
-    voice_id: str = ""
-    name: str = ""
-
-
-class Move(Struct):
-    """The form of the arrows beside a voice: `to` is up, down or first."""
-
-    voice_id: str = ""
-    to: str = "up"
-
-
-class Blend(Struct):
-    """The form of a blend."""
-
-    voice_id: str = ""
-    recipe: str = ""
-    name: str = ""
-
-
 class Heard(Struct, frozen=True):
     """A voice that was just spoken, and the name of its audio."""
 
@@ -52,9 +31,7 @@ class Heard(Struct, frozen=True):
     audio: str
 
 
-async def show(
-    visit: Visit, error: str = "", heard: Heard | None = None, blend: Blend | None = None
-) -> Response:
+async def show(visit: Visit, heard: Heard | None = None) -> Response:
     """All public voices in their order, hidden ones included."""
     voices = await _list(visit)
     config = await visit.parts.config.with_nodes()
@@ -63,15 +40,12 @@ async def show(
     }
     return visit.page(
         "site/voices.html",
-        status=400 if error else 200,
         voices=voices,
         sources={one.voice.voice_id: [_said(visit, source) for source in one.sources] for one in voices},
         by_channels=by_channels,
-        blend=blend or Blend(),
         example=EXAMPLE,
         heard=heard,
         can_blend=any(channel.engine.blends for channel in visit.parts.channels.speech(config)),
-        error=error,
     )
 
 
@@ -87,20 +61,16 @@ async def _list(visit: Visit) -> list[PublicVoice]:
 
 async def listen(visit: Visit) -> Response:
     """Speaks a sentence in the voice. No account is charged. The sound is deleted within two hours."""
-    voice_id = visit.fields(OneVoice).voice_id
-    parts = visit.parts
-    try:
-        found = next((one for one in await _list(visit) if one.voice.voice_id == voice_id), None)
-        if found is None:
-            raise CommandError("There is no public voice {voice_id!r}.", voice_id=voice_id)
-        if parts.space.low:
-            raise CommandError("The disk has less free space than MYNA_DISK_RESERVE_BYTES.")
-        audio, path = parts.audio.new()
-        text = sample_of(found.voice.language)
-        await channel_trial.listen(parts.channels, parts.config.current, voice_id, text, path)
-    except CommandError as error:
-        return await show(visit, visit.said(error))
-    return visit.result(PATH, await show(visit, heard=Heard(voice_id, audio)))
+    voice_id, parts = visit.typed("voice_id"), visit.parts
+    found = next((one for one in await _list(visit) if one.voice.voice_id == voice_id), None)
+    if found is None:
+        raise CommandError("There is no public voice {voice_id!r}.", voice_id=voice_id)
+    if parts.space.low:
+        raise CommandError("The disk has less free space than MYNA_DISK_RESERVE_BYTES.")
+    audio, path = parts.audio.new()
+    text = sample_of(found.voice.language)
+    await channel_trial.listen(parts.channels, parts.config.current, voice_id, text, path)
+    return visit.result(PATH, await show(visit, Heard(voice_id, audio)))
 
 
 def sample_of(language: str) -> str:
@@ -110,78 +80,54 @@ def sample_of(language: str) -> str:
 
 async def move(visit: Visit) -> Response:
     """Moves a voice up or down by one place, or to the first, which is the default."""
-    form = visit.fields(Move)
+    voice_id, to = visit.typed("voice_id"), visit.typed("to")
     voices = await _list(visit)
     ids = [one.voice.voice_id for one in voices]
-    try:
-        if form.voice_id not in ids:
-            raise CommandError("There is no public voice {voice_id!r}.", voice_id=form.voice_id)
-        place = ids.index(form.voice_id)
-        to = {"first": 0, "down": min(place + 1, len(ids) - 1)}.get(form.to, max(0, place - 1))
-        ids.insert(to, ids.pop(place))
-        # Only those that need a place get one: the others stay in the order of their channels.
-        placed = sum(1 for one in voices if one.override.place)
-        await voice_overrides.order(
-            visit.db, visit.parts.channels, ids[: max(placed, to + 1, place + 1)], by=visit.actor
-        )
-    except CommandError as error:
-        return await show(visit, visit.said(error))
-    return visit.redirect(f"{PATH}#{form.voice_id}")
+    if voice_id not in ids:
+        raise CommandError("There is no public voice {voice_id!r}.", voice_id=voice_id)
+    before = ids.index(voice_id)
+    place = {"first": 0, "down": min(before + 1, len(ids) - 1)}.get(to, max(0, before - 1))
+    ids.insert(place, ids.pop(before))
+    # Only those that need a place get one: the others stay in the order of their channels.
+    placed = sum(1 for one in voices if one.override.place)
+    await visit.perform(OrderVoices(voice_ids=tuple(ids[: max(placed, place + 1, before + 1)])))
+    return visit.redirect(f"{PATH}#{voice_id}")
 
 
 async def rename(visit: Visit) -> Response:
     """Gives the voice another name; an empty one restores its own."""
-    form = visit.fields(OneVoice)
-    try:
-        await voice_overrides.rename(visit.db, visit.parts.channels, form.voice_id, form.name, by=visit.actor)
-    except CommandError as error:
-        return await show(visit, visit.said(error))
-    return visit.redirect(f"{PATH}#{form.voice_id}")
+    return await _changed(visit, visit.fields(RenameVoice, name=visit.typed("name")))
 
 
 async def hide(visit: Visit) -> Response:
     """Takes the voice off the list; requests for it are refused."""
-    return await _hide(visit, True)
+    return await _changed(visit, visit.fields(HideVoice))
 
 
 async def show_again(visit: Visit) -> Response:
     """Lists the voice again."""
-    return await _hide(visit, False)
+    return await _changed(visit, visit.fields(ShowVoice))
 
 
-async def _hide(visit: Visit, hidden: bool) -> Response:
-    voice_id = visit.fields(OneVoice).voice_id
-    try:
-        await voice_overrides.hide(visit.db, visit.parts.channels, voice_id, hidden, by=visit.actor)
-    except CommandError as error:
-        return await show(visit, visit.said(error))
-    return visit.redirect(f"{PATH}#{voice_id}")
+async def _changed(visit: Visit, action: RenameVoice | HideVoice | ShowVoice) -> Response:
+    await visit.perform(action)
+    return visit.redirect(f"{PATH}#{action.voice_id}")
 
 
 async def blend(visit: Visit) -> Response:
     """Mixes a voice from others."""
-    form = visit.fields(Blend)
-    try:
-        await voice_blends.blend(
-            visit.db, visit.parts.channels, form.voice_id, form.recipe, form.name, by=visit.actor
-        )
-    except CommandError as error:
-        return await show(visit, visit.said(error), blend=form)
+    row = await visit.perform(visit.fields(BlendVoice))
     await visit.parts.config.refresh()
-    return visit.redirect(
-        f"{PATH}#{form.voice_id}", visit.text("{name} is mixed.").format(name=form.voice_id)
-    )
+    notice = visit.text("{name} is mixed.").format(name=row.voice_id)
+    return visit.redirect(f"{PATH}#{row.voice_id}", notice)
 
 
 async def delete_blend(visit: Visit) -> Response:
     """Deletes a blend."""
-    voice_id = visit.fields(OneVoice).voice_id
-    try:
-        await voice_blends.delete(visit.db, voice_id, by=visit.actor)
-    except CommandError as error:
-        return await show(visit, visit.said(error))
+    action = visit.fields(DeleteBlend)
+    await visit.perform(action)
     await visit.parts.config.refresh()
-    return visit.redirect(PATH, visit.text("{name} is removed.").format(name=voice_id))
+    return visit.redirect(PATH, visit.text("{name} is removed.").format(name=action.voice_id))
 
 
 PAGES = [

@@ -2,17 +2,16 @@
 
 from urllib.parse import quote
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, structs
 from starlette.responses import Response
 
-from myna import activity, route_changes
+from myna.actions.routes import AddRoute, RemoveRoute, SetRoute
 from myna.channels import Channel
-from myna.errors import CommandError, NotFound
+from myna.errors import NotFound
 from myna.office.messages import N_
 from myna.office.page import Page, Who
 from myna.office.pages.site.channels import known
 from myna.office.visit import Visit
-from myna.route_changes import Edit
 from myna.routes import (
     BUILT_IN,
     NAME_MAX_CHARS,
@@ -37,37 +36,6 @@ KINDS = {
 }
 TESTED = (RouteKind.CHAT, RouteKind.SPEECH)
 """The kinds that the test of a channel can send."""
-
-
-class Fields(Struct):
-    """The form of a route. The kind of a route never changes."""
-
-    name: str = ""
-    kind: str = RouteKind.CHAT.value
-    units: str = ""
-    channel: list[str] = field(default_factory=list)
-    upstream_model: str = ""
-    intent: bool = False
-
-    def route(self) -> Route:
-        """Raises CommandError."""
-        if self.kind not in list(RouteKind):
-            raise CommandError("A route is for {kinds}.", kinds=", ".join(RouteKind))
-        return Route(
-            name=self.name,
-            kind=RouteKind(self.kind),
-            units=_whole(self.units),
-            upstream_model=self.upstream_model,
-            channels=tuple(sorted(set(self.channel))),
-            intent=self.intent,
-        )
-
-
-class Removal(Struct):
-    """The form that removes a route: its name, and the name as typed."""
-
-    name: str = ""
-    typed: str = ""
 
 
 class Row(Struct, frozen=True):
@@ -97,49 +65,41 @@ async def show(visit: Visit) -> Response:
     )
 
 
-async def show_new(visit: Visit, error: str = "") -> Response:
+async def show_new(visit: Visit) -> Response:
     """Asks for a new route."""
-    form = visit.fields(Fields)
     return visit.page(
         "site/route_new.html",
-        status=400 if error else 200,
-        form=form,
+        form=AddRoute(name="", units=0),
         kinds=KINDS,
         channels=await known(visit),
         name_max_chars=NAME_MAX_CHARS,
         units_max=UNITS_MAX,
-        error=error,
-        command_words=activity.words(
-            *("route", "add", form.name or "NAME"),
-            units=form.units or "UNITS",
-            channel=form.channel,
-            upstream_model=form.upstream_model or None,
-            kind=form.kind,
-            intent=form.intent,
-        ),
+        command_words=["route", "add", "NAME", "--units", "UNITS"],
     )
 
 
 async def add(visit: Visit) -> Response:
     """Adds the route."""
-    form = visit.fields(Fields)
-    try:
-        await route_changes.add(visit.db, visit.parts.settings, form.route(), by=visit.actor)
-    except CommandError as error:
-        return await show_new(visit, visit.said(error))
-    notice = visit.text("{name} is added. Callers may name it from now on.").format(name=form.name)
-    return visit.redirect(f"{PATH}/change?name={quote(form.name, safe='')}", notice)
+    route = await visit.perform(visit.fields(AddRoute))
+    notice = visit.text("{name} is added. Callers may name it from now on.").format(name=route.name)
+    return visit.redirect(f"{PATH}/change?name={quote(route.name, safe='')}", notice)
 
 
-async def show_change(visit: Visit, name: str = "", error: str = "") -> Response:
+async def show_change(visit: Visit) -> Response:
     """One route: its form, a test of each channel that serves it, and its removal."""
-    route = await _found(visit, name or visit.parameter("name"))
+    route = await _found(visit, visit.parameter("name"))
     channels = await known(visit)
-    form = visit.fields(Fields) if error and "units" in visit.form else _as_typed(route)
     serving = _serving(route, channels) if route.kind in TESTED else []
+    form = SetRoute(
+        name=route.name,
+        units=route.units,
+        channel=route.channels or None,
+        any_channel=not route.channels,
+        upstream_model=route.upstream_model,
+        intent=route.intent if route.kind is RouteKind.CHAT else None,
+    )
     return visit.page(
         "site/route.html",
-        status=400 if error else 200,
         route=route,
         form=form,
         kind=KINDS[route.kind],
@@ -148,48 +108,41 @@ async def show_change(visit: Visit, name: str = "", error: str = "") -> Response
         tests=[(channel, _model_of_test(route, channel)) for channel in serving],
         name_max_chars=NAME_MAX_CHARS,
         units_max=UNITS_MAX,
-        error=error,
-        command_words=activity.words(
-            *("route", "set", route.name),
-            units=form.units,
-            channel=form.channel,
-            any_channel=not form.channel,
-            upstream_model=form.upstream_model,
-            intent=None if route.kind is not RouteKind.CHAT else "yes" if form.intent else "no",
-        ),
+        command_words=form.words,
     )
 
 
 async def change(visit: Visit) -> Response:
-    """Changes the fields that differ from the stored route."""
-    form = visit.fields(Fields)
-    before = await _found(visit, form.name)
-    try:
-        after = structs.replace(form, kind=before.kind.value).route()
-        edit = Edit(
-            units=None if after.units == before.units else after.units,
-            upstream_model=None if after.upstream_model == before.upstream_model else after.upstream_model,
-            channels=None if after.channels == before.channels else after.channels,
-            intent=None if after.intent == before.intent else after.intent,
-        )
-        if edit == Edit():
-            return visit.redirect(PATH)
-        await route_changes.change(visit.db, visit.parts.settings, before.name, edit, by=visit.actor)
-    except CommandError as error:
-        return await show_change(visit, before.name, visit.said(error))
+    """Changes what differs from the stored route. A form without a channel is for any of its kind."""
+    before = await _found(visit, visit.typed("name"))
+    chosen = visit.fields(SetRoute, upstream_model=visit.typed("upstream_model"))
+    channels = tuple(sorted(chosen.channel or ()))
+    wanted = structs.replace(
+        chosen,
+        channel=channels or None,
+        any_channel=not channels and bool(before.channels),
+        intent=bool(chosen.intent),
+    )
+    present = {
+        "units": before.units,
+        "channel": before.channels or None,
+        "any_channel": False,
+        "upstream_model": before.upstream_model,
+        "intent": before.intent,
+    }
+    action = wanted.differing(present)
+    if action is None:
+        return visit.redirect(PATH)
+    await visit.perform(action)
     return visit.redirect(PATH, visit.text("{name} is changed.").format(name=before.name))
 
 
 async def remove(visit: Visit) -> Response:
     """Removes the route."""
-    form = visit.fields(Removal)
-    try:
-        if form.typed != form.name:
-            raise CommandError(visit.text("Type the name to remove it."))
-        await route_changes.remove(visit.db, form.name, by=visit.actor)
-    except CommandError as error:
-        return await show_change(visit, form.name, visit.said(error))
-    return visit.redirect(PATH, visit.text("{name} is removed.").format(name=form.name))
+    action = visit.fields(RemoveRoute)
+    visit.confirm(action.name)
+    await visit.perform(action)
+    return visit.redirect(PATH, visit.text("{name} is removed.").format(name=action.name))
 
 
 async def _found(visit: Visit, name: str) -> Route:
@@ -216,24 +169,6 @@ def _model_of_test(route: Route, channel: Channel) -> str:
     if route.kind is RouteKind.SPEECH:
         return route.upstream_model or channel.model
     return model_for(route, channel.model, "" if route.name.endswith("*") else route.name)
-
-
-def _as_typed(route: Route) -> Fields:
-    return Fields(
-        name=route.name,
-        kind=route.kind.value,
-        units=str(route.units),
-        channel=list(route.channels),
-        upstream_model=route.upstream_model,
-        intent=route.intent,
-    )
-
-
-def _whole(text: str) -> int:
-    """The units as typed. Raises CommandError."""
-    if not text.isascii() or not text.isdecimal():
-        raise CommandError("--units: must be a whole number from 0 to {units_max}.", units_max=UNITS_MAX)
-    return int(text[:20])
 
 
 PAGES = [

@@ -1,11 +1,10 @@
 """Site settings, which can be changed, and process settings with where each value comes from."""
 
-from msgspec import Struct
 from starlette.responses import Response
 
 from myna import activity, config
 from myna import settings as process_settings
-from myna.errors import CommandError, InvalidRequest
+from myna.actions.settings import SetSetting
 from myna.office.messages import N_
 from myna.office.page import Page, Who
 from myna.office.visit import Visit
@@ -18,14 +17,7 @@ SOURCES = (N_("default"), N_("database"), N_("environment"), N_("unreadable"))
 UNREADABLE = N_("The stored value of {name} can't be read ({why}); its default applies.")
 
 
-class Change(Struct):
-    """The form of one site setting."""
-
-    name: str = ""
-    value: str = ""
-
-
-async def show(visit: Visit, error: str = "") -> Response:
+async def show(visit: Visit) -> Response:
     """All settings."""
     stored = await visit.read(store.load)
     rows = [
@@ -43,26 +35,21 @@ async def show(visit: Visit, error: str = "") -> Response:
     ]
     return visit.page(
         "site/settings.html",
-        status=400 if error else 200,
         rows=rows,
         process=process,
         unreadable=[
             visit.text(UNREADABLE).format(name=one.name, why=visit.said_of(one.why))
             for one in config.unreadable(stored)
         ],
-        error=error,
         command_words=activity.words("settings", "set", "NAME", "VALUE"),
     )
 
 
 async def change(visit: Visit) -> Response:
     """Changes one site setting; every process uses it from its next call on."""
-    try:
-        form = visit.fields(Change)
-        await config.change(visit.db, form.name, form.value, by=visit.actor)
-    except (CommandError, InvalidRequest) as error:
-        return await show(visit, visit.said(error))
-    notice = visit.text("{name} is {value} now.").format(name=form.name, value=form.value)
+    action = visit.fields(SetSetting, value=visit.typed("value"))
+    await visit.perform(action)
+    notice = visit.text("{name} is {value} now.").format(name=action.name, value=action.value)
     return visit.redirect("/site/settings", notice)
 
 

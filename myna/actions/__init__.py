@@ -1,0 +1,168 @@
+"""Changes of the site by operators and account holders, each declared once.
+
+An action is a struct. Its docstring is the help of its command and its fields are the arguments of that
+command, the fields of the form in the back office, and what the activity records. `run` makes the change, in
+the transaction that records it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
+
+from msgspec import Struct, field, structs
+
+from myna import activity
+from myna.accounts import find
+from myna.activity import Actor
+from myna.channel_keys import ChannelKeys
+from myna.channels import Channels
+from myna.errors import CommandError
+from myna.settings import Settings
+from myna.store.database import Database, Transaction
+from myna.store.queries import accounts as account_store
+from myna.store.queries.accounts import AccountRow
+
+R = TypeVar("R")
+
+
+class Field(Struct, frozen=True):
+    """What a field of an action means. One with an `argument` is written without an option, and has this name
+    in the usage. `hyphen`: its value may begin with one. A `secret` is no option, and is never recorded."""
+
+    help: str
+    argument: str = ""
+    hyphen: bool = False
+    secret: bool = False
+
+
+class Change(Struct):
+    """The transaction of an action. `owner_id` is the account whose things alone may be changed, None for an
+    operator. `run` sets `account_id` to the account that the change concerns, and `performed` to the actions
+    that are recorded, if not its own alone. What it appends to `last` is called when everything is recorded:
+    changes of files, which no rollback undoes."""
+
+    db: Transaction
+    by: Actor
+    settings: Settings
+    keys: ChannelKeys
+    known_channels: Channels | None
+    owner_id: int | None
+    account_id: int = 0
+    performed: "list[Action[Any]]" = field(default_factory=list)
+    last: list[Callable[[], object]] = field(default_factory=list)
+
+    @property
+    def channels(self) -> Channels:
+        """The channels of this process, for changes of voices."""
+        if self.known_channels is None:
+            raise AssertionError("a change of voices without the channels")
+        return self.known_channels
+
+    async def account(self, name: str) -> AccountRow:
+        """The account of this name, which the change concerns, locked. Raises CommandError."""
+        found = await find(self.db, name)
+        if self.owner_id not in (None, found.id):
+            raise CommandError("There is no account {name!r}.", name=name)
+        return await self.locked(found.id)
+
+    async def locked(self, account_id: int) -> AccountRow:
+        """The account of this id, which the change concerns, locked. Raises CommandError."""
+        await account_store.lock(self.db, account_id)
+        found = await account_store.by_id(self.db, account_id)
+        if found is None:
+            raise CommandError("There is no such account.")
+        self.account_id = account_id
+        return found
+
+
+class Action(Struct, Generic[R], frozen=True, kw_only=True):
+    """A change, whose `run` returns R. `command` is what follows `myna`."""
+
+    command: ClassVar[str]
+
+    def check(self) -> None:
+        """Raises CommandError for values that are wrong in every state of the site."""
+
+    async def run(self, change: Change) -> R | CommandError:
+        """Makes the change. Raises CommandError: then nothing is changed. What was written before an error is
+        returned stays, unrecorded."""
+        raise NotImplementedError
+
+    def in_doubt(self) -> CommandError | None:
+        """What is said if the database became unavailable and the change may have been made."""
+        return None
+
+    @property
+    def words(self) -> list[str]:
+        """The command that makes this change, without `myna`. An option with its default is left out."""
+        values: list[Any] = []
+        options: dict[str, Any] = {}
+        defaults = {one.name: one.default for one in structs.fields(self)}
+        for name, about in fields_of(type(self)).items():
+            value = getattr(self, name)
+            if about.argument:
+                values += value if isinstance(value, tuple) else [value]
+            elif value != defaults[name] and not about.secret:
+                is_flag = defaults[name] is False or not isinstance(value, bool)
+                options[name] = value if is_flag else "yes" if value else "no"
+        return activity.words(*self.command.split(), *values, **options)
+
+    def differing(self, present: Mapping[str, object]) -> Self | None:
+        """The change without the values that are present already; None if nothing is left to change."""
+        same = [name for name, value in present.items() if getattr(self, name) == value]
+        rest = {one.name: one.default for one in structs.fields(self) if one.name in same}
+        return None if len(same) == len(present) else structs.replace(self, **rest)
+
+    def check_given(self, *options: str) -> None:
+        """Raises CommandError if none of these options is given."""
+        defaults = {one.name: one.default for one in structs.fields(self)}
+        if all(getattr(self, name) is defaults[name] for name in options):
+            written = ", ".join("--" + name.replace("_", "-") for name in options)
+            raise CommandError("Give at least one of {options}.", options=written)
+
+
+def fields_of(kind: type[Action[Any]]) -> dict[str, Field]:
+    """What the fields of an action mean, in their order."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: hints[name].__metadata__[0] for name in kind.__struct_fields__}
+
+
+async def perform(
+    db: Database,
+    action: Action[R],
+    *,
+    by: Actor,
+    settings: Settings,
+    channels: Channels | None = None,
+    keys: ChannelKeys | None = None,
+    owner_id: int | None = None,
+) -> R:
+    """Makes the change and records it, in one transaction. Raises CommandError: then nothing is changed."""
+    action.check()
+
+    async def work(connection: Transaction) -> R | CommandError:
+        change = Change(
+            db=connection,
+            by=by,
+            settings=settings,
+            keys=keys or ChannelKeys(settings.data_folder),
+            known_channels=channels,
+            owner_id=owner_id,
+            performed=[action],
+        )
+        result = await action.run(change)
+        if not isinstance(result, CommandError):
+            for one in change.performed:
+                await activity.record(connection, by, one.words, change.account_id)
+        for write in change.last:
+            write()
+        return result
+
+    try:
+        result = await db.transaction(work)
+    except db.unavailable:
+        if (in_doubt := action.in_doubt()) is not None:
+            raise in_doubt from None
+        raise
+    if isinstance(result, CommandError):
+        raise result
+    return result

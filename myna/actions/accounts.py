@@ -1,0 +1,194 @@
+"""Changes of accounts: their names, units, limits and preferences."""
+
+from typing import Annotated
+
+from msgspec import structs
+
+from myna.accounts import UNITS_MAX, check_details, check_memo, check_name, check_units
+from myna.actions import Action, Change, Field
+from myna.actions.limits import Concurrent, Rpm, UnitsPerDay, given_limits
+from myna.errors import CommandError
+from myna.limits import put as put_limits
+from myna.store.queries import accounts as store
+from myna.store.queries import ledger
+from myna.store.queries import preferences as preference_store
+from myna.store.queries.accounts import AccountRow
+from myna.store.queries.passwords import an_operator_can_sign_in
+from myna.store.queries.preferences import LANGUAGES, Preferences
+
+Name = Annotated[str, Field("The name of the account.", argument="NAME")]
+LOW_BALANCE_MAX = UNITS_MAX
+
+
+class AddAccount(Action[AccountRow], frozen=True):
+    """Create an account, optionally with units. With an e-mail address, or for an operator, a link is printed
+    once with which its holder sets a password, as by `myna account invite`."""
+
+    command = "account add"
+    name: Name
+    units: Annotated[int, Field("Units that the account starts with.")] = 0
+    email: Annotated[
+        str, Field("An e-mail address, with which its holder can sign in too. Nothing is sent to it.")
+    ] = ""
+    operator: Annotated[bool, Field("Its holder is an operator, who runs the site in the back office.")] = (
+        False
+    )
+
+    def check(self) -> None:
+        check_details(self.name, self.email)
+        check_units(self.units, least=0)
+
+    async def run(self, change: Change) -> AccountRow:
+        account_id = await store.insert(change.db, self.name, self.email, self.operator)
+        if account_id is None:
+            raise CommandError("There already is an account {name!r}.", name=self.name)
+        if self.units:
+            await ledger.grant(change.db, account_id, self.units, "opening grant")
+        return await change.locked(account_id)
+
+
+class GrantUnits(Action[AccountRow], frozen=True):
+    """Grant units to an account; a negative number takes them back. The balance never falls below 0."""
+
+    command = "account grant"
+    name: Name
+    units: Annotated[int, Field("Units to add; a negative number removes units.", argument="UNITS")]
+    memo: Annotated[str, Field("A note that the ledger stores with the grant.", hyphen=True)] = ""
+
+    def check(self) -> None:
+        check_memo(self.memo)
+        check_units(self.units, least=-UNITS_MAX)
+        if not self.units:
+            raise CommandError("A grant of 0 units changes nothing.")
+
+    async def run(self, change: Change) -> AccountRow:
+        account = await change.account(self.name)
+        if account.balance + self.units > UNITS_MAX:
+            raise CommandError("The balance may be {units_max} units at most.", units_max=UNITS_MAX)
+        if await ledger.grant(change.db, account.id, self.units, self.memo) is None:
+            raise CommandError(
+                "The account has {balance} units; {units} can't be taken.",
+                balance=account.balance,
+                units=-self.units,
+            )
+        return await change.locked(account.id)  # in the transaction: afterwards the connection may be lost
+
+    def in_doubt(self) -> CommandError:
+        return CommandError(
+            "The database became unavailable: whether the {units} units were granted is"
+            " unknown. Check the balance of {name!r} before you try again.",
+            units=self.units,
+            name=self.name,
+        )
+
+
+class GrantFirstUnits(GrantUnits, frozen=True):
+    """Grant units to an account that has none; to another nothing is granted."""
+
+    async def run(self, change: Change) -> AccountRow:
+        account = await change.account(self.name)
+        if account.balance:
+            change.performed = []
+            return account
+        return await super().run(change)
+
+
+class RenameAccount(Action[AccountRow], frozen=True):
+    """Rename an account. Its keys and units stay."""
+
+    command = "account rename"
+    name: Name
+    new: Annotated[str, Field("Its new name.", argument="NEW")]
+
+    def check(self) -> None:
+        check_name(self.new)
+
+    async def run(self, change: Change) -> AccountRow:
+        account = await change.account(self.name)
+        if not await store.rename(change.db, account.id, self.new):
+            raise CommandError("There already is an account {new!r}.", new=self.new)
+        return await change.locked(account.id)
+
+
+class DisableAccount(Action[AccountRow], frozen=True):
+    """Disable an account: all its keys are refused, and its sessions in the back office end."""
+
+    command = "account disable"
+    name: Name
+    force: Annotated[bool, Field("Disable it even if no operator can sign in to the back office then.")] = (
+        False
+    )
+
+    async def run(self, change: Change) -> AccountRow:
+        account = await change.account(self.name)
+        await store.disable(change.db, account.id)
+        is_last = bool(account.operator) and not await an_operator_can_sign_in(change.db)
+        if is_last and not self.force:
+            raise CommandError(
+                "Without {name!r} no operator could sign in to the back office; a command can disable it"
+                " with --force.",
+                name=self.name,
+            )
+        change.performed = [structs.replace(self, force=is_last)]
+        return await change.locked(account.id)
+
+
+class EnableAccount(Action[AccountRow], frozen=True):
+    """Enable a disabled account."""
+
+    command = "account enable"
+    name: Name
+
+    async def run(self, change: Change) -> AccountRow:
+        account = await change.account(self.name)
+        await store.enable(change.db, account.id)
+        return await change.locked(account.id)
+
+
+class LimitAccount(Action[None], frozen=True):
+    """Limit the calls and units of an account; without options, show its limits."""
+
+    command = "account limit"
+    name: Name
+    rpm: Rpm = None
+    concurrent: Concurrent = None
+    units_per_day: UnitsPerDay = None
+
+    def check(self) -> None:
+        given_limits(self)
+
+    async def run(self, change: Change) -> None:
+        account = await change.account(self.name)
+        await put_limits(change.db, account.id, given_limits(self))
+
+
+class SetPreferences(Action[Preferences], frozen=True):
+    """Set preferences of an account, or show them."""
+
+    command = "account set"
+    name: Name
+    language: Annotated[
+        str | None, Field('The language of the pages: zh, en, or "" for that of the browser.')
+    ] = None
+    low_balance: Annotated[
+        int | None, Field("Units below which the pages warn of a low balance; 0: never.")
+    ] = None
+
+    def check(self) -> None:
+        if self.language is not None and self.language not in LANGUAGES:
+            raise CommandError("The language is zh, en, or empty for that of the browser.")
+        if self.low_balance is not None and not 0 <= self.low_balance <= LOW_BALANCE_MAX:
+            raise CommandError(
+                "A low balance is a whole number from 0 to {low_balance_max}.",
+                low_balance_max=LOW_BALANCE_MAX,
+            )
+
+    async def run(self, change: Change) -> Preferences:
+        account = await change.account(self.name)
+        before = await preference_store.of_account(change.db, account.id)
+        after = Preferences(
+            language=before.language if self.language is None else self.language,
+            low_balance=before.low_balance if self.low_balance is None else self.low_balance,
+        )
+        await preference_store.put(change.db, account.id, after)
+        return after

@@ -1,0 +1,256 @@
+"""Changes of the channels in the database and of their stored keys."""
+
+import re
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from msgspec import structs
+
+from myna import channel_keys
+from myna.actions import Action, Change, Field
+from myna.channels import FROM_SETTINGS, OF_NODE, PARROT, from_settings, no_channel
+from myna.engines import registry
+from myna.errors import CommandError
+from myna.names import check_model, is_name
+from myna.settings import can_name_a_key
+from myna.store.queries import config as store
+from myna.store.queries import routes
+from myna.store.queries.config import ChannelRow
+from myna.urls import is_base_url
+
+NAME_MAX_CHARS = 100
+PRIORITY_MAX = 1_000_000
+WEIGHT_MAX = 1_000_000
+CONCURRENT_MAX = 1_000_000
+PRIORITY_DEFAULT = 100
+PRIORITY_STEP = 10
+"""Between the channels that `channel order` places, so that others fit in between."""
+SPEECH_MODEL = "tts-1"
+"""The model of a speech channel that names none."""
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+Name = Annotated[str, Field("The name of the channel.", argument="NAME")]
+_URL = "An OpenAI-compatible base URL, or parrot: for chat."
+_MODEL = Field("The model to request.")
+_KEY_ENV = Field("The environment variable that contains the key.")
+_PRIORITY = Field("Channels with a lower number are tried first.", hyphen=True)
+_WEIGHT = Field("Its share among the channels of its priority; 0 for none.")
+_RESPONSES = Field("Whether the server offers POST /responses: yes or no.")
+_CONCURRENT = Field("How many requests of a process to it may be open; 0 for its share of all.")
+
+
+class AddChannel(Action[ChannelRow], frozen=True):
+    """Add a channel; those with a lower priority number are tried first."""
+
+    command = "channel add"
+    kind: Annotated[Literal["chat", "speech"], Field("What the channel does.", argument="KIND")]
+    name: Name
+    url: Annotated[str, Field(_URL, argument="URL")]
+    model: Annotated[str, _MODEL] = ""
+    key_env: Annotated[str, _KEY_ENV] = ""
+    priority: Annotated[int, _PRIORITY] = PRIORITY_DEFAULT
+    weight: Annotated[int, _WEIGHT] = 0
+    responses: Annotated[bool | None, _RESPONSES] = None
+    concurrent: Annotated[int, _CONCURRENT] = 0
+    key: Annotated[str, Field("The key that is stored for it.", secret=True)] = ""
+
+    @property
+    def row(self) -> ChannelRow:
+        return ChannelRow(
+            kind=self.kind,
+            name=self.name,
+            url=self.url,
+            model=self.model or (SPEECH_MODEL if self.kind == "speech" else ""),
+            key_env=self.key_env,
+            priority=self.priority,
+            enabled=1,
+            weight=self.weight,
+            responses=int(self.responses or False),
+            concurrent=self.concurrent,
+        )
+
+    def check(self) -> None:
+        check(self.row)
+        if self.name.startswith(OF_NODE):  # an older site may have one: it can be changed and removed
+            raise CommandError(
+                "The name of a channel can't begin with {of_node}: calls have it for the compute"
+                " node that answered them.",
+                of_node=OF_NODE,
+            )
+        if self.key:
+            channel_keys.check(self.name, self.key)
+
+    async def run(self, change: Change) -> ChannelRow:
+        if not await store.add_channel(change.db, self.row):
+            raise CommandError("There already is a channel {name!r}.", name=self.name)
+        # A channel of this name that was removed may have left a key.
+        change.last.append(lambda: change.keys.remove(self.name))
+        if self.key:
+            change.performed.append(SetChannelKey(name=self.name))
+            change.last.append(lambda: change.keys.store(self.name, self.url, self.key))
+        return self.row
+
+
+class SetChannel(Action[ChannelRow], frozen=True):
+    """Change a channel; options that are not given stay as they are."""
+
+    command = "channel set"
+    name: Name
+    url: Annotated[str | None, Field(_URL)] = None
+    model: Annotated[str | None, _MODEL] = None
+    key_env: Annotated[str | None, _KEY_ENV] = None
+    priority: Annotated[int | None, _PRIORITY] = None
+    weight: Annotated[int | None, _WEIGHT] = None
+    responses: Annotated[bool | None, _RESPONSES] = None
+    concurrent: Annotated[int | None, _CONCURRENT] = None
+
+    def check(self) -> None:
+        self.check_given(*(name for name in self.__struct_fields__ if name != "name"))
+
+    async def run(self, change: Change) -> ChannelRow:
+        before = await _row(change, self.name)
+        values = structs.asdict(self)
+        if self.responses is not None:
+            values["responses"] = int(self.responses)
+        row = structs.replace(before, **{name: value for name, value in values.items() if value is not None})
+        check(row)
+        await store.put_channel(change.db, row)
+        # A stored key is for one server alone.
+        change.last.append(lambda: change.keys.read(row.name, row.url) or change.keys.remove(row.name))
+        return row
+
+
+class OrderChannels(Action[None], frozen=True):
+    """Try these channels first, in this order, and then the others."""
+
+    command = "channel order"
+    names: Annotated[tuple[str, ...], Field("The names of channels.", argument="NAME")]
+
+    def check(self) -> None:
+        if len(set(self.names)) < len(self.names):
+            raise CommandError("A channel can have one place only; one is named twice.")
+
+    async def run(self, change: Change) -> None:
+        for name in self.names:
+            await _row(change, name)
+        others = [row.name for row in (await store.load(change.db)).channels if row.name not in self.names]
+        await store.order_channels(change.db, [*self.names, *others], PRIORITY_STEP)
+
+
+class SetChannelKey(Action[None], frozen=True):
+    """Store the key of a channel, read from standard input, in a file of this machine."""
+
+    command = "channel key"
+    name: Name
+    remove: Annotated[bool, Field("Remove the stored key.")] = False
+    key: Annotated[str, Field("The key.", secret=True)] = ""
+
+    def check(self) -> None:
+        if not self.remove:
+            channel_keys.check(self.name, self.key)
+
+    async def run(self, change: Change) -> None:
+        row = await _row(change, self.name)
+        change.last.append(
+            lambda: self._remove(change) if self.remove else change.keys.store(self.name, row.url, self.key)
+        )
+
+    def _remove(self, change: Change) -> None:
+        if not change.keys.remove(self.name):
+            raise CommandError("The channel {name!r} has no stored key on this machine.", name=self.name)
+
+
+class EnableChannel(Action[None], frozen=True):
+    """Enable a channel."""
+
+    command = "channel enable"
+    name: Name
+
+    async def run(self, change: Change) -> None:
+        await _switch(change, self.name, True)
+
+
+class DisableChannel(Action[None], frozen=True):
+    """Disable a channel until it is enabled."""
+
+    command = "channel disable"
+    name: Name
+
+    async def run(self, change: Change) -> None:
+        await _switch(change, self.name, False)
+
+
+class RemoveChannel(Action[None], frozen=True):
+    """Delete a channel, and its key on this machine."""
+
+    command = "channel remove"
+    name: Name
+
+    async def run(self, change: Change) -> None:
+        if used := await routes.of_channel(change.db, self.name):
+            raise CommandError(
+                "Routes name the channel {name!r}: {used}; change them first.",
+                name=self.name,
+                used=", ".join(used),
+            )
+        await _row(change, self.name)
+        await store.remove_channel(change.db, self.name)
+        change.last.append(lambda: change.keys.remove(self.name))
+
+
+def check(row: ChannelRow) -> None:
+    """Raises CommandError for an invalid channel."""
+    taken = {FROM_SETTINGS, registry.DEFAULT_SPEECH, registry.ESPEAK, registry.KOKORO}
+    if not is_name(row.name, NAME_MAX_CHARS) or row.name in taken:
+        raise CommandError(
+            "A channel needs a name of 1 to 100 printable characters, none of {taken}.", taken=sorted(taken)
+        )
+    if "@" in urlsplit(row.url).netloc:
+        raise CommandError(
+            "The URL must not contain a login: name the variable that has the key, or store a key for the"
+            " channel."
+        )
+    own = row.url == PARROT and row.kind == "chat"
+    if not own and not is_base_url(row.url):
+        raise CommandError("The URL must be http://… or https://… without a query (or be parrot: for chat).")
+    check_model(row.model)
+    if row.kind == "speech" and not row.model:
+        raise CommandError("A speech channel needs a model.")
+    _check_range("The priority must be from {least} to {most}.", row.priority, -PRIORITY_MAX, PRIORITY_MAX)
+    _check_range("The weight must be from {least} to {most}.", row.weight, 0, WEIGHT_MAX)
+    _check_range(
+        "The number of concurrent requests must be from {least} to {most}.", row.concurrent, 0, CONCURRENT_MAX
+    )
+    if row.responses and (row.kind != "chat" or row.url == PARROT):
+        raise CommandError("Only the server of a chat channel offers POST /responses.")
+    if row.key_env and not _ENVIRONMENT_NAME.fullmatch(row.key_env):
+        raise CommandError("The key's variable is named, such as VENDOR_KEY; the key itself is not written.")
+    if not can_name_a_key(row.key_env):
+        raise CommandError(
+            "{key_env}: a variable that begins with MYNA_ is a setting; call it MYNA_KEY_… or otherwise.",
+            key_env=row.key_env,
+        )
+
+
+def _check_range(sentence: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise CommandError(sentence, least=least, most=most)
+
+
+async def _switch(change: Change, name: str, enabled: bool) -> None:
+    await _row(change, name)
+    await store.enable_channel(change.db, name, enabled)
+
+
+async def _row(change: Change, name: str) -> ChannelRow:
+    """The channel of the database, locked. Each process reads it, and its key, again from its next call on.
+    Raises CommandError."""
+    await store.raise_version(change.db)
+    rows = (await store.load(change.db)).channels
+    for row in rows:
+        if row.name == name:
+            return row
+    if name in {channel.name for channel in from_settings(change.settings)}:
+        raise CommandError(
+            "There is no channel {name!r} in the database; it comes from the settings.", name=name
+        )
+    raise no_channel(name, [row.name for row in rows])

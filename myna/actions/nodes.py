@@ -1,0 +1,96 @@
+"""Changes of compute nodes by the operator."""
+
+import secrets
+from typing import Annotated
+
+from msgspec import Struct
+
+from myna.actions import Action, Change, Field
+from myna.errors import CommandError
+from myna.farm.nodes import NAME_MAX_CHARS, TOKEN_LIFE_MS, TOKEN_PREFIX, hash_of
+from myna.names import is_name
+from myna.store.queries.farm import nodes as store
+
+Name = Annotated[str, Field("The name of the node.", argument="NAME")]
+
+
+class Invitation(Struct, frozen=True):
+    """A join token in plain text, which is not shown again. `expires_at` in Unix seconds."""
+
+    name: str
+    token: str
+    expires_at: int
+
+
+class EnrollNode(Action[Invitation], frozen=True):
+    """Create a token with which a machine joins as a compute node. It is printed once, not stored, and works
+    once, within an hour. It replaces an earlier token; the credential of a node that has joined stays valid
+    until the token is used."""
+
+    command = "node enroll"
+    name: Name
+    again: Annotated[bool, Field("Replace the credential of a node that has joined.")] = False
+
+    def check(self) -> None:
+        if not is_name(self.name, NAME_MAX_CHARS):
+            raise CommandError(
+                "A node needs a name of 1 to {name_max_chars} printable characters.",
+                name_max_chars=NAME_MAX_CHARS,
+            )
+
+    async def run(self, change: Change) -> Invitation:
+        token = TOKEN_PREFIX + secrets.token_hex(20)
+        hashed = hash_of(token.encode())
+        until = await store.invite(change.db, self.name, hashed, TOKEN_LIFE_MS, self.again)
+        if until is None:
+            raise CommandError(
+                "The node {name!r} has joined already; 'myna node enroll NAME --again' makes a"
+                " token that replaces its credential when it is used.",
+                name=self.name,
+            )
+        return Invitation(self.name, token, until // 1000)
+
+
+class DisableNode(Action[None], frozen=True):
+    """Disable a node: its requests are refused and its tasks requeued."""
+
+    command = "node disable"
+    name: Name
+
+    async def run(self, change: Change) -> None:
+        _check_found(self.name, await store.set_state(change.db, self.name, "disable"))
+
+
+class EnableNode(Action[None], frozen=True):
+    """Enable a node that is disabled or draining."""
+
+    command = "node enable"
+    name: Name
+
+    async def run(self, change: Change) -> None:
+        _check_found(self.name, await store.set_state(change.db, self.name, "enable"))
+
+
+class DrainNode(Action[None], frozen=True):
+    """Drain a node: it finishes its tasks and gets no more."""
+
+    command = "node drain"
+    name: Name
+
+    async def run(self, change: Change) -> None:
+        _check_found(self.name, await store.set_state(change.db, self.name, "drain"))
+
+
+class RemoveNode(Action[None], frozen=True):
+    """Delete a node with its credential and voices; its tasks are requeued."""
+
+    command = "node remove"
+    name: Name
+
+    async def run(self, change: Change) -> None:
+        _check_found(self.name, await store.remove(change.db, self.name))
+
+
+def _check_found(name: str, found: bool) -> None:
+    if not found:
+        raise CommandError("There is no node {name!r}.", name=name)

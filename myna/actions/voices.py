@@ -1,0 +1,181 @@
+"""Changes of public voices: their names, order, whether they are listed, and blends.
+
+A blend is a public voice that the operator mixes from the voices of an engine, such as Kokoro's. It is a
+voice of every speech channel whose engine can blend and has all of its parts. Compute nodes speak none.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from myna.actions import Action, Change, Field
+from myna.channels import SpeechChannel
+from myna.engines.blend import EXAMPLE, BlendPart, parts_of
+from myna.engines.interface import EngineVoice
+from myna.errors import CommandError
+from myna.store.queries import config as config_store
+from myna.store.queries import voices as store
+from myna.store.queries.config import BlendRow, Config
+from myna.voice_overrides import check_name, list_public
+from myna.wire.farm import CLONE_PREFIX, VoiceId
+
+BLENDS_MAX = 100
+PublicVoiceId = Annotated[str, Field("The id of the voice in `myna voice list`.", argument="ID")]
+
+
+class HideVoice(Action[None], frozen=True):
+    """Remove a public voice from the list; requests for it are refused."""
+
+    command = "voice hide"
+    voice_id: PublicVoiceId
+
+    async def run(self, change: Change) -> None:
+        await _check_known(change, self.voice_id)
+        await store.hide(change.db, self.voice_id, True)
+
+
+class ShowVoice(Action[None], frozen=True):
+    """Show a hidden voice again."""
+
+    command = "voice show"
+    voice_id: PublicVoiceId
+
+    async def run(self, change: Change) -> None:
+        await _check_known(change, self.voice_id)
+        await store.hide(change.db, self.voice_id, False)
+
+
+class RenameVoice(Action[None], frozen=True):
+    """Rename a public voice; "" restores its original name."""
+
+    command = "voice rename"
+    voice_id: PublicVoiceId
+    name: Annotated[str, Field("Its new name.", argument="NAME")]
+
+    def check(self) -> None:
+        if self.name:
+            check_name(self.name)
+
+    async def run(self, change: Change) -> None:
+        await _check_known(change, self.voice_id)
+        await store.rename(change.db, self.voice_id, self.name)
+
+
+class OrderVoices(Action[None], frozen=True):
+    """List these public voices first, in this order; the first one is the default."""
+
+    command = "voice order"
+    voice_ids: Annotated[tuple[str, ...], Field("The ids of public voices.", argument="ID")]
+
+    def check(self) -> None:
+        if len(set(self.voice_ids)) < len(self.voice_ids):
+            raise CommandError("A voice can have one place only; one is named twice.")
+
+    async def run(self, change: Change) -> None:
+        await _check_known(change, *self.voice_ids)
+        await store.order(change.db, self.voice_ids)
+
+
+class BlendVoice(Action[BlendRow], frozen=True):
+    """Mix a public voice from voices of the neural model, or change its recipe and name."""
+
+    command = "voice blend"
+    voice_id: Annotated[str, Field("The id of the new voice.", argument="ID")]
+    recipe: Annotated[str, Field(f"Voices with their weights: {EXAMPLE}.", argument="RECIPE")]
+    name: Annotated[str, Field("The name of the voice; default: the names of its parts.")] = ""
+
+    def check(self) -> None:
+        if self.name:
+            check_name(self.name)
+        _check_id(self.voice_id)
+        self._parts()
+
+    def _parts(self) -> tuple[BlendPart, ...]:
+        try:
+            return parts_of(self.recipe)
+        except ValueError as error:
+            raise CommandError("The recipe {recipe!r}: {error}.", recipe=self.recipe, error=error) from None
+
+    async def run(self, change: Change) -> BlendRow:
+        config = await config_store.load(change.db)
+        speaking = change.channels.speech(config)
+        _check_unused(self.voice_id, speaking, config)
+        voices = _voices_of(self._parts(), speaking)
+        row = BlendRow(
+            voice_id=self.voice_id,
+            name=self.name or " + ".join(voice.name for voice in voices),
+            gender=voices[0].gender,
+            language=voices[0].language,
+            recipe=self.recipe,
+        )
+        if not await store.blend(change.db, row):
+            change.performed = []  # an equal blend changes nothing
+        elif await store.count_blends(change.db) > BLENDS_MAX:
+            raise CommandError(
+                "There are {blends_max} blends, the maximum; delete one first.", blends_max=BLENDS_MAX
+            )
+        return row
+
+
+class DeleteBlend(Action[None], frozen=True):
+    """Delete a blend."""
+
+    command = "voice delete"
+    voice_id: PublicVoiceId
+
+    async def run(self, change: Change) -> None:
+        if not await store.delete_blend(change.db, self.voice_id):
+            raise CommandError("There is no blend or cloned voice {voice_id!r}.", voice_id=self.voice_id)
+
+
+async def _check_known(change: Change, *voice_ids: str) -> None:
+    """Raises CommandError for an unknown voice. An override makes one known even if nothing speaks it."""
+    known = {public.voice.voice_id for public in await list_public(change.db, change.channels)}
+    known |= (await config_store.load(change.db)).overrides.keys()
+    for voice_id in voice_ids:
+        if voice_id not in known:
+            raise CommandError("There is no public voice {voice_id!r}.", voice_id=voice_id)
+
+
+def _check_id(voice_id: str) -> None:
+    try:
+        msgspec.convert(voice_id, VoiceId)
+    except msgspec.ValidationError:
+        raise CommandError(
+            "The id of a voice has 1 to 100 letters, digits, dots, hyphens and underscores,"
+            " begins with a letter or digit, and not with {clone_prefix}; it is {voice_id!r}.",
+            clone_prefix=CLONE_PREFIX,
+            voice_id=voice_id,
+        ) from None
+
+
+def _check_unused(voice_id: str, speaking: list[SpeechChannel], config: Config) -> None:
+    for channel in speaking:
+        if any(voice.voice_id == voice_id for voice in channel.voices) and voice_id not in channel.recipes:
+            raise CommandError(
+                "The channel {name!r} has a voice {voice_id!r}; choose another id.",
+                name=channel.name,
+                voice_id=voice_id,
+            )
+    if any(row.voice_id == voice_id for row in config.node_voices):
+        raise CommandError("A compute node has a voice {voice_id!r}; choose another id.", voice_id=voice_id)
+
+
+def _voices_of(parts: tuple[BlendPart, ...], speaking: list[SpeechChannel]) -> list[EngineVoice]:
+    """The parts as voices of the first channel that can blend and has them."""
+    blending = [channel for channel in speaking if channel.engine.blends]
+    if not blending:
+        raise CommandError(
+            "No speech channel can blend voices: only the neural voice can, see 'myna models get kokoro'."
+        )
+    for channel in blending:
+        own = {voice.voice_id: voice for voice in channel.engine.voices}
+        if all(part.voice_id in own for part in parts):
+            return [own[part.voice_id] for part in parts]
+    own_ids = {voice.voice_id for voice in blending[0].engine.voices}
+    missing = next(part.voice_id for part in parts if part.voice_id not in own_ids)
+    raise CommandError(
+        "The channel {name!r} has no voice {missing!r}; see 'myna voice list'.",
+        name=blending[0].name,
+        missing=missing,
+    )

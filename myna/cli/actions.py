@@ -1,0 +1,98 @@
+"""Commands made from actions: each field is an argument or an option."""
+
+from collections.abc import Callable
+from inspect import Parameter as Argument
+from inspect import Signature
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from cyclopts import App, Parameter
+from msgspec import NODEFAULT, structs
+
+from myna.actions import Action, Field, R, fields_of
+from myna.actions import perform as perform_action
+from myna.activity import command_line
+from myna.channel_keys import ChannelKeys
+from myna.channels import Channels
+from myna.cli.console import Json, Whole, read_settings, show, with_database
+from myna.store.database import Database
+
+Shown = Callable[[Any, Any], dict[str, object]]
+"""What is printed of an action and its result."""
+_YesOrNo = Literal["yes", "no"]
+
+
+async def perform(
+    db: Database, action: Action[R], *, channels: Channels | None = None, keys: ChannelKeys | None = None
+) -> R:
+    """Makes a change as the user of this command line. Raises CommandError."""
+    by, settings = command_line(), read_settings()
+    return await perform_action(db, action, by=by, settings=settings, channels=channels, keys=keys)
+
+
+def register(
+    app: App,
+    kind: type[Action[Any]],
+    shown: Callable[[Any, Any], Any],
+    *,
+    run: Callable[..., Any] = perform,
+    printed: Callable[[Any, bool], None] = show,
+) -> None:
+    """Adds the command of an action to its noun's. `run` makes the change in the database, and `printed`
+    prints what is `shown` of the action and its result, as JSON or not."""
+    hints = get_type_hints(kind)
+    types = {
+        name: _type_of(hints[name]) for name, about in fields_of(kind).items() if not about.secret
+    }  # a secret would stay in the shell's history
+    json = Argument("json", Argument.KEYWORD_ONLY, default=False, annotation=Json)
+    signature = Signature([*(_argument(kind, name, type_) for name, type_ in types.items()), json])
+
+    def command(*args: Any, **options: Any) -> None:
+        given = signature.bind(*args, **options).arguments
+        as_json = given.pop("json", False)
+        action = kind(**{name: _value(types[name], value) for name, value in given.items()})
+        result = with_database(lambda db: run(db, action), json=as_json)
+        printed(shown(action, result), as_json)
+
+    command.__signature__ = signature  # type: ignore[attr-defined]
+    command.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()}
+    command.__doc__ = kind.__doc__
+    app.command(command, name=kind.command.split()[-1])
+
+
+def named(**state: object) -> Shown:
+    """Prints the name of what was changed, and its new state."""
+    return lambda action, _: {"name": action.name, **state}
+
+
+def _argument(kind: type[Action[Any]], name: str, type_: Any) -> Argument:
+    about = fields_of(kind)[name]
+    default = next(one.default for one in structs.fields(kind) if one.name == name)
+    if default is NODEFAULT:
+        default = Argument.empty
+    elif default is None or default == ():
+        default, type_ = None, type_ | None
+    how = Argument.POSITIONAL_ONLY if about.argument else Argument.KEYWORD_ONLY
+    return Argument(name, how, default=default, annotation=Annotated[type_, _parameter(about)])
+
+
+def _parameter(about: Field) -> Parameter:
+    return Parameter(name=about.argument or None, help=about.help, allow_leading_hyphen=about.hyphen)
+
+
+def _type_of(hint: Any) -> Any:
+    """The type as cyclopts reads it: a tuple is given often, a number is whole, a choice is yes or no."""
+    if get_origin(hint) is Literal:
+        return hint
+    kinds = [one for one in get_args(hint) if one is not type(None)]
+    if get_origin(hint) is tuple or (kinds and get_origin(kinds[0]) is tuple):
+        return list[str]
+    kind = kinds[0] if kinds else hint
+    if kind is bool and kinds:
+        return _YesOrNo
+    return Whole if kind is int else kind
+
+
+def _value(type_: Any, value: Any) -> Any:
+    if type_ is _YesOrNo and value is not None:
+        return value == "yes"
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,50 @@
+"""What a request learns about itself: for its log line, its metrics, and the headers of its answer.
+
+Its `Request` and its caller have the `RequestDetails`; handlers and use cases fill them in.
+"""
+
+from msgspec import Struct
+
+from myna.errors import MynaError
+
+
+class RequestDetails(Struct, gc=False):
+    """Details of a request; 0 or empty if unknown. `error_type` is the type in the error envelope. `units`
+    were charged and not refunded. `channel` answered or was tried last. `replay_of` is the id, in hex, of the
+    call whose stored response was sent. `balance` is the account's at the last key check or charge, `ignored`
+    names unknown fields of the body (see `body.ignored`), `ignored_tools` the tools that were left out,
+    `unspoken` counts what of a text was not spoken, `message` is that of the error envelope, `call_id` is the
+    charged call, and `rate_headers` are the headers about its limits; these seven are not logged."""
+
+    account_id: int = 0
+    key_id: int = 0
+    error_type: str = ""
+    units: int = 0
+    channel: str = ""
+    replay_of: str = ""
+    balance: int = 0
+    ignored: str = ""
+    ignored_tools: str = ""
+    unspoken: dict[str, int] = {}
+    message: str = ""
+    call_id: bytes = b""
+    rate_headers: dict[str, str] = {}
+
+    def failed(self, error: MynaError) -> None:
+        """The request ends with this error."""
+        self.error_type, self.message = error.type, error.message
+
+
+class CompletedRequest(Struct, frozen=True, gc=False):
+    """A completed request. `route` has few values, for the metrics. `path` is the requested path without its
+    query, which may contain secrets. `ended_at` in Unix seconds, `address` is the client's."""
+
+    request_id: str
+    method: str
+    route: str
+    path: str
+    status: int
+    seconds: float
+    ended_at: float
+    details: RequestDetails
+    address: str = ""
