@@ -25,6 +25,7 @@ from bench.processes import Program, cores, pinned
 from myna.aio.timeouts import Timeouts
 from myna.aio.write_buffer import FlushQueue
 from myna.http import connection, server_config
+from myna.http.asgi_types import RESPOND
 
 UNCHANGED, NO_BUFFER, NO_TIMERS, UVICORN = "as it is", "no write buffer", "no shared timers", "uvicorn"
 ARMS = (UNCHANGED, NO_BUFFER, NO_TIMERS, UVICORN)
@@ -57,9 +58,11 @@ class Timers(Timeouts):
 
 
 async def answer(scope: Any, receive: Any, send: Any) -> None:
-    """Reads the body, then answers."""
+    """Reads the body, then answers, with ours as Myna does."""
     while (await receive()).get("more_body"):
         pass
+    if RESPOND in scope and scope[RESPOND](200, HEADERS, ANSWER):
+        return
     await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
     await send({"type": "http.response.body", "body": ANSWER})
 

@@ -68,6 +68,14 @@ def cause_in_url(url: str) -> Cause | None:
     )
 
 
+def wrong_url(url: str) -> Cause | None:
+    """What is certainly wrong with a base URL: an endpoint in two parts, or after a version. A server may
+    have its API below /models."""
+    cause = cause_in_url(url)
+    endpoint, base = (str(cause.values[name]) for name in ("endpoint", "base")) if cause else ("", "")
+    return cause if endpoint.count("/") > 1 or _VERSIONED.search(base) else None
+
+
 def in_line(text: str, channel: Channel) -> str:
     """A server's sentence, for the operator: the beginning, in one line, without the channel's secrets."""
     plain = "".join(each if each.isprintable() else " " for each in without_secrets(text, channel))

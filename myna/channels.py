@@ -167,7 +167,7 @@ class Channels:
     def place(self, channel: Channel, account_id: int) -> AbstractAsyncContextManager[None]:
         """A place for a request of the account to the channel, if that has a server. Raises Overloaded for
         the account, ChannelFull for the channel."""
-        if is_local(channel) or channel.url == PARROT:
+        if channel.url == PARROT or is_local(channel):
             return nullcontext()
         return self._outbound.place(channel.name, channel.concurrent, account_id)
 

@@ -114,7 +114,7 @@ async def clone(
         raise _too_many(account)
     name, path = await asyncio.to_thread(samples.new)
     try:
-        sample = await _checked_sample(inspector, request.sample, path)
+        sample = await _checked_sample(inspector, request.sample, path, account.id)
         await asyncio.to_thread(samples.make_private, name)
         new = _new(account, request, transcript, name, sample, by)
         return await _queue(db, account, new, request, by)
@@ -236,10 +236,10 @@ def _too_many(account: AccountRow) -> CommandError:
     )
 
 
-async def _checked_sample(inspector: Inspector, source: Path, target: Path) -> Sample:
+async def _checked_sample(inspector: Inspector, source: Path, target: Path, account_id: int) -> Sample:
     """Decodes the recording, checks it and writes it to `target`. Raises CommandError."""
     try:
-        return await inspector.sample(source, target)
+        return await inspector.sample(source, target, account_id)
     except SampleRefused as refusal:
         raise CommandError(str(refusal)) from None
     except EngineFailed as failure:

@@ -9,7 +9,7 @@ from threading import Thread
 import pytest
 from prometheus_client import REGISTRY
 
-from myna.channel_causes import likely_cause
+from myna.channel_causes import likely_cause, wrong_url
 from myna.channel_circuits import FAILURES_MAX, OPERATOR, PROBE_EVERY_S, CircuitChange, Circuits
 from myna.channels import Channel
 from myna.config import SiteSettings
@@ -180,7 +180,12 @@ async def test_a_channel_without_a_mistake_has_no_cause(root: str, model: str) -
 @pytest.mark.parametrize("endpoint", ["/chat/completions", "/models", "/audio/speech", "/embeddings"])
 async def test_an_endpoint_in_the_base_url_is_named(root: str, endpoint: str) -> None:
     said = await cause(f"{root}/v1{endpoint}/")
-    assert said == f"Its base URL ends in an endpoint, {endpoint}: use {root}/v1."
+    assert (
+        said
+        == f"Its base URL ends in an endpoint, {endpoint}: use {root}/v1."
+        == str(wrong_url(f"{root}/v1{endpoint}"))
+    )
+    assert wrong_url(f"{root}/models") is None
 
 
 async def test_a_missing_v1_is_named(root: str) -> None:

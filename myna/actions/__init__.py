@@ -59,8 +59,10 @@ class Change(Struct):
 
     async def account(self, name: str) -> AccountRow:
         """The account of this name, which the change concerns, locked. Raises CommandError."""
-        found = await find(self.db, name)
-        if self.owner_id not in (None, found.id):
+        if self.owner_id is None:
+            return await self.locked((await find(self.db, name)).id)
+        found = await account_store.by_name(self.db, name)
+        if found is None or found.id != self.owner_id:
             raise CommandError("There is no account {name!r}.", name=name)
         return await self.locked(found.id)
 

@@ -8,6 +8,7 @@ from msgspec import structs
 
 from myna import channel_keys
 from myna.actions import Action, Change, Field
+from myna.channel_causes import wrong_url
 from myna.channels import FROM_SETTINGS, OF_NODE, PARROT, from_settings, no_channel
 from myna.engines import registry
 from myna.errors import CommandError
@@ -70,6 +71,7 @@ class AddChannel(Action[ChannelRow], frozen=True):
 
     def check(self) -> None:
         check(self.row)
+        _check_endpoint(self.url)
         if self.name.startswith(OF_NODE):  # an older site may have one: it can be changed and removed
             raise CommandError(
                 "The name of a channel can't begin with {of_node}: calls have it for the compute"
@@ -105,6 +107,7 @@ class SetChannel(Action[ChannelRow], frozen=True):
 
     def check(self) -> None:
         self.check_given(*(name for name in self.__struct_fields__ if name != "name"))
+        _check_endpoint(self.url or "")
 
     async def run(self, change: Change) -> ChannelRow:
         before = await _row(change, self.name)
@@ -229,6 +232,11 @@ def check(row: ChannelRow) -> None:
             "{key_env}: a variable that begins with MYNA_ is a setting; call it MYNA_KEY_… or otherwise.",
             key_env=row.key_env,
         )
+
+
+def _check_endpoint(url: str) -> None:
+    if cause := wrong_url(url):
+        raise CommandError(cause.sentence, **cause.values)
 
 
 def _check_range(sentence: str, value: int, least: int, most: int) -> None:

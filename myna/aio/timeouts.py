@@ -56,3 +56,24 @@ def _call(callback: Callable[[], object]) -> None:
     except Exception as error:
         context = {"message": "a deadline's callback failed", "exception": error}
         asyncio.get_running_loop().call_exception_handler(context)
+
+
+class Timer:
+    """One call that may be put off: for what seldom has a deadline, or needs it to the millisecond."""
+
+    def __init__(self) -> None:
+        self._handle: asyncio.TimerHandle | None = None
+
+    @property
+    def runs(self) -> bool:
+        return self._handle is not None
+
+    def start(self, seconds: float, callback: Callable[[], object]) -> None:
+        """Calls `callback` after so many seconds, in place of what was started before."""
+        self.stop()
+        self._handle = asyncio.get_running_loop().call_later(seconds, callback)
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None

@@ -1,9 +1,10 @@
 """GET /models, POST /chat/completions."""
 
 from myna.api import units
-from myna.api.auth import KeyAuth, models_of_v1
+from myna.api.auth import KeyAuth, model_refused
 from myna.chat.complete import Chat
 from myna.config import ConfigCache
+from myna.errors import ModelNotFound
 from myna.http.request import Request
 from myna.http.responses import Response
 from myna.keys import Scope
@@ -31,6 +32,8 @@ class ChatApi:
 
     async def completions(self, request: Request) -> Response:
         caller, body = await self._key_auth.caller_and_body(request, Scope.CHAT)
-        with models_of_v1():
+        try:
             answer = await self._chat.complete(caller, body, request.disconnected)
+        except ModelNotFound as error:
+            raise model_refused(error) from None
         return Response(answer, headers=units.headers(caller.details))

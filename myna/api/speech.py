@@ -6,11 +6,11 @@ from msgspec import structs
 
 from myna import voices
 from myna.api import units
-from myna.api.auth import KeyAuth, models_of_v1
+from myna.api.auth import KeyAuth, model_refused
 from myna.channels import Channels
 from myna.config import ConfigCache
 from myna.engines.interface import EngineVoice
-from myna.errors import InvalidRequest, NotFound
+from myna.errors import InvalidRequest, ModelNotFound, NotFound
 from myna.farm.capacity import Capacity
 from myna.http.request import Request
 from myna.http.responses import Response
@@ -51,8 +51,10 @@ class SpeechApi:
 
     async def speak(self, request: Request) -> Response:
         caller, body = await self._key_auth.caller_and_body(request, Scope.TTS)
-        with models_of_v1():
+        try:
             answer = await self._synthesizer.speak(caller, body, request.disconnected)
+        except ModelNotFound as error:
+            raise model_refused(error) from None
         return Response(answer.encode(), headers=units.headers(caller.details))
 
     async def voices(self, request: Request) -> Response:

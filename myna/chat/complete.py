@@ -106,7 +106,7 @@ class Chat:
             return answer
 
     async def _plan(self, caller: UnverifiedCaller, body: bytes, slot: Slot) -> ChatPlan | SpokenPlan:
-        request = await read_body(partial(_read, body), len(body), caller.key_hash)
+        request = await read_body(partial(_read, body), len(body), caller.details.account_id)
         summary, to_speak = request.summary, speech_text(request.instruction)
         if to_speak is None:
             return ChatPlan(
@@ -183,9 +183,7 @@ def _read(body: bytes) -> ReadChat:
     """The request with this body. Raises InvalidRequest."""
     fields, request = decode(body, ChatRequest)
     return ReadChat(
-        summary=RequestSummary(
-            request.model, sum(han_count(text_of(message)) for message in request.messages)
-        ),
+        summary=RequestSummary(request.model, han_count("".join(map(text_of, request.messages)))),
         conversation=conversation_of(fields),
         instruction=instruction_of(request.messages),
     )

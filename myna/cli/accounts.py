@@ -1,5 +1,6 @@
 """myna account add|show|list|rename|disable|enable|grant|limit, and the commands of account_access"""
 
+import shlex
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -70,7 +71,13 @@ def _shown(row: AccountRow) -> dict[str, object]:
     }
 
 
-register(app, AddAccount, lambda _, shown: shown, run=_add)
+def _after_adding(action: AddAccount, shown: dict[str, object]) -> str:
+    if "link" in shown:
+        return "Next: send the link to the account's holder, who sets a password with it."
+    return f"Next: myna key issue {shlex.quote(action.name)}"
+
+
+register(app, AddAccount, lambda _, shown: shown, run=_add, then=_after_adding)
 for kind in (RenameAccount, DisableAccount, EnableAccount, GrantUnits):
     register(app, kind, lambda _, account: _shown(account))
 register(app, LimitAccount, lambda _, shown: shown, run=_limit)

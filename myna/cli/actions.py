@@ -13,7 +13,7 @@ from myna.actions import perform as perform_action
 from myna.activity import command_line
 from myna.channel_keys import ChannelKeys
 from myna.channels import Channels
-from myna.cli.console import Json, Whole, read_settings, show, with_database
+from myna.cli.console import Json, Whole, read_settings, say_next, show, with_database
 from myna.store.database import Database
 
 Shown = Callable[[Any, Any], dict[str, object]]
@@ -36,9 +36,10 @@ def register(
     *,
     run: Callable[..., Any] = perform,
     printed: Callable[[Any, bool], None] = show,
+    then: Callable[[Any, Any], str] | None = None,
 ) -> None:
-    """Adds the command of an action to its noun's. `run` makes the change in the database, and `printed`
-    prints what is `shown` of the action and its result, as JSON or not."""
+    """Adds the command of an action to its noun's. `run` makes the change in the database, `printed` prints
+    what is `shown` of the action and its result, as JSON or not, and `then` says the next step."""
     hints = get_type_hints(kind)
     types = {
         name: _type_of(hints[name]) for name, about in fields_of(kind).items() if not about.secret
@@ -51,12 +52,16 @@ def register(
         as_json = given.pop("json", False)
         action = kind(**{name: _value(types[name], value) for name, value in given.items()})
         result = with_database(lambda db: run(db, action), json=as_json)
-        printed(shown(action, result), as_json)
+        output = shown(action, result)
+        printed(output, as_json)
+        if then and not as_json:
+            say_next(then(action, output))
 
     command.__signature__ = signature  # type: ignore[attr-defined]
     command.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()}
     command.__doc__ = kind.__doc__
-    app.command(command, name=kind.command.split()[-1])
+    command.__name__ = kind.command.split()[-1]
+    app.command(command, name=command.__name__)
 
 
 def named(**state: object) -> Shown:
@@ -72,11 +77,12 @@ def _argument(kind: type[Action[Any]], name: str, type_: Any) -> Argument:
     elif default is None or default == ():
         default, type_ = None, type_ | None
     how = Argument.POSITIONAL_ONLY if about.argument else Argument.KEYWORD_ONLY
-    return Argument(name, how, default=default, annotation=Annotated[type_, _parameter(about)])
+    return Argument(name, how, default=default, annotation=Annotated[type_, _parameter(about, type_)])
 
 
-def _parameter(about: Field) -> Parameter:
-    return Parameter(name=about.argument or None, help=about.help, allow_leading_hyphen=about.hyphen)
+def _parameter(about: Field, type_: Any) -> Parameter:
+    name = f"{about.argument}…" if about.argument and type_ == list[str] else about.argument
+    return Parameter(name=name or None, help=about.help, allow_leading_hyphen=about.hyphen)
 
 
 def _type_of(hint: Any) -> Any:

@@ -2,9 +2,10 @@
 
 import getpass
 import os
+import shlex
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +32,7 @@ from myna.cli.console import (
     Wide,
     owner_of_files,
     read_settings,
+    say_next,
     seconds,
     show,
     show_rows,
@@ -46,7 +48,7 @@ from myna.store.queries import circuits
 from myna.store.queries import config as store
 from myna.store.queries.circuits import CircuitRow
 from myna.store.queries.config import ChannelRow, Config
-from myna.urls import without_login
+from myna.urls import is_loopback, without_login
 
 app = App(name="channel", help="Upstream channels for chat and speech.")
 Name = Annotated[str, Parameter(help="The name of the channel.")]
@@ -126,13 +128,18 @@ def key(
     action.check()
     with_database(lambda db: perform(db, action, keys=keys), json=json)
     show({"name": name, "key_stored": not remove}, json)
+    if not json and not remove:
+        say_next(_to_test(action, None))
 
 
 def _typed_key() -> str:
     """The first line of standard input; a terminal shows nothing of it."""
     if sys.stdin.isatty():
         return getpass.getpass("Key: ").strip()
-    return sys.stdin.readline(channel_keys.KEY_MAX_CHARS + 2).strip()
+    key = sys.stdin.readline(channel_keys.KEY_MAX_CHARS + 2).strip()
+    if not key:
+        raise CommandError("Standard input has no key: type it at a terminal, or pipe it in.")
+    return key
 
 
 def _keys(owner: tuple[int, int] | None = None) -> ChannelKeys:
@@ -156,8 +163,19 @@ async def _put(db: Database, action: AddChannel | SetChannel) -> dict[str, objec
     }
 
 
-register(app, AddChannel, lambda _, shown: shown, run=_put)
-register(app, SetChannel, lambda _, shown: shown, run=_put)
+def _to_test(action: AddChannel | SetChannel | SetChannelKey, _: object) -> str:
+    return f"Next: myna channel test {shlex.quote(action.name)}"
+
+
+def _after_adding(action: AddChannel, shown: Mapping[str, object]) -> str:
+    to_test = _to_test(action, shown)
+    if action.key_env or action.url == channels.PARROT or is_loopback(action.url):
+        return to_test
+    return f"If its server needs a key: myna channel key {shlex.quote(action.name)}\n{to_test}"
+
+
+register(app, AddChannel, lambda _, shown: shown, run=_put, then=_after_adding)
+register(app, SetChannel, lambda _, shown: shown, run=_put, then=_to_test)
 register(app, OrderChannels, lambda action, _: {"names": list(action.names)})
 register(app, EnableChannel, named(enabled=True))
 register(app, DisableChannel, named(enabled=False))

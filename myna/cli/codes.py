@@ -29,7 +29,13 @@ def _print(made: NewBatch, as_json: bool) -> None:
         table.writerows(rows)
 
 
-register(app, AddCodes, lambda _, made: made, printed=_print)
+register(
+    app,
+    AddCodes,
+    lambda _, made: made,
+    printed=_print,
+    then=lambda *_: "Next: give them to account holders, who redeem a code in the back office.",
+)
 register(app, DisableCodes, lambda action, _: {"batch": action.batch, "disabled": True})
 register(
     app,

@@ -266,6 +266,12 @@ def _wrapped(text: str, width: int) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
+def say_next(step: str) -> None:
+    """Prints what to do next, for a person: on a terminal alone."""
+    if step and sys.stdout.isatty() and sys.stderr.isatty():
+        print(f"\n{step}", file=sys.stderr)
+
+
 def seconds(millis: int) -> int:
     """Unix milliseconds to Unix seconds."""
     return millis // 1000

@@ -1,16 +1,17 @@
 """myna key issue|list|cap|limit|routes|roll|rename|revoke"""
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import msgspec
 from cyclopts import App, Parameter
 
 from myna import accounts, caps, keys, limits
+from myna.actions import Action
 from myna.actions.keys import IssueKey, LimitKey, RenameKey, RevokeKey, RollKey, SetKeyCap, SetKeyRoutes
 from myna.actions.limits import given_limits
 from myna.cli.actions import register
-from myna.cli.console import Json, Wide, seconds, show_rows, with_database
+from myna.cli.console import Json, Wide, read_settings, seconds, show_rows, with_database
 from myna.keys import Scope
 from myna.store.database import Database
 from myna.store.queries import caps as cap_store
@@ -22,7 +23,18 @@ from myna.store.queries.keys import KeyRow, KeyUsage
 from myna.store.queries.limits import LimitsRow
 
 app = App(name="key", help="API keys.")
-register(app, IssueKey, lambda _, issued: msgspec.structs.asdict(issued))
+
+
+def _how_to_use(_: Action[Any], shown: Mapping[str, object]) -> str:
+    return (
+        "Next, where it is used (other programs: docs/clients.md):\n\n"
+        f"export OPENAI_BASE_URL={read_settings().base_url}/openai/v1\n"
+        f"export OPENAI_API_KEY={shown['key']}\n"
+        'curl $OPENAI_BASE_URL/models -H "Authorization: Bearer $OPENAI_API_KEY"'
+    )
+
+
+register(app, IssueKey, lambda _, issued: msgspec.structs.asdict(issued), then=_how_to_use)
 register(app, SetKeyCap, lambda action, key: {"id": key.id, "cap": action.cap})
 register(app, LimitKey, lambda action, key: {"id": key.id, **limits.as_texts(given_limits(action))})
 register(app, SetKeyRoutes, lambda action, key: {"id": key.id, "routes": _names(action.route)})
@@ -30,6 +42,7 @@ register(
     app,
     RollKey,
     lambda _, rolled: {**msgspec.structs.asdict(rolled.issued), "old_expires_at": rolled.old_expires_at},
+    then=_how_to_use,
 )
 register(app, RenameKey, lambda action, key: {"id": key.id, "name": action.name})
 register(app, RevokeKey, lambda _, key: {"id": key.id, "revoked": True})

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from filelock import FileLock, Timeout
 
 from myna import __version__
-from myna.cli.console import Json, read_settings, show, show_rows
+from myna.cli.console import Json, read_settings, say_next, show, show_rows
 from myna.cli.nodes import app
 from myna.errors import CommandError, ConfigError
 from myna.http_client import HttpClient
@@ -57,6 +57,8 @@ def join(
         raise CommandError(f"{path} can't be written: {error.strerror}; get a new token.") from None
     warning = {"warning": _in_the_clear(address)} if credentials.is_unencrypted(address) else {}
     show({"name": joined.name, "url": address, "credential": str(path), **warning}, json)
+    if not json:
+        say_next("Next: myna node run")
 
 
 @app.command

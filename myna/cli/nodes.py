@@ -26,7 +26,12 @@ def _invited(_: EnrollNode, invited: Invitation) -> dict[str, object]:
     return {**structs.asdict(invited), "command": command, **note}
 
 
-register(app, EnrollNode, _invited)
+register(
+    app,
+    EnrollNode,
+    _invited,
+    then=lambda *_: "Next, on the node's machine: the command above, then myna node run. More: docs/nodes.md",
+)
 register(app, DisableNode, named(disabled=True))
 register(app, EnableNode, named(enabled=True))
 register(app, DrainNode, named(draining=True))

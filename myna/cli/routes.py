@@ -28,6 +28,13 @@ def _shown(route: Route) -> dict[str, object]:
     return {**structs.asdict(route), "channels": list(route.channels)}
 
 
-register(app, AddRoute, lambda _, route: _shown(route))
+register(
+    app,
+    AddRoute,
+    lambda _, route: _shown(route),
+    then=lambda action, _: (
+        f"Next: callers send {action.name} as model. All names and prices: myna route list"
+    ),
+)
 register(app, SetRoute, lambda _, route: _shown(route))
 register(app, RemoveRoute, named(removed=True))

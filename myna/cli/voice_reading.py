@@ -9,10 +9,13 @@ from typing import Annotated
 from cyclopts import Parameter
 from msgspec import structs
 
-from myna.cli.console import Json, show
+from myna import accounts, lexicon
+from myna.cli.console import Json, show, with_database
 from myna.engines.how_read import VOICES, readings
 from myna.engines.interface import EngineFailed
 from myna.errors import CommandError, ConfigError
+from myna.store.database import Database
+from myna.store.queries.words import SITE
 
 
 def read(
@@ -22,6 +25,7 @@ def read(
     voice: Annotated[
         str, Parameter(help="The id of a voice of Kokoro or espeak-ng; default: Kokoro's first one.")
     ] = next(iter(VOICES)),
+    account: Annotated[str, Parameter(help="Read as in the texts of this account.")] = "",
     lines: Annotated[bool, Parameter(help="Read the texts from standard input, one a line.")] = False,
     json: Json = False,
 ) -> None:
@@ -30,11 +34,26 @@ def read(
         raise CommandError(f"No voice of Kokoro or espeak-ng has the id {voice!r}.")
     if lines == (text is not None):
         raise ConfigError("Give a text, or --lines and the texts on standard input.")
-    texts = _lines() if text is None else iter((text,))
+    words = _words(account)
+    texts = (lexicon.with_readings(one, words) for one in (_lines() if text is None else (text,)))
     try:
         asyncio.run(_print(texts, voice, json))
     except EngineFailed as failure:
         raise CommandError(f"The text can't be read: {failure}") from None
+
+
+def _words(account: str) -> dict[str, str]:
+    """The words of the site and of the account. Without one, a database is not needed."""
+
+    async def work(db: Database) -> dict[str, str]:
+        return await lexicon.stored(db, (await accounts.find(db, account)).id if account else SITE)
+
+    try:
+        return with_database(work, json=True)
+    except CommandError:
+        if account:
+            raise
+        return {}
 
 
 def _lines() -> Iterator[str]:

@@ -42,6 +42,15 @@ SAME: Final = (
 """Words that people use for each other, so that one can be suggested for another."""
 
 
+_KEY: Final = "'myna channel key NAME' reads the key from standard input."
+ELSEWHERE: Final = {
+    "--key": _KEY,
+    "--api-key": _KEY,
+    "--password": "its holder sets one by the link of 'myna account invite NAME'.",
+}
+"""Options that people expect, and what does it."""
+
+
 def sentence(app: App, error: CycloptsError) -> str:
     """What is wrong, and with which argument, without a full stop where the usage ends it."""
     match error:
@@ -88,11 +97,13 @@ def _unknown_command(error: CycloptsError) -> str:
 
 
 def _unknown_option(error: UnknownOptionError) -> str:
-    word = error.token.keyword or error.token.value
-    setting = word.removeprefix("--").replace("-", "_").partition("=")[0]
+    word = (error.token.keyword or error.token.value).partition("=")[0]
+    setting = word.removeprefix("--").replace("-", "_")
     if setting in SETTINGS:
         where = f"MYNA_{setting.upper()}, or {setting} in myna.toml"
         return f"'{_chain(error)}' has no option {word[:40]}: it is a setting, {where}."
+    if word in ELSEWHERE:
+        return f"'{_chain(error)}' has no option {word}: {ELSEWHERE[word]}"
     options = [name for one in error.argument_collection if one.parse for name in one.names]
     near = difflib.get_close_matches(word, [name for name in options if name.startswith("-")], n=1)
     hint = f"did you mean {near[0]}?" if near else f"see '{_chain(error)} --help'."

@@ -1,6 +1,8 @@
 """How voices read texts: the words and the phonemes that they say, without the sound."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -11,12 +13,16 @@ from myna.engines.kokoro.job import TextJob, TextPieces
 from myna.engines.kokoro.voices import VOICES as KOKORO_VOICES
 from myna.engines.pool.pool import Pool
 from myna.engines.sherpa.job import Phonemes, PhonemesJob
+from myna.errors import CommandError, Overloaded
+from myna.sandbox.confinement import AllowedPaths
 
 _ON_KOKORO: Final = {voice.voice_id: voice for voice in KOKORO_VOICES}
 _ON_ESPEAK: Final = {voice.voice_id: voice for voice in ESPEAK_VOICES}
 VOICES: Final = {**_ON_KOKORO, **_ON_ESPEAK}
 """Those whose way of reading is known, by id; the first one is the default."""
+BUSY: Final = "Another text is being read; try again."
 _JOB_S: Final = 60.0
+_waiting = asyncio.Lock()
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -39,11 +45,22 @@ async def readings(texts: Iterable[str], voice_id: str) -> AsyncGenerator[Readin
     voice = VOICES[voice_id]
     reader: _Reader = _OfKokoro(voice) if voice_id in _ON_KOKORO else _OfEspeak(voice)
     try:
-        await reader.pool.start()
+        await reader.pool.start(AllowedPaths())
         for text in texts:
             yield await reader.read(text)
     finally:
         await reader.pool.close()
+
+
+async def reading(text: str, voice_id: str) -> Reading:
+    """One text as the voice reads it, for a person who waits: one at a time in this process. Raises
+    CommandError for a voice whose way of reading is not known, Overloaded, EngineFailed."""
+    if voice_id not in VOICES:
+        raise CommandError("How this voice reads is not known, only how those of Kokoro and espeak-ng do.")
+    if _waiting.locked():
+        raise Overloaded(BUSY)
+    async with _waiting, aclosing(readings((text,), voice_id)) as found:
+        return await anext(found)
 
 
 class _OfKokoro:

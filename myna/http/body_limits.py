@@ -11,28 +11,28 @@ from myna.shares import Shares
 
 SMALL_BODY_BYTES = 64 * 1024
 """Smaller bodies are neither counted nor paced: the limit on connections bounds their memory."""
-KEY_SHARES = 4
-"""One API key may use at most 1 / KEY_SHARES of the budget."""
+ACCOUNT_SHARES = 4
+"""One account may use at most 1 / ACCOUNT_SHARES of the budget."""
 
 
 class BodyBudget:
-    """The bytes of larger request bodies in the memory of one process. One API key may use at most its share:
+    """The bytes of larger request bodies in the memory of one process. One account may use at most its share:
     a quarter, or one body of the largest size if that is more."""
 
     def __init__(self, max_bytes: int, body_max_bytes: int = 0) -> None:
-        share = max(max_bytes // KEY_SHARES, body_max_bytes)
-        self._bytes = Shares[bytes](max_bytes, share, TooManyBodies)
+        share = max(max_bytes // ACCOUNT_SHARES, body_max_bytes)
+        self._bytes = Shares[int](max_bytes, share, TooManyBodies)
 
     @property
     def in_use_bytes(self) -> int:
         return self._bytes.in_use
 
-    def take(self, size_bytes: int, key_hash: bytes) -> None:
-        """Raises TooManyBodies. `key_hash` is empty for compute nodes, which have no share."""
-        self._bytes.take(key_hash, size_bytes)
+    def take(self, size_bytes: int, account_id: int) -> None:
+        """Raises TooManyBodies. `account_id` is 0 for compute nodes, which have no share."""
+        self._bytes.take(account_id, size_bytes)
 
-    def release(self, size_bytes: int, key_hash: bytes) -> None:
-        self._bytes.release(key_hash, size_bytes)
+    def release(self, size_bytes: int, account_id: int) -> None:
+        self._bytes.release(account_id, size_bytes)
 
 
 class Pacer:

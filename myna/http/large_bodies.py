@@ -14,16 +14,16 @@ T = TypeVar("T")
 WAIT_S: Final = 20.0
 _thread = ThreadPoolExecutor(1, thread_name_prefix="large-body")
 """One: several threads would take the interpreter from the event loop for longer."""
-_turns = Shares[bytes](1, 1, TooManyBodies)
+_turns = Shares[int](1, 1, TooManyBodies)
 
 
-async def read_body(read: Callable[[], T], size_bytes: int, key_hash: bytes) -> T:
-    """The result of `read`, which decodes and checks a body of this size, and is pure. The keys that wait are
-    served in turn. Raises TooManyBodies after WAIT_S, and what `read` raises."""
+async def read_body(read: Callable[[], T], size_bytes: int, account_id: int) -> T:
+    """The result of `read`, which decodes and checks a body of this size, and is pure. The accounts that wait
+    are served in turn. Raises TooManyBodies after WAIT_S, and what `read` raises."""
     if size_bytes <= SMALL_BODY_BYTES:
         return read()
-    await _turns.wait_for(key_hash, WAIT_S)
+    await _turns.wait_for(account_id, WAIT_S)
     try:
         return await asyncio.get_running_loop().run_in_executor(_thread, read)
     finally:
-        _turns.release(key_hash)
+        _turns.release(account_id)

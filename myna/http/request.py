@@ -26,7 +26,7 @@ class Request:
     """A request as passed to a handler. Header names are in lower case."""
 
     __slots__ = (
-        "_added", "_counted_bytes", "_has_duplicates", "_headers", "_key_hash", "_receive", "_scope",
+        "_added", "_counted_bytes", "_counted_for", "_has_duplicates", "_headers", "_receive", "_scope",
         "details", "limits", "opened",
     )  # fmt: skip
 
@@ -48,7 +48,7 @@ class Request:
         self._headers: dict[bytes, bytes] = dict(scope["headers"])
         self._has_duplicates = len(self._headers) < len(scope["headers"])
         self._counted_bytes = 0
-        self._key_hash = b""
+        self._counted_for = 0
 
     @property
     def path(self) -> str:
@@ -105,14 +105,14 @@ class Request:
             return int(value) if value.isdigit() else 0
         return None if self.header(b"transfer-encoding") else 0
 
-    async def body(self, key_hash: bytes = b"") -> bytes:
-        """The complete body. Its bytes count against the budget of the API key until `release`.
+    async def body(self) -> bytes:
+        """The complete body. Its bytes count against the budget of the account until `release`.
 
         A large body is returned in a separate iteration of the event loop (see `Pacer`); the caller decodes
         it before it awaits anything else. Raises BodyTooLarge before more than the limit is read,
         TooManyBodies before the budget is exceeded, InvalidRequest if the body takes too long or ends early,
         and ShuttingDown if the process is told to stop before the body has arrived."""
-        self._key_hash = key_hash
+        self._counted_for = self.details.account_id
         if BODY_COMPLETE in self._scope:  # the usual case needs no timeout
             body, _ = await self.part()
             if len(body) > self.limits.body_max_bytes:
@@ -138,13 +138,13 @@ class Request:
         """Counts `size_bytes` of this body against the budget. Raises TooManyBodies."""
         more = size_bytes - self._counted_bytes
         if size_bytes > SMALL_BODY_BYTES and more > 0:
-            self.limits.budget.take(more, self._key_hash)
+            self.limits.budget.take(more, self._counted_for)
             self._counted_bytes = size_bytes
 
     def release(self) -> None:
         """Returns the bytes of the body to the budget."""
         if self._counted_bytes:
-            self.limits.budget.release(self._counted_bytes, self._key_hash)
+            self.limits.budget.release(self._counted_bytes, self._counted_for)
             self._counted_bytes = 0
 
     async def part(self) -> tuple[bytes, bool]:

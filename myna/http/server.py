@@ -5,9 +5,12 @@ import contextlib
 import errno
 import logging
 import os
+import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import cached_property
+from typing import Any, cast
 
 import uvicorn
 from prometheus_client import multiprocess as metric_files
@@ -29,6 +32,7 @@ BACKLOG = 2048
 CLOSE_WAIT_S = 1.0
 """Time to send the last responses after all calls have ended."""
 TICK_S = 0.1
+ENDS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Server(uvicorn.Server):
@@ -71,21 +75,24 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        with contextlib.suppress(KeyboardInterrupt), super().capture_signals():
-            try:
-                yield
-            finally:
-                self._captured_signals.clear()  # else uvicorn raises them again
+        """Unlike uvicorn's, it does not raise the signals again: the process ends with exit code 0."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in ENDS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 class Worker(multiprocess.Process):
     """One of several serving processes."""
 
-    @property
+    @cached_property
     def server(self) -> Server:
-        if self._server is None:
-            self._server = Server(self.config)
-        return self._server  # type: ignore[return-value]  # made above
+        return Server(cast(ServerConfig, self.config))
 
     def join(self) -> None:
         super().join()

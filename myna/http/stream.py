@@ -13,7 +13,8 @@ from myna.http.asgi_types import OPENED, Scope
 
 Header = tuple[bytes, bytes]
 _STATUS_LINE = b"HTTP/1.1 200 OK\r\n"
-_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+"""What no response header may contain."""
 
 
 class StreamConnection(Protocol):
@@ -72,7 +73,7 @@ class ResponseStream:
             lines.append((b"transfer-encoding", b"chunked"))
         if not self._connection.keeps_alive:
             lines.append((b"connection", b"close"))
-        if _CONTROL.search(b"".join(map(b"".join, lines))):
+        if CONTROL.search(b"".join(map(b"".join, lines))):
             raise RuntimeError("a response header contains a control character")
         self.started = True
         if not self.disconnected:

@@ -113,14 +113,12 @@ class Office:
     async def _answer(self, page: Page, visit: Visit) -> Response:
         try:
             token = self._cookies.get(visit.request, SESSION_COOKIE)
-            with transactions_of(f"address {visit.address}"):
-                visit.session = await sessions.find(self._parts.db, token) if token else None
-                if visit.session is None:
-                    return await self._allowed(page, visit)
-            with transactions_of(f"account {visit.account.id}"):
+            visit.session = await sessions.find(self._parts.db, token) if token else None
+            if visit.session:
                 visit.details.account_id = visit.session.account.id
                 if visit.session.language in LANGUAGES:
                     visit.renderer = self._renderers[visit.session.language]
+            with transactions_of(visit.owner):
                 return await self._allowed(page, visit)
         except (MynaError, CommandError) as error:
             return self._error_page(visit, error)

@@ -19,6 +19,7 @@ from myna.http.asgi_types import stopping
 from myna.office.visit import Visit
 from myna.shares import Shares
 from myna.sign_in import sessions
+from myna.store.transaction_queue import transactions_of
 
 INTERVAL_S = 1.0
 """Between two looks at the database."""
@@ -58,7 +59,8 @@ async def _events(visit: Visit, render: Callable[[], Awaitable[Part]]) -> AsyncI
         while time.monotonic() < until and not stopping(visit.request.scope):
             if visit.session is None or not await sessions.is_open(visit.db, visit.session):
                 return
-            part = await render()
+            with transactions_of(visit.owner):
+                part = await render()
             if part.html != shown:
                 shown = part.html
                 yield _event("content", str(shown))

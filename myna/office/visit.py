@@ -33,6 +33,7 @@ from myna.sign_in.sessions import Session
 from myna.store.database import Database, Queries
 from myna.store.queries.accounts import AccountRow
 from myna.store.queries.keys import KeyRow
+from myna.store.transaction_queue import transactions_of
 from myna.telemetry.requests import RequestDetails
 from myna.urls import is_loopback, is_origin
 from myna.zones import zone_of
@@ -122,6 +123,11 @@ class Visit:
         return self.request.client.host if self.request.client else ""
 
     @property
+    def owner(self) -> str:
+        """Whose transactions and queries those of this request are."""
+        return f"account {self.session.account.id}" if self.session else f"address {self.address}"
+
+    @property
     def user_agent(self) -> str:
         return self.request.headers.get("user-agent", "")
 
@@ -149,8 +155,9 @@ class Visit:
                 return
 
     async def read(self, query: Callable[[Queries], Awaitable[T]]) -> T:
-        """Runs a query on the reader for pages, under its time limit."""
-        return await self.db.read(query)
+        """Runs a query on the reader for pages, under its time limit, in turn with other owners."""
+        with transactions_of(self.owner):
+            return await self.db.read(query)
 
     def parameter(self, name: str, default: str = "") -> str:
         """A parameter of the query."""

@@ -169,7 +169,9 @@ class Planner:
 
     async def plan(self, endpoint: Endpoint, caller: UnverifiedCaller, body: bytes) -> RelayPlan:
         """Raises InvalidRequest, ModelNotFound, TooManyBodies."""
-        return self.planned(await read_body(partial(read, endpoint, body), len(body), caller.key_hash))
+        return self.planned(
+            await read_body(partial(read, endpoint, body), len(body), caller.details.account_id)
+        )
 
     def planned(self, request: ReadRequest) -> RelayPlan:
         """The plan of a request. Raises InvalidRequest, ModelNotFound."""
@@ -210,9 +212,9 @@ def _prompt_tokens(fields: dict[str, Any]) -> int:
     """The Han characters of the request."""
     messages, prompt = fields.get("messages"), fields.get("prompt", fields.get("input"))
     if isinstance(messages, list):
-        return sum(han_count(text_of(message)) for message in messages)
+        return han_count("".join(map(text_of, messages)))
     texts = prompt if isinstance(prompt, list) else [prompt]
-    return sum(han_count(text) for text in texts if isinstance(text, str))
+    return han_count("".join(text for text in texts if isinstance(text, str)))
 
 
 def _last_user_text(messages: list[dict[str, Any]]) -> str:

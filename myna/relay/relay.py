@@ -169,7 +169,7 @@ class Relay:
             if channel.url == PARROT:
                 parrot = answers.parrot(plan.instruction, plan.model, plan.prompt_tokens)
                 return plan.answer_of(channel, parrot)
-            return await self._request(plan, channel, left_s, b"%d" % call.account_id)
+            return await self._request(plan, channel, left_s, call.account_id)
 
         try:
             async with asyncio.timeout(None) as limit:
@@ -186,7 +186,7 @@ class Relay:
         await call.keep(answer.decode(errors="replace") if call.repeatable else "")
         return Response(answer, headers=self._headers(call.details))
 
-    async def _request(self, plan: RelayPlan, channel: Channel, left_s: float, account: bytes) -> bytes:
+    async def _request(self, plan: RelayPlan, channel: Channel, left_s: float, account_id: int) -> bytes:
         """The checked answer of a channel to a call of the account. Raises FailedAttempt, TooManyBodies."""
         embeds = plan.route.kind is RouteKind.EMBEDDINGS
         limits = self._settings
@@ -199,7 +199,7 @@ class Relay:
             answer_max_bytes=limits.embeddings_answer_max_bytes if embeds else limits.answer_max_bytes,
             model_is_callers=routes.model_is_callers(plan.route),
         )
-        return await read_body(partial(plan.answer_of, channel, answer.body), len(answer.body), account)
+        return await read_body(partial(plan.answer_of, channel, answer.body), len(answer.body), account_id)
 
     async def _first(
         self, call: Call, plan: RelayPlan, attempt: Callable[[Channel, float], Awaitable[bytes]]

@@ -304,12 +304,12 @@ async def plan(
 ) -> ResponsesPlan:
     """The plan of a request. Instructions are not spoken, also where the route has intents. Raises
     InvalidRequest, ModelNotFound, TooManyBodies, and what `StoredResponses.earlier` raises."""
-    fields, given, referenced = await read_body(partial(decoded, body), len(body), caller.key_hash)
+    fields, given, referenced = await read_body(partial(decoded, body), len(body), caller.details.account_id)
     earlier = await stored.earlier(caller, given, referenced)
     refuses = planner.settings.hosted_tools == REFUSE_SETTING
     translate = partial(read, fields, given, earlier, refuses_hosted=refuses)
     size_bytes = len(body) + (earlier.size_bytes if earlier else 0)
-    request = await read_body(translate, size_bytes, caller.key_hash)
+    request = await read_body(translate, size_bytes, caller.details.account_id)
     caller.details.ignored_tools = request.ignored_tools
     planned = structs.asdict(planner.planned(request.chat)) | {"speaks": False}
     return ResponsesPlan(

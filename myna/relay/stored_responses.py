@@ -98,7 +98,7 @@ class StoredResponses:
         continued = [] if continues is None else await self._conversation(account_id, continues)
         inputs = [row.input for row in continued if _REFERENCE in row.input]
         size_bytes = sum(map(len, inputs))
-        within = await read_body(lambda: referenced_in(_all(inputs)), size_bytes, caller.key_hash)
+        within = await read_body(lambda: referenced_in(_all(inputs)), size_bytes, caller.details.account_id)
         ids = [*referenced, *within]
         found = await self._referenced(account_id, list(dict.fromkeys(ids)))
         return Earlier(stores, continued, found)

@@ -26,6 +26,7 @@ from myna.store.queries import passwords as password_store
 from myna.store.queries import sessions as store
 from myna.store.queries.accounts import AccountRow
 from myna.store.queries.sessions import LiveSession, SessionRow
+from myna.store.transaction_queue import transactions_of
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +121,8 @@ async def find(db: Database, token: str) -> Session | None:
         return None
     row = found.session
     if found.now - row.seen_at >= SEEN_EVERY_MS:
-        await db.transaction(lambda connection: store.see(connection, row.token_hash))
+        with transactions_of(f"account {found.account.id}"):
+            await db.transaction(lambda connection: store.see(connection, row.token_hash))
     return Session(
         id=row.id,
         token_hash=row.token_hash,

@@ -6,6 +6,8 @@ the length, also if the estimate is too low.
 """
 
 from collections import Counter
+from functools import lru_cache
+from operator import mul
 from typing import Final
 
 import regex
@@ -32,13 +34,13 @@ _OTHER_S: Final = 2.3
 def sound_s(text: str, speed: float) -> float:
     """The maximum length of the sound, in seconds, at this speed."""
     counts = Counter(plain(text))
-    left = "".join(counts)
-    seconds = 0.0
-    for characters, each_s in _CLASSES:
-        seconds += each_s * sum(counts[character] for character in characters.findall(left))
-        left = characters.sub("", left)
-    seconds += _OTHER_S * sum(counts[character] for character in left)
+    seconds: float = sum(map(mul, counts.values(), map(_character_s, counts)))
     return seconds / speed
+
+
+@lru_cache(maxsize=2**16)
+def _character_s(character: str) -> float:
+    return next((each_s for characters, each_s in _CLASSES if characters.match(character)), _OTHER_S)
 
 
 def check_sound(text: str, speed: float, sound_max_s: int) -> float:

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from functools import cached_property
 
 from msgspec import Struct, structs
 
@@ -55,7 +56,7 @@ class CheckedSpeech(Struct, frozen=True):
     chars_max: int | None = None
 
 
-class SpeechPlan(Struct, frozen=True):
+class SpeechPlan(Struct, frozen=True, dict=True):
     """The request, its text in notation, its voice, and the channels and nodes that can speak it. The text
     makes at most `sound_s` seconds of sound by estimate; the engine stops at `sound_max_s`. `slot` is the
     request's in the engine."""
@@ -67,7 +68,7 @@ class SpeechPlan(Struct, frozen=True):
     sound_max_s: int
     slot: Slot
 
-    @property
+    @cached_property
     def by_node(self) -> bool:
         """Whether a compute node will speak, since no channel accepts the text."""
         return all(channel.full for channel in self.choice.channels)
@@ -172,18 +173,18 @@ class Planner:
         choice: voices.VoiceChoice,
         sound_s: float,
         slot: Slot,
-    ) -> tuple[voices.VoiceChoice, Unavailable]:
+    ) -> tuple[voices.VoiceChoice, Unavailable | None]:
         """Acquires `slot` of the engine that will speak, if that has a queue. Returns the choice, in which
-        the engine's channel is full if it refused, and the error to raise if no node can speak."""
+        the engine's channel is full if it refused, and the error to raise then if no node can speak."""
         first = next((channel for channel in choice.channels if not channel.full), None)
         if first is None or first.engine.admission is None:
-            return choice, Overloaded(retry_after_s=0)
+            return choice, None
         account_id = await self._account_of(caller)
         within_s = request.channel_s if request.streams else min(request.channel_s, self._try_s)
         admission = first.engine.admission
         refusal = slot.acquire(admission, account_id, sound_s, within_s, self._try_s)
         if not refusal:
-            return choice, Overloaded(retry_after_s=0)
+            return choice, None
         full = structs.replace(first, full=True)
         channels = tuple(full if channel is first else channel for channel in choice.channels)
         choice = structs.replace(choice, channels=channels)
@@ -203,10 +204,10 @@ class Planner:
         return account_id
 
     async def _check_queue(
-        self, caller: UnverifiedCaller, plan: SpeechPlan, nodes: Nodes, refusal: Unavailable
+        self, caller: UnverifiedCaller, plan: SpeechPlan, nodes: Nodes, refusal: Unavailable | None
     ) -> None:
         if not plan.choice.nodes:
-            raise refusal
+            raise refusal or Overloaded(retry_after_s=0)
         account_id = await self._ledger.account_of(caller)
         wait_s = await self._capacity.wait_s(
             account_id,
@@ -232,7 +233,9 @@ def checked(request: CheckedSpeech, settings: SiteSettings) -> tuple[Unmarked, f
 def check_text(text: str, chars_max: int) -> Unmarked:
     """The text without markup. Raises InvalidRequest for one that can't be spoken or is too long."""
     if len(text) > chars_max:  # first, so that the other checks are bounded
-        raise InvalidRequest(f"text: has {len(text)} characters; at most {chars_max} are allowed.")
+        raise InvalidRequest(
+            "text: has {chars} characters; at most {most} are allowed.", chars=len(text), most=chars_max
+        )
     if not text.strip():
         raise InvalidRequest("text: must not be blank.")
     if "\0" in text:
@@ -248,5 +251,7 @@ def read_speed(text: str | None) -> float:
     if not text:
         return 1.0
     if not _SPEED.fullmatch(text) or not SPEED_MIN <= float(text) <= SPEED_MAX:
-        raise InvalidRequest(f"speed: must be a decimal string from {SPEED_MIN} to {SPEED_MAX}.")
+        raise InvalidRequest(
+            "speed: must be a decimal string from {least} to {most}.", least=SPEED_MIN, most=SPEED_MAX
+        )
     return float(text)

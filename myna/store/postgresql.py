@@ -25,7 +25,7 @@ from myna.store.postgresql_session import (
 from myna.store.rows import in_arrays
 from myna.store.schema import SchemaWatch
 from myna.store.tables.postgresql import PostgresqlTables
-from myna.store.transaction_queue import TransactionQueue
+from myna.store.transaction_queue import OWNER_READS_WAITING_MAX, TransactionQueue
 
 T = TypeVar("T")
 
@@ -150,7 +150,9 @@ class Postgresql:
         self._writer = BatchWriter(url, "myna-writer", LockPolicy.NONE, self.schema, access)
         self._contended_writer = BatchWriter(url, "myna-contended", LockPolicy.ACCOUNT, self.schema, access)
         self._closing: set[asyncio.Task[None]] = set()
-        self._transactions = TransactionQueue(shares(access.connections).transactions)
+        share = shares(access.connections)
+        self._transactions = TransactionQueue(share.transactions)
+        self._reads = TransactionQueue(share.reports, OWNER_READS_WAITING_MAX)
 
     @classmethod
     async def open(cls, url: str, access: Access = DIRECT) -> "Postgresql":
@@ -209,7 +211,7 @@ class Postgresql:
 
     async def read(self, work: Callable[[Queries], Awaitable[T]]) -> T:
         try:
-            async with self._transaction(SNAPSHOT, self._reports) as raw:
+            async with self._reads.place(), self._transaction(SNAPSHOT, self._reports) as raw:
                 return await work(PostgresqlConnection(raw))
         except asyncpg.QueryCanceledError:
             raise ReportTooSlow from None

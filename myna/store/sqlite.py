@@ -32,7 +32,7 @@ from myna.store.sqlite_checkpoints import KEPT_BYTES, Checkpoints
 from myna.store.sqlite_handover import WriterHandover
 from myna.store.sqlite_reports import ReportReader
 from myna.store.tables.sqlite import SqliteTables
-from myna.store.transaction_queue import TransactionQueue
+from myna.store.transaction_queue import OWNER_READS_WAITING_MAX, TransactionQueue
 
 T = TypeVar("T")
 WriterJob = Callable[[apsw.Connection], None]
@@ -160,6 +160,7 @@ class Sqlite:
         self._reports = ReportReader(lambda: SqliteConnection(path, clock, read_only=True))
         self._checkpoints = Checkpoints(self._open_for_checkpoints, self._jobs.put) if serving else None
         self._transactions = TransactionQueue(1)
+        self._reads = TransactionQueue(1, OWNER_READS_WAITING_MAX)
         self._thread = threading.Thread(target=self._run_jobs, name="sqlite-writer", daemon=True)
         self._thread.start()
 
@@ -201,7 +202,8 @@ class Sqlite:
         return await asyncio.to_thread(read)
 
     async def read(self, work: Callable[[Queries], Awaitable[T]]) -> T:
-        return await self._reports.run(lambda connection: finish(work(connection)))
+        async with self._reads.place():
+            return await self._reports.run(lambda connection: finish(work(connection)))
 
     async def writers_ended(self) -> bool:
         """There is one writer, so none is left."""
@@ -215,7 +217,9 @@ class Sqlite:
     ) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
         # A call that is open when the power fails is refunded, so its charge may be lost with it. The sync of
         # the call's end covers the charge too, which is earlier in the log. A task's id is told at once.
-        synced = bool(ends) or any(charge.task is not None for charge in charges)
+        synced = bool(ends)
+        for charge in charges:
+            synced = synced or charge.task is not None
         return await self._on_writer(
             lambda: self._transact(
                 lambda: sqlite_batch.run(self._writer.raw, ends, charges, self._clock()), synced=synced

@@ -4,6 +4,8 @@ Charges and ends are committed in batches of their own (`group_commit.py`). On S
 with all other transactions, so only one of the others may be in the writer's queue: a batch waits for one
 transaction, however many are waiting here.
 
+Queries of pages, which have connections of their own, take turns in a second queue.
+
 The back office names the owner of its transactions: the account, or the client's address before the sign-in.
 Owners are served in turn, each has a share of the places, and only a bounded number may wait. All others,
 such as the sweep or the lease of a job, have no owner: they are never refused, and get every second place.
@@ -19,8 +21,11 @@ from myna import sentences
 from myna.errors import Overloaded
 
 OWNER_WAITING_MAX = 8
-WAITING_MAX = 64
-"""Transactions of one owner, and of all owners, that may wait in a process."""
+OWNER_READS_WAITING_MAX = 40
+"""Transactions, and queries of pages, of one owner that may wait in a process: an account may have 20 live
+parts of pages."""
+OWNERS = 8
+"""As many owners with as many that wait fill a queue."""
 RETRY_AFTER_S = 1
 _SYSTEM = ""
 _owner: ContextVar[str] = ContextVar("transaction_owner", default=_SYSTEM)
@@ -37,9 +42,11 @@ def transactions_of(owner: str) -> Iterator[None]:
 
 
 class TransactionQueue:
-    """Lets `places` transactions run at a time. Belongs to one event loop."""
+    """Lets `places` transactions run at a time; `waiting_max` of an owner may wait. Belongs to one event
+    loop."""
 
-    def __init__(self, places: int) -> None:
+    def __init__(self, places: int, waiting_max: int = OWNER_WAITING_MAX) -> None:
+        self._waiting_max = waiting_max
         self._free = places
         self._owner_max = (places + 1) // 2
         self._running: Counter[str] = Counter()
@@ -66,7 +73,7 @@ class TransactionQueue:
     def _enqueue(self, owner: str) -> "asyncio.Future[None]":
         waiting = sum(len(queue) for name, queue in self._waiting.items() if name != _SYSTEM)
         if owner != _SYSTEM and (
-            waiting >= WAITING_MAX or len(self._waiting.get(owner, ())) >= OWNER_WAITING_MAX
+            waiting >= OWNERS * self._waiting_max or len(self._waiting.get(owner, ())) >= self._waiting_max
         ):
             raise Overloaded(sentences.CHANGES_WAIT, RETRY_AFTER_S)
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()

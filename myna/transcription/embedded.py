@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from myna.engines.interface import EngineFailed, SampleRefused
+from myna.engines.interface import EngineBusy, EngineFailed, SampleRefused
 from myna.engines.pool.child_main import path_bytes
 from myna.engines.whisper.job import Transcript, TranscriptionJob
 from myna.engines.whisper.whisper import Whisper, is_installed
@@ -83,6 +83,8 @@ class EmbeddedWhisper:
             return await self._whisper.transcribe(job, deadline_s, account_id, disconnected)
         except SampleRefused as refusal:
             raise InvalidRequest(f"{refusal} The units were refunded.") from refusal
+        except EngineBusy:
+            raise Overloaded(FULL) from None
         except EngineFailed as failure:
             raise UpstreamFailed(NOT_TRANSCRIBED) from failure
 

@@ -82,8 +82,10 @@ class Transcriber:
                 taken.close()  # by an earlier plan
                 if not plan.embedded:
                     size_bytes = request.upload.size_bytes
-                    memory.take(size_bytes, caller.key_hash)  # before the charge, since it may refuse
-                    taken.callback(memory.release, size_bytes, caller.key_hash)
+                    memory.take(
+                        size_bytes, caller.details.account_id
+                    )  # before the charge, since it may refuse
+                    taken.callback(memory.release, size_bytes, caller.details.account_id)
                 return plan
 
             outcome = await self._ledger.charge_plan(caller, planned)

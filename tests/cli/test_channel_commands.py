@@ -68,14 +68,16 @@ FAULTS = {
 }
 
 
-def test_a_channel_that_is_added_or_changed_with_a_mistake_is_a_warning(cli: Cli, upstream: Upstream) -> None:
+def test_a_channel_that_is_added_or_changed_with_a_mistake_is_refused_or_a_warning(
+    cli: Cli, upstream: Upstream
+) -> None:
     root = upstream.url.removesuffix("/v1")
     warned = "myna: warning: the channel 'up' may not work. "
+    endpoint = f"Its base URL ends in an endpoint, /chat/completions: use {upstream.url}."
+    assert cli.refused("channel", "add", "chat", "up", f"{upstream.url}/chat/completions") == endpoint
+    cli.lines("channel", "add", "chat", "up", upstream.url)
+    assert cli.refused("channel", "set", "up", "--url", f"{upstream.url}/chat/completions") == endpoint
     for command, why in (
-        (
-            f"add chat up {upstream.url}/chat/completions",
-            f"ends in an endpoint, /chat/completions: use {upstream.url}.",
-        ),
         (f"set up --url {root}", f"Its base URL lacks /v1: use {upstream.url}."),
         (
             f"set up --url {upstream.url} --model n",

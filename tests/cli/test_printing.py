@@ -15,7 +15,7 @@ import pytest
 from rich.cells import cell_len
 
 from myna.cli.console import moment
-from tests.cli.conftest import Cli
+from tests.cli.conftest import SAID_DATABASE, Cli
 
 LONG = "n" * 90
 ACCOUNT = ["id", "name", "email", "operator", "disabled", "balance", "created_at"]
@@ -119,8 +119,11 @@ def on_terminal(cli: Cli, columns: int, *arguments: str) -> list[str]:
     with os.fdopen(master, "rb") as screen:
         ended = subprocess.Popen(
             [sys.executable, "-m", "myna", *arguments],
-            env={**cli.service.env, "MYNA_SPEECH": "espeak"}, cwd=cli.service.folder, stdout=terminal,
-        )  # fmt: skip
+            env={**cli.service.env, "MYNA_SPEECH": "espeak"},
+            cwd=cli.service.folder,
+            stdout=terminal,
+            stderr=terminal,
+        )
         os.close(terminal)
         shown = b""
         try:
@@ -129,7 +132,7 @@ def on_terminal(cli: Cli, columns: int, *arguments: str) -> list[str]:
         except OSError:  # Linux reports so that no process has the terminal open
             pass
         assert ended.wait(30) == 0
-    return shown.decode().splitlines()
+    return [line for line in shown.decode().splitlines() if not line.startswith(SAID_DATABASE)]
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -157,6 +160,20 @@ def test_a_row_that_is_wider_than_the_terminal_is_a_block_of_lines(furnished: Cl
     assert [line.split()[0] for line in brief] == BRIEF["key list ann"]
     assert brief[1].split() == ["name", "k" * 90]
     assert [line.split()[0] for line in wide] == SHAPES["key", "list", LONG]
+
+
+def test_success_says_the_next_step_on_a_terminal_alone(cli: Cli) -> None:
+    shown = {
+        "account add ann": "Next: myna key issue ann",
+        "account add olga --operator": "Next: send the link to the account's holder",
+        "key issue ann": "export OPENAI_BASE_URL=http://",
+        "channel add chat vendor https://127.0.0.2:1/v1": "Next: myna channel test vendor",
+        "channel set vendor --weight 1": "Next: myna channel test vendor",
+        "node enroll garage": "myna node run",
+    }
+    for command, step in shown.items():
+        assert any(step in line for line in on_terminal(cli, 120, *command.split())), command
+    assert cli.run("account", "add", "bob").stderr == ""
 
 
 def test_myna_without_arguments_lists_its_commands(cli: Cli) -> None:

@@ -21,3 +21,12 @@ def test_words_are_added_listed_and_removed(cli: Cli) -> None:
     assert cli.refused("voice", "word", "add", "行长", "x9").startswith("A reading is pinyin")
     commands = [row["command"] for row in cli.json("activity")]
     assert "myna voice word add Myna 'mai na' --account ann" in commands
+
+
+def test_a_text_is_read_with_the_words_of_the_site_or_of_an_account(cli: Cli) -> None:
+    cli.lines("account", "add", "ann")
+    cli.lines("voice", "word", "add", "好", "hao4")
+    cli.lines("voice", "word", "add", "好", "你", "--account", "ann")
+    assert cli.json("voice", "read", "好")["phonemes"] == "xau↘."
+    assert cli.json("voice", "read", "好", "--account", "ann")["reading"] == "你"
+    assert cli.refused("voice", "read", "好", "--account", "bob") == "There is no account 'bob'."

@@ -1,6 +1,7 @@
 """A voice is cloned from an inspected sample, with a recorded consent, free of charge."""
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import time
@@ -16,12 +17,16 @@ from myna.store.postgresql import Postgresql
 from myna.store.queries import clones as store
 from myna.store.states import CloneStatus
 from tests.clones.clone_setup import CloneSetup
+from tests.engines.conftest import until
 from tests.rig.actors import TESTER, perform
+from tests.rig.disks import StuckFile
 from tests.store.books import books_of
 from tests.store.fixtures import each_database
 from tests.store.postgres_proxy import proxy_to
 
 pytestmark = pytest.mark.anyio
+PLACES_OF_ONE = 24
+"""Of the 33 samples that may wait or be checked."""
 
 
 async def test_a_new_voice_waits_for_a_node_with_its_sample_and_its_consent(clone_setup: CloneSetup) -> None:
@@ -42,6 +47,23 @@ async def test_a_new_voice_waits_for_a_node_with_its_sample_and_its_consent(clon
     assert row.sample_ms == 3500
     assert await clone_setup.books.balance(customer) == 7
     assert await clone_setup.books.sql("SELECT count(*) FROM calls") == [(0,)]
+
+
+async def test_an_account_with_many_samples_leaves_places_to_others(
+    clone_setup: CloneSetup, tmp_path: Path
+) -> None:
+    greedy, other = await clone_setup.books.customer(), await clone_setup.books.customer()
+    stuck = StuckFile(tmp_path / "stuck")
+    with contextlib.closing(stuck):
+        many = [asyncio.create_task(clone_setup.clone(greedy, sample=stuck.path)) for _ in range(40)]
+        await until(lambda: stuck.has_reader() and sum(task.done() for task in many) == 40 - PLACES_OF_ONE)
+        refused = {str(task.exception()) for task in many if task.done()}
+        assert refused == {"The sample could not be checked: The engine's queue is full."}
+        one = asyncio.create_task(clone_setup.clone(other))
+        for task in many:
+            task.cancel()
+        assert (await one).account_id == other.account_id
+        await asyncio.gather(*many, return_exceptions=True)
 
 
 async def test_a_sample_over_the_accounts_quota_is_not_stored(clone_setup: CloneSetup) -> None:

@@ -62,7 +62,7 @@ def _walk(app: App, prefix: str) -> Iterator[tuple[str, list[Argument]]]:
 def _describe(argument: Argument) -> Parameter:
     name = argument.name
     if argument.field_info.kind.name != "KEYWORD_ONLY":
-        name = name.lstrip("-").upper()
+        name = name.strip("-…").upper()
     return Parameter(
         name=name,
         takes_value=argument.hint is not bool,

@@ -62,19 +62,19 @@ async def test_a_body_over_the_budget_is_refused_and_a_small_one_is_not() -> Non
 
 
 @pytest.mark.parametrize(("max_bytes", "body_max_bytes", "share_bytes"), [(400, 50, 100), (400, 200, 200)])
-def test_an_api_key_uses_at_most_its_share_of_the_budget(
+def test_an_account_uses_at_most_its_share_of_the_budget(
     max_bytes: int, body_max_bytes: int, share_bytes: int
 ) -> None:
     budget = BodyBudget(max_bytes, body_max_bytes)
-    budget.take(share_bytes, b"one")
+    budget.take(share_bytes, 1)
     with pytest.raises(TooManyBodies):
-        budget.take(1, b"one")
-    budget.take(share_bytes, b"another")
-    budget.release(share_bytes, b"one")
-    budget.take(share_bytes, b"one")
-    budget.take(max_bytes - 2 * share_bytes, b"")
+        budget.take(1, 1)
+    budget.take(share_bytes, 2)
+    budget.release(share_bytes, 1)
+    budget.take(share_bytes, 1)
+    budget.take(max_bytes - 2 * share_bytes, 0)
     with pytest.raises(TooManyBodies):
-        budget.take(1, b"")
+        budget.take(1, 0)
 
 
 async def test_a_chunked_body_is_counted_as_it_arrives() -> None:
@@ -136,13 +136,13 @@ async def test_a_body_is_released_when_its_client_disconnects() -> None:
             await until(lambda: local.budget.in_use_bytes == 0)
 
 
-def test_a_key_that_uses_its_share_is_refused_uncharged_and_other_keys_are_served(
+def test_an_account_that_uses_its_share_is_refused_uncharged_and_others_are_served(
     make_service: ServiceMaker,
 ) -> None:
     sizes = {"MYNA_BODY_MAX_BYTES": "300000", "MYNA_BODIES_MAX_BYTES": "600000"}
     service = make_service(chat_url="parrot:", speech="none", env=sizes).start()
     account = service.account(units=1000)
-    key, other = account.key().plain, service.account(units=1000).key().plain
+    key, second, other = (owner.key().plain for owner in (account, account, service.account(units=1000)))
     lines = (f"Authorization: Bearer {key}", "Content-Length: 300000")
     chat = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
     large = {"model": "svc-chat", "messages": [{"role": "user", "content": "h" * 100_000}]}
@@ -154,7 +154,7 @@ def test_a_key_that_uses_its_share_is_refused_uncharged_and_other_keys_are_serve
             wire = wires.enter_context(Wire(service.root_url))
             wire.head("POST /v1/chat/completions HTTP/1.1", *lines)
             wire.send(b" " * 299_999)
-            answer = call("POST", url, key=key, data=large)
+            answer = call("POST", url, key=second, data=large)
             return (answer.status, answer.headers.get("retry-after")) == (503, "0")
 
         wait_until(refused, 60, "a body is refused beside another one")

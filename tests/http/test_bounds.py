@@ -17,6 +17,7 @@ from myna.api import speech
 from myna.channels import Channel, Channels
 from myna.chat import upstream
 from myna.chat.complete import instruction_of
+from myna.chat.failover import Nobody
 from myna.chat.han import han_count
 from myna.chat.intent import speech_text
 from myna.engines.openai.text import cut
@@ -190,7 +191,7 @@ def test_the_largest_completion_blocks_the_event_loop_only_briefly(size: int, re
         channels = Channels(settings=Settings(speech="none"), environ={}, http_client=client, local={})
         asked = upstream.ask(
             client, channels, [channel], "svc-chat", b'{"messages":[]}', "",
-            details=RequestDetails(), seconds=60, fair_try_s=5, answer_max_bytes=size,
+            asker=Nobody(), seconds=60, fair_try_s=5, answer_max_bytes=size,
         )  # fmt: skip
         with contextlib.suppress(StopIteration):  # it has ended: it waited for nothing
             asked.send(None)

@@ -82,29 +82,13 @@ def body_of(size_bytes: int) -> bytes:
 async def test_a_large_response_request_takes_nothing_from_the_event_loop() -> None:
     body = body_of(SIZE_BYTES)
     began = time.thread_time()
-    fields, given, referenced = await read_body(partial(responses.decoded, body), len(body), b"key")
+    fields, given, referenced = await read_body(partial(responses.decoded, body), len(body), 1)
     translate = partial(responses.read, fields, given, None, refuses_hosted=False)
-    read = await read_body(translate, len(body), b"key")
+    read = await read_body(translate, len(body), 1)
     assert time.thread_time() - began < LOOP_MAX_S
     assert read.chat == plan.read(plan.CHAT, b'{"model":"m",' + read.chat.fields[1:])
     assert msgspec.json.decode(read.passed)["input"] == msgspec.json.decode(body)["input"]
     assert read.repeated == b'{"model":"m"}' and referenced == []
-
-
-async def test_keys_with_large_bodies_are_served_in_turn() -> None:
-    order: list[bytes] = []
-    may_read = threading.Event()
-
-    def read(key: bytes) -> None:
-        may_read.wait(60)
-        order.append(key)
-
-    keys = [b"many"] * 4 + [b"one"]
-    waiting = [asyncio.create_task(read_body(partial(read, key), SIZE_BYTES, key)) for key in keys]
-    await asyncio.sleep(0)
-    may_read.set()
-    await asyncio.gather(*waiting)
-    assert order == [b"many", b"many", b"one", b"many", b"many"]
 
 
 FILES = 128
@@ -160,3 +144,22 @@ def test_calls_beyond_a_small_limit_are_refused_and_no_channel_is_blamed(
     assert (channel["circuit"], channel["last_error"]) == ("closed", "")
     assert f"the limit on open files is {FILES}" in service.stderr
     assert "Too many open files" not in service.stderr
+
+
+async def test_accounts_with_large_bodies_are_served_in_turn() -> None:
+    order: list[int] = []
+    may_read = threading.Event()
+
+    def read(account: int) -> None:
+        may_read.wait(60)
+        order.append(account)
+
+    many, one = 1, 2
+    accounts = [many] * 4 + [one]
+    waiting = [
+        asyncio.create_task(read_body(partial(read, account), SIZE_BYTES, account)) for account in accounts
+    ]
+    await asyncio.sleep(0)
+    may_read.set()
+    await asyncio.gather(*waiting)
+    assert order == [many, many, one, many, many]

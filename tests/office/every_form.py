@@ -186,6 +186,12 @@ def delete_records(scene: Scene) -> Sent:
     return Sent(visitor, "/records/delete", {"id": str(record["id"]), "sure": "yes"})
 
 
+def remove_word(scene: Scene) -> Sent:
+    visitor, _ = scene.person()
+    visitor.submit("/words", word="行长", reading="hang2zhang3")
+    return Sent(visitor, "/words/remove", {"word": "行长"})
+
+
 def redeem(scene: Scene) -> Sent:
     visitor, _ = scene.person()
     made = scene.service.cli("code", "add", "--units", "5")
@@ -266,6 +272,10 @@ FORMS: dict[str, Callable[[Scene], Sent]] = {
     "/voices/new": new_voice,
     "/voices/{id}/delete": delete_voice,
     "/welcome": welcome,
+    "/words": own_form("/words", word="行长", reading="hang2zhang3"),
+    "/words/remove": remove_word,
+    "/site/words": operator_form("/site/words", word="Myna", reading="MY-nuh"),
+    "/site/words/remove": refused(operator_form("/site/words/remove", word="nothing")),
     "/site/accounts/new": named("/site/accounts/new", new_name, changes=2, units="7"),
     "/site/accounts/{id:number}/grant": of_account("grant", units="41", memo="a gift"),
     "/site/accounts/{id:number}/limits": of_account("limits", rpm="5"),
@@ -308,6 +318,7 @@ REPEATABLE = {
     "/me/oidc/confirm",
     "/try",
     "/try/speech",
+    "/try/reading",
     "/try/stream",
     "/try/ended",
 }

@@ -64,9 +64,12 @@ def test_an_added_channel_is_tested_with_a_real_request(
 
 
 def test_a_mistake_in_an_added_channel_is_named(operator: Visitor, site: Service, upstream: Upstream) -> None:
-    said = add(operator, "wrong", f"{upstream.url}/chat/completions")
-    assert (
-        f"It may not work. Its base URL ends in an endpoint, /chat/completions: use {upstream.url}." in said
+    form = {"kind": "chat", "name": "wrong", "url": f"{upstream.url}/chat/completions"}
+    refused = operator.post(f"{PATH}/new", **form)
+    assert refused.status == 400
+    assert f"Its base URL ends in an endpoint, /chat/completions: use {upstream.url}." in text_of(refused)
+    assert "It may not work. Its base URL lacks /v1" in add(
+        operator, "wrong", upstream.url.removesuffix("/v1")
     )
     said = operator.submit(f"{PATH}/change", name="wrong", url=upstream.url, model="n")
     assert "Its server does not list the model 'n'; it lists upstream-model, m." in html.unescape(said)

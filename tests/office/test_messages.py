@@ -85,8 +85,8 @@ def test_the_site_says_its_words_in_chinese(people: People) -> None:
 
 
 PAGES = (
-    "", "/keys", "/keys/new", "/keys/1", "/try", "/try/speech", "/voices", "/voices/new", "/records",
-    "/usage", "/ledger", "/me", "/start", "/site/accounts", "/site/accounts/1", "/site/accounts/new",
+    "", "/keys", "/keys/new", "/keys/1", "/try", "/try/speech", "/voices", "/voices/new", "/words", "/me",
+    "/records", "/usage", "/ledger", "/start", "/site/accounts", "/site/accounts/1", "/site/accounts/new",
     "/site/codes", "/site/channels", "/site/channels/new", "/site/routes", "/site/routes/new",
     "/site/nodes", "/site/voices", "/site/models", "/site/calls?q=operator-of-chinese", "/site/settings",
     "/site/health", "/site/activity",

@@ -210,6 +210,12 @@ class Visitor:
         body = {"model": "tts-1", "input": text, "voice": "alloy", "response_format": "pcm", **more}
         return await self.post("/openai/v1/audio/speech", body, headers)
 
+    async def another_key(self) -> str:
+        """A second key of the account."""
+        return (
+            await perform(self.site.db, IssueKey(account=self._account, name="phone", scope=("chat",)))
+        ).key
+
     async def balance(self) -> int:
         return (await accounts.find(self.site.db, self._account)).balance
 

@@ -11,6 +11,7 @@ import openai
 import pytest
 
 from myna.actions.channels import AddChannel
+from myna.api.openai.audio_transcriptions import SPOOLED_MAX
 from myna.errors import TooManyBodies
 from myna.http.body_limits import BodyBudget
 from myna.store.database import Transaction
@@ -269,8 +270,7 @@ async def test_a_recording_over_the_limit_is_413_and_is_not_read_to_its_end(visi
     answer = await transcribe(visitor, recording=bytes(UPLOAD_MAX_BYTES + 1))
     assert answer.status == 413
     assert answer.headers["connection"] == "close"
-    answer = await transcribe(visitor, recording=bytes(UPLOAD_MAX_BYTES))
-    assert answer.status == 200
+    assert (await transcribe(visitor, recording=bytes(UPLOAD_MAX_BYTES))).status == 200
 
 
 async def test_a_body_that_is_no_whole_form_is_400(visitor: Visitor) -> None:
@@ -304,6 +304,19 @@ async def test_a_wrong_key_is_401_before_the_recording_is_read(visitor: Visitor)
     assert visitor.spooled() == []
 
 
+async def test_an_account_leaves_room_for_the_recordings_of_others(visitor: Visitor) -> None:
+    path, head = "/openai/v1/audio/transcriptions", {"Content-Type": form([])[0]}
+    keys = [visitor.key, await visitor.another_key()] * (SPOOLED_MAX // 8)
+    async with visitor.newcomer() as other:
+        for key in keys:
+            sent = {**head, "Content-Length": str(UPLOAD_MAX_BYTES), "Authorization": f"Bearer {key}"}
+            await visitor.post(path, b"", sent)
+        await until(lambda: len(visitor.spooled()) == len(keys))
+        assert ((await transcribe(visitor)).status, (await transcribe(other)).status) == (503, 200)
+        await visitor.close()
+        await until(lambda: visitor.spooled() == [])
+
+
 async def test_a_client_that_leaves_while_it_sends_leaves_no_file(visitor: Visitor) -> None:
     media_type, body = form([("model", MODEL)])
     headers = {"Content-Type": media_type, "Content-Length": str(len(body))}
@@ -332,7 +345,7 @@ async def test_a_client_that_leaves_ends_the_request_to_the_channel_and_is_refun
 async def test_a_recording_without_memory_is_refused_before_the_charge(
     visitor: Visitor, upstream: TranscriptionUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: BodyBudget, size_bytes: int, key_hash: bytes) -> None:
+    def full(self: BodyBudget, size_bytes: int, account_id: int) -> None:
         raise TooManyBodies
 
     monkeypatch.setattr("myna.transcription.transcribe.BodyBudget.take", full)

@@ -5,14 +5,17 @@ import asyncio
 import pytest
 
 from myna.errors import Overloaded
-from myna.store import transaction_queue
+from myna.sign_in import sessions
 from myna.store.batch import Charged
-from myna.store.database import Transaction
-from myna.store.transaction_queue import OWNER_WAITING_MAX, WAITING_MAX, TransactionQueue, transactions_of
+from myna.store.database import Queries, Transaction
+from myna.store.transaction_queue import OWNER_WAITING_MAX, OWNERS, TransactionQueue, transactions_of
 from tests.rig.waiting import SOON_S
+from tests.sign_in.people import ADDRESS, BROWSER, PASSWORD, person
 from tests.store.books import Books, charge_of
+from tests.store.fixtures import each_database
 
 pytestmark = pytest.mark.anyio
+WAITING_MAX = OWNERS * OWNER_WAITING_MAX
 
 SYSTEM = ""
 
@@ -124,9 +127,8 @@ async def test_a_transaction_that_is_cancelled_while_it_waits_takes_no_place(ser
 
 
 async def test_a_charge_waits_for_one_transaction_of_sqlite_however_many_are_waiting(
-    sqlite_books: Books, monkeypatch: pytest.MonkeyPatch
+    sqlite_books: Books,
 ) -> None:
-    monkeypatch.setattr(transaction_queue, "OWNER_WAITING_MAX", 40)
     customer = await sqlite_books.customer()
     ended = 0
 
@@ -139,7 +141,7 @@ async def test_a_charge_waits_for_one_transaction_of_sqlite_however_many_are_wai
             await sqlite_books.db.transaction(rename)
         ended += 1
 
-    changes = [asyncio.create_task(change()) for _ in range(40)]
+    changes = [asyncio.create_task(change()) for _ in range(1 + OWNER_WAITING_MAX)]
     await asyncio.sleep(0)
     async with asyncio.timeout(SOON_S):
         (outcome,) = await sqlite_books.charge(charge_of(customer))
@@ -167,3 +169,41 @@ async def test_one_owner_does_not_take_all_connections(postgres_books: Books) ->
         await postgres_books.db.transaction(at_once)
     go.set()
     await asyncio.gather(*held)
+
+
+@each_database
+async def test_queries_of_pages_of_one_owner_leave_turns_to_others(books: Books) -> None:
+    order: list[str] = []
+
+    async def query(owner: str) -> None:
+        async def work(connection: Queries) -> None:
+            order.append(owner)
+            await connection.fetch("SELECT 1")
+
+        with transactions_of(owner):
+            await books.db.read(work)
+
+    await asyncio.gather(*(query(owner) for owner in "abc"))  # which opens the connections
+    await asyncio.gather(*(query(owner) for owner in ["many"] * 30 + ["one"]))
+    assert order.index("one") <= 10
+
+
+async def test_who_is_signed_in_does_not_wait_for_strangers_of_the_same_address(
+    postgres_books: Books,
+) -> None:
+    await person(postgres_books)
+    await postgres_books.stop_clock()
+    token = await sessions.sign_in(postgres_books.db, "ann", PASSWORD, ADDRESS, BROWSER)
+    await postgres_books.move_clock(sessions.SEEN_EVERY_MS)
+    go = asyncio.Event()
+
+    async def hold(_: Transaction) -> None:
+        await go.wait()
+
+    with transactions_of(f"address {ADDRESS}"):
+        held = [asyncio.create_task(postgres_books.db.transaction(hold)) for _ in range(30)]
+        await asyncio.sleep(0)
+        async with asyncio.timeout(SOON_S):
+            assert await sessions.find(postgres_books.db, token)
+    go.set()
+    await asyncio.gather(*held, return_exceptions=True)

@@ -21,7 +21,7 @@ from myna.transcription.transcribe import Transcriber
 NO_SPACE = "The disk has no space for recordings; nothing was charged, try again later."
 SPOOLED_MAX = 40
 """Recordings of the largest size that a process may have in the spool folder; a quarter of them of one
-key."""
+account."""
 
 
 class AudioTranscriptionsApi:
@@ -58,7 +58,7 @@ class AudioTranscriptionsApi:
         size_bytes = min(request.declared_bytes or self._upload_max_bytes, self._upload_max_bytes)
         form = Form(self._spool, self._disk)
         try:
-            self._take_room(size_bytes, caller.key_hash)
+            self._take_room(size_bytes, caller.details.account_id)
         except MynaError as refusal:  # the body is not read
             return structs.replace(envelope(refusal, request.path), close=True)
         try:
@@ -69,13 +69,13 @@ class AudioTranscriptionsApi:
                     return structs.replace(envelope(refusal, request.path), close=True)
                 return await self._answer(request, caller, form, translate)
         finally:
-            self._spooled.release(size_bytes, caller.key_hash)
+            self._spooled.release(size_bytes, caller.details.account_id)
 
-    def _take_room(self, size_bytes: int, key_hash: bytes) -> None:
+    def _take_room(self, size_bytes: int, account_id: int) -> None:
         """Raises DiskFull, or TooManyBodies if as much is being transcribed as may be."""
         if self._space.low:
             raise DiskFull(NO_SPACE)
-        self._spooled.take(size_bytes, key_hash)
+        self._spooled.take(size_bytes, account_id)
 
     async def _answer(
         self, request: Request, caller: UnverifiedCaller, form: Form, translate: bool

@@ -67,18 +67,18 @@ class Inspector:
         """The process ids, for monitoring; empty before the first use."""
         return self._pool.pids()
 
-    async def sample(self, source: Path, target: Path) -> Sample:
+    async def sample(self, source: Path, target: Path, sender: Hashable = None) -> Sample:
         """Writes the recording as a voice sample (wav, 16 bits, mono, 24 kHz) to `target`, durably.
 
-        `target` must be used by this call only. On failure or cancellation it is removed; a removal that
-        takes over a second continues in the background. Raises SampleRefused, whose message is for the sender
-        of the recording, or EngineBusy, EngineUnavailable, EngineTimedOut and EngineFailed for failures
-        of the service.
+        The queue is fair over senders. `target` must be used by this call only. On failure or cancellation it
+        is removed; a removal that takes over a second continues in the background. Raises SampleRefused,
+        whose message is for the sender of the recording, or EngineBusy, EngineUnavailable, EngineTimedOut
+        and EngineFailed for failures of the service.
         """
         part = target.with_name(f".{secrets.token_hex(8)}.part")
         job = SampleJob(path_bytes(source), path_bytes(part), path_bytes(target))
         try:
-            inspected = await self._pool.run(job)
+            inspected = await self._pool.run(job, sender)
         except BaseException as error:
             await self._disk.clean_up(partial(remove, part, target))
             if isinstance(error, EngineCrashed):
@@ -87,7 +87,7 @@ class Inspector:
         return Sample(inspected.seconds, inspected.size_bytes, inspected.sha256)
 
     async def speech(self, source: Path, sender: Hashable) -> InspectedSpeech:
-        """Decodes the mp3 at `source`. The queue is fair over senders. Raises NoAudio, and the errors of
+        """Decodes the mp3 at `source`. Raises NoAudio, and the errors of
         `sample` except SampleRefused."""
         try:
             inspected = await self._pool.run(SpeechJob(path_bytes(source)), sender)

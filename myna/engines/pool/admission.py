@@ -148,12 +148,14 @@ class Admission:
 
     def _late_s(self, account: Hashable, sound_s: float, within_s: float, begins_s: float) -> float:
         """By how many seconds the account's next text would miss its limits because of the texts ahead."""
+        if not self._in_use:
+            return 0.0
         own_s = sound_s * self._pace / self._processes_per_text
         long = is_long(sound_s)
         ahead_s = self._ahead_s(account, sound_s, long=long) * self._pace
-        first_s = self._ahead_s(account, 0.0, long=long) * self._pace
         if not ahead_s:
             return 0.0
+        first_s = self._ahead_s(account, 0.0, long=long) * self._pace
         return max(ahead_s + own_s - WAIT_SHARE_MAX * within_s, first_s - WAIT_SHARE_MAX * begins_s)
 
     def _ahead_s(self, account: Hashable, sound_s: float, *, long: bool) -> float:

@@ -6,15 +6,17 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from myna.engines.interface import EngineUnavailable
+from myna.engines.interface import EngineBusy, EngineUnavailable
 from myna.engines.pool.pool import Pool
 from myna.sandbox.confinement import AllowedPaths
+from myna.shares import Shares
 
 R = TypeVar("R", bound=msgspec.Struct)
 
 
 class LazyPool(Generic[R]):
-    """`pool`, whose processes may open `files` only. A job may take `deadline_s` seconds, waiting and start
+    """`pool`, whose processes may open `files` only. Three quarters of its places are for one `queue_key` at
+    most. A job may take `deadline_s` seconds, waiting and start
     included. The processes stay until `close`."""
 
     def __init__(self, pool: Pool[R], *, files: AllowedPaths | None, deadline_s: float) -> None:
@@ -23,6 +25,7 @@ class LazyPool(Generic[R]):
         self._deadline_s = deadline_s
         self._lifecycle = asyncio.Lock()
         self._started = self._closed = False
+        self._places = Shares[Hashable](pool.places, pool.places * 3 // 4, _busy)
 
     def pids(self) -> list[int]:
         """The process ids, for monitoring; empty before the first job."""
@@ -46,12 +49,17 @@ class LazyPool(Generic[R]):
             if not self._started:
                 await self._pool.start(self._files)
                 self._started = True
-        return await self._pool.run(
-            job, deadline_s or self._deadline_s, queue_key=queue_key, disconnected=disconnected
-        )
+        with self._places.place(queue_key):
+            return await self._pool.run(
+                job, deadline_s or self._deadline_s, queue_key=queue_key, disconnected=disconnected
+            )
 
     async def close(self) -> None:
         """Ends the processes; jobs that wait or run fail. May be called twice."""
         async with self._lifecycle:
             self._closed = True
             await self._pool.close()
+
+
+def _busy() -> EngineBusy:
+    return EngineBusy("The engine's queue is full.")

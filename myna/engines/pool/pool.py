@@ -65,6 +65,7 @@ class Pool(Generic[R]):
         self._start_deadline_s = start_deadline_s
         self._program = self._child_program(None)
         self._results = msgspec.msgpack.Decoder(result)
+        self.places = processes + queue_max
         self._processes = processes
         self._queue_max = queue_max
         self._job_deadline_s = job_deadline_s

@@ -18,6 +18,7 @@ from myna.office.pages import (
     try_stream,
     usage,
     voices,
+    words,
 )
 from myna.office.pages.site import SITE_PAGES
 
@@ -38,5 +39,6 @@ ALL_PAGES: list[Page] = [
     *try_stream.PAGES,
     *usage.PAGES,
     *voices.PAGES,
+    *words.PAGES,
     *SITE_PAGES,
 ]

@@ -17,6 +17,7 @@ from myna.office.visit import Visit
 from myna.reports import LedgerFilter, Month
 from myna.store.batch import EntryKind
 from myna.store.queries import keys as keys_store
+from myna.store.transaction_queue import transactions_of
 
 ROWS = 50
 _MONTH = re.compile(r"(20[0-9]{2})-(0[1-9]|1[0-2])")
@@ -103,7 +104,8 @@ async def download(visit: Visit) -> Response:
 async def _rows(visit: Visit, only: LedgerFilter) -> AsyncGenerator[list[csv_file.Row]]:
     before, more = "", True
     while more:
-        page = await reports.ledger_page(visit.db, visit.account.id, only, before, reports.PAGE_MAX)
+        with transactions_of(visit.owner):
+            page = await reports.ledger_page(visit.db, visit.account.id, only, before, reports.PAGE_MAX)
         yield [
             (
                 visit.date(entry.at, seconds=True), entry.kind.name.lower(), entry.units, entry.balance,

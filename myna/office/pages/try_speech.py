@@ -8,7 +8,10 @@ import msgspec
 from msgspec import Struct
 from starlette.responses import Response
 
+from myna import lexicon
 from myna.clones import preview_text
+from myna.engines.how_read import Reading, reading
+from myna.engines.interface import EngineFailed
 from myna.errors import NotFound
 from myna.keys import Scope
 from myna.office import live, runs
@@ -18,6 +21,8 @@ from myna.office.request_lines import speech_lines
 from myna.office.runs import Run
 from myna.office.usable_voices import usable_voices
 from myna.office.visit import Visit
+from myna.sentences import SentenceError
+from myna.speech.plan import check_text
 from myna.speech.status import status_text
 from myna.store.batch import TaskStatus
 from myna.store.queries import tasks
@@ -37,12 +42,13 @@ class Speech(Struct):
 
 
 async def show(visit: Visit) -> Response:
-    """The form, with the voice that the address names, and a text in its language."""
+    """The form, with the voice and the text that the address names, else a text in the voice's language."""
     voices = await usable_voices(visit)
     voice_id = visit.parameter("voice") or voices.default
     spoken = [voice.language for voice in (*voices.cloned, *voices.public) if voice.voice_id == voice_id]
     language = spoken_language(spoken[0]) if spoken else ""
-    return await _page(visit, Speech(text=preview_text(language), voice_id=voice_id))
+    text = visit.parameter("text") or preview_text(language)
+    return await _page(visit, Speech(text=text, voice_id=voice_id))
 
 
 async def submit(visit: Visit) -> Response:
@@ -63,6 +69,21 @@ async def submit(visit: Visit) -> Response:
         return await _page(visit, form, run, audio=urlsplit(done.audio_url).path)
     ordered = msgspec.json.decode(run.answer, type=SpeechOrdered)
     return await _page(visit, form, run, task_id=ordered.id)
+
+
+async def read(visit: Visit) -> Response:
+    """Shows the words and the phonemes that the voice would say, which costs no units."""
+    form = visit.fields(Speech)
+    voice_id = form.voice_id or (await usable_voices(visit)).default
+    try:
+        text = check_text(form.text, visit.parts.config.settings.tts_max_chars).text
+        words = await lexicon.stored(visit.parts.db, visit.account.id)
+        found = await reading(lexicon.applied(text, words), voice_id)
+    except SentenceError as error:
+        return await _page(visit, form, error=visit.said(error))
+    except EngineFailed as failure:
+        return await _page(visit, form, error=visit.said_of(failure))
+    return await _page(visit, form, reading=found)
 
 
 async def show_task(visit: Visit) -> Response:
@@ -95,14 +116,23 @@ def _request(form: Speech) -> dict[str, str]:
 
 
 async def _page(
-    visit: Visit, form: Speech, run: Run | None = None, *, audio: str = "", task_id: int = 0
+    visit: Visit,
+    form: Speech,
+    run: Run | None = None,
+    *,
+    audio: str = "",
+    task_id: int = 0,
+    reading: Reading | None = None,
+    error: str = "",
 ) -> Response:
     voices = await usable_voices(visit)
     every = [*voices.public, *voices.cloned]
     named = Counter((voice.name, voice.language) for voice in every)
     return visit.page(
         "try_speech.html",
-        status=run.status if run else 200,
+        status=run.status if run else 400 if error else 200,
+        error=error,
+        reading=reading,
         form=form,
         voices=voices,
         alike={voice.voice_id for voice in every if named[voice.name, voice.language] > 1},
@@ -124,6 +154,12 @@ PAGES = [
         submit=submit,
         form_max_bytes=FORM_MAX_BYTES,
         repeatable=runs.CHARGED_ONCE,
+    ),
+    Page(
+        path="/try/reading",
+        submit=read,
+        form_max_bytes=FORM_MAX_BYTES,
+        repeatable="it changes nothing",
     ),
     Page(path="/try/tasks/{id:number}", show=show_task),
     Page(path="/try/tasks/{id:number}/live", show=follow_task),

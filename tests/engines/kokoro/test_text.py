@@ -109,6 +109,7 @@ def test_a_text_without_a_sound_has_no_pieces(text: str) -> None:
         ("你好 hello αβ, 15%! (*a*) “b” #", {}),
         ("你好สวัสดี😀 привет ⊎", {"Thai": 4, "Emoji": 1, "Cyrillic": 6, "Sign": 1}),
         ("\U000323a0", {"Han": 1}),
+        ("λόγος γ", {"Greek": 5}),
         ("[行长](/hang2zhang3/)[](:break 9)[a](/bˈ/)", {}),
     ],
 )

@@ -51,9 +51,11 @@ _PAUSES_S: Final = {",": 0.15, ";": 0.25, ":": 0.2, "—": 0.2, ".": 0.4, "!": 0
 # abbreviation, since the sentence is not at its end.
 _WRAPPED: Final = regex.compile(r"(?<=[\p{Ll},，、])[ \t]*\n[ \t]*(?=\p{Ll})")
 """A line break within a sentence."""
-_LETTER: Final = r"[\p{Script=Latin}\p{Script=Greek}\p{Script=Inherited}0-9]"
+_LETTER: Final = r"[\p{Script=Latin}\p{Script=Inherited}0-9]"
 _TOKEN: Final = regex.compile(
-    rf"(?P<said>{OTHER_MARK})|(?P<han>(?:{MARK_OF_PINYIN}?\p{{Script=Han}})+)|(?P<latin>{_LETTER}(?:{_LETTER}|['’&@/%+=_°-]|[,:](?={_LETTER})"
+    rf"(?P<said>{OTHER_MARK})|(?P<greek>\p{{Greek}}[\p{{Greek}}\p{{Inherited}}]*)"
+    rf"|(?P<han>(?:{MARK_OF_PINYIN}?\p{{Script=Han}})+)"
+    rf"|(?P<latin>{_LETTER}(?:{_LETTER}|['’&@/%+=_°-]|[,:](?={_LETTER})"
     rf"|\.(?!\.)(?=\s*{_LETTER})|[ \t]+(?={_LETTER}|[&+=]))*+)"
     r"|(?P<mark>[，、,﹐。．｡.！!﹗？?﹖；;﹔：:﹕…⋯—–―]+|\n)|(?P<bracket>[()（）\[\]【】])|(?P<other>.)",
     regex.DOTALL,
@@ -165,7 +167,9 @@ class _Reader:
             self._leave_out(character for character in text if not has_reading(character))
             for sound in mandarin_sounds.phonemes(text, readings):
                 yield _Part(sound, False)
-        elif kind == "other" and _MEANS.match(text):
+        elif kind == "greek" and self._foreign:
+            yield from self._english_sounds(self._foreign(text, "el"))
+        elif kind in ("other", "greek") and _MEANS.match(text):
             self._leave_out(text)
         elif kind == "said" and text in self._whole.said:
             yield from self._parts_of(self._whole.said[text])

@@ -6,6 +6,7 @@ from myna.engines.text.english.dates import TO
 from myna.engines.text.english.numerals import by_one, cardinal, fraction, number, ordinal
 from myna.engines.text.english.tables import (
     CURRENCIES,
+    GREEK,
     NAMED_SIGNS,
     OPERATORS,
     SCALES,
@@ -15,7 +16,7 @@ from myna.engines.text.english.tables import (
     UNITS,
     plural_unit,
 )
-from myna.engines.text.rule import Rule, any_of, rule
+from myna.engines.text.rule import GREEK_ALONE, Rule, any_of, rule
 
 THOUSANDS = r"\d{1,3}(?:,\d{3})+(?![\d,])"
 NUM = rf"(?:{THOUSANDS}|\d+)(?:\.\d+)?"
@@ -215,4 +216,5 @@ LEFT: tuple[Rule, ...] = (
     rule(r"(?<!\d)\.\d+(?!\.)", lambda m: "point " + by_one(m[0])),
     rule(rf"{THOUSANDS}(?:\.\d+)?|\d+(?:\.\d+)?", _left),
     rule(any_of(NAMED_SIGNS), lambda m: f" {NAMED_SIGNS[m[0]]} "),
+    rule(GREEK_ALONE, lambda m: f" {' '.join(GREEK.get(letter, letter) for letter in m[0])} "),
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from myna.engines.text.rule import any_of
+from myna.engines.text.rule import any_of, greek_letters
 
 CURRENCIES: Final = {
     "US$": "dollar", "A$": "Australian dollar", "AU$": "Australian dollar", "C$": "Canadian dollar",
@@ -109,15 +109,22 @@ OPERATORS: Final = {
     "≫": "is much greater than", "≪": "is much less than", "≡": "is identical to",
     "∝": "is proportional to",
 }  # fmt: skip
+GREEK: Final = greek_letters(
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau "
+    "upsilon phi chi psi omega"
+)
 NAMED_SIGNS: Final = {
-    "π": "pi", "∞": "infinity", "√": "the square root of", "∛": "the cube root of", "∑": "the sum of",
-    "∫": "the integral of", "∠": "angle", "Δ": "delta", "∆": "delta", "α": "alpha", "β": "beta",
-    "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta", "η": "eta", "θ": "theta", "κ": "kappa",
-    "λ": "lambda", "μ": "mu", "ν": "nu", "ξ": "xi", "ρ": "rho", "σ": "sigma", "Σ": "sigma", "τ": "tau",
-    "φ": "phi", "Φ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega", "Ω": "omega", "¢": "cents",
-    "§": "section", "¶": "paragraph", "©": "copyright", "®": "registered", "™": "trademark", "°": "degrees",
-    "½": "one half", "¼": "one quarter", "¾": "three quarters", "⅓": "one third", "⅔": "two thirds",
-    "‰": "per mille", "†": "dagger",
+    "∞": "infinity", "√": "the square root of", "∛": "the cube root of", "∑": "the sum of",
+    "∏": "the product of", "∫": "the integral of", "∂": "partial", "∇": "nabla", "∠": "angle", "∉": "not in",
+    "∪": "union", "∩": "intersection", "⊂": "subset of", "⊆": "subset of", "⊃": "superset of",
+    "⊇": "superset of", "∧": "and", "∨": "or", "¬": "not", "∀": "for all", "∃": "there exists",
+    "∅": "the empty set", "⇒": "implies", "⇔": "if and only if", "←": "left arrow", "↑": "up arrow",
+    "↓": "down arrow", "↔": "left right arrow", "¢": "cents", "$": "dollars", "€": "euros", "£": "pounds",
+    "¥": "yen", "₩": "won", "₹": "rupees", "₽": "rubles", "₿": "bitcoin", "₪": "shekels", "§": "section",
+    "¶": "paragraph", "©": "copyright", "®": "registered", "™": "trademark", "°": "degrees", "%": "percent",
+    "‰": "per mille", "@": "at", "\\": "backslash", "†": "dagger", "‡": "double dagger", "²": "squared",
+    "³": "cubed", "½": "one half", "¼": "one quarter", "¾": "three quarters", "⅓": "one third",
+    "⅔": "two thirds",
 }  # fmt: skip
 NAMES: Final = (
     "Room|Flight|Route|Highway|Hwy|Interstate|Suite|Apt|Apartment|Bus|Boeing|Airbus|Gate|Porsche|"

@@ -10,6 +10,7 @@ from myna.engines.text.mandarin.tables import (
     CURRENCIES,
     CURRENCY_CODES,
     CURRENCY_NAMES,
+    GREEK,
     NAMED_SIGNS,
     OPERATORS,
     SCORED,
@@ -18,7 +19,7 @@ from myna.engines.text.mandarin.tables import (
     UNIT,
     UNITS,
 )
-from myna.engines.text.rule import Rule, any_of, rule
+from myna.engines.text.rule import GREEK_ALONE, Rule, any_of, rule
 
 THOUSANDS = r"\d{1,3}(?:,\d{3})+(?![\d,])"
 NUM = rf"(?:{THOUSANDS}|\d+)(?:\.\d+)?"
@@ -260,6 +261,7 @@ LEFT: tuple[Rule, ...] = (
     rule(r"(?<=\d)/(?=\d)", "、"),
     rule(r"\d+(?:\.\d+)?", _left),
     rule(any_of(NAMED_SIGNS), lambda m: NAMED_SIGNS[m[0]]),
+    rule(GREEK_ALONE, lambda m: "".join(GREEK.get(letter, letter) for letter in m[0])),
     # C++, C#, AT&T, A=B, @张三.
     rule(r"(?<![A-Za-z])([A-Za-z])\+\+", r"\1 加加 "),
     rule(r"(?<![A-Za-z])([A-Z])#", r"\1 sharp "),

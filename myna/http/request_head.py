@@ -1,0 +1,79 @@
+"""A request head: what of it the parser does not check, and the scope that is made of it."""
+
+import asyncio
+from collections.abc import Mapping
+from operator import itemgetter
+from urllib.parse import unquote
+
+import httptools
+
+from myna.http.asgi_types import Scope
+
+Headers = list[tuple[bytes, bytes]]
+Ends = tuple[tuple[str, int] | None, tuple[str, int] | None]
+"""Host and port of the server and of the client, if they have them."""
+
+
+def header_error(headers: Headers, version: str) -> str:
+    """Why RFC 9112 (3.2, 6.1) requires a refusal of a head that the parser accepts; "" for a valid head."""
+    names = list(map(itemgetter(0), headers))
+    if version not in ("1.0", "1.1"):
+        return "send HTTP/1.1"
+    hosts = names.count(b"host")
+    if hosts != 1 and (hosts or version == "1.1"):
+        return "duplicate header Host" if hosts else "the header Host is missing"
+    if b"transfer-encoding" not in names:
+        return ""
+    if version == "1.0" or b"content-length" in names or names.count(b"transfer-encoding") > 1:
+        return "send either Content-Length or, in HTTP/1.1, one Transfer-Encoding"
+    coding = headers[names.index(b"transfer-encoding")][1]
+    return "" if coding.strip().lower() == b"chunked" else "the only supported Transfer-Encoding is chunked"
+
+
+def size_of(url: bytes, headers: Headers) -> int:
+    """The bytes of a head, without separators."""
+    return len(url) + sum(len(name) + len(value) for name, value in headers)
+
+
+def ends_of(transport: asyncio.Transport) -> Ends:
+    """The two ends of a connection."""
+    server, client = (transport.get_extra_info(name) for name in ("sockname", "peername"))
+    return _address(server), _address(client)
+
+
+def _address(found: object) -> tuple[str, int] | None:
+    return (str(found[0]), int(found[1])) if isinstance(found, tuple | list) else None
+
+
+def new_scope(
+    parser: httptools.HttpRequestParser,
+    url: bytes,
+    headers: Headers,
+    ends: Ends,
+    state: Mapping[str, object],
+) -> Scope:
+    """The scope of a request whose head was parsed, between these ends."""
+    parsed = httptools.parse_url(url)
+    path = parsed.path.decode("ascii")
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": parser.get_http_version(),
+        "server": ends[0],
+        "client": ends[1],
+        "scheme": "http",
+        "root_path": "",
+        "method": parser.get_method().decode("ascii"),
+        "path": unquote(path) if "%" in path else path,
+        "raw_path": parsed.path,
+        "query_string": parsed.query or b"",
+        "headers": headers,
+        "state": dict(state),
+    }
+
+
+def head_without_upgrade(parser: httptools.HttpRequestParser, url: bytes, headers: Headers) -> bytes:
+    """The head of a request whose Upgrade header is ignored (RFC 9110, 7.8)."""
+    lines = [b"%b %b HTTP/%b" % (parser.get_method(), url, parser.get_http_version().encode())]
+    lines += [name + b": " + value for name, value in headers if name != b"upgrade"]
+    return b"\r\n".join([*lines, b"", b""])
