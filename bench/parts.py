@@ -23,7 +23,7 @@ from bench.load import CHAT_BODY, CHAT_PATH, KEY_FORMAT
 from bench.results import Machine, Table
 from myna import settings
 from myna.api.auth import KeyAuth
-from myna.api.chat import ChatApi
+from myna.api.v1 import ChatApi
 from myna.chat.complete import Chat
 from myna.engines.pool.admission import Slot
 from myna.http.asgi import Application

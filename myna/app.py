@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 
+from myna import __version__
 from myna import settings as settings_module
 from myna.errors import MynaError
 from myna.files.disk_threads import DiskThreads
@@ -22,7 +23,7 @@ from myna.http.fallback import answer_for, http_error
 from myna.http.open_files import fitted
 from myna.service import Service
 from myna.settings import Settings, usable_cores
-from myna.telemetry import logs
+from myna.telemetry import logs, metrics
 from myna.telemetry.access_log import AccessLog
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ def create(
             access.on_error = service.refusals.note
             app.router.routes.extend(service.other_routes())
             routes.update(service.routes())
+            metrics.BUILD.labels(__version__).set(1)
             gc.set_threshold(GC_THRESHOLD)
             gc.freeze()  # startup objects are permanent: exclude them from later collections
             watching = asyncio.create_task(end_with_the_schema(service), name="schema")

@@ -29,6 +29,7 @@ from myna.store.database import Database, Transaction
 from myna.store.queries import circuits as circuit_store
 from myna.store.queries import config as store
 from myna.store.queries.config import BlendRow, ChannelRow, ChannelVoiceRow, Config
+from myna.telemetry import logs
 from myna.urls import is_base_url
 
 log = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ class Channel(Struct, frozen=True):
         headers = {"content-type": "application/json", "accept": accept}
         if self.key:
             headers["authorization"] = f"Bearer {self.key}"
-        return headers
+        return headers | logs.trace_headers()
 
 
 class SpeechChannel(Struct, frozen=True):

@@ -219,15 +219,15 @@ class NotFound(MynaError):
 
 
 class ModelNotFound(NotFound):
-    """No route for this use has the name `model`, or the key is limited to others, or `why`."""
+    """No route for this use has the name `model`, or the key is limited to others, or `why`. That is told to
+    keys alone that may use the `route`, if there is one."""
 
     code = "model_not_found"
 
-    def __init__(self, model: str, why: str = "") -> None:
-        super().__init__(why) if why else super().__init__(
-            sentences.NO_MODEL, model=model[:MODEL_SHOWN_CHARS]
-        )
-        self.model = model
+    def __init__(self, model: str, why: str = "", route: str = "") -> None:
+        named = {"model": model[:MODEL_SHOWN_CHARS]} if route or not why else {}
+        super().__init__(sentences.NO_MODEL if named else why, **named)
+        self.model, self.why, self.route = model, why, route
 
 
 class StaleLease(MynaError):

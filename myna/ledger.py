@@ -52,7 +52,7 @@ from myna.store.queries import keys as keys_store
 from myna.store.queries import ledger as store
 from myna.store.queries.config import Config
 from myna.telemetry import logs, metrics
-from myna.telemetry.requests import RequestDetails
+from myna.telemetry.requests import MODEL_MAX_CHARS, RequestDetails
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -195,17 +195,17 @@ class Ledger:
         self, caller: UnverifiedCaller, plan: Callable[[], Awaitable[P]]
     ) -> tuple[Call, P] | Replayed:
         """Charges what `plan` returns; plans again if the configuration was stale. Returns the open call and
-        its plan, or the stored response to a retry. If planning fails, the key is checked first, since an
-        error of the key precedes every other one. Raises MynaError."""
+        its plan, or the stored response to a retry. An error of the key precedes those of planning."""
         while True:
             config = self.config.current
             try:
                 planned = await plan()
-            except MynaError:
+            except MynaError as error:
                 if (stored := await self.check_refusal(caller)) is not None:
                     return stored
                 if self.config.current.version == config.version:
-                    raise
+                    told = refused_charges.told(self._db, caller.details.key_id, error)
+                    raise await self._query(told) from None
             else:
                 match await self.charge(caller, planned.order, config):
                     case Call() as call:
@@ -224,16 +224,15 @@ class Ledger:
         outcome = await self._send(charge)
         match outcome:
             case Charged():
-                metrics.UNITS_CHARGED.inc(order.units)
+                metrics.units_of(order.route).inc(order.units)
                 details = caller.details
-                details.account_id = outcome.account_id
-                details.key_id = outcome.key_id
-                details.units = order.units
-                details.balance = outcome.balance
+                details.account_id, details.key_id = outcome.account_id, outcome.key_id
+                details.units, details.route, details.balance = order.units, order.route, outcome.balance
                 details.call_id = charge.call_id
-                if outcome.rate:
-                    details.rate_headers = limits.rate_headers(outcome.rate)
+                details.model = logs.masked((order.model or order.route)[:MODEL_MAX_CHARS])
+                details.rate_headers = limits.rate_headers(outcome.rate) if outcome.rate else {}
                 self._running.add(charge.call_id)
+                metrics.CALLS_OPEN.set(len(self._running))
                 caller.found()
                 return Call(self, charge, outcome, order.seconds, details)
             case Replayed():
@@ -295,6 +294,7 @@ class Ledger:
     def ended(self, call_id: bytes) -> None:
         """This process no longer works on the call."""
         self._running.discard(call_id)
+        metrics.CALLS_OPEN.set(len(self._running))
 
     async def sweep(self) -> int:
         """Refunds the calls open past their deadline, whose process or node did not end them: how many."""

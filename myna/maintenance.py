@@ -133,6 +133,7 @@ class Maintenance:
         metrics.COMMITS_WAITING.set(self._commits.waiting)
         found = await due(self._db)
         self._leased = found.leased
+        metrics.NODES_ONLINE.set(found.nodes_online)
         with contextlib.suppress(DatabaseUnavailable):
             await self._db.schema.check_version(found.schema, self._db)
         if found.calls_overdue:

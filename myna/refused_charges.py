@@ -15,6 +15,7 @@ from myna.errors import (
 )
 from myna.store.batch import ChargeRefused, RefusalReason
 from myna.store.database import Queries
+from myna.store.queries import routes
 
 REUSED = "Idempotency-Key: this one came with another path or body before; use a new one."
 
@@ -27,6 +28,15 @@ class Refusal(Struct, frozen=True):
     units: int
     route: str
     zone: str
+
+
+async def told(db: Queries, key_id: int, error: MynaError) -> MynaError:
+    """The error of a request that can't be planned, to a key that is valid. The operator's names are
+    told only to those who may use them."""
+    if not isinstance(error, ModelNotFound) or not error.route:
+        return error
+    allowed = await routes.of_key(db, key_id)
+    return ModelNotFound(error.model, error.why) if allowed is None or error.route in allowed else error
 
 
 async def error_of(db: Queries, refusal: Refusal) -> MynaError:

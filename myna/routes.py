@@ -77,9 +77,9 @@ def find(config: Config, settings: SiteSettings, model: str, kind: RouteKind) ->
     built_in = _built_in(settings).get(_ALIASES.get(model, model))
     exact = built_in or next((of_row(row) for row in config.routes if row.name == model), None)
     if exact:
-        if exact.kind is not kind:  # the operator's names are told only to those who may use them
+        if exact.kind is not kind:
             why = f"model: {model} is a model for {exact.kind}; this endpoint needs one for {kind}."
-            raise ModelNotFound(model, why if built_in else "")
+            raise ModelNotFound(model, why, "" if built_in else exact.name)
         return exact
     rows = [
         row

@@ -11,24 +11,20 @@ from starlette.routing import Route
 from myna import sentences
 from myna.api import units
 from myna.api.auth import KeyAuth
-from myna.api.chat import ChatApi
 from myna.api.farm.handlers import FarmApi
 from myna.api.health import HealthApi
-from myna.api.me import MeApi
 from myna.api.openai.audio import OpenAIAudio
 from myna.api.openai.models import ModelsApi
 from myna.api.openai.relayed import RelayApi
 from myna.api.openapi import OpenApi
-from myna.api.speech import SpeechApi
 from myna.api.uploads import UploadsApi
+from myna.api.v1 import ChatApi, MeApi, SpeechApi
 from myna.channel_probe import Prober
 from myna.channels import Channels, restore_circuits
 from myna.chat.complete import Chat
 from myna.chat.context_lengths import ContextLengths
 from myna.config import ConfigCache
 from myna.engines.inspector.inspector import Inspector
-from myna.engines.interface import Engine, EngineFailed, EngineLimits
-from myna.engines.registry import AUTO, ESPEAK, site_engines
 from myna.errors import NoSpeechChannel
 from myna.farm.capacity import Capacity
 from myna.farm.nodes import Nodes
@@ -48,11 +44,12 @@ from myna.relay.plan import Planner as RelayPlanner
 from myna.relay.relay import Relay, UnitHeaders
 from myna.relay.stored_responses import StoredResponses
 from myna.sandbox.confinement import AllowedPaths
-from myna.settings import Settings, usable_cores
+from myna.settings import Settings
 from myna.sign_in.oidc.client import client_of
 from myna.sign_in.oidc.flow import Oidc
 from myna.speech.plan import Planner
 from myna.speech.previews import Previews
+from myna.speech.site_engines import SiteEngines, speech_engines
 from myna.speech.synthesize import Synthesizer
 from myna.store.database import Database, connect
 from myna.store.files.audio import AudioStore
@@ -66,8 +63,6 @@ from myna.voices import require_channel
 log = logging.getLogger(__name__)
 
 FINISH_WAIT_S = 5.0
-ENGINE_PROCESSES_MIN = 2
-"""Long texts must leave a process of the engine for short texts."""
 
 
 class Service:
@@ -93,6 +88,7 @@ class Service:
         self.http_client = _http_client(settings)
         self.oidc_client = client_of(settings)
         self.engines = speech_engines(settings)
+        self.site_engines = SiteEngines(settings, self.engines)
         self.commits = commits
         self.channels = Channels(
             settings=settings, environ=environ, http_client=self.http_client, local=self.engines
@@ -237,31 +233,11 @@ class Service:
         await asyncio.to_thread(self.audio.prepare)
         await asyncio.to_thread(self.spool.prepare)
         await self.space.refresh()
-        await self._start_engines()
+        await self.site_engines.start()
         await self.tasks.start()
         await self.channels.load_keys(self.config.current)
         await restore_circuits(self.db, self.channels)
         self.jobs.start()
-
-    async def _start_engines(self) -> None:
-        async with contextlib.AsyncExitStack() as undo:
-            for engine in self.engines.values():
-                undo.push_async_callback(engine.close)
-            started = await asyncio.gather(
-                *(self._start_engine(name) for name in self.engines), return_exceptions=True
-            )
-            for failure in filter(None, started):
-                raise failure
-            undo.pop_all()
-
-    async def _start_engine(self, name: str) -> None:
-        """Raises EngineFailed, unless another engine can speak instead."""
-        try:
-            await self.engines[name].start(AllowedPaths.of(writes=(self.settings.data_folder / "audio",)))
-        except EngineFailed as failure:
-            if self.settings.speech != AUTO or name == ESPEAK:
-                raise
-            log.warning("%s does not start, so only espeak speaks: %s", name, failure)
 
     async def _stop(self) -> None:
         self.health.stopping = True
@@ -269,7 +245,7 @@ class Service:
         await self.jobs.close()
         await self.ledger.finish(FINISH_WAIT_S)
         await self.commits.close(FINISH_WAIT_S)
-        await asyncio.gather(*(engine.close() for engine in self.engines.values()))
+        await self.site_engines.close()
         await self.inspector.close()
         await self.recordings.close()
         await self.openai_audio.close()
@@ -283,7 +259,7 @@ class Service:
             speech = sentences.DISK_LOW if self.space.low else ""
         except NoSpeechChannel:
             speech = sentences.NO_SPEECH
-        return {"chat": self._missing_chat(), "speech": speech}
+        return {"chat": self._missing_chat(), "speech": speech, **self.site_engines.down}
 
     def _missing_chat(self) -> str:
         channels = self.channels.chat(self.config.current)
@@ -387,14 +363,3 @@ def _http_client(settings: Settings) -> HttpClient:
         connect_timeout_s=settings.upstream_connect_s,
         idle_s=settings.upstream_idle_s,
     )
-
-
-def speech_engines(settings: Settings) -> dict[str, Engine]:
-    """The engines of MYNA_SPEECH, not started, by the name of their channel. Raises ConfigError."""
-    limits = EngineLimits(
-        processes=max(ENGINE_PROCESSES_MIN, usable_cores() // settings.workers),
-        queue_max=settings.speech_queue_max,
-        job_deadline_s=max(settings.call_deadline_s, settings.stream_deadline_s),
-        account_max=settings.speech_account_max,
-    )
-    return site_engines(settings.speech, settings.data_folder, limits)

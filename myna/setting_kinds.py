@@ -1,11 +1,14 @@
-"""What a setting declares: its meaning, and the form of a valid value."""
+"""What a setting declares: its meaning, and the form of a valid value; where a file of settings is wrong."""
 
 import re
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from msgspec import Struct
 
 from myna.addresses import are_networks
+from myna.errors import ConfigError
 from myna.urls import is_base_url, is_database_url, is_origin, is_page_origin, is_secure
 
 
@@ -97,3 +100,25 @@ def database_url(meaning: str) -> Setting:
 def listed(value: str) -> list[str]:
     """The parts of a list separated by commas, without spaces around them and without empty ones."""
     return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def toml_position(error: tomllib.TOMLDecodeError) -> str:
+    """Where the parser found the error: ` at line 3, column 8`; empty if it does not say."""
+    found = re.search(r"\bat (line \d+, column \d+|end of document)", str(error))
+    return f" at {found[1]}" if found else ""
+
+
+def with_secret_files(environ: Mapping[str, str], names: Iterable[str]) -> Mapping[str, str]:
+    """The environment with the text of the file that NAME_FILE names as NAME, for these names. Raises
+    ConfigError."""
+    found = dict(environ)
+    for name in names:
+        if path := found.pop(f"{name}_FILE", ""):
+            if found.get(name):
+                raise ConfigError(f"{name}_FILE: must be empty, since {name} is set.")
+            try:
+                found[name] = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+            except (OSError, UnicodeDecodeError) as error:
+                why = (isinstance(error, OSError) and error.strerror) or "it is not UTF-8"
+                raise ConfigError(f"{name}_FILE: {path} can't be read: {why}.") from None
+    return found

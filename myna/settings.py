@@ -7,6 +7,7 @@ in capitals with the prefix MYNA_. Settings that change at run time are in `conf
 To add a setting, add a field to Settings and a row to docs/configuration.md.
 """
 
+import contextlib
 import difflib
 import os
 import re
@@ -21,7 +22,7 @@ from msgspec.inspect import FloatType, IntType, type_info
 
 from myna import setting_kinds as kinds
 from myna.errors import ConfigError
-from myna.setting_kinds import Setting, listed
+from myna.setting_kinds import Setting, listed, toml_position, with_secret_files
 from myna.urls import is_base_url, without_login
 
 PREFIX = "MYNA_"
@@ -115,6 +116,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
             "must be auto, kokoro, espeak, none, sherpa:/FOLDER, http://… or https://…, without a query",
         ),
     ] = "auto"
+    speech_processes: Annotated[
+        int, Meta(ge=0, le=256), Setting("processes of each embedded voice, per worker; 0: by its cores")
+    ] = 0
     speech_key: Annotated[str, kinds.secret("the key of the speech URL")] = ""
     speech_model: Annotated[str, Setting("the model to request from the speech URL")] = "tts-1"
     log_level: Annotated[
@@ -246,6 +250,8 @@ class Source(Struct, frozen=True):
 
 def load(environ: Mapping[str, str], file: Path | None = None) -> tuple[Settings, list[Source]]:
     """Reads and checks all settings. Raises ConfigError with one line about the first error."""
+    secrets = [name for name, one in SETTINGS.items() if one.secret and f"{name}_file" not in SETTINGS]
+    environ = with_secret_files(environ, [PREFIX + name.upper() for name in secrets])
     _check_names(environ)
     from_file = _read_file(environ, file)
     from_environ = {
@@ -292,12 +298,6 @@ def _read_file(environ: Mapping[str, str], file: Path | None) -> tuple[str, dict
         if name not in SETTINGS:
             raise ConfigError(f"{path}: there is no setting {name!r}.{_nearest(name, SETTINGS)}")
     return str(path), found
-
-
-def toml_position(error: tomllib.TOMLDecodeError) -> str:
-    """Where the parser found the error: ` at line 3, column 8`; empty if it does not say."""
-    found = re.search(r"\bat (line \d+, column \d+|end of document)", str(error))
-    return f" at {found[1]}" if found else ""
 
 
 def can_name_a_key(name: str) -> bool:
@@ -389,8 +389,10 @@ def _check_together(settings: Settings) -> None:
         raise ConfigError(f"MYNA_WORKERS: must be at most {cores}, the number of cores of this process.")
 
 
-def usable_cores() -> int:
-    """How many cores this process may run on: `taskset` or a container's cpuset may leave it fewer."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """How many cores this process may use: `taskset`, or a container's cpuset or quota, may leave fewer."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with contextlib.suppress(OSError, ValueError):  # "max" without a quota; no such file before cgroup 2
+        quota, period = (cgroup / "cpu.max").read_text().split()
+        cores = min(cores, max(1, -(-int(quota) // int(period))))
+    return cores

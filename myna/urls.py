@@ -5,7 +5,7 @@ import re
 from urllib.parse import urlsplit
 
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
-_APP = re.compile(r"(?!https?:|ftp:)[a-z][a-z0-9+.-]*://[A-Za-z0-9._-]+(?::[0-9]{1,5})?")
+_APP = re.compile(r"(?!https?:|ftp:)[a-z][a-z0-9+.-]*://(?:\*|[A-Za-z0-9._-]*(?::[0-9]{1,5})?)")
 _HOST_AND_PORT = re.compile(r"(?:[^:\[\]/@]*|\[[0-9A-Fa-f:.%]+\])(?::[0-9]{1,5})?")
 
 
@@ -36,7 +36,7 @@ def is_origin(url: str) -> bool:
 
 def is_page_origin(origin: str) -> bool:
     """Whether it is what a browser or an app sends as `Origin`: an origin of any scheme, or `null`. One of
-    http or https may have `*.` for all names below a host."""
+    http or https may have `*.` for all names below a host; one of another scheme `*` for all hosts."""
     host = origin.replace("://*.", "://", 1)
     return origin == "null" or ("*" not in host and is_origin(host)) or bool(_APP.fullmatch(origin))
 

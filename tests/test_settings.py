@@ -8,7 +8,7 @@ import pytest
 
 from myna import settings
 from myna.errors import ConfigError
-from myna.settings import SETTINGS, Settings, load
+from myna.settings import SETTINGS, Settings, load, usable_cores
 from myna.urls import is_base_url
 
 ANY = "0.0.0.0"  # noqa: S104 - nothing is bound here
@@ -55,6 +55,7 @@ WRONG = {
     "chat_key": [f"{SECRET}\n", f"{SECRET} x", f"{SECRET}é"],
     "chat_model": ["a\nb"],
     "speech": ["festival", "sherpa", "sherpa:model", "http://", "https://x/v1#y", "espeak "],
+    "speech_processes": ["-1", "257", "all"],
     "speech_key": [f"{SECRET}\r"],
     "speech_model": ["\x1b[2J"],
     "metrics_token": [f"{SECRET} x", f"{SECRET}é"],
@@ -235,6 +236,12 @@ def test_an_invalid_settings_file_is_a_one_line_error(text: str) -> None:
     assert str(raised.value).isprintable()
 
 
+def test_a_settings_file_in_another_encoding_is_a_one_line_error() -> None:
+    Path("myna.toml").write_bytes(b'chat_model = "\xff"')
+    with pytest.raises(ConfigError, match="is not UTF-8 from byte 14 on"):
+        load({})
+
+
 def test_secrets_are_masked_and_urls_shown_without_login() -> None:
     url = f"http://user:{SECRET}@h:1/v1"
     environ = {
@@ -287,7 +294,19 @@ def test_a_setting_of_an_earlier_version_is_refused_with_its_replacement(name: s
         assert all(replacement in str(raised.value) for replacement in names)
 
 
-def test_a_settings_file_in_another_encoding_is_a_one_line_error() -> None:
-    Path("myna.toml").write_bytes(b'chat_model = "\xff"')
-    with pytest.raises(ConfigError, match="is not UTF-8 from byte 14 on"):
-        load({})
+@pytest.mark.parametrize(("quota", "cores"), [("150000 100000", 2), ("50000 100000", 1), ("max 100000", 999)])
+def test_the_cpu_quota_of_a_container_limits_the_cores(tmp_path: Path, quota: str, cores: int) -> None:
+    (tmp_path / "cpu.max").write_text(f"{quota}\n")
+    assert usable_cores(tmp_path) == min(cores, usable_cores(tmp_path / "none"))
+
+
+def test_a_secret_may_be_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(f"{SECRET}\n")
+    given = {"MYNA_CHAT_KEY_FILE": str(file)}
+    assert load(given)[0].chat_key == SECRET
+    for wrong in (given | {"MYNA_CHAT_KEY": "other"}, {"MYNA_CHAT_KEY_FILE": str(tmp_path / "none")}):
+        with pytest.raises(ConfigError, match="MYNA_CHAT_KEY_FILE: "):
+            load(wrong)
+    with pytest.raises(ConfigError, match="there is no such setting"):
+        load({"MYNA_CHAT_MODEL_FILE": str(file)})

@@ -67,7 +67,7 @@ class Mp3File:
 
     def open(self) -> None:
         self._part.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self._part.open("x+b")
+        self._file = self._part.open("w+b")
         self._is_open = True
 
     def close(self) -> None:

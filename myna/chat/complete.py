@@ -16,7 +16,7 @@ from myna.chat.upstream import ModelAnswer
 from myna.config import ConfigCache
 from myna.engines.pool.admission import Slot
 from myna.errors import InvalidRequest
-from myna.http.large_bodies import read_body
+from myna.http.body_limits import read_body
 from myna.http_client import HttpClient
 from myna.ids import new_name
 from myna.keys import Scope, UnverifiedCaller

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from myna.channel_failures import (
     BY_KIND,
@@ -27,6 +27,7 @@ from myna.http_client import AnswerTooLarge, ClientResponse, HttpClient, Request
 from myna.outbound import ChannelFull
 from myna.routes import RouteKind
 from myna.telemetry import metrics
+from myna.telemetry.requests import RequestDetails
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -169,6 +170,7 @@ class Asker(Protocol):
     account_id: int
     channel: str
     """The one that is asked, or answered."""
+    details: RequestDetails
 
 
 class Nobody(Struct):
@@ -176,6 +178,7 @@ class Nobody(Struct):
 
     account_id: int = 0
     channel: str = ""
+    details: RequestDetails = field(default_factory=RequestDetails)
 
 
 async def first_answer(

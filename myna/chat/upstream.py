@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from myna.channel_failures import EMPTY, EMPTY_CAUSED
 from myna.channels import PARROT, Channel, Channels
+from myna.chat import tokens
 from myna.chat.failover import Asker, FailedAttempt, answer_of, first_answer, unusable
 from myna.http_client import HttpClient
 from myna.ids import new_name
@@ -78,6 +79,7 @@ async def ask(
         answer = await answer_of(
             http_client, channel, path, body, deadline_s=left, answer_max_bytes=answer_max_bytes
         )
+        tokens.note(asker.details, answer.body, body)
         return model_answer(answer.body, channel)
 
     return await first_answer(

@@ -49,7 +49,7 @@ def list_all(
 @app.command
 def delete(
     account: Name,
-    ids: Annotated[list[int], Parameter(help="The ids of the records.")],
+    ids: Annotated[list[int], Parameter(name="IDS…", help="The ids of the records.")],
     /,
     *,
     json: Json = False,

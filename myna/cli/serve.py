@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from myna import __version__, app, cli, service
+from myna import __version__, app, cli
 from myna.activity import command_line
 from myna.api.health import MULTIPROCESS
 from myna.cli.console import (
@@ -30,6 +30,7 @@ from myna.settings import Settings
 from myna.sign_in import links
 from myna.sign_in.links import LIFE_MS, Purpose
 from myna.sign_in.oidc.client import client_of
+from myna.speech.site_engines import speech_engines
 from myna.store.migrate import migrate as migrate_schema
 from myna.telemetry import logs
 
@@ -86,7 +87,7 @@ async def _prepare(settings: Settings) -> bool:
 
 
 def _run(settings: Settings) -> None:
-    service.speech_engines(settings)  # reports an error of the setting in one line
+    speech_engines(settings)  # reports an error of the setting in one line
     client_of(settings)  # the same
     keep_to_ourselves()  # also in the parent of several workers, whose environment has all keys
     logs.configure(settings.log_level)

@@ -11,9 +11,8 @@ import numpy.typing as npt
 import soxr
 
 from myna.audio.mp3 import Mp3File
-from myna.engines.interface import STREAM_RATE_HZ, SpeechResult
+from myna.engines.interface import STREAM_RATE_HZ, SpeechResult, bounded
 from myna.engines.job_output import OutputFile
-from myna.engines.sound_limit import bounded
 
 Sink = Callable[[bytes], None]
 """Takes any whole number of samples of 16-bit mono PCM."""

@@ -26,10 +26,10 @@ from myna.engines.interface import (
     SoundPart,
     SoundParts,
     SpeechResult,
+    bounded,
 )
 from myna.engines.job_output import OutputFile, SpeechJob, TakePart, sound_of
 from myna.engines.pool.pool import Pool
-from myna.engines.sound_limit import bounded
 from myna.files.disk_threads import DiskExecutor
 from myna.files.fsync import make_durable, remove
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from myna.errors import (
     CallAbandoned,
+    ClientDisconnected,
     CommitInDoubt,
     MethodNotAllowed,
     MynaError,
@@ -34,7 +35,7 @@ from myna.http.body_limits import BodyLimits
 from myna.http.client_address import TrustedProxies, address_of
 from myna.http.cors import Cors
 from myna.http.request import Request
-from myna.http.request_ids import request_id_of
+from myna.http.request_head import request_id_of, traceparent_of
 from myna.http.responses import Response, envelope, public_error, respond
 from myna.http.stream import Header, ResponseStream, has_streamed
 from myna.telemetry import access_log as access
@@ -60,6 +61,8 @@ _BELOW = {
 """The routes whose path has a part that varies. A model's name may contain slashes. What OpenAI has beside
 and below a response, such as `compact` and `input_items`, is not offered."""
 LOGGED_PATH_MAX_CHARS = 200
+DISCONNECTED = 499
+"""The status in log and metrics of a request whose client left before its answer."""
 UNANSWERED = 0
 """The status in log and metrics of a request that got no response."""
 STREAMED = 200
@@ -102,6 +105,8 @@ class Application:
         started = time.perf_counter()
         request_id = request_id_of(scope)
         logs.request_id.set(request_id)
+        if parent := traceparent_of(scope):
+            logs.traceparent.set(parent)
         if self._proxies is not None:
             scope["client"] = (self._proxies.client_address(address_of(scope), scope["headers"]), 0)
         details = scope[DETAILS] = RequestDetails()
@@ -160,6 +165,7 @@ class Application:
     async def _serve(
         self, methods: Mapping[str, Handler], request: Request, scope: Scope, receive: Receive, send: Send
     ) -> int:
+        disconnected = False
         try:
             method = "GET" if scope["method"] == "HEAD" else scope["method"]
             handler = methods.get(method) or self._preflight(methods, scope)
@@ -182,6 +188,7 @@ class Application:
         except asyncio.CancelledError:
             response = envelope(CallAbandoned(), request.path)
         except Exception as error:
+            disconnected = isinstance(error, ClientDisconnected)
             response = envelope(public_error(error), request.path)
         finally:
             request.release()
@@ -193,7 +200,7 @@ class Application:
         if response.error_type:
             request.details.error_type, request.details.message = response.error_type, response.message
         await respond(response, scope, receive, send, request_id_of(scope))
-        return response.status
+        return DISCONNECTED if disconnected else response.status
 
     def _preflight(self, methods: Mapping[str, Handler], scope: Scope) -> Handler | None:
         if self._cors is None or not scope["path"].startswith(CORS_PREFIXES):

@@ -18,7 +18,7 @@ from myna.http import request_head
 from myna.http.asgi import HEALTH_PATHS, UNANSWERED, Application
 from myna.http.asgi_types import ABORT, BODY_COMPLETE, EOF_RECEIVED, OPEN_STREAM, RESPOND, STOPPING
 from myna.http.exchange import Exchange, refusal
-from myna.http.request_ids import request_id_of
+from myna.http.request_head import request_id_of
 from myna.http.server_config import ServerConfig
 from myna.http.stream import Header
 from myna.ids import new_name

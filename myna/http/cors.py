@@ -19,16 +19,19 @@ EXPOSED = (
 PREFLIGHT_MAX_AGE_S = 600
 _NAMES = re.compile(rb"[a-z0-9!#$%&'*+.^_`|~-]{1,100}", re.IGNORECASE)
 _READ = frozenset(name.lower().encode() for name in ALLOWED)
+_USUAL_PORT = re.compile(r"^(http(?=:.*:80$)|https(?=:.*:443$))(.*):\d+$", re.IGNORECASE)
 _VARY = (b"vary", b"Origin")
 
 
 class Cors:
-    """CORS headers for pages of the allowed origins, each such as `https://app.example.com`, or
-    `https://*.example.com` for all names below."""
+    """CORS headers for pages of the allowed origins, each such as `https://app.example.com`,
+    `https://*.example.com` for all names below, or `moz-extension://*` for all of a scheme. Case makes no
+    difference, nor does the port that browsers leave out."""
 
     def __init__(self, origins: Iterable[str]) -> None:
-        patterns = (re.escape(origin).replace(r"\*", "[A-Za-z0-9.-]+") for origin in origins)
-        self._allowed = re.compile("|".join(patterns).encode())
+        sent = (_USUAL_PORT.sub(r"\1\2", origin) for origin in origins)
+        patterns = (re.escape(origin).replace(r"\*", "[a-z0-9.-]+") for origin in sent)
+        self._allowed = re.compile("|".join(patterns).encode(), re.IGNORECASE)
 
     def answer(self, headers: Headers) -> Headers:
         """The CORS headers of every response, errors included. Vary keeps responses to two origins apart in

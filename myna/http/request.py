@@ -15,7 +15,7 @@ from myna.errors import (
 from myna.http.asgi_types import BODY_COMPLETE, EOF_RECEIVED, OPEN_STREAM, Receive, Scope, stopping
 from myna.http.body_limits import SMALL_BODY_BYTES, BodyLimits
 from myna.http.client_address import address_of
-from myna.http.request_ids import request_id_of
+from myna.http.request_head import request_id_of
 from myna.http.stream import Header, ResponseStream
 from myna.telemetry.requests import RequestDetails
 

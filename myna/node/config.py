@@ -27,7 +27,8 @@ from myna.engines.registry import KINDS, EngineConfig
 from myna.errors import ConfigError
 from myna.node.engines import JOB_MAX_S, too_many_voices
 from myna.node.requirements import pattern_requirement
-from myna.settings import toml_position, usable_cores
+from myna.setting_kinds import toml_position
+from myna.settings import usable_cores
 from myna.wire import validation_errors
 from myna.wire.farm import SLOTS_MAX
 

@@ -20,7 +20,7 @@ from myna.actions import Action, R, perform
 from myna.activity import Actor
 from myna.errors import CommandError, InvalidRequest, NotFound
 from myna.http.asgi_types import DETAILS, EOF_RECEIVED, OPEN_STREAM, Receive, Scope, Send
-from myna.http.request_ids import request_id_of
+from myna.http.request_head import request_id_of
 from myna.http.stream import ResponseStream, has_streamed
 from myna.office import forms
 from myna.office.messages import N_

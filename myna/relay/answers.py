@@ -134,23 +134,40 @@ def _given(members: _Members) -> _Members:
     return {name: value for name, value in members.items() if name not in filled or value != _NULL}
 
 
-def in_base64(body: bytes) -> bytes:
-    """Checked embeddings with each vector in base64, of 32-bit floats in little-endian order, for a client
-    that asked for it where the channel answers lists: openai-node decodes whatever comes. Raises
-    FailedAttempt."""
+def embeddings(body: bytes, model: str, prompt_tokens: int, *, in_base64: bool) -> bytes:
+    """Checked embeddings with the name that the caller gave the model, with what clients with types need, and
+    each vector as the client asked for it, whatever the channel sends: in base64, of 32-bit floats in
+    little-endian order (openai-node decodes whatever comes), or as numbers. Raises FailedAttempt."""
     members = strict(_members.decode, body)
     if has_too_many_containers(body):
-        raise FailedAttempt("LargeAnswer", _TOO_MANY)
+        if in_base64:
+            raise FailedAttempt("LargeAnswer", _TOO_MANY)
+        return with_model(body, model)
     try:
-        vectors = _lists.decode(members["data"])
+        vectors: list[dict[str, Any]] = [
+            {"object": "embedding", "index": place} | _given(item)
+            for place, item in enumerate(_lists.decode(members["data"]))
+        ]
         for item in vectors:
-            if bytes(item.get("embedding", _NULL)).startswith(b"["):
-                floats = _floats.decode(item["embedding"])
-                packed = struct.pack(f"<{len(floats)}f", *floats)
-                item["embedding"] = msgspec.Raw(b'"%b"' % base64.b64encode(packed))
-    except (*UNREADABLE, OverflowError) as error:
+            vector = bytes(item.get("embedding", _NULL))
+            if vector[:1] == (b"[" if in_base64 else b'"'):
+                item["embedding"] = _packed(vector) if in_base64 else _unpacked(vector)
+    except (*UNREADABLE, OverflowError, struct.error, ValueError) as error:
         raise _no_completion(error) from error
-    return _encode(members | {"data": vectors})
+    whole: dict[str, Any] = {"object": "list"} | _given(members) | {"model": model, "data": vectors}
+    if not is_set(members.get("usage", _NULL)):
+        whole["usage"] = {"prompt_tokens": prompt_tokens, "total_tokens": prompt_tokens}
+    return _encode(whole)
+
+
+def _packed(vector: bytes) -> str:
+    floats = _floats.decode(vector)
+    return base64.b64encode(struct.pack(f"<{len(floats)}f", *floats)).decode()
+
+
+def _unpacked(vector: bytes) -> list[float]:
+    packed = base64.b64decode(loads(vector), validate=True)
+    return list(struct.unpack(f"<{len(packed) // 4}f", packed))
 
 
 def with_model(body: bytes, model: str) -> bytes:

@@ -14,7 +14,7 @@ from myna.chat.han import han_count
 from myna.chat.intent import speech_text
 from myna.config import ConfigCache, SiteSettings
 from myna.errors import InvalidRequest
-from myna.http.large_bodies import read_body
+from myna.http.body_limits import read_body
 from myna.keys import UnverifiedCaller
 from myna.relay import answers
 from myna.relay.shapes import Passed, Shape, WithUsage
@@ -82,8 +82,7 @@ class RelayPlan(Struct, frozen=True):
         """The whole answer, made from this channel's. Raises FailedAttempt."""
         if self.endpoint.list_name != "choices":
             checked = answers.checked(body, self.endpoint.list_name, None, channel)
-            vectors = answers.in_base64(checked) if self.in_base64 else checked
-            return answers.with_model(vectors, self.model)
+            return answers.embeddings(checked, self.model, self.prompt_tokens, in_base64=self.in_base64)
         return answers.completed(answers.checked(body, "choices", self.prompt_tokens, channel), self.model)
 
     def streamed(self, channel: Channel, body: bytes) -> bytes:

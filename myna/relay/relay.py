@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from myna import routes
 from myna.channels import PARROT, Channel, Channels
+from myna.chat import tokens
 from myna.chat.complete import Chat, RequestSummary
 from myna.chat.failover import FailedAttempt, answer_of, first_answer
 from myna.chat.intent import speech_text
@@ -29,7 +30,7 @@ from myna.errors import (
     StreamUnread,
     UpstreamFailed,
 )
-from myna.http.large_bodies import read_body
+from myna.http.body_limits import read_body
 from myna.http.responses import Response
 from myna.http.stream import ResponseStream
 from myna.http_client import HttpClient, IdleTimedOut, TimedOut
@@ -43,6 +44,7 @@ from myna.routes import RouteKind
 from myna.settings import Settings
 from myna.speech.synthesize import SpokenPlan
 from myna.store.batch import Replayed
+from myna.telemetry import metrics
 from myna.telemetry.requests import RequestDetails
 
 
@@ -169,7 +171,7 @@ class Relay:
             if channel.url == PARROT:
                 parrot = answers.parrot(plan.instruction, plan.model, plan.prompt_tokens)
                 return plan.answer_of(channel, parrot)
-            return await self._request(plan, channel, left_s, call.account_id)
+            return await self._request(call, plan, channel, left_s)
 
         try:
             async with asyncio.timeout(None) as limit:
@@ -186,20 +188,22 @@ class Relay:
         await call.keep(answer.decode(errors="replace") if call.repeatable else "")
         return Response(answer, headers=self._headers(call.details))
 
-    async def _request(self, plan: RelayPlan, channel: Channel, left_s: float, account_id: int) -> bytes:
-        """The checked answer of a channel to a call of the account. Raises FailedAttempt, TooManyBodies."""
+    async def _request(self, call: Call, plan: RelayPlan, channel: Channel, left_s: float) -> bytes:
+        """The checked answer of a channel. Raises FailedAttempt, TooManyBodies."""
         embeds = plan.route.kind is RouteKind.EMBEDDINGS
         limits = self._settings
         answer = await answer_of(
             self._http_client,
             channel,
             plan.path_for(channel),
-            plan.body_for(channel),
+            body := plan.body_for(channel),
             deadline_s=left_s,
             answer_max_bytes=limits.embeddings_answer_max_bytes if embeds else limits.answer_max_bytes,
             model_is_callers=routes.model_is_callers(plan.route),
         )
-        return await read_body(partial(plan.answer_of, channel, answer.body), len(answer.body), account_id)
+        tokens.note(call.details, answer.body, body)
+        size = len(answer.body)
+        return await read_body(partial(plan.answer_of, channel, answer.body), size, call.account_id)
 
     async def _first(
         self, call: Call, plan: RelayPlan, attempt: Callable[[Channel, float], Awaitable[bytes]]
@@ -233,6 +237,7 @@ class Relay:
     async def _streamed(self, charged: Call, plan: RelayPlan, streamed: StreamedAnswer) -> None:
         """Sends the answer and ends the call. Raises MynaError while nothing was sent; an error after that is
         an event, which leaves after the refund is committed."""
+        metrics.STREAMS_OPEN.inc()
         try:
             async with charged as call:
                 streamed.begin_in(self._config.settings.stream_begin_s)
@@ -251,6 +256,7 @@ class Relay:
             else:
                 _fail(streamed, charged.details, failure)
         finally:
+            metrics.STREAMS_OPEN.dec()
             streamed.stop()
 
     async def _stream(self, call: Call, plan: RelayPlan, streamed: StreamedAnswer) -> MynaError | None:
@@ -259,7 +265,10 @@ class Relay:
 
         async def attempt(channel: Channel, left_s: float) -> bytes:
             passage = Passage(streamed, plan, channel, answer_max_bytes=self._settings.answer_max_bytes)
-            return await passage.run(self._http_client, left_s)
+            try:
+                return await passage.run(self._http_client, left_s)
+            finally:
+                passage.note(call.details)
 
         try:
             last = await self._first(call, plan, attempt)

@@ -18,7 +18,7 @@ from myna.channel_failures import REFUSED, UNSUPPORTED
 from myna.channels import Channel
 from myna.chat.failover import FailedAttempt, of_error, unusable
 from myna.errors import MynaError
-from myna.http.large_bodies import read_body
+from myna.http.body_limits import read_body
 from myna.ids import new_name
 from myna.keys import UnverifiedCaller
 from myna.relay import answers

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from myna.config import ConfigCache
 from myna.errors import DiskFull, InvalidRequest, NotFound
-from myna.http.large_bodies import read_body
+from myna.http.body_limits import read_body
 from myna.keys import UnverifiedCaller
 from myna.ledger import Ledger
 from myna.quota import Quota

@@ -1,6 +1,7 @@
 """One streamed answer: from the first channel that begins to answer to the end of the client's stream."""
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Final
@@ -9,6 +10,7 @@ import msgspec
 
 from myna import routes
 from myna.channels import PARROT, Channel
+from myna.chat import tokens
 from myna.chat.failover import FailedAttempt, logged, of_error, of_request, of_status
 from myna.errors import MynaError, StreamUnread
 from myna.http.stream import ResponseStream
@@ -18,6 +20,7 @@ from myna.relay.events import ERROR_EVENT, BrokenEvents, EventRelay
 from myna.relay.plan import RelayPlan
 from myna.relay.shapes import Shape
 from myna.store.limits import STORED_ANSWER_MAX_BYTES
+from myna.telemetry.requests import RequestDetails
 
 EVENTS: Final = b"text/event-stream; charset=utf-8"
 HEADERS: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -144,6 +147,10 @@ class Passage:
         self._whole: bytearray | None = None
         self._is_known = False  # whether the body is one JSON object or events
         self._flow = Flow()
+        self._began_s = time.monotonic()
+        self._first_byte_s = 0.0
+        self._end = b""  # of the body
+        self._parts = 0
         self._limit = asyncio.timeout(None)
 
     async def run(self, http_client: HttpClient, left_s: float) -> bytes:
@@ -166,6 +173,13 @@ class Passage:
             raise self._note(of_request(failure)) from failure
         except BrokenEvents as broken:
             raise self._note(self._of_events(broken)) from broken
+
+    def note(self, details: RequestDetails) -> None:
+        """Notes when the answer began, and its tokens: about one for each event, if the channel says none."""
+        if self._parts:
+            details.first_byte_s = self._first_byte_s
+            output = self._parts if self._whole is None else len(self._whole) // tokens.BYTES_PER_TOKEN
+            tokens.note(details, self._end, self._plan.body_for(self._channel), output)
 
     def _note(self, failed: FailedAttempt) -> FailedAttempt:
         """The failure: another channel may begin only if nothing was sent, and a stream that is longer than
@@ -241,6 +255,10 @@ class Passage:
 
     def _take(self, part: bytes) -> None:
         """Called for each part of the body, on the event loop. Raises BrokenEvents."""
+        if not self._parts:
+            self._first_byte_s = time.monotonic() - self._began_s
+        self._parts += part.count(b"\ndata:") or 1
+        self._end = (self._end + part)[-tokens.END_BYTES :] if len(part) < tokens.END_BYTES else part
         if self._whole is not None:
             self._add(self._whole, part)
         elif self._is_known:

@@ -31,6 +31,7 @@ from myna.store.batch import (
     RefusalReason,
 )
 from myna.store.database import Database
+from myna.telemetry import metrics
 
 log = logging.getLogger(__name__)
 
@@ -248,6 +249,7 @@ class GroupCommit:
                 batch = [*ends, *charges]
                 if not batch:
                     return
+                began = time.monotonic()
                 ended, charged = await self._db.commit_batch(
                     list(ends.values()), list(charges.values()), contended=contended
                 )
@@ -270,6 +272,7 @@ class GroupCommit:
                     self._fail(batch[0], error)
                 return
             else:
+                metrics.COMMIT_SECONDS.observe(time.monotonic() - began)
                 break
         for pending, outcome in zip(batch, [*ended, *charged], strict=True):
             self._deliver(pending, outcome, contended=contended)

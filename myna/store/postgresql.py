@@ -26,6 +26,7 @@ from myna.store.rows import in_arrays
 from myna.store.schema import SchemaWatch
 from myna.store.tables.postgresql import PostgresqlTables
 from myna.store.transaction_queue import OWNER_READS_WAITING_MAX, TransactionQueue
+from myna.telemetry import metrics
 
 T = TypeVar("T")
 
@@ -267,7 +268,9 @@ class Postgresql:
     async def _connection(self, pool: Any = None) -> AsyncIterator[Any]:
         """A connection of the pool, or of another one."""
         pool = pool or self._pool
+        began = time.monotonic()
         raw = await pool.acquire()
+        metrics.DATABASE_WAIT_SECONDS.observe(time.monotonic() - began)
         try:
             yield raw
         except _INTERRUPTED:

@@ -11,7 +11,7 @@ from typing import cast
 import apsw
 import msgspec
 
-from myna.store import sqlite_caps, sqlite_limits
+from myna.store import sqlite_limits
 from myna.store.batch import (
     AUDIO_PLACEHOLDER,
     TASK_PLACEHOLDER,
@@ -130,7 +130,7 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: Changes, now: int) -
             of_limits[account_id, key_id, key_day].add(refunded)
         if account_day:
             of_limits[account_id, 0, account_day].add(refunded)
-    sqlite_caps.give_back(db, to_caps)
+    sqlite_limits.give_back_to_caps(db, to_caps)
     sqlite_limits.end(db, of_limits)
     _end_calls(db, moved, now)
     _end_tasks_and_responses(db, moved, now)
@@ -277,7 +277,7 @@ def _counts(
     )
     if refusal := limited.refusal(uses, charge.units):
         return refusal
-    cap_from = sqlite_caps.take(db, key.key_id, charge.units, now) if key.flags & _CAPPED else 0
+    cap_from = sqlite_limits.take_from_cap(db, key.key_id, charge.units, now) if key.flags & _CAPPED else 0
     if isinstance(cap_from, RefusalReason):
         return ChargeRefused(cap_from)
     rate = limited.count(uses, charge.units)

@@ -1,4 +1,5 @@
-"""The limits of keys and accounts in the batch on SQLite. Only calls of limited ones run these statements.
+"""The limits and caps of keys and accounts in the batch on SQLite. Only calls of limited ones run these
+statements.
 
 A minute and a day are windows of fixed length, which begin with the first call after the last one. A clock
 that is set back by more than a window begins another, so that no limit outlasts a wrong clock.
@@ -26,6 +27,12 @@ UPDATE limits SET open_calls = open_calls - ?4,
     day_units = day_units - CASE WHEN day_from = ?3 THEN ?5 ELSE 0 END
 WHERE account_id = ?1 AND key_id = ?2
 """
+_TAKE_FROM_CAP = """
+UPDATE key_caps SET used = used + ?2
+WHERE key_id = ?1 AND used + ?2 <= units AND ends_at > ?3 RETURNING starts_at
+"""
+_CAP_HAS_ENDED = "SELECT 1 FROM key_caps WHERE key_id = ?1 AND ends_at <= ?2"
+_GIVE_BACK_TO_CAP = "UPDATE key_caps SET used = used - ?3 WHERE key_id = ?1 AND starts_at = ?2"
 Counted = tuple[int, int, int]
 """Where a call counts: the account, the key (0 for the limits of the account), and the `day_from`."""
 
@@ -166,3 +173,18 @@ def end(db: apsw.Connection, ended: Mapping[Counted, Ended]) -> None:
 def _reached(why: RefusalReason, use: Use, limit: int, used: int, reset_ms: int) -> ChargeRefused:
     reached = LimitReached(of_key=use.usage.key_id != 0, limit=limit, used=used, reset_ms=reset_ms)
     return ChargeRefused(why, limit=reached)
+
+
+def take_from_cap(db: apsw.Connection, key_id: int, units: int, now: int) -> int | RefusalReason:
+    """Takes units from the cap of a key. Returns the start of its period, or why it refuses."""
+    for (starts_at,) in db.execute(_TAKE_FROM_CAP, (key_id, units, now)).fetchall():
+        return cast(int, starts_at)
+    ended = db.execute(_CAP_HAS_ENDED, (key_id, now)).fetchall()
+    return RefusalReason.PERIOD if ended else RefusalReason.CAP
+
+
+def give_back_to_caps(db: apsw.Connection, refunds: Mapping[tuple[int, int], int]) -> None:
+    """Gives units back, by key and start of the period in which they were charged. A period that is over is
+    not changed."""
+    for (key_id, starts_at), units in refunds.items():
+        db.execute(_GIVE_BACK_TO_CAP, (key_id, starts_at, units))

@@ -42,6 +42,12 @@ class _Line(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     error_type: str = ""
     units: int = 0
     channel: str = ""
+    route: str = ""
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    tokens_counted: bool = False
+    first_byte_ms: float | None = None
     replay_of: str = ""
 
 
@@ -81,6 +87,8 @@ class AccessLog:
         for one in buffered:
             if one.route != REFUSED:
                 metrics.seconds_of(one.route).observe(one.seconds)
+            if one.details.channel and one.details.route:
+                metrics.of_call(one.details.channel, one.details.route).count(one.details, one.seconds)
             if one.details.error_type:
                 self.on_error(one)
         # A list: encode_lines of msgspec 0.22 leaks a reference to any other iterable.
@@ -112,5 +120,11 @@ def _line(one: CompletedRequest) -> _Line:
         error_type=details.error_type,
         units=details.units,
         channel=details.channel,
+        route=details.route,
+        model=details.model,
+        input_tokens=details.input_tokens,
+        output_tokens=details.output_tokens,
+        tokens_counted=details.tokens_counted,
+        first_byte_ms=round(details.first_byte_s * 1000, 2) if details.first_byte_s else None,
         replay_of=details.replay_of,
     )

@@ -25,8 +25,16 @@ FLUSH_MAX_S = 1.0
 """How long a shutdown waits for the last lines."""
 
 request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id", default="")
+traceparent: contextvars.ContextVar[str] = contextvars.ContextVar("traceparent", default="")
+"""The client's header of that name (W3C Trace Context); empty without one."""
 _KEY = re.compile(r"(myna(?:node|join|link|session|oidc)?_[0-9a-f]{6})[0-9a-f]+", re.IGNORECASE)
 _LOGIN = re.compile(r"://[^/@\s]+@")
+
+
+def trace_headers() -> dict[str, str]:
+    """The headers by which a server's own log names the request that this task works on."""
+    found = {"x-request-id": request_id.get(), "traceparent": traceparent.get()}
+    return {name: value for name, value in found.items() if value}
 
 
 def masked(text: str) -> str:

@@ -7,10 +7,14 @@ from msgspec import Struct
 
 from myna.errors import MynaError
 
+MODEL_MAX_CHARS = 100
+
 
 class RequestDetails(Struct, gc=False):
     """Details of a request; 0 or empty if unknown. `error_type` is the type in the error envelope. `units`
-    were charged and not refunded. `channel` answered or was tried last. `replay_of` is the id, in hex, of the
+    were charged and not refunded. `route` is the name of the model's route, and `model` what the caller asked
+    for. `channel` answered or was tried last; its tokens are those of its usage, unless `tokens_counted`; its
+    stream began after `first_byte_s`. `replay_of` is the id, in hex, of the
     call whose stored response was sent. `balance` is the account's at the last key check or charge, `ignored`
     names unknown fields of the body (see `body.ignored`), `ignored_tools` the tools that were left out,
     `unspoken` counts what of a text was not spoken, `message` is that of the error envelope, `call_id` is the
@@ -21,6 +25,12 @@ class RequestDetails(Struct, gc=False):
     error_type: str = ""
     units: int = 0
     channel: str = ""
+    route: str = ""
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    tokens_counted: bool = False
+    first_byte_s: float = 0.0
     replay_of: str = ""
     balance: int = 0
     ignored: str = ""

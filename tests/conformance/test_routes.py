@@ -1,6 +1,7 @@
 """/openai/v1 beside chat: routes of the operator, models, completions, embeddings."""
 
 import base64
+import json
 import re
 import struct
 from collections.abc import Iterator
@@ -66,7 +67,10 @@ def test_a_model_is_a_route_with_its_price(fresh_caller: Caller, chat_upstream: 
 def test_a_model_without_a_route_of_its_kind_is_404(fresh_caller: Caller) -> None:
     for model in ("unknown", "vectors", "tts-1", "gpt-*", "", "*"):
         answer = chat(fresh_caller, model)
-        assert (answer.status, answer.json["error"]["code"]) == (HTTPStatus.NOT_FOUND, "model_not_found")
+        error = answer.json["error"]
+        assert (answer.status, error["code"]) == (HTTPStatus.NOT_FOUND, "model_not_found")
+        says_kind = {"vectors": "is a model for embeddings", "tts-1": "is a model for speech"}.get(model)
+        assert (says_kind or "there is no model") in error["message"]
     assert fresh_caller.stats() == UNCHARGED
 
 
@@ -124,7 +128,7 @@ def test_a_key_that_is_limited_to_routes_sees_and_uses_only_these(
 ) -> None:
     options = "--name limited --route gpt-* --route svc-chat"
     issued = service.cli("key", "issue", fresh_caller.account.name, *options.split())
-    for model, status in (("gpt-x", 200), ("svc-chat", 200), ("svc-agent", 404), ("org/small", 404)):
+    for model, status in (("gpt-x", 200), ("svc-chat", 200), ("org/small", 404), ("vectors", 404)):
         data = {"model": model, "messages": [{"role": "user", "content": "hello"}]}
         answer = call("POST", f"{service.root_url}/openai/v1/chat/completions", key=issued["key"], data=data)
         assert answer.status == status, answer
@@ -156,6 +160,29 @@ def test_vectors_asked_in_base64_are_encoded_if_the_channel_answers_lists(
         assert answer.status == HTTPStatus.OK and len(answer.json["data"]) == count
         for item in answer.json["data"]:
             assert struct.unpack("<3f", base64.b64decode(item["embedding"])) == (0.25, -0.5, 1.0)
+
+
+ENCODED = base64.b64encode(struct.pack("<3f", 0.25, -0.5, 1.0)).decode()
+ODD_VECTORS: list[list[dict[str, Any]]] = [
+    [{"embedding": ENCODED}, {"embedding": [1, 2]}],
+    [{"object": "embedding", "index": 0, "embedding": [0.25, -0.5, 1]}, {"embedding": [1, 2], "index": None}],
+]
+
+
+@pytest.mark.parametrize("data", ODD_VECTORS)
+def test_vectors_are_as_they_were_asked_for_with_what_clients_need(
+    fresh_caller: Caller, chat_upstream: Upstream, data: list[dict[str, Any]]
+) -> None:
+    chat_upstream.behave("error:200,0 " + json.dumps({"data": data}))
+    for encoding, vectors in (("float", [[0.25, -0.5, 1.0], [1, 2]]), ("base64", [ENCODED, "AACAPwAAAEA="])):
+        asked = {"model": "vectors", "input": ["春", "x"], "encoding_format": encoding}
+        answer = send(fresh_caller, "POST", "/embeddings", asked).json
+        assert answer["data"] == [
+            {"object": "embedding", "index": place, "embedding": vector}
+            for place, vector in enumerate(vectors)
+        ]
+        assert (answer["object"], answer["model"]) == ("list", "vectors")
+        assert answer["usage"] == {"prompt_tokens": 1, "total_tokens": 1}
 
 
 def test_embeddings_have_a_limit_of_their_own_which_the_error_names(

@@ -6,6 +6,7 @@ import signal
 import time
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +66,14 @@ async def test_a_child_that_dies_fails_its_job_and_the_next_works(pool: Pool[Wor
     with pytest.raises(EngineCrashed):
         await pool.run(Command("die"), 60)
     assert await pool.run(Command("echo", "again"), 60) == Word("again")
+
+
+async def test_another_child_does_the_job_of_one_that_died_but_no_third(tmp_path: Path) -> None:
+    async with started(child_pool(retries=True)) as pool:
+        again = str(tmp_path / "died")
+        assert await pool.run(Command("die_once", again), 60) == Word(again)
+        with pytest.raises(EngineCrashed):
+            await pool.run(Command("die"), 60)
 
 
 async def test_a_job_that_hangs_is_ended_at_its_deadline(pool: Pool[Word]) -> None:
@@ -138,6 +147,15 @@ async def test_cancelling_a_job_ends_its_process_first(pool: Pool[Word]) -> None
     assert await pool.run(Command("echo", "mine"), 60) == Word("mine")
 
 
+async def test_a_job_whose_deadline_passes_in_the_queue_is_not_started(pool: Pool[Word]) -> None:
+    running = await busy(pool)
+    before = pool.pids()
+    with pytest.raises(EngineTimedOut):
+        await pool.run(Command("die"), 0.2)
+    assert pool.pids() == before and not running.done()
+    running.cancel()
+
+
 async def test_a_job_that_waited_for_most_of_its_time_is_not_started(
     pool: Pool[Word], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,12 +226,3 @@ async def test_a_pool_is_down_while_no_child_can_be_started(
     monkeypatch.delenv("PYTHONHOME")
     await until(pool.up)
     assert await pool.run(Command("echo", "again"), 60) == Word("again")
-
-
-async def test_a_job_whose_deadline_passes_in_the_queue_is_not_started(pool: Pool[Word]) -> None:
-    running = await busy(pool)
-    before = pool.pids()
-    with pytest.raises(EngineTimedOut):
-        await pool.run(Command("die"), 0.2)
-    assert pool.pids() == before and not running.done()
-    running.cancel()

@@ -5,6 +5,7 @@ import http.client
 import json
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -81,6 +82,19 @@ def test_sound_arrives_while_the_rest_is_not_spoken(service: Service) -> None:
     assert whole
     assert caller.stats() == DELIVERED
     assert stored_s(caller) == pytest.approx(len(speaking.first + rest) / SECOND_BYTES, abs=0.1)
+
+
+def test_the_text_of_a_process_that_dies_is_spoken_by_another(service: Service) -> None:
+    caller = new_caller(service, units=1)
+    speaking = [pid for pid in children(service.pid) if "espeak.child" in proc_file(pid, "cmdline")]
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(caller.speak, SENTENCE * 50)
+        wait_until(lambda: any(state(pid) == "R" for pid in speaking), SOON_S, "a process speaks")
+        for pid in speaking:
+            if state(pid) == "R":
+                send(pid, signal.SIGKILL)
+        assert asked.result(SOON_S).status == 200
+    assert caller.stats() == DELIVERED
 
 
 def test_a_process_that_dies_within_a_text_is_refunded(service: Service) -> None:

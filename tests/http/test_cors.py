@@ -74,6 +74,13 @@ def test_another_origin_gets_no_cors_headers(service: Service) -> None:
         ("chrome-extension://abcdefgh", "chrome-extension://abcdefgh", True),
         ("tauri://localhost", "tauri://localhost", True),
         ("null", "null", True),
+        ("file://", "file://", True),
+        ("moz-extension://*", "moz-extension://2c5d6a8e-1f", True),  # Firefox: another id on each machine
+        ("moz-extension://*", "moz-extension://a/b", False),
+        ("moz-extension://*", "https://2c5d6a8e-1f", False),
+        ("https://App.Example.com:443", "https://app.example.com", True),
+        ("http://localhost:80", "http://localhost", True),
+        ("https://app.example.com:80", "https://app.example.com", False),
         ("https://*.example.com", "https://app.example.com", True),
         ("https://*.example.com:8443", "https://a.b.example.com:8443", True),
         ("https://*.example.com", "https://example.com", False),

@@ -11,8 +11,7 @@ import msgspec
 import pytest
 
 from myna.http import open_files
-from myna.http.body_limits import SMALL_BODY_BYTES
-from myna.http.large_bodies import read_body
+from myna.http.body_limits import SMALL_BODY_BYTES, read_body
 from myna.http.open_files import OTHER_FILES, fitted
 from myna.http.request import Request
 from myna.http.responses import Response

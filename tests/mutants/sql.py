@@ -55,11 +55,11 @@ GUARDS = {
         ("(k.expires_at = 0 OR k.expires_at > ?3)", "?3 > 0", "store: from_the_moment_it_expires"),
         ("AND a.disabled_at = 0", "", "store: the_key_of_a_disabled_account"),
     ),
-    "sqlite_caps.py": (
+    "sqlite_limits.py": (
         ("AND used + ?2 <= units ", "", "store: a_key_is_charged_up_to_its_cap"),
         (" AND starts_at = ?2", " AND starts_at >= ?2", "store: a_late_refund_changes_nothing"),
+        ("open_calls - ?4,", "open_calls - 0 * ?4,", "store: open_calls_are_limited"),
     ),
-    "sqlite_limits.py": (("open_calls - ?4,", "open_calls - 0 * ?4,", "store: open_calls_are_limited"),),
     "queries/ledger.py": (
         (" AND balance + $2 >= 0", "", "store: a_negative_grant_is_limited"),
         ("WHERE {OPEN} AND deadline < now_ms()", "WHERE {OPEN}", "ledger: the_sweep_refunds_calls"),

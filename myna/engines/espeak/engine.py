@@ -98,6 +98,7 @@ class Espeak:
             processes=processes,
             queue_max=queue_max,
             job_deadline_s=job_deadline_s,
+            retries=True,
         )
         self._files = DurableFiles(self._pool, at_once=processes)
         self.admission = Admission.of_pool(processes=processes, queue_max=queue_max, account_max=account_max)

@@ -95,6 +95,7 @@ class Kokoro:
             processes=1,
             queue_max=self._texts_max,
             job_deadline_s=_TEXT_S,
+            retries=True,
             start_deadline_s=START_DEADLINE_S,
         )
         self._pool = Pool(
@@ -103,6 +104,7 @@ class Kokoro:
             processes=processes,
             queue_max=self._texts_max * processes,
             job_deadline_s=job_deadline_s,
+            retries=True,
             setup=model,
             start_deadline_s=START_DEADLINE_S,
         )

@@ -72,12 +72,15 @@ class PendingJob:
         self.long = long
         self.take_part = take_part
         self._progress = progress
-        self.ends_at = self.loop.time() + deadline_s
+        self.queued_at = self.loop.time()
+        self.ends_at = self.queued_at + deadline_s
         self._start_by = self.loop.time() + deadline_s * QUEUE_SHARE_MAX
         self.answer: asyncio.Future[bytes] = self.loop.create_future()
         self.released: asyncio.Future[None] = self.loop.create_future()
         self.released.set_result(None)
         self.started = False
+        self.retried = False
+        self.has_sent = False  # a part of its output
 
     def worth_starting(self) -> bool:
         return not self.answer.done() and self.loop.time() <= self._start_by
@@ -157,6 +160,7 @@ class Child:
                 case JobProgress(number=job.number, fraction=fraction):
                     job.report_progress(fraction)
                 case JobPart(number=job.number, part=part) if job.take_part is not None:
+                    job.has_sent = True
                     await job.take_part(part)
                 case JobDone(number=job.number) | JobFailed(number=job.number):
                     return reply

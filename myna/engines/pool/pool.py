@@ -5,7 +5,8 @@ The processes run a module with `warm` (see `child_main.serve`): it takes jobs a
 - A job ends by its result, by its deadline or by its caller's cancellation. In the last two cases the process
   is killed and replaced, so that no work continues after the call. A process in uninterruptible I/O, which no
   signal ends, is not waited for.
-- If a process dies, the job that it had started fails. A job that it had not started is requeued.
+- If a process dies, a job that it had not started is requeued; one that it had started fails, or is tried
+  once more by another process if the pool `retries` and no part of its output has been sent.
 - Waiting jobs are in a fair queue over their keys. Long jobs have their own queue and use at most half of the
   processes, so that short jobs never wait for long ones alone.
 """
@@ -32,6 +33,7 @@ from myna.engines.pool.child_main import JobDone, JobFailed, Setup, StartJob, fr
 from myna.engines.pool.fair_queue import FairQueue
 from myna.files.disk_threads import wait_shielded
 from myna.sandbox.confinement import AllowedPaths, Confinement
+from myna.telemetry import metrics
 
 log = logging.getLogger(__name__)
 R = TypeVar("R", bound=msgspec.Struct)
@@ -59,12 +61,15 @@ class Pool(Generic[R]):
         job_deadline_s: float,
         setup: msgspec.Struct | None = None,
         start_deadline_s: float = START_DEADLINE_S,
+        retries: bool = False,
     ) -> None:
         self._module = module
+        self._engine = module.split(".")[-2:][0]
         self._setup = msgspec.Raw(msgspec.msgpack.encode(setup))
         self._start_deadline_s = start_deadline_s
         self._program = self._child_program(None)
         self._results = msgspec.msgpack.Decoder(result)
+        self._retries = retries
         self.places = processes + queue_max
         self._processes = processes
         self._queue_max = queue_max
@@ -96,6 +101,7 @@ class Pool(Generic[R]):
             undo.pop_all()
         self._log_confinement(children[0].confinement)
         self._running = dict(enumerate(children))
+        self._measure()
         self._supervisors = [asyncio.create_task(self._supervise(*item)) for item in self._running.items()]
 
     def _child_program(self, files: AllowedPaths | None) -> ChildProgram:
@@ -168,6 +174,7 @@ class Pool(Generic[R]):
         waits = long or len(self._waiting) >= len(self._idle)
         watch = asyncio.create_task(self._drop(entry, disconnected)) if disconnected and waits else None
         self._queue(entry).put(queue_key, entry)
+        self._measure()
         self._wake_idle()
         try:
             return self._results.decode(await entry.answer)
@@ -178,6 +185,7 @@ class Pool(Generic[R]):
             timer.cancel()
             if watch:
                 watch.cancel()
+            self._measure()
 
     async def close(self) -> None:
         """Ends all processes; jobs that wait or run fail with EngineUnavailable. May be called twice."""
@@ -215,6 +223,10 @@ class Pool(Generic[R]):
         if self._queue(job).remove(job.queue_key, job):
             job.fail(EngineTimedOut("The deadline passed while the job waited in the queue."))
 
+    def _measure(self) -> None:
+        metrics.ENGINE_WAITING.labels(self._engine).set(len(self._waiting) + len(self._waiting_long))
+        metrics.ENGINE_PROCESSES.labels(self._engine).set(len(self._running))
+
     def _queue(self, job: PendingJob) -> FairQueue[PendingJob]:
         return self._waiting_long if job.long else self._waiting
 
@@ -243,6 +255,7 @@ class Pool(Generic[R]):
 
     def _mark_down(self, index: int, reason: str) -> None:
         self._running.pop(index, None)
+        self._measure()
         if not self._running:
             self._fail_waiting(reason)
 
@@ -260,6 +273,7 @@ class Pool(Generic[R]):
                 pause_s = min(2 * pause_s, _RETRY_MAX_S)
             else:
                 self._running[index] = child
+                self._measure()
                 return child
 
     async def _next_job(self, child: Child) -> PendingJob | None:
@@ -269,6 +283,8 @@ class Pool(Generic[R]):
                 job = queue.take()
                 if job.worth_starting():
                     queue.served(job.queue_key)
+                    waited_s = job.loop.time() - job.queued_at
+                    metrics.ENGINE_WAIT_SECONDS.labels(self._engine).observe(waited_s)
                     return job
                 job.fail(EngineTimedOut(_TOO_LATE))
             child.wakeup.clear()
@@ -308,7 +324,7 @@ class Pool(Generic[R]):
             if not in_time or reply.result() is None:
                 await child.kill()
             if in_time:
-                self._end(job, reply.result())
+                self._end(job, reply.result(), may_retry=self._retries and child.has_exited())
             else:
                 job.fail(EngineTimedOut("The job took longer than its deadline."))
         except asyncio.CancelledError:
@@ -324,15 +340,16 @@ class Pool(Generic[R]):
             finally:
                 job.released.set_result(None)
 
-    def _end(self, job: PendingJob, reply: JobDone | JobFailed | None) -> None:
+    def _end(self, job: PendingJob, reply: JobDone | JobFailed | None, *, may_retry: bool) -> None:
         match reply:
             case JobDone(result=result):
                 job.succeed(bytes(result))
             case JobFailed(kind=kind, message=message):
                 job.fail(_FAILURES.get(kind, EngineFailed)(message))
-            case None if job.started:
+            case None if job.started and (job.retried or job.has_sent or not may_retry):
                 job.fail(EngineCrashed("The engine's process died in the middle of the job."))
             case None if job.worth_starting():
+                job.retried, job.started = job.started, False
                 self._queue(job).requeue(job.queue_key, job)
                 self._wake_idle()
             case None:  # `_expire` may have run already, so the job is not requeued

@@ -28,8 +28,7 @@ from myna.engines.interface import (
 from myna.engines.pool.child_main import RunningJob, Work, silence_libraries
 from myna.engines.sherpa import piper
 from myna.engines.sherpa.job import Describe, JobAnswer, ModelInfo, SherpaModel, SpeakJob
-from myna.engines.sherpa.text import pieces, readable
-from myna.engines.sherpa.words import Words
+from myna.engines.sherpa.text import Words, pieces, readable
 from myna.engines.sound import Samples, Tempo, is_audible, pcm_of, silence
 
 _PAUSE_S: Final = 0.25  # between sentences, at speed 1

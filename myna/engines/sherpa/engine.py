@@ -83,6 +83,7 @@ class Sherpa:
             processes=1,
             queue_max=queue_max,
             job_deadline_s=job_deadline_s,
+            retries=True,
             setup=model,
             start_deadline_s=start_deadline_s,
         )
@@ -93,6 +94,7 @@ class Sherpa:
             processes=1,
             queue_max=queue_max,
             job_deadline_s=_PHONEMES_S,
+            retries=True,
         )
         self.admission = Admission.of_pool(
             processes=1, queue_max=queue_max, account_max=account_max, pace=_PACE

@@ -3,12 +3,14 @@
 from msgspec import Struct
 
 from myna.store.database import Queries
+from myna.store.queries.farm import able
 from myna.store.states import LEASED, OPEN, QUEUED
 
 
 class Due(Struct, frozen=True):
     """The versions of the schema and of the configuration; whether calls are open past their deadline, jobs
-    have an expired lease, or any lease; whether clones were refused and may have no other node."""
+    have an expired lease, or any lease; whether clones were refused and may have no other node; how many
+    nodes are online."""
 
     schema: int
     config: int
@@ -16,6 +18,7 @@ class Due(Struct, frozen=True):
     leases_expired: bool
     leased: bool
     clones_refused: bool
+    nodes_online: int
 
     @property
     def jobs(self) -> bool:
@@ -35,12 +38,13 @@ _DUE = f"""SELECT (SELECT coalesce(max(version), 0) FROM schema_version), (SELEC
     {_exists("calls", f"{OPEN} AND deadline < now_ms()")},
     {_jobs(f"{LEASED} AND lease_until <= now_ms()")},
     {_jobs(LEASED)},
-    {_exists("clones", f"{QUEUED} AND refused_by <> ''")}"""
+    {_exists("clones", f"{QUEUED} AND refused_by <> ''")},
+    (SELECT count(*) FROM nodes n WHERE {able.online("n")})"""
 
 
 async def due(db: Queries) -> Due:
     """What is due now."""
-    ((schema, config, overdue, expired, leased, refused),) = await db.fetch(_DUE)
+    ((schema, config, overdue, expired, leased, refused, nodes),) = await db.fetch(_DUE)
     return Due(
         schema=int(schema),
         config=int(config),
@@ -48,4 +52,5 @@ async def due(db: Queries) -> Due:
         leases_expired=bool(expired),
         leased=bool(leased),
         clones_refused=bool(refused),
+        nodes_online=int(nodes),
     )

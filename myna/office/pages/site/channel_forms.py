@@ -91,8 +91,7 @@ async def change(visit: Visit) -> Response:
     """Changes what differs from the stored channel."""
     before = await _stored(visit, visit.typed("name"))
     texts = {name: visit.typed(name) for name in ("model", "key_env")}
-    numbers = {name: visit.typed(name) or getattr(before, name) for name in ("priority",)}
-    numbers |= {name: visit.typed(name) or 0 for name in ("weight", "concurrent")}
+    numbers = {name: visit.typed(name) or 0 for name in ("weight", "concurrent")}
     given = {**texts, **numbers, "responses": bool(visit.typed("responses"))}
     action = visit.fields(SetChannel, **given).differing(_present(before))
     if action is None:

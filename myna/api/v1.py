@@ -1,4 +1,4 @@
-"""POST /tts, GET /voices, /task, /records."""
+"""The endpoints of /v1: chat and models, speech, voices and records, /me."""
 
 import re
 
@@ -8,6 +8,7 @@ from myna import voices
 from myna.api import units
 from myna.api.auth import KeyAuth, model_refused
 from myna.channels import Channels
+from myna.chat.complete import Chat
 from myna.config import ConfigCache
 from myna.engines.interface import EngineVoice
 from myna.errors import InvalidRequest, ModelNotFound, NotFound
@@ -19,10 +20,23 @@ from myna.speech.status import status_text
 from myna.speech.synthesize import Synthesizer
 from myna.store.database import Database
 from myna.store.queries import clones
+from myna.store.queries import keys as keys_store
 from myna.store.queries import tasks as store
 from myna.store.queries.tasks import TaskRow
 from myna.wire.encode import to_json
-from myna.wire.v1 import Record, RecordList, Task, TaskAnswer, Voice, VoiceList
+from myna.wire.v1 import (
+    MODELS,
+    KeyInfo,
+    KeyStats,
+    Model,
+    ModelList,
+    Record,
+    RecordList,
+    Task,
+    TaskAnswer,
+    Voice,
+    VoiceList,
+)
 
 RECORDS_MAX = 200
 RECORDS_DEFAULT = 100
@@ -122,3 +136,55 @@ def read_integer(name: str, value: str | None) -> int:
     if not _INTEGER.fullmatch(value) or len(value) > 1000:
         raise InvalidRequest(f"{name}: must be an integer.")
     return int(value)
+
+
+MODELS_CREATED = 1_767_225_600
+"""2026-01-01: the creation time of both models."""
+
+
+class ChatApi:
+    """Handlers of the chat endpoints."""
+
+    def __init__(self, key_auth: KeyAuth, chat: Chat, config: ConfigCache) -> None:
+        self._key_auth = key_auth
+        self._chat = chat
+        self._config = config
+
+    async def models(self, request: Request) -> Response:
+        verified = await self._key_auth.verify(request, Scope.CHAT)
+        await self._key_auth.in_time(self._config.at(verified.config_version))
+        owner = self._config.settings.owner
+        models = [Model(id=name, object="model", created=MODELS_CREATED, owned_by=owner) for name in MODELS]
+        return Response(to_json(ModelList("list", models)))
+
+    async def completions(self, request: Request) -> Response:
+        caller, body = await self._key_auth.caller_and_body(request, Scope.CHAT)
+        try:
+            answer = await self._chat.complete(caller, body, request.disconnected)
+        except ModelNotFound as error:
+            raise model_refused(error) from None
+        return Response(answer, headers=units.headers(caller.details))
+
+
+class MeApi:
+    """Handler of the key's self-information."""
+
+    def __init__(self, key_auth: KeyAuth, db: Database) -> None:
+        self._key_auth = key_auth
+        self._db = db
+
+    async def me(self, request: Request) -> Response:
+        key = (await self._key_auth.verify(request, Scope(0))).key
+        used = await self._key_auth.in_time(keys_store.usage(self._db, key.id))
+        stats = KeyStats(used.calls, used.cost, used.ok_calls)
+        scopes, expires_at = Scope(key.scopes).names, key.expires_at // 1000
+        info = KeyInfo(
+            ok=1,
+            key_name=key.name,
+            masked=key.masked,
+            scopes=scopes,
+            use_count=used.calls,
+            expires_at=expires_at,
+            stats=stats,
+        )
+        return Response(to_json(info), headers=units.headers(request.details))

@@ -1,0 +1,88 @@
+"""The engines of MYNA_SPEECH in one process: how many processes they have, their start and their end."""
+
+import asyncio
+import contextlib
+import logging
+from typing import Final
+
+from myna.engines.interface import Engine, EngineFailed, EngineLimits
+from myna.engines.registry import AUTO, ESPEAK, site_engines
+from myna.sandbox.confinement import AllowedPaths
+from myna.settings import Settings, usable_cores
+from myna.telemetry import metrics
+
+log = logging.getLogger(__name__)
+
+PROCESSES_MIN: Final = 2
+"""Long texts must leave a process of the engine for short texts."""
+RETRY_FIRST_S: Final = 10.0
+RETRY_MAX_S: Final = 300.0
+WATCH_S: Final = 2.0
+
+
+def speech_engines(settings: Settings) -> dict[str, Engine]:
+    """The engines of MYNA_SPEECH, not started, by the name of their channel. Raises ConfigError."""
+    limits = EngineLimits(
+        processes=settings.speech_processes or max(PROCESSES_MIN, usable_cores() // settings.workers),
+        queue_max=settings.speech_queue_max,
+        job_deadline_s=max(settings.call_deadline_s, settings.stream_deadline_s),
+        account_max=settings.speech_account_max,
+    )
+    return site_engines(settings.speech, settings.data_folder, limits)
+
+
+class SiteEngines:
+    """Starts and ends the engines. Where another one can speak instead, one that does not start is tried
+    again; `down` says why it has not started, by the name of its channel."""
+
+    def __init__(self, settings: Settings, engines: dict[str, Engine]) -> None:
+        self._settings = settings
+        self._engines = engines
+        self._files = AllowedPaths.of(writes=(settings.data_folder / "audio",))
+        self._tasks: list[asyncio.Task[None]] = []
+        self.down: dict[str, str] = {}
+
+    async def start(self) -> None:
+        """Raises EngineFailed, unless another engine can speak instead."""
+        async with contextlib.AsyncExitStack() as undo:
+            undo.push_async_callback(self.close)
+            started = await asyncio.gather(*map(self._start, self._engines), return_exceptions=True)
+            for failure in filter(None, started):
+                raise failure
+            undo.pop_all()
+        self._tasks += [asyncio.create_task(self._retry(name), name=f"start-{name}") for name in self.down]
+        self._tasks.append(asyncio.create_task(self._watch(), name="engines"))
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(engine.close() for engine in self._engines.values()))
+
+    async def _start(self, name: str) -> None:
+        try:
+            await self._engines[name].start(self._files)
+        except EngineFailed as failure:
+            if self._settings.speech != AUTO or name == ESPEAK:
+                raise
+            log.warning("%s does not start, so only espeak speaks: %s", name, failure)
+            self.down[name] = str(failure)
+
+    async def _retry(self, name: str) -> None:
+        pause_s = RETRY_FIRST_S
+        while name in self.down:
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, RETRY_MAX_S)
+            try:
+                await self._engines[name].start(self._files)
+            except EngineFailed as failure:
+                self.down[name] = str(failure)
+            else:
+                del self.down[name]
+                log.info("%s has started", name)
+
+    async def _watch(self) -> None:
+        while True:
+            for name, engine in self._engines.items():
+                metrics.ENGINE_UP.labels(name).set(engine.up())
+            await asyncio.sleep(WATCH_S)

@@ -1,0 +1,100 @@
+"""What the log and the metrics say about a call, and whether Prometheus and the dashboard can read it."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from myna.chat.tokens import usage_at_end
+from tests.conformance.conftest import make_caller
+from tests.rig.calls import call
+from tests.rig.service import Service, ServiceMaker
+from tests.rig.upstream import Upstream
+from tests.rig.waiting import SOON_S, wait_until
+
+DEPLOY = Path(__file__).parents[1] / "deploy"
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+PROMTOOL = shutil.which("promtool")
+
+
+@pytest.fixture
+def service(make_service: ServiceMaker, upstream: Upstream) -> Service:
+    return make_service(chat_url=upstream.url, chat_key=upstream.key, speech="espeak").start()
+
+
+def logged(service: Service, request_id: str) -> dict[str, Any]:
+    """The line of the access log about this request."""
+    found: list[dict[str, Any]] = []
+
+    def written() -> bool:
+        lines = [json.loads(line) for line in service.log_lines if line]
+        found[:] = [one for one in lines if one["logger"] == "access" and one["request_id"] == request_id]
+        return bool(found)
+
+    wait_until(written, SOON_S, "the line is written")
+    return found[0]
+
+
+def test_a_call_tells_its_route_tokens_and_first_byte(service: Service, upstream: Upstream) -> None:
+    caller = make_caller(service)
+    root = service.root_url
+    data: dict[str, Any] = {"model": "svc-chat", "messages": [{"role": "user", "content": "一二三"}]}
+
+    def ask(request_id: str, path: str = "/openai/v1/chat/completions", **more: Any) -> dict[str, Any]:
+        headers = {"X-Request-Id": request_id, "traceparent": TRACE}
+        answer = call("POST", root + path, key=caller.key.plain, data=data | more, headers=headers)
+        assert answer.status == 200
+        sent = upstream.requests[-1].headers
+        assert (sent["x-request-id"], sent["traceparent"]) == (request_id, TRACE)
+        return logged(service, request_id)
+
+    for line in (ask("whole"), ask("v1", "/v1/chat/completions")):
+        assert (line["route"], line["model"], line["channel"]) == ("svc-chat", "svc-chat", "default")
+        assert line["input_tokens"] > 0 and line["output_tokens"] > 0
+        assert "tokens_counted" not in line and "first_byte_ms" not in line
+    told = ask("told", stream=True, stream_options={"include_usage": True})
+    assert 0 < told["first_byte_ms"] <= told["ms"] and "tokens_counted" not in told
+    upstream.withholds_usage = True
+    assert ask("untold", stream=True)["tokens_counted"] is True
+    metrics = call("GET", f"{root}/metrics").body.decode()
+    for name in ("myna_channel_seconds_count", "myna_channel_first_byte_seconds_count"):
+        assert f'{name}{{channel="default",route="svc-chat"}}' in metrics
+    assert 'myna_tokens_total{channel="default",counted="1",kind="output",route="svc-chat"}' in metrics
+    assert re.search(r"^myna_calls_open 0.0$", metrics, re.MULTILINE)
+    if PROMTOOL:
+        checked = subprocess.run(
+            [PROMTOOL, "check", "metrics"], input=metrics, capture_output=True, text=True, check=False
+        )
+        ours = [line for line in checked.stdout.splitlines() + checked.stderr.splitlines() if "myna_" in line]
+        assert ours == []
+
+
+def test_dashboard_and_alerts_name_metrics_that_exist(service: Service) -> None:
+    metrics = call("GET", f"{service.root_url}/metrics").body.decode()
+    kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", metrics, re.MULTILINE))
+    panels = json.loads((DEPLOY / "grafana.json").read_text())["panels"]
+    queries = [target["expr"] for panel in panels for target in panel["targets"]]
+    queries += re.findall(r"expr: (.*)", (DEPLOY / "alerts.yml").read_text())
+    named = {name for query in queries for name in re.findall(r"\bmyna_\w+", query)}
+    assert len(queries) > 20
+    assert {name for name in named if re.sub(r"_(bucket|count)$", "", name) not in kinds} == set()
+    if PROMTOOL:
+        subprocess.run([PROMTOOL, "check", "rules", str(DEPLOY / "alerts.yml")], check=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "usage"),
+    [
+        (b'{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":5}}', (3, 5)),
+        (b'{"usage": {"input_tokens": 3, "output_tokens": 5}}', (3, 5)),
+        (b'{"data":[],"usage":{"prompt_tokens":7}}', (7, 0)),
+        (b'{"content":"\\"usage\\":{\\"prompt_tokens\\":1}"}', None),
+        (b'{"usage":null}', None),
+    ],
+)
+def test_the_usage_is_found_at_the_end(answer: bytes, usage: tuple[int, int] | None) -> None:
+    assert usage_at_end(b" " * 10_000 + answer) == usage
