@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from myna import keys
-from myna.api import speech
+from myna.api.v1 import read_integer
 from myna.channels import Channel, Channels
 from myna.chat import upstream
 from myna.chat.complete import instruction_of
@@ -131,7 +131,7 @@ READERS: dict[str, tuple[Reader, Inputs, int]] = {
     "stored draft": (lambda text: draft(lambda *_: text), {"9": filled("9")}, BODY_BYTES),
     "speed": (read_speed, {"1": filled("1")}, BODY_BYTES),
     "query": (lambda query: request([], query).query(), QUERIES, HEAD_BYTES),
-    "integer": (lambda text: speech.read_integer("id", text), {"9": filled("9")}, HEAD_BYTES),
+    "integer": (lambda text: read_integer("id", text), {"9": filled("9")}, HEAD_BYTES),
     "one header often": (
         lambda count: request([(b"a", b"")] * count).header(b"a"),
         {"a": lambda size: size // 4},
