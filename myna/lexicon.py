@@ -12,8 +12,6 @@ from typing import Any, Final
 
 import regex
 
-from myna import activity
-from myna.activity import Actor
 from myna.config import ConfigCache
 from myna.engines.kokoro.text.syllables import is_syllable
 from myna.engines.text.notation import kind_of, outside
@@ -21,10 +19,9 @@ from myna.engines.text.signs import speakable
 from myna.engines.text.ssml import unmarked
 from myna.errors import CommandError, DatabaseUnavailable
 from myna.names import is_line
-from myna.store.database import Database, Queries, Transaction
+from myna.store.database import Database, Queries
 from myna.store.queries import words as store
-from myna.store.queries.accounts import AccountRow
-from myna.store.queries.words import SITE, WordRow
+from myna.store.queries.words import SITE
 
 WORDS_MAX: Final = 500
 WORD_MAX_CHARS: Final = 64
@@ -111,40 +108,8 @@ def applied(text: str, words: Mapping[str, str]) -> str:
     return outside(text, partial(_pattern(there).sub, read))
 
 
-async def put(db: Database, account: AccountRow | None, word: str, reading: str, *, by: Actor) -> WordRow:
-    """Sets how a word is read, for an account or for the site. Raises CommandError."""
-    word = _checked(word)
-    usual = _reading(word, reading)
-    command = activity.words("voice", "word", "add", word, usual, account=account.name if account else None)
-
-    async def work(connection: Transaction) -> WordRow:
-        if await store.put(connection, _id(account), word, usual) > WORDS_MAX:
-            raise CommandError(
-                "There are {words_max} words, the maximum; remove one first.", words_max=WORDS_MAX
-            )
-        await activity.record(connection, by, command, _id(account))
-        return next(row for row in await store.of_owner(connection, _id(account)) if row.word == word)
-
-    return await db.transaction(work)
-
-
-async def remove(db: Database, account: AccountRow | None, word: str, *, by: Actor) -> None:
-    """Removes a word. Raises CommandError if the lexicon does not have it."""
-    command = activity.words("voice", "word", "remove", word, account=account.name if account else None)
-
-    async def work(connection: Transaction) -> None:
-        if not await store.delete(connection, _id(account), word):
-            raise CommandError("There is no word {word!r}.", word=word)
-        await activity.record(connection, by, command, _id(account))
-
-    await db.transaction(work)
-
-
-def _id(account: AccountRow | None) -> int:
-    return account.id if account else SITE
-
-
-def _checked(word: str) -> str:
+def checked_word(word: str) -> str:
+    """The word in its usual form. Raises CommandError."""
     word = unicodedata.normalize("NFC", word.strip())
     if not is_line(word, WORD_MAX_CHARS) or not speakable(word) or set(word) & set("[]"):
         raise CommandError(
@@ -155,7 +120,7 @@ def _checked(word: str) -> str:
     return word
 
 
-def _reading(word: str, reading: str) -> str:
+def checked_reading(word: str, reading: str) -> str:
     """The reading in its usual form. Raises CommandError."""
     is_han = _ONLY_HAN.fullmatch(word) is not None
     kind = kind_of(_numbered(reading) if is_han else reading) if len(reading) <= WORD_MAX_CHARS else None

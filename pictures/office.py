@@ -38,6 +38,7 @@ PAGES = {
 }  # fmt: skip
 HEADERS = {PROTOCOL_HEADER: str(PROTOCOL)}
 NARROW = {"usage-narrow": "/usage", "keys-narrow": "/keys", "key-narrow": "/keys/1"}
+QUESTION = "What is a myna, in one sentence?"
 PASSWORD = "a picture of seven quiet birds"  # noqa: S105  of a service that ends
 
 
@@ -129,6 +130,10 @@ def take(site: Site, browser: Browser, link: str) -> None:
     page.wait_for_load_state()
     for name, path in PAGES.items():
         page.goto(f"{site.url}/office{path}")
+        if name == "try":
+            page.get_by_label("Message").fill(QUESTION)
+            page.get_by_role("button", name="Send").click()
+            page.get_by_text("🦜").first.wait_for()
         page.evaluate(_RENAME_FOLDER, [site.env["MYNA_DATA"], "/var/lib/myna"])
         page.screenshot(path=OUT / f"{name}.png")
     state = context.storage_state()

@@ -3,13 +3,14 @@
 import pytest
 
 from myna import accounts, lexicon
+from myna.actions.words import AddWord, RemoveWord
 from myna.config import ConfigCache
 from myna.errors import CommandError
 from myna.lexicon import Lexicons
 from myna.store.database import Transaction
 from myna.store.queries import words as store
 from myna.store.queries.accounts import AccountRow
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import Books
 
 WORDS = {
@@ -60,25 +61,25 @@ async def test_the_words_of_an_account_come_before_those_of_the_site(books: Book
         (None, "行长", "Xing2'zhang3"),
         (ann, " Myna ", "卖纳"),
     ):
-        await lexicon.put(books.db, account, word, reading, by=TESTER)
-    await lexicon.put(books.db, None, "行长", "háng zhǎng", by=TESTER)
+        await perform(books.db, AddWord(word=word, reading=reading, account=account.name if account else ""))
+    await perform(books.db, AddWord(word="行长", reading="háng zhǎng"))
     await config.refresh()
     site = {"Myna": "MY-nuh", "行长": "hang2 zhang3"}
     assert await lexicons.of_account(ann.id) == site | {"Myna": "卖纳"}
     assert await lexicons.of_account(bob.id) == site
     assert await lexicon.stored(books.db, ann.id) == site | {"Myna": "卖纳"}
 
-    await lexicon.remove(books.db, ann, "Myna", by=TESTER)
+    await perform(books.db, RemoveWord(word="Myna", account=ann.name))
     await config.refresh()
     assert await lexicons.of_account(ann.id) == site
     with pytest.raises(CommandError, match="There is no word"):
-        await lexicon.remove(books.db, ann, "Myna", by=TESTER)
+        await perform(books.db, RemoveWord(word="Myna", account=ann.name))
 
 
 @pytest.mark.anyio
 async def test_a_process_reads_the_words_of_a_version_once(books: Books) -> None:
     ann = await owner(books)
-    await lexicon.put(books.db, ann, "Myna", "MY-nuh", by=TESTER)
+    await perform(books.db, AddWord(word="Myna", reading="MY-nuh", account=ann.name))
     lexicons = Lexicons(books.db, await ConfigCache.read(books.db))
     known = await lexicons.of_account(ann.id)
     await books.sql("DELETE FROM words")
@@ -94,9 +95,9 @@ async def test_an_account_has_so_many_words(books: Books) -> None:
             await store.put(db, ann.id, f"w{number}", "w")
 
     await books.db.transaction(fill)
-    await lexicon.put(books.db, ann, "w0", "other", by=TESTER)
+    await perform(books.db, AddWord(word="w0", reading="other", account=ann.name))
     with pytest.raises(CommandError, match="500 words, the maximum"):
-        await lexicon.put(books.db, ann, "more", "w", by=TESTER)
+        await perform(books.db, AddWord(word="more", reading="w", account=ann.name))
 
 
 @pytest.mark.anyio
@@ -121,4 +122,4 @@ async def test_a_word_that_cannot_be_read_is_refused(
     sqlite_books: Books, word: str, reading: str, said: str
 ) -> None:
     with pytest.raises(CommandError, match=said):
-        await lexicon.put(sqlite_books.db, None, word, reading, by=TESTER)
+        await perform(sqlite_books.db, AddWord(word=word, reading=reading))

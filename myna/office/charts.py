@@ -20,7 +20,7 @@ SERIES_MAX = 6
 _TOP, _BOTTOM = 16, 20
 _PLACES = {"narrow": 270, "wide": 510}
 """The least width of the bars in px, on phones and in wider windows."""
-_CHAR_PX, _GAP_PX = 7.7, 8
+_CHAR_PX, _WIDE_PX, _GAP_PX = 7.7, 12, 8
 _FULL_MAX = 10_000_000
 """Axes and waterfalls show larger values in short."""
 _SHORT = ((10**12, "T"), (10**9, "B"), (10**6, "M"))
@@ -188,7 +188,8 @@ def ticks(count: int, label_px: float, place_px: float) -> list[int]:
 
 def width_px(text: str) -> float:
     """About how wide a text of 12 px is."""
-    return sum(12 if unicodedata.east_asian_width(char) in "WF" else _CHAR_PX for char in text)
+    wide = (char.isupper() or unicodedata.east_asian_width(char) in "WF" for char in text)
+    return sum(_WIDE_PX if is_wide else _CHAR_PX for is_wide in wide)
 
 
 def _ticks(labels: Sequence[str], y: float) -> list[Markup]:

@@ -20,7 +20,7 @@ FOLDERS = (
 )  # fmt: skip
 OLD, NEW = "0.28.0", "9.9.9"
 NEURAL = "myna models get kokoro"
-INSTALL_MAX_S = 300
+INSTALL_MAX_S = 900
 STUBS = {
     "sudo": 'while [ "$1" = -u ]; do shift 2; done; exec env "$@"',
     "useradd": "",
@@ -126,6 +126,7 @@ def blocks(page: str) -> list[str]:
     return [fence.text for fence in fences(DOCS / page) if fence.language == "sh"]
 
 
+@pytest.mark.timeout(3 * INSTALL_MAX_S)
 def test_both_pages_install_upgrade_and_go_back(machine: Machine) -> None:
     machine.set_version(OLD)
     said = "".join(machine.run(text) for text in blocks("install.md") if NEURAL not in text)

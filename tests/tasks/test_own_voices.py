@@ -2,13 +2,14 @@
 
 import pytest
 
-from myna import accounts, lexicon, voices
+from myna import accounts, voices
 from myna.actions.nodes import DrainNode, EnableNode
+from myna.actions.words import AddWord
 from myna.errors import InvalidRequest, NoSpeechChannel
 from myna.farm.capacity import Capacity
 from myna.store.queries import clones
 from myna.store.queries import config as config_store
-from tests.rig.actors import TESTER, perform
+from tests.rig.actors import perform
 from tests.store.books import AUDIO, Customer
 from tests.store.fixtures import each_database
 from tests.tasks.task_service import TaskService, proof_of
@@ -89,8 +90,8 @@ async def test_a_node_gets_a_text_with_the_readings_of_its_account(
 ) -> None:
     node, owner = await service.node(), await service.books.customer()
     account = await accounts.find(service.db, owner.name)
-    await lexicon.put(service.db, None, "Myna", "MY-nuh", by=TESTER)
-    await lexicon.put(service.db, account, "行长", "hang2zhang3", by=TESTER)
+    await perform(service.db, AddWord(word="Myna", reading="MY-nuh"))
+    await perform(service.db, AddWord(word="行长", reading="hang2zhang3", account=account.name))
     _, job = await service.lease_new(node, owner, text="<speak>行长<b>用</b>Myna</speak>")
     assert job.text == "[行长](/hang2 zhang3/)用[Myna](/MY-nuh/)"
     _, job = await service.lease_new(node, text="行长用Myna")

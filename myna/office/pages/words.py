@@ -2,11 +2,9 @@
 
 from functools import partial
 
-from msgspec import Struct
 from starlette.responses import Response
 
-from myna import activity, lexicon
-from myna.errors import CommandError
+from myna.actions.words import AddWord, RemoveWord
 from myna.office.page import Page, Who
 from myna.office.visit import Visit
 from myna.store.queries import words as store
@@ -16,38 +14,19 @@ from myna.store.queries.words import SITE
 _OWN, _OF_SITE = "/words", "/site/words"
 
 
-class Word(Struct):
-    """The forms: a word to add, or to remove."""
-
-    word: str = ""
-    reading: str = ""
-
-
-async def show(visit: Visit, error: str = "", form: Word | None = None) -> Response:
+async def show(visit: Visit) -> Response:
     """The words, and the form of another one."""
     path, owner = _place(visit)
     rows = await visit.read(partial(store.of_owner, account_id=owner.id if owner else SITE))
-    name = owner.name if owner else None
-    words = activity.words("voice", "word", "add", "行长", "hang2zhang3", account=name)
-    return visit.page(
-        "words.html",
-        status=400 if error else 200,
-        place=path,
-        rows=rows,
-        form=form or Word(),
-        error=error,
-        command_words=words,
-    )
+    example = AddWord(word="行长", reading="hang2zhang3", account=owner.name if owner else "")
+    return visit.page("words.html", place=path, rows=rows, command_words=example.words)
 
 
 async def add(visit: Visit) -> Response:
     """Sets how a word is read."""
     path, owner = _place(visit)
-    form = visit.fields(Word)
-    try:
-        row = await lexicon.put(visit.db, owner, form.word, form.reading, by=visit.actor)
-    except CommandError as error:
-        return await show(visit, visit.said(error), form)
+    action = visit.fields(AddWord, account=owner.name if owner else "")
+    row = await visit.perform(action, own=owner is not None)
     notice = visit.text("{word} is read as {reading}.")
     return visit.redirect(path, notice.format(word=row.word, reading=row.reading))
 
@@ -55,10 +34,8 @@ async def add(visit: Visit) -> Response:
 async def remove(visit: Visit) -> Response:
     """Removes a word."""
     path, owner = _place(visit)
-    try:
-        await lexicon.remove(visit.db, owner, visit.fields(Word).word, by=visit.actor)
-    except CommandError as error:
-        return await show(visit, visit.said(error))
+    action = visit.fields(RemoveWord, account=owner.name if owner else "")
+    await visit.perform(action, own=owner is not None)
     return visit.redirect(path, visit.text("The word is removed."))
 
 
