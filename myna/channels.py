@@ -113,6 +113,8 @@ class Channels:
         self._seen: Config | None = None
         self._all: list[Channel] = []
         self._enabled: dict[str, list[Channel]] = {}
+        self._speaking: dict[tuple[str, str], SpeechChannel] = {}
+        """By name and model, as they are while the configuration stays the same."""
 
     def chat(self, config: Config) -> list[Channel]:
         """The enabled chat channels in the order to try; those with an open circuit last."""
@@ -143,7 +145,7 @@ class Channels:
             model = route.upstream_model
             of_route = self.of_route(config, route)
             candidates = [structs.replace(one, model=model or one.model) for one in of_route]
-        return [speaking for channel in candidates for speaking in self._speaking(channel, config)]
+        return [speaking for channel in candidates for speaking in self._speaks(channel, config)]
 
     def all(self, config: Config) -> list[Channel]:
         """All channels by priority, disabled ones included."""
@@ -163,6 +165,7 @@ class Channels:
             enabled = [channel for channel in self._all if channel.enabled]
             kinds = {channel.kind for channel in enabled}
             self._enabled = {kind: [one for one in enabled if one.kind == kind] for kind in kinds}
+            self._speaking = {}
             self._seen = config
 
     def place(self, channel: Channel, account_id: int) -> AbstractAsyncContextManager[None]:
@@ -201,25 +204,26 @@ class Channels:
             answer_max_bytes=limit,
         )
 
-    def _speaking(self, channel: Channel, config: Config) -> list[SpeechChannel]:
-        engine = self.engine(channel)
-        if engine is None:
-            return []
-        rows = (row for row in config.voices if row.channel == channel.name)
-        own = engine.voices or tuple(_described(row) for row in rows)
-        blends = _blends(engine, own, config)
-        up = engine.up() if is_local(channel) else not self.circuits.open(channel.name)
-        return [
-            SpeechChannel(
+    def _speaks(self, channel: Channel, config: Config) -> list[SpeechChannel]:
+        found = self._speaking.get((channel.name, channel.model))
+        if found is None:
+            engine = self.engine(channel)
+            if engine is None:
+                return []
+            rows = (row for row in config.voices if row.channel == channel.name)
+            own = engine.voices or tuple(_described(row) for row in rows)
+            blends = _blends(engine, own, config)
+            found = SpeechChannel(
                 name=channel.name,
                 engine=engine,
                 voices=(*own, *map(_described, blends)),
-                up=up,
-                full=engine.full(),
+                up=True,
                 recipes={blend.voice_id: blend.recipe for blend in blends},
                 place=partial(self.place, channel),
             )
-        ]
+            self._speaking[channel.name, channel.model] = found
+        up = found.engine.up() if is_local(channel) else not self.circuits.open(channel.name)
+        return [structs.replace(found, up=up, full=found.engine.full())]
 
 
 def _described(row: ChannelVoiceRow | BlendRow) -> EngineVoice:

@@ -6,9 +6,8 @@ other files without a row.
 """
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack, aclosing
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -32,6 +31,7 @@ from myna.engines.job_output import OutputFile, SpeechJob, TakePart, sound_of
 from myna.engines.pool.pool import Pool
 from myna.files.disk_threads import DiskExecutor
 from myna.files.fsync import make_durable, remove
+from myna.ids import new_name
 
 _STORE_S: Final = 1.0
 J = TypeVar("J", bound=SpeechJob)
@@ -134,20 +134,24 @@ class DurableFiles:
         background, and a failed one is logged. Raises an EngineFailed.
         """
         ends_at = asyncio.get_running_loop().time() + deadline_s
-        part = path.with_name(f".{secrets.token_hex(8)}.part")
-        with ExitStack() as waiting:
-            if self._disk.full():
-                raise EngineBusy("Too many files wait for the disk.")
+        part = path.with_name(f".{new_name()}.part")
+        if self._disk.full():
+            raise EngineBusy("Too many files wait for the disk.")
+        clean_up = partial(self._disk.clean_up, partial(remove, part, path))
+        try:
+            spoken = await speak(part)
+        except EngineBusy:  # no file was made
+            raise
+        except BaseException:
+            await clean_up()
+            raise
+        with self._pool.counted_as_waiting():
             try:
-                spoken = await speak(part)
-                waiting.enter_context(self._pool.counted_as_waiting())
                 await self._make_durable(path, ends_at)
-            except EngineBusy:  # no file was made
-                raise
             except BaseException:
-                await self._disk.clean_up(partial(remove, part, path))
+                await clean_up()
                 raise
-            return spoken
+        return spoken
 
     async def _make_durable(self, path: Path, ends_at: float) -> None:
         try:

@@ -6,6 +6,7 @@ all threads that are not daemons.
 """
 
 import asyncio
+import contextlib
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +14,7 @@ from contextvars import copy_context
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -24,12 +25,7 @@ QUEUE_MAX = 256
 """Queued jobs of one kind at which the disk counts as stalled. Queued jobs may have files open."""
 
 
-class _Job(NamedTuple):
-    future: Future[Any]
-    run: Callable[[], object]
-
-
-_Queue = SimpleQueue[_Job | None]
+_Queue = SimpleQueue[Callable[[], None] | None]
 
 
 class DiskThreads(ThreadPoolExecutor):
@@ -55,14 +51,17 @@ class DiskThreads(ThreadPoolExecutor):
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
         """Queues a job. If its future is cancelled before a thread takes it, it is not begun. Raises
         RuntimeError if no thread can be started."""
-        if self._started < self._threads_max:
-            self._start()
         future: Future[T] = Future()
-        self._queue.put(_Job(future, partial(copy_context().run, fn, *args, **kwargs)))
+        self._put(partial(_end, future, partial(copy_context().run, fn, *args, **kwargs)))
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Does not wait: running jobs end with the process."""
+
+    def _put(self, job: Callable[[], None]) -> None:
+        if self._started < self._threads_max:
+            self._start()
+        self._queue.put(job)
 
     def _start(self) -> None:
         """Counts the thread first: the garbage collector may run here, and a finalizer may submit work."""
@@ -76,7 +75,10 @@ class DiskThreads(ThreadPoolExecutor):
     def run(self, work: Callable[[], T]) -> "asyncio.Future[T]":
         """Like `submit`, with a future of asyncio. It is not a task, so the end of `asyncio.run` does not
         cancel it."""
-        return asyncio.wrap_future(self.submit(work))
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._put(partial(_end_in, loop, future, partial(copy_context().run, work)))
+        return future
 
 
 class DiskExecutor:
@@ -130,12 +132,35 @@ def _retrieve_exception(future: "asyncio.Future[Any]") -> None:
 
 def _run_jobs(queue: _Queue) -> None:
     while job := queue.get():
-        if job.future.set_running_or_notify_cancel():
-            try:
-                job.future.set_result(job.run())
-            except BaseException as error:  # the caller gets every exception
-                job.future.set_exception(error)
+        job()
         del job  # frees its result while the thread waits for the next one
+
+
+def _end(future: Future[T], run: Callable[[], T]) -> None:
+    """Runs a job in a thread, and ends its future."""
+    if future.set_running_or_notify_cancel():
+        try:
+            future.set_result(run())
+        except BaseException as error:  # the caller gets every exception
+            future.set_exception(error)
+
+
+def _end_in(loop: asyncio.AbstractEventLoop, future: "asyncio.Future[T]", run: Callable[[], T]) -> None:
+    """Likewise with a future of this event loop, which may be closed when the job ends."""
+    if future.cancelled():
+        return
+    end: Callable[[], None]
+    try:
+        end = partial(future.set_result, run())
+    except BaseException as error:  # the caller gets every exception
+        end = partial(future.set_exception, error)
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(_unless_cancelled, future, end)
+
+
+def _unless_cancelled(future: "asyncio.Future[T]", end: Callable[[], None]) -> None:
+    if not future.cancelled():
+        end()
 
 
 def _stop(queue: _Queue, threads: int) -> None:

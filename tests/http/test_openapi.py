@@ -1,5 +1,6 @@
 """/openapi.json documents every route of the service, with its limits and its errors."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -91,6 +92,8 @@ def test_generators_of_clients_know_every_type(described: dict[str, Any]) -> Non
     assert all(schema["items"] for schema in schemas if schema.get("type") == "array")
     request = described["components"]["schemas"]["ResponsesRequest"]
     assert request["required"] == ["model", "input"]
+    names = [operation["operationId"] for _, operation in operations(described)]
+    assert all(map(re.compile(r"[a-z0-9_]+").fullmatch, names)) and len(set(names)) == len(names)
 
 
 def test_every_reference_is_to_an_existing_schema(described: dict[str, Any]) -> None:

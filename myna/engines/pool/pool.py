@@ -334,9 +334,10 @@ class Pool(Generic[R]):
                 job.fail(EngineUnavailable("The engine is closing."))
             raise
         finally:
-            reply.cancel()  # it is done, unless the killed child has not ended
             try:
-                await wait_shielded(reply)
+                if not reply.done():  # the killed child has not ended
+                    reply.cancel()
+                    await wait_shielded(reply)
             finally:
                 job.released.set_result(None)
 
