@@ -58,6 +58,7 @@ PREVIEW = {
     "es": "Hola, esta es mi voz. Hoy hace buen tiempo, vamos a pasear por el parque.",
     "pt": "Olá, esta é a minha voz. Hoje o tempo está bom, vamos passear no parque.",
     "it": "Ciao, questa è la mia voce. Oggi è una bella giornata, andiamo a passeggiare nel parco.",
+    "hi": "नमस्ते, यह मेरी आवाज़ है। आज मौसम बहुत अच्छा है, चलिए पार्क में टहलने चलते हैं।",
     "ru": "Здравствуйте, это мой голос. Сегодня хорошая погода, пойдёмте гулять в парк.",
 }
 """The text of a preview, by language."""

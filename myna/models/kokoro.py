@@ -1,4 +1,4 @@
-"""Kokoro-82M, a neural voice in Mandarin and English: its files, and who publishes them.
+"""Kokoro-82M, a neural voice in seven languages: its files, and who publishes them.
 
 The model is the int8 export of kokoro-onnx. A voice is an array of float32, little-endian, of shape
 (510, 1, 256): a style for each number of phonemes. kokoro-onnx publishes all voices in one archive of numpy,
@@ -51,6 +51,19 @@ _VOICES: Final = {
     "bm_fable": "f889083196807b4adb15e9204252165f503b8d33d3982e681c52443c49d798f1",
     "bm_george": "c4b235a4c1f2cd3b939fed08b899ce9385638b763f7b73a59616c4fc9bd6c9bc",
     "bm_lewis": "b8f671cef828c30e66fdf0b0756a76bba58f6bb3398cbbf27058642acbcedb97",
+    "ff_siwis": "a35f5675ad08948e326ae75fd0ea16ba5d0042e4f76b5f3d1df77d0a48c54861",
+    "ef_dora": "f66ec66bd295acb18372e37008533a9a3228483ccd294e7538d5d9294ac9a532",
+    "em_alex": "27809e9eafdcbcfff90a3016c697568676531de2a2c39cee29c96c7bd6b83e95",
+    "em_santa": "ad43b774e1ca24d05c6161297d8aeb770ac3d29bb95daf516727af5f7d543683",
+    "if_sara": "409b69248798fcdc2542330c76953d230710f19b057e59cb82fdc3c4cf71265c",
+    "im_nicola": "bc578e510d52a96d6940d46f12e96d7b3df00905dbea075113226d100e6e1ab0",
+    "pf_dora": "3da7b5b2d91847ebf5646f57631af6ececae3c29a89cd300f06edf9aa6cfe9ee",
+    "pm_alex": "0175c753f59c54e7fd5a995bedef0c5ff2fb67e0043dd3dcb2ae74ec2acbeb2a",
+    "pm_santa": "8b012db3185778afe2e45a62cbad69db73021774fe68dda634bcc748a982eede",
+    "hf_alpha": "040be6a4425411cc01fda5fd06693c76bfa78572632852bc8cda9c99232ffb56",
+    "hf_beta": "cd83ae0bb9b2e4e4fb92b4973bd8d1822ca0036d3c498bf4fc89aa8e33917cc7",
+    "hm_omega": "b02d9222d9ed00ce26b302173a862c2c93f96cc40b5c422b8d14910b9ff34137",
+    "hm_psi": "644daf88ba8aeb7bd08950bbdcd4453bb280864e49dc4df93fabc6be32e03f37",
 }
 _PART_BYTES: Final = 23_090_318
 """The model is split into four parts of this size, the last one a byte shorter."""
@@ -72,7 +85,7 @@ KOKORO: Final = Model(
     name="kokoro",
     kind=f"{len(_VOICES)} voices",
     licence="Apache-2.0; its export to ONNX: MIT",
-    languages=("zh", "en"),
+    languages=("zh", "en", "fr", "es", "it", "pt", "hi"),
     files=(_MODEL, *(ModelFile(f"voices/{name}.bin", _VOICE_BYTES, sha) for name, sha in _VOICES.items())),
     pieces=(
         Piece("model.onnx", _MODEL.path, _MODEL.size_bytes),

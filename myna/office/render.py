@@ -37,6 +37,7 @@ SPOKEN = {
     "es": N_("Spanish"),
     "pt": N_("Portuguese"),
     "it": N_("Italian"),
+    "hi": N_("Hindi"),
     "ru": N_("Russian"),
 }
 """Names of languages; others are shown by their codes."""

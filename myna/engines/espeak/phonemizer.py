@@ -13,6 +13,7 @@ from myna.engines.sherpa.text import pieces
 
 # speak_lib.h
 _OK, _TEXT_IS_UTF8, _PHONEMES_ARE_IPA = 0, 1, 2
+_PHONEMES_ARE_TIED_IPA: Final = _PHONEMES_ARE_IPA | 0x80 | ord("^") << 8
 
 _NAMES: Final = {"zh": "cmn", "zh-hk": "yue", "zh-mo": "yue"}
 # espeak-ng returns the phonemes of a clause without its punctuation, but the voices were trained with it. A
@@ -21,7 +22,7 @@ _CLAUSE: Final = regex.compile(
     r"(?P<words>.+?)(?:(?P<stop>[,;:!?](?=\s)|[，；：！？、。…]|[.!?]+$)\W*|$)", regex.DOTALL
 )
 _STOPS: Final = {"，": ",", "、": ",", "；": ";", "：": ":", "。": ".", "！": "!", "？": "?", "…": "."}
-_SWITCH: Final = regex.compile(r"\([a-z-]+\)")  # espeak-ng's mark of a change of language
+_SWITCH: Final = regex.compile(r"\([a-z^-]+\)")  # espeak-ng's mark of a change of language
 
 
 class Phonemizer:
@@ -54,11 +55,11 @@ class Phonemizer:
         except UnsupportedUtterance:
             return self.ipa(text, "en-us")
 
-    def ipa(self, text: str, language: str) -> str:
-        """The text in IPA, with its stress marks, without punctuation. Raises UnsupportedUtterance for an
-        unknown language."""
+    def ipa(self, text: str, language: str, *, tied: bool = False) -> str:
+        """The text in IPA, with its stress marks, without punctuation; `tied` writes a sound of two letters
+        with ^ between them. Raises UnsupportedUtterance for an unknown language."""
         self._select(language)
-        return self._words(text)
+        return self._words(text, _PHONEMES_ARE_TIED_IPA if tied else _PHONEMES_ARE_IPA)
 
     def _select(self, language: str) -> None:
         """Selects the voice of the whole code, else of its first part: espeak-ng has en-us but not fr-fr."""
@@ -73,13 +74,13 @@ class Phonemizer:
         clauses = (self._words(found["words"]) + _mark(found["stop"]) for found in _CLAUSE.finditer(text))
         return unicodedata.normalize("NFD", " ".join(clauses))
 
-    def _words(self, text: str) -> str:
+    def _words(self, text: str, mode: int = _PHONEMES_ARE_IPA) -> str:
         # At the end of a text without final white space the library reads one character ahead, keeps it in a
         # static variable, and speaks it at the beginning of the next text.
         rest = ctypes.c_char_p(f"{text}\n".encode())
         phonemes = []
         while rest.value:
-            sounds: bytes | None = self._sounds(ctypes.byref(rest), _TEXT_IS_UTF8, _PHONEMES_ARE_IPA)
+            sounds: bytes | None = self._sounds(ctypes.byref(rest), _TEXT_IS_UTF8, mode)
             phonemes.append(_SWITCH.sub("", (sounds or b"").decode()))
         return " ".join(phonemes)
 

@@ -70,7 +70,7 @@ def _said(said: Said, voice: str, han_voice: str, chinese: bool) -> list[Run]:
         return [(pinyin, said.value)]
     if said.how == "lang":
         return [(said.value.lower(), _breathing(said.text))]
-    words = said.value.lower() if said.how == "words" else said_as(said, chinese=chinese)
+    words = said.value.lower() if said.how == "words" else said_as(said, "zh" if chinese else "en")
     return _runs_of(words, voice, han_voice)
 
 

@@ -1,1 +1,1 @@
-"""The Kokoro model: a neural voice in Mandarin and English."""
+"""The Kokoro model: a neural voice in seven languages."""

@@ -69,7 +69,8 @@ def _file(model: Path, voice_id: str) -> Path:
 def _spoken(voice: EngineVoice, model: Path) -> KokoroVoice:
     """Both languages in one sentence are understood best in a style between a voice of each."""
     own = (StyleShare(voice.voice_id, sound=1.0, prosody=1.0),)
-    if not _file(model, _MIXED_WITH[voice.gender]).is_file():
+    mixes = voice.language.startswith(("zh", "en"))
+    if not mixes or not _file(model, _MIXED_WITH[voice.gender]).is_file():
         return KokoroVoice(voice=voice, style=own, mixed=own)
     return KokoroVoice(
         voice=voice,

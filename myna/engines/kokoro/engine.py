@@ -1,4 +1,4 @@
-"""Kokoro: a neural voice in Mandarin and English, spoken by several processes.
+"""Kokoro: a neural voice in seven languages, spoken by several processes.
 
 One process converts a text to phonemes, piece by piece (`text_child.py`, which loads espeak-ng). The others
 speak the pieces (`child.py`, which loads the model). The pieces of one text are spoken at the same time and

@@ -19,13 +19,14 @@ _TRIAL = "好, OK."
 def warm(_setup: bytes) -> Work:
     """Loads everything that the first job needs, and returns the work."""
     phonemizer = Phonemizer()
+    foreign = partial(phonemizer.ipa, tied=True)
     decoder = msgspec.msgpack.Decoder(TextJob)
 
     def read(job: TextJob) -> TextPieces:
         accent = "en-gb" if job.language == "en-GB" else "en-us"
         english = partial(phonemizer.ipa, language=accent)
         unspoken: Counter[str] = Counter()
-        found = pieces(job.text, job.language, english, phonemizer.ipa, unspoken)
+        found = pieces(job.text, job.language, english, foreign, unspoken)
         said = in_words(job.text, job.language) if job.with_reading else ""
         return TextPieces(found, dict(unspoken), said)
 

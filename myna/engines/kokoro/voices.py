@@ -1,11 +1,14 @@
-"""The voices of Kokoro v1.0 that Myna offers: Mandarin and English. The model's own names are their ids."""
+"""The voices of Kokoro v1.0 that Myna offers, in seven languages. The model's own names are their ids."""
 
 from typing import Final
 
 from myna.engines.interface import EngineVoice
 
 _GENDERS: Final = {"f": "female", "m": "male"}
-_LANGUAGES: Final = {"z": "zh-CN", "a": "en-US", "b": "en-GB"}
+_LANGUAGES: Final = {
+    "z": "zh-CN", "a": "en-US", "b": "en-GB", "f": "fr-FR", "e": "es-ES", "i": "it-IT", "p": "pt-BR",
+    "h": "hi-IN",
+}  # fmt: skip
 
 
 def _voice(voice_id: str, name: str) -> EngineVoice:
@@ -26,8 +29,13 @@ _ENGLISH: Final = (
     "bm_fable", "bm_lewis", "bm_daniel",
 )  # fmt: skip
 
+_OTHERS: Final = (
+    "ff_siwis", "ef_dora", "em_alex", "em_santa", "if_sara", "im_nicola", "pf_dora", "pm_alex", "pm_santa",
+    "hf_alpha", "hf_beta", "hm_omega", "hm_psi",
+)  # fmt: skip
+
 VOICES: Final[tuple[EngineVoice, ...]] = (
     *(_voice(voice_id, name) for voice_id, name in _MANDARIN.items()),
-    *(_voice(voice_id, voice_id[3:].title()) for voice_id in _ENGLISH),
+    *(_voice(voice_id, voice_id[3:].title()) for voice_id in (*_ENGLISH, *_OTHERS)),
 )
 """The first one is the default voice of a site."""

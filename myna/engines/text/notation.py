@@ -22,8 +22,8 @@ from msgspec import Struct
 
 from myna.engines.kokoro.symbols import NUMBERS
 from myna.engines.kokoro.text.syllables import is_syllable
-from myna.engines.text.english import numerals as english
-from myna.engines.text.mandarin import numerals as mandarin
+from myna.engines.text.english import numerals as en
+from myna.engines.text.mandarin import numerals as zh
 
 How = Literal["pinyin", "ipa", "words", "characters", "cardinal", "date", "telephone", "lang", "break"]
 TEXT_MAX_CHARS: Final = 1000
@@ -97,18 +97,20 @@ def flat(text: str) -> str:
     return "".join(part if isinstance(part, str) else _flat(part, chinese) for part in spans(text))
 
 
-def said_as(said: Said, *, chinese: bool) -> str:
-    """Words that are said as one of `AS`, in Mandarin or in English."""
-    text = said.text.strip()
+def said_as(said: Said, language: str) -> str:
+    """Words that are said as one of `AS`, in Mandarin (zh) or English (en); in another language with the
+    digits that its voices read."""
+    text, chinese, english = said.text.strip(), language == "zh", language == "en"
     if said.how == "characters":
         letters = [one for one in text.upper() if not one.isspace()]
-        return " ".join(mandarin.by_one(one) if chinese else _LETTER_A.get(one, one) for one in letters)
+        named = _LETTER_A if english else {}
+        return " ".join(zh.by_one(one) if chinese else named.get(one, one) for one in letters)
     if said.how == "telephone":
         groups = re.findall(r"[0-9]+", text)
-        return "，".join(map(mandarin.called, groups)) if chinese else ", ".join(map(english.by_one, groups))
-    if said.how == "cardinal" and _NUMBER.fullmatch(text):
-        return mandarin.number(text) if chinese else english.number(text)
-    if said.how == "date" and (date := _date(text, said.value)):
+        return "，".join(map(zh.called, groups)) if chinese else ", ".join(map(" ".join, groups))
+    if said.how == "cardinal" and _NUMBER.fullmatch(text) and (chinese or english):
+        return zh.number(text) if chinese else en.number(text)
+    if said.how == "date" and (date := _date(text, said.value)) and (chinese or english):
         year, month, day = date
         return f"{year}年{month}月{day}日" if chinese else f"{calendar.month_name[month]} {day}, {year}"
     return text
@@ -139,7 +141,7 @@ def _flat(said: Said, chinese: bool) -> str:
         return ", "
     if said.how == "words":
         return said.value
-    return said_as(said, chinese=chinese)
+    return said_as(said, "zh" if chinese else "en")
 
 
 def _date(text: str, order: str) -> tuple[int, int, int] | None:

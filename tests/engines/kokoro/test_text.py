@@ -142,6 +142,28 @@ def test_a_text_says_how_it_is_read(text: str, expected: str) -> None:
     assert said(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("fr-FR", "J'ai 25 € et 3 km.", ["J'ai 25 euros et 3 kilomètres"]),
+        ("es-ES", "¿Tienes $5? [12](:cardinal)", ["Tienes 5 dólares", "12"]),
+        ("pt-BR", "R$ 1.234,56", ["1.234,56 reais"]),
+        ("it-IT", "5 km/h, [Myna](/MAI-na/)", ["5 chilometri all'ora", "mai", "na"]),
+        ("hi-IN", "₹5 है। 好", ["5 रुपये है"]),
+    ],
+)
+def test_other_languages_are_read_by_espeak(language: str, text: str, expected: list[str]) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def foreign(words: str, spoken: str) -> str:
+        asked.append((words.strip(), spoken))
+        return "t^ʃa"
+
+    found = pieces(text, language, letters, foreign)
+    assert asked == [(words, language.lower()) for words in expected]
+    assert "ʧa" in found[0].phonemes
+
+
 def test_a_break_is_a_pause_also_at_the_end() -> None:
     found = pieces("好[](:break 700)[](:break 300)不[](:break 99000)", "zh-CN", letters)
     assert [piece.pause_s for piece in found] == [1.0, 5.0]

@@ -60,6 +60,11 @@ def _table(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[re.Pattern[str], s
 _TABLES: Final = {False: _table(_COMMON + _AMERICAN), True: _table(_COMMON + _BRITISH)}
 
 
+_TIED: Final = (
+    ("a^ɪ", "I"), ("a^ʊ", "W"), ("d^z", "ʣ"), ("d^ʒ", "ʤ"), ("e^ɪ", "A"), ("o^ʊ", "O"), ("ə^ʊ", "Q"),
+    ("s^s", "S"), ("t^s", "ʦ"), ("t^ʃ", "ʧ"), ("ɔ^ɪ", "Y"),
+)  # fmt: skip
+"""Of other languages, as the model was trained on them."""
 _LETTER_SOUNDS: Final = (
     "ˈA bˈi sˈi dˈi ˈi ˈɛf ʤˈi ˈAʧ ˈI ʤˈA kˈA ˈɛl ˈɛm "
     "ˈɛn ˈO pˈi kjˈu ˈɑɹ ˈɛs tˈi jˈu vˈi dˈʌbᵊlju ˈɛks wˈI zˈi"
@@ -84,6 +89,14 @@ def symbols(ipa: str, *, british: bool = False, mandarin: bool = False) -> str:
     ipa = _SYLLABIC.sub(r"ᵊ\1", ipa)
     known = "".join(symbol for symbol in ipa if symbol in NUMBERS)
     return " ".join((_aspirated(known) if mandarin else known).split())
+
+
+def foreign_symbols(ipa: str) -> str:
+    """The phonemes of the model for espeak-ng's tied IPA of a language other than English and Mandarin."""
+    for sound, symbol in _TIED:
+        ipa = ipa.replace(sound, symbol)
+    ipa = unicodedata.normalize("NFD", ipa.replace("^", "").replace("g", "ɡ")).replace("c\u0327", "ç")
+    return " ".join("".join(symbol for symbol in ipa if symbol in NUMBERS).split())
 
 
 def _aspirated(sounds: str) -> str:

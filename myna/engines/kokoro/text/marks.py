@@ -31,10 +31,11 @@ class Marked(Struct, frozen=True):
     text: str
     said: Mapping[str, Said]
 
-    def as_words(self, sentence: str, *, chinese: bool) -> str:
-        """A sentence of the text with the marks of say-as replaced by words to read."""
+    def as_words(self, sentence: str, language: str) -> str:
+        """A sentence of the text with the marks of say-as replaced by words to read, in zh, en or another
+        language."""
         return self._replaced(
-            sentence, lambda mark, said: said_as(said, chinese=chinese) if said.how in AS else mark
+            sentence, lambda mark, said: said_as(said, language) if said.how in AS else mark
         )
 
     def shown(self, sentence: str) -> str:

@@ -4,6 +4,7 @@ import math
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -16,7 +17,7 @@ from myna.engines.kokoro.text import mandarin as mandarin_sounds
 from myna.engines.kokoro.text.latin import Spelled, spoken_words
 from myna.engines.kokoro.text.marks import MARK_OF_PINYIN, OTHER_MARK, Marked, given, marked
 from myna.engines.kokoro.text.words import has_reading
-from myna.engines.text import reading
+from myna.engines.text import others, reading
 from myna.engines.text.notation import Said
 from myna.engines.text.sentences import sentences
 from myna.engines.text.signs import plain
@@ -43,7 +44,7 @@ _MARKS: Final = {
     **dict.fromkeys("：:﹕", ":"),
     **dict.fromkeys("…⋯", "…"),
     **dict.fromkeys("—–―", "—"),
-    "\n": ".",
+    **dict.fromkeys("।॥\n", "."),
 }
 _BY_STRENGTH: Final = ("", ",", ":", ";", "—", "…", ".", "!", "?")
 _PAUSES_S: Final = {",": 0.15, ";": 0.25, ":": 0.2, "—": 0.2, ".": 0.4, "!": 0.4, "?": 0.4, "…": 0.4}
@@ -52,14 +53,23 @@ _PAUSES_S: Final = {",": 0.15, ";": 0.25, ":": 0.2, "—": 0.2, ".": 0.4, "!": 0
 _WRAPPED: Final = regex.compile(r"(?<=[\p{Ll},，、])[ \t]*\n[ \t]*(?=\p{Ll})")
 """A line break within a sentence."""
 _LETTER: Final = r"[\p{Script=Latin}\p{Script=Inherited}0-9]"
-_TOKEN: Final = regex.compile(
-    rf"(?P<said>{OTHER_MARK})|(?P<greek>\p{{Greek}}[\p{{Greek}}\p{{Inherited}}]*)"
-    rf"|(?P<han>(?:{MARK_OF_PINYIN}?\p{{Script=Han}})+)"
-    rf"|(?P<latin>{_LETTER}(?:{_LETTER}|['’&@/%+=_°-]|[,:](?={_LETTER})"
-    rf"|\.(?!\.)(?=\s*{_LETTER})|[ \t]+(?={_LETTER}|[&+=]))*+)"
-    r"|(?P<mark>[，、,﹐。．｡.！!﹗？?﹖；;﹔：:﹕…⋯—–―]+|\n)|(?P<bracket>[()（）\[\]【】])|(?P<other>.)",
-    regex.DOTALL,
-)
+_LETTER_OF_OTHERS: Final = r"(?:(?!\p{Han}|\p{Greek})[\p{L}\p{M}\p{N}$€£¥₹])"
+
+
+def _tokens(letter: str) -> "regex.Pattern[str]":
+    return regex.compile(
+        rf"(?P<said>{OTHER_MARK})|(?P<greek>\p{{Greek}}[\p{{Greek}}\p{{Inherited}}]*)"
+        rf"|(?P<han>(?:{MARK_OF_PINYIN}?\p{{Script=Han}})+)"
+        rf"|(?P<latin>{letter}(?:{letter}|['’&@/%+=_°-]|[,:](?={letter})"
+        rf"|\.(?!\.)(?=\s*{letter})|[ \t]+(?={letter}|[&+=]))*+)"
+        r"|(?P<mark>[，、,﹐。．｡.！!﹗？?﹖；;﹔：:﹕…⋯—–―।॥]+|\n)|(?P<bracket>[()（）\[\]【】])|(?P<other>.)",
+        regex.DOTALL,
+    )
+
+
+_TOKEN: Final = _tokens(_LETTER)
+_TOKEN_OF_OTHERS: Final = _tokens(_LETTER_OF_OTHERS)
+"""In the voices of languages other than Mandarin and English."""
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -105,8 +115,8 @@ def pieces(
 
 def in_words(text: str, language: str) -> str:
     """The text as `pieces` speaks it, with its numbers and signs in words."""
-    mandarin, whole = language.lower().startswith("zh"), marked(text, _clean)
-    said = (_in_words(sentence, mandarin, whole)[0] for sentence in _sentences(whole.text))
+    whole = marked(text, _clean)
+    said = (_in_words(sentence, language, whole)[0] for sentence in _sentences(whole.text))
     return whole.shown("".join(said)).strip()
 
 
@@ -133,19 +143,26 @@ class _Reader:
     """Reads sentences to the parts of their pieces, in a voice of one language."""
 
     def __init__(self, language: str, english: English, foreign: Foreign | None, whole: Marked) -> None:
+        self._language = language
         self._mandarin = language.startswith("zh")
-        self._british = language == "en-gb"
-        self._english = english
+        self._other = "" if self._mandarin or language.startswith("en") else language
         self._foreign = foreign
+        if self._other and foreign:
+            self._ipa: English = lambda text: foreign(text, language)
+            self._symbols: English = english_sounds.foreign_symbols
+        else:
+            british = language == "en-gb"
+            self._ipa = english
+            self._symbols = partial(english_sounds.symbols, british=british, mandarin=self._mandarin)
         self._whole = whole
         self.unspoken: Counter[str] = Counter()
 
     def parts(self, sentence: str) -> list[_Part]:
         """The words of a sentence, each with the mark after it; the last one has a mark at the text's
         end."""
-        text, mandarin = _in_words(sentence, self._mandarin, self._whole)
+        text, mandarin = _in_words(sentence, self._language, self._whole)
         found: list[_Part] = []
-        for token in _TOKEN.finditer(text):
+        for token in (_TOKEN_OF_OTHERS if self._other else _TOKEN).finditer(text):
             kind: str = token.lastgroup
             said = self._whole.said.get(token[0]) if kind == "said" else None
             if said is not None and said.how == "break":
@@ -168,7 +185,7 @@ class _Reader:
             for sound in mandarin_sounds.phonemes(text, readings):
                 yield _Part(sound, False)
         elif kind == "greek" and self._foreign:
-            yield from self._english_sounds(self._foreign(text, "el"))
+            yield from self._foreign_words(text, "el")
         elif kind in ("other", "greek") and _MEANS.match(text):
             self._leave_out(text)
         elif kind == "said" and text in self._whole.said:
@@ -190,32 +207,38 @@ class _Reader:
     def _parts_of(self, said: Said) -> Iterator[_Part]:
         """The words of a text that says how they are read."""
         if said.how == "ipa":
-            yield from self._english_sounds(said.value)
+            yield from self._sounds(self._symbols(said.value))
         elif said.how == "words":
-            yield from self._english_sounds(english_sounds.respelled(said.value, self._english))
+            yield from self._sounds(self._symbols(english_sounds.respelled(said.value, self._ipa)))
         elif said.value.lower().startswith("zh") or self._foreign is None:
             yield from self._words("han", said.text, True)
         else:
             try:
-                yield from self._english_sounds(self._foreign(said.text, said.value))
+                yield from self._foreign_words(said.text, said.value)
             except UnsupportedUtterance:  # espeak-ng does not have the language
                 yield from self._english_words(said.text)
 
-    def _english_words(self, text: str) -> Iterator[_Part]:
-        yield from self._english_sounds(self._english(text))
+    def _foreign_words(self, text: str, language: str) -> Iterator[_Part]:
+        if self._foreign:
+            yield from self._sounds(english_sounds.foreign_symbols(self._foreign(text, language)))
 
-    def _english_sounds(self, ipa: str) -> Iterator[_Part]:
-        sounds = english_sounds.symbols(ipa, british=self._british, mandarin=self._mandarin)
+    def _english_words(self, text: str) -> Iterator[_Part]:
+        yield from self._sounds(self._symbols(self._ipa(text)))
+
+    def _sounds(self, sounds: str) -> Iterator[_Part]:
         for sound in sounds.split():
             yield _Part(sound, self._mandarin)
 
 
-def _in_words(sentence: str, mandarin_voice: bool, whole: Marked) -> tuple[str, bool]:
+def _in_words(sentence: str, language: str, whole: Marked) -> tuple[str, bool]:
     """The sentence in words, and whether these are Mandarin. A Mandarin voice reads a sentence without Han in
     English, if it has two English words."""
-    if mandarin_voice and (_HAN.search(sentence) or not _ENGLISH.search(sentence)):
-        return reading.in_mandarin(whole.as_words(sentence, chinese=True)), True
-    return reading.in_english(whole.as_words(sentence, chinese=False)), False
+    language = language.lower().partition("-")[0]
+    if language == "zh" and (_HAN.search(sentence) or not _ENGLISH.search(sentence)):
+        return reading.in_mandarin(whole.as_words(sentence, "zh")), True
+    if language in ("zh", "en"):
+        return reading.in_english(whole.as_words(sentence, "en")), False
+    return others.in_words(whole.as_words(sentence, language), language), False
 
 
 def _marked(part: _Part, mark: str) -> _Part:
