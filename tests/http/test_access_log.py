@@ -118,11 +118,7 @@ async def test_details_are_logged_and_ids_are_no_metric_labels() -> None:
     (line,) = lines(stream)
     shown = ("account_id", "key_id", "error_type", "units", "channel", "replay_of")
     noted = {name: line[name] for name in shown}
-    to_the_caller_alone = {
-        "balance": 0, "ignored": "", "ignored_tools": "", "message": "", "call_id": b"", "rate_headers": {},
-        "unspoken": {},
-    }  # fmt: skip
-    assert noted | to_the_caller_alone == msgspec.structs.asdict(details)
+    assert msgspec.structs.asdict(RequestDetails()) | noted == msgspec.structs.asdict(details)
     assert "balance" not in line
     assert errors_and_channels() == (before[0] + 1, before[1] + 1)
 
