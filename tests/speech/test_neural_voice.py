@@ -160,6 +160,8 @@ def test_espeak_alone_speaks_if_the_neural_voice_does_not_start(
     (model_of(service) / "model.onnx").write_bytes(b"damaged")
     caller = new_caller(service.start())
     assert "default-kokoro does not start, so only espeak speaks" in service.stderr
+    ready = call("GET", f"{service.root_url}/readyz")
+    assert ready.status == 200 and "default-kokoro" in ready.json["reasons"]
     voices = voice_ids(caller)
     assert voices and MANDARIN not in voices
     assert caller.speak(TEXT, voice_id=voices[0]).status == 200
