@@ -19,13 +19,7 @@ from msgspec import Struct
 
 from myna import caps, keys, limits, refused_charges
 from myna.config import ConfigCache
-from myna.errors import (
-    CallRefunded,
-    CommitInDoubt,
-    DatabaseUnavailable,
-    InvalidRequest,
-    MynaError,
-)
+from myna.errors import CallRefunded, CommitInDoubt, DatabaseUnavailable, InvalidRequest, MynaError
 from myna.ids import new_id
 from myna.keys import Scope, UnverifiedCaller
 from myna.store.batch import (
@@ -127,6 +121,7 @@ class Call:
             audio=audio,
             reason=reason,
             channel=self._channel,
+            usage=self.details.usage,
         )
         try:
             await self._ledger.keep(end, self.seconds_left + DEADLINE_MARGIN_S)

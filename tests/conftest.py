@@ -18,7 +18,6 @@ pytest_plugins = [
     "tests.rig.node_client",
     "tests.rig.farm_site",
     "tests.rig.compute_node",
-    "tests.rig.http_proxy",
     "tests.rig.speech_models",
     "tests.rig.browser",
     "tests.rig.oidc_provider",

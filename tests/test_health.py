@@ -3,23 +3,31 @@
 import asyncio
 import html
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
+import asyncpg
 import msgspec
 import pytest
 from starlette.requests import Request
 
 from myna.api import health as module
 from myna.api.health import CACHE_MAX_AGE_S, HealthApi
+from myna.app import SCHEMA_CHANGED
 from myna.channel_circuits import FAILURES_MAX
 from myna.errors import DatabaseUnavailable
 from myna.sentences import CHAT_CHANNELS_FAIL
+from myna.settings import POSTGRESQL_CONNECTIONS
 from myna.store.files.audio import AudioStore
-from tests.conformance.caller import Caller, check_error
+from myna.store.schema import newest
+from tests.conformance.caller import UNCHARGED, Caller, check_error
+from tests.conformance.conftest import make_caller
 from tests.rig.calls import call
 from tests.rig.office import People
-from tests.rig.service import ServiceMaker
+from tests.rig.postgres import Postgres
+from tests.rig.service import Service, ServiceMaker
 from tests.rig.waiting import SOON_S, free_port, wait_until
 from tests.store.books import Books
 
@@ -155,34 +163,6 @@ async def test_a_service_whose_database_does_not_commit_is_not_ready(
     assert (await health.readyz(request())).status_code == 200
 
 
-async def test_metrics_that_failed_are_not_cached(health: HealthApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_: object) -> bytes:
-        raise OSError("no counters")
-
-    monkeypatch.setattr(module, "generate_latest", broken)
-    with pytest.raises(OSError, match="no counters"):
-        await health.metrics(request())
-    monkeypatch.undo()
-    assert b"myna_requests" in (await health.metrics(request())).body
-
-
-async def test_metrics_are_cached_for_a_second(
-    health: HealthApi, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[bytes] = []
-
-    def count(_: object) -> bytes:
-        made.append(b"copy %d" % len(made))
-        return made[-1]
-
-    monkeypatch.setattr(module, "generate_latest", count)
-    for _ in range(16):
-        assert (await health.metrics(request())).body == b"copy 0"
-    clock.now += CACHE_MAX_AGE_S
-    assert (await health.metrics(request())).body == b"copy 1"
-    assert len(made) == 2
-
-
 def test_metrics_require_the_token_if_one_is_set_and_readiness_none(make_service: ServiceMaker) -> None:
     service = make_service(chat_url="parrot:", speech="none", env={"MYNA_METRICS_TOKEN": TOKEN}).start()
     url = f"{service.root_url}/metrics"
@@ -233,3 +213,107 @@ def test_chat_is_unavailable_while_the_circuit_of_every_chat_channel_is_open(
     service.cli("channel", "add", "chat", "another", "parrot:")
     wait_until(lambda: readiness() == (True, ""), SOON_S, "the other channel is known", every_s=0.1)
     assert CHAT_CHANNELS_FAIL not in html.unescape(operator.page("/site/health"))
+
+
+LEAST = 8
+ROLE = "limited"
+ENV = {"MYNA_CHARGE_WAIT_S": "0.5", "MYNA_SWEEP_EVERY_S": "0.2", "MYNA_SHUTDOWN_GRACE_S": "1"}
+END_WRITERS = f"""SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE usename = '{ROLE}' AND application_name IN ('myna-writer', 'myna-contended')"""
+
+
+def execute(url: str, *statements: str) -> None:
+    async def run() -> None:
+        connection = await asyncpg.connect(url)
+        for statement in statements:
+            await connection.execute(statement)
+        await connection.close()
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def limited_url(postgres: Postgres) -> Iterator[str]:
+    """A new database that belongs to ROLE, which is no superuser: these have no limit."""
+    url = postgres.fresh_database()
+    name = urlsplit(url).path[1:]
+    execute(url, f"CREATE ROLE {ROLE} LOGIN", f'ALTER DATABASE "{name}" OWNER TO {ROLE}')
+    parts = urlsplit(url)
+    yield urlunsplit(parts._replace(netloc=f"{ROLE}@{parts.hostname}:{parts.port}"))
+    postgres.drop(url)
+    execute(postgres.url, f"DROP ROLE {ROLE}")
+
+
+def readiness(service: Service) -> tuple[int, bool]:
+    """The status of /readyz, and its check of the database."""
+    answer = call("GET", f"{service.root_url}/readyz")
+    return answer.status, answer.json["checks"]["database"]
+
+
+@pytest.mark.parametrize("connections", [LEAST, POSTGRESQL_CONNECTIONS])
+def test_a_process_works_with_as_many_connections_as_it_says_under_load(
+    postgres: Postgres, limited_url: str, make_service: ServiceMaker, connections: int
+) -> None:
+    execute(postgres.url, f"ALTER ROLE {ROLE} CONNECTION LIMIT {connections}")
+    env = ENV | {"MYNA_POSTGRESQL_CONNECTIONS": str(connections), "MYNA_CHARGE_WAIT_S": "20"}
+    service = make_service(chat_url="parrot:", speech="none", database_url=limited_url, env=env).start()
+    caller = make_caller(service, units=10_000)
+    visitor = People(service).signed_in("reader")
+
+    def use(_: int) -> list[int]:
+        answers = [caller.chat("hello"), caller.get("/me"), visitor.get("/usage")]
+        answers.append(visitor.post("/me", language="en", low_balance="5"))
+        return [answer.status for answer in answers]
+
+    with ThreadPoolExecutor(24) as pool:
+        chats, reads, pages, forms = zip(*pool.map(use, range(72)), strict=True)
+    assert {*chats, *reads, *pages} == {200}
+    assert 303 in forms and {*forms} <= {303, 503}  # one account's forms at a time have a limit
+    assert readiness(service) == (200, True)
+    assert "connections; MYNA_WORKERS" not in service.stderr
+    assert "TooManyConnections" not in service.stderr
+
+
+def test_a_process_without_a_connection_for_charges_is_not_ready(
+    postgres: Postgres, limited_url: str, make_service: ServiceMaker
+) -> None:
+    service = make_service(chat_url="parrot:", speech="none", database_url=limited_url, env=ENV).start()
+    caller = make_caller(service)
+    execute(postgres.url, f"ALTER ROLE {ROLE} CONNECTION LIMIT 1", END_WRITERS)
+    wait_until(lambda: readiness(service) == (503, False), SOON_S, "the process is not ready")
+    check_error(caller.chat("hello"), 503)
+    assert caller.get("/me").status == 200
+    few = POSTGRESQL_CONNECTIONS - 1
+    execute(postgres.url, f"ALTER ROLE {ROLE} CONNECTION LIMIT {few}")
+    wait_until(lambda: readiness(service) == (200, True), SOON_S, "the process is ready again")
+    assert caller.chat("hello").status == 200
+    service.restart()
+    warning = f"the database allows {few} connections; MYNA_WORKERS x MYNA_POSTGRESQL_CONNECTIONS is"
+    assert f"{warning} {POSTGRESQL_CONNECTIONS}" in service.stderr
+
+
+def test_a_process_whose_schema_became_another_versions_refuses_calls_and_exits_with_1(
+    postgres_url: str, make_service: ServiceMaker
+) -> None:
+    service = make_service(
+        chat_url="parrot:", speech="none", database_url=postgres_url, env=ENV | {"MYNA_SWEEP_EVERY_S": "60"}
+    ).start()
+    caller = make_caller(service)
+    before = caller.stats()
+    version = newest("postgresql") + 1
+    execute(
+        postgres_url,
+        "ALTER FUNCTION commit_batch RENAME TO commit_batch_of_another_build",
+        f"INSERT INTO schema_version (version) VALUES ({version})",
+    )
+    check_error(caller.chat("hello"), 503)
+    assert service.exit_code() == 1
+    assert f"the database has schema {version}, this process needs {version - 1}" in service.stderr
+    assert SCHEMA_CHANGED in service.stderr
+    execute(
+        postgres_url,
+        "ALTER FUNCTION commit_batch_of_another_build RENAME TO commit_batch",
+        f"DELETE FROM schema_version WHERE version = {version}",
+    )
+    service.start()
+    assert caller.stats() - before == UNCHARGED

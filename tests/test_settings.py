@@ -9,7 +9,7 @@ import pytest
 from myna import settings
 from myna.errors import ConfigError
 from myna.settings import SETTINGS, Settings, load, usable_cores
-from myna.urls import is_base_url, without_login
+from myna.urls import is_base_url
 
 ANY = "0.0.0.0"  # noqa: S104 - nothing is bound here
 SECRET = "s3cr3t-w0rd"
@@ -185,12 +185,6 @@ def test_the_error_of_a_value_in_the_file_names_it_without_secrets(name: str, hi
         assert SECRET not in str(raised.value)
 
 
-def test_a_number_in_the_file_is_checked_even_if_the_environment_overrides_it() -> None:
-    toml("port = 0")
-    with pytest.raises(ConfigError, match=r"^port in myna\.toml: "):
-        load({"MYNA_PORT": "82"})
-
-
 @pytest.mark.parametrize(
     "right",
     [
@@ -261,20 +255,6 @@ def test_secrets_are_masked_and_urls_shown_without_login() -> None:
     assert SECRET not in repr(shown)
     assert shown["chat_key"] == shown["database_url"] == "***"
     assert shown["chat_url"] == shown["speech"] == "http://***@h:1/v1"
-
-
-@pytest.mark.parametrize(
-    ("url", "bare"),
-    [
-        ("http://h/a@b", "http://h/a@b"),
-        ("http://a:b@h/x", "http://***@h/x"),
-        ("http://a@b@h", "http://***@h"),
-        ("espeak", "espeak"),
-        ("", ""),
-    ],
-)
-def test_only_the_login_is_removed_from_a_url(url: str, bare: str) -> None:
-    assert without_login(url) == bare
 
 
 def test_a_base_url_is_an_http_url_with_a_host_and_no_query() -> None:

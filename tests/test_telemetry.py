@@ -60,6 +60,10 @@ def test_a_call_tells_its_route_tokens_and_first_byte(service: Service, upstream
     assert 0 < told["first_byte_ms"] <= told["ms"] and "tokens_counted" not in told
     upstream.withholds_usage = True
     assert ask("untold", stream=True)["tokens_counted"] is True
+    stored = {row["request_id"]: row for row in service.cli("calls", "--account", caller.account.name)}
+    assert (stored["told"]["model"], stored["told"]["tokens_counted"]) == ("svc-chat", False)
+    for name in ("input_tokens", "output_tokens", "first_byte_ms"):
+        assert stored["told"][name] == told[name]
     metrics = call("GET", f"{root}/metrics").body.decode()
     for name in ("myna_channel_seconds_count", "myna_channel_first_byte_seconds_count"):
         assert f'{name}{{channel="default",route="svc-chat"}}' in metrics

@@ -1,12 +1,21 @@
-"""Writes of one event loop iteration are sent together and in order; none is lost or delayed."""
+"""What keeps the event loop free: the write buffer and threads for disks."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import gc
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
-from myna.aio.write_buffer import LARGE_BYTES, FlushQueue, WriteBuffer
+from myna.aio.write_buffer import FlushQueue, WriteBuffer
+from myna.files.disk_threads import DiskThreads, wait_shielded
+from tests.engines.conftest import until
+from tests.rig.disks import StalledDisk
 
 pytestmark = pytest.mark.anyio
 
@@ -74,25 +83,6 @@ async def test_the_writes_of_one_iteration_are_sent_as_one() -> None:
         assert not buffers[0].unsent
 
 
-async def test_each_iteration_flushes() -> None:
-    async with connections(1) as [(transport, reader)]:
-        buffer = WriteBuffer(transport, FlushQueue())
-        buffer.write(b"one ")
-        await received(reader, 4)
-        buffer.write(b"two")
-        assert await received(reader, 7) == b"one two"
-
-
-async def test_a_large_write_is_sent_at_once_and_in_order() -> None:
-    async with connections(1) as [(transport, reader)]:
-        buffer = WriteBuffer(transport, FlushQueue())
-        buffer.write(b"little ")
-        buffer.write(bytes(LARGE_BYTES))
-        assert not buffer.unsent
-        buffer.write(b" more")
-        assert await received(reader, LARGE_BYTES + 12) == b"little " + bytes(LARGE_BYTES) + b" more"
-
-
 @pytest.mark.parametrize("end", ["close", "flush_and_abort"])
 async def test_buffered_data_is_sent_before_the_end(end: str) -> None:
     async with connections(1) as [(transport, reader)]:
@@ -103,25 +93,6 @@ async def test_buffered_data_is_sent_before_the_end(end: str) -> None:
         assert await received(reader, 14) == b"the last words"
         async with asyncio.timeout(SOON_S):
             await reader.ended.wait()
-
-
-async def test_an_aborted_connection_does_not_delay_others() -> None:
-    async with connections(2) as [(aborted, silent), (there, reader)]:
-        queue = FlushQueue()
-        first, second = WriteBuffer(aborted, queue), WriteBuffer(there, queue)
-        first.write(b"never")
-        second.write(b"heard")
-        aborted.abort()
-        assert await received(reader, 5) == b"heard"
-        assert silent.pieces == []
-
-
-async def test_a_written_buffer_may_change_afterwards() -> None:
-    async with connections(1) as [(transport, reader)]:
-        buffer = bytearray(b"as it was")
-        WriteBuffer(transport, FlushQueue()).write(buffer)
-        buffer[:] = b"different"
-        assert await received(reader, 9) == b"as it was"
 
 
 async def test_abort_discards_buffered_data() -> None:
@@ -164,3 +135,114 @@ async def test_a_write_buffer_that_fails_is_reported_and_the_others_are_flushed(
         assert broken.is_closing()
     assert reported == [fault]
     assert silent.pieces == []
+
+
+@pytest.fixture
+def disk() -> Iterator[StalledDisk]:
+    stalled = StalledDisk()
+    yield stalled
+    stalled.resume()
+
+
+async def test_a_job_returns_its_result_or_raises_its_error() -> None:
+    threads = DiskThreads(1)
+    assert await threads.run(lambda: 7) == 7
+    with pytest.raises(ZeroDivisionError):
+        await threads.run(lambda: 1 // 0)
+    assert await threads.run(lambda: "still there") == "still there"
+
+
+async def test_no_more_jobs_run_at_once_than_there_are_threads(disk: StalledDisk) -> None:
+    threads = DiskThreads(2)
+    jobs = [threads.run(partial(disk.block, name)) for name in ("a", "b", "c")]
+    await until(lambda: len(disk.calls) == 2)
+    await asyncio.sleep(0.05)
+    assert set(disk.calls) == {"a", "b"}
+    disk.resume()
+    assert await asyncio.gather(*jobs) == ["a", "b", "c"]
+
+
+async def test_a_cancelled_job_is_not_begun(disk: StalledDisk) -> None:
+    threads = DiskThreads(1)
+    first, second = threads.run(lambda: disk.block("first")), threads.run(lambda: disk.block("second"))
+    second.cancel()
+    await asyncio.sleep(0)
+    disk.resume()
+    assert await first == "first"
+    assert await threads.run(lambda: "third") == "third"
+    assert disk.calls == ["first"]
+
+
+async def test_a_shielded_wait_continues_when_cancelled_repeatedly(disk: StalledDisk) -> None:
+    future = DiskThreads(1).run(lambda: disk.block("it"))
+    waiting = asyncio.create_task(wait_shielded(future, 30))
+    for _ in range(3):
+        await asyncio.sleep(0.02)
+        waiting.cancel()
+    await asyncio.sleep(0.02)
+    assert not waiting.done()
+    disk.resume()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert future.result() == "it"
+
+
+async def test_a_shielded_wait_times_out_and_the_job_continues(disk: StalledDisk) -> None:
+    future = DiskThreads(1).run(lambda: disk.block("it"))
+    began_s = time.monotonic()
+    await wait_shielded(future, 0.1)
+    assert time.monotonic() - began_s >= 0.1
+    assert not future.done()
+    disk.resume()
+    assert await future == "it"
+
+
+async def test_a_shielded_wait_raises_no_error_and_leaves_it_to_the_owner() -> None:
+    failing = DiskThreads(1).run(lambda: 1 // 0)
+    await wait_shielded(failing)
+    assert isinstance(failing.exception(), ZeroDivisionError)
+    reports: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
+    await wait_shielded(DiskThreads(1).run(lambda: 1 // 0))
+    gc.collect()
+    await asyncio.sleep(0)
+    assert reports == []
+
+
+def test_the_end_of_the_event_loop_cancels_no_disk_job(disk: StalledDisk) -> None:
+    """`asyncio.run` cancels the remaining tasks and waits for their cleanup."""
+    seen: list[str] = []
+
+    async def cleans_up() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await wait_shielded(DiskThreads(1).run(lambda: seen.append(disk.block("cleared"))), 30)
+            seen.append("over")
+
+    async def main() -> None:
+        left_over.append(asyncio.create_task(cleans_up()))
+        await asyncio.sleep(0)
+        threading.Timer(0.1, disk.resume).start()
+
+    left_over: list[asyncio.Task[None]] = []
+    asyncio.run(main())
+    assert seen == ["cleared", "over"]
+
+
+def test_a_process_ends_while_the_disk_is_stalled() -> None:
+    program = """
+import asyncio, threading, time
+from myna.files.disk_threads import DiskThreads
+
+async def main():
+    threads = DiskThreads(1)
+    begun = threading.Event()
+    threads.run(lambda: print("started", flush=True) or begun.set() or time.sleep(600))
+    await asyncio.to_thread(begun.wait)
+
+asyncio.run(main())
+print("over", flush=True)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stdout.split(), ended.stderr) == (0, [b"started", b"over"], b"")

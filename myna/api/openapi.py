@@ -1,5 +1,6 @@
 """GET /openapi.json: the whole API, generated from the structs that decode and encode it."""
 
+import re
 from typing import Any, get_args
 
 import msgspec
@@ -153,7 +154,7 @@ def _operation(
     one: Operation, errors: dict[str, str], about: str, error: Any = v1.ErrorAnswer
 ) -> dict[str, Any]:
     operation: dict[str, Any] = {
-        "operationId": one.method + one.path.replace("/", "_"),
+        "operationId": re.sub(r"\W+", "_", one.method + one.path).strip("_"),
         "summary": one.summary,
         "description": f"{one.summary}. {about}",
         "parameters": list(one.parameters),

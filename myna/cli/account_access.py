@@ -9,7 +9,7 @@ from myna.actions.accounts import SetPreferences
 from myna.activity import command_line
 from myna.cli.actions import perform
 from myna.cli.actions import register as register_action
-from myna.cli.console import Json, Wide, read_settings, seconds, show, show_rows, with_database
+from myna.cli.console import Json, Wide, address_note, read_settings, seconds, show, show_rows, with_database
 from myna.errors import CommandError
 from myna.sign_in import links, second_factor, sessions
 from myna.sign_in.links import LIFE_MS, Purpose
@@ -24,11 +24,7 @@ from myna.store.queries.accounts import AccountRow
 from myna.store.queries.oidc import IdentityRow
 from myna.store.queries.preferences import Preferences
 from myna.store.queries.sessions import SessionRow
-from myna.urls import is_loopback
 
-LOOPBACK_ADDRESS = (
-    "That address works only on this machine. For a browser on another one set MYNA_PUBLIC_URL."
-)
 Name = Annotated[str, Parameter(help="The name of the account.")]
 
 
@@ -63,7 +59,7 @@ async def link_to(db: Database, purpose: Purpose, account_id: int) -> dict[str, 
     return {
         "link": links.url(address, token),
         "link_expires_at": seconds(link.expires_at) if link else 0,
-        **({"note": LOOPBACK_ADDRESS} if is_loopback(address) else {}),
+        **address_note(address),
     }
 
 

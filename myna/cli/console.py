@@ -13,7 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, TypeVar
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from cyclopts import Parameter, Token
 from filelock import FileLock, Timeout
@@ -24,10 +24,13 @@ from myna.errors import CommandError, ConfigError
 from myna.settings import Settings, Source
 from myna.store.database import Database, connect
 from myna.store.schema import newest, served_by
+from myna.urls import is_loopback
 
 T = TypeVar("T")
 GAP = "  "
 """Between the columns of a table."""
+HTTP_PORT = 80
+LISTENS_S = 1.0
 TEXT_CHARS_MIN = 24
 """The least width of a last column whose text takes several lines."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -264,6 +267,20 @@ def _wrapped(text: str, width: int) -> list[str]:
         else:
             lines[-1] += part
     return [line.rstrip() for line in lines]
+
+
+def address_note(address: str) -> dict[str, object]:
+    """What is to be said of an address that a command prints, if it is one of this machine."""
+    if not is_loopback(address):
+        return {}
+    parts = urlsplit(address)
+    try:
+        socket.create_connection((parts.hostname, parts.port or HTTP_PORT), LISTENS_S).close()
+    except OSError:
+        return {
+            "note": "Nothing listens there now. If the service has another port, set its MYNA_PORT here too."
+        }
+    return {"note": "That address works only on this machine. For other machines set MYNA_PUBLIC_URL."}
 
 
 def say_next(step: str) -> None:

@@ -3,8 +3,10 @@
 import uuid
 from typing import Annotated
 
+import msgspec
 from cyclopts import Parameter
 from cyclopts.validators import Number
+from msgspec import structs
 
 from myna import accounts
 from myna import activity as log
@@ -18,6 +20,7 @@ from myna.store.queries import history
 from myna.store.queries.activity import PAST_ALL as LATEST
 from myna.store.queries.activity import ActivityRow
 from myna.store.queries.history import PAST_ALL, CallRow, Entry
+from myna.telemetry.requests import Usage
 
 Limit = Annotated[Whole, Parameter(help="How many to list, 1 to 10000.", validator=Number(gte=1, lte=10_000))]
 
@@ -143,6 +146,7 @@ def _shown_entry(row: Entry) -> dict[str, object]:
 
 
 def _shown_call(row: CallRow) -> dict[str, object]:
+    usage = msgspec.json.decode(row.usage, type=Usage) if row.usage else Usage()
     return {
         "call": row.id.hex(),
         "account": row.account,
@@ -153,6 +157,7 @@ def _shown_call(row: CallRow) -> dict[str, object]:
         "route": row.route,
         "channel": row.channel,
         "reason": row.reason,
+        **structs.asdict(usage),
         "request_id": row.request_id,
         "task": row.task_id,
         "created_at": seconds(row.created_at),

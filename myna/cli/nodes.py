@@ -5,13 +5,8 @@ from msgspec import structs
 
 from myna.actions.nodes import DisableNode, DrainNode, EnableNode, EnrollNode, Invitation, RemoveNode
 from myna.cli.actions import named, register
-from myna.cli.console import Json, Wide, read_settings, seconds, show_rows, with_database
+from myna.cli.console import Json, Wide, address_note, read_settings, seconds, show_rows, with_database
 from myna.farm.nodes import Nodes, NodeStatus
-from myna.urls import is_loopback
-
-LOOPBACK_ADDRESS = (
-    "That address works only on this machine. On another one use its address, or set MYNA_PUBLIC_URL."
-)
 
 app = App(
     name="node",
@@ -22,8 +17,7 @@ app = App(
 def _invited(_: EnrollNode, invited: Invitation) -> dict[str, object]:
     address = read_settings().base_url
     command = f"myna node join {address} {invited.token}"
-    note = {"note": LOOPBACK_ADDRESS} if is_loopback(address) else {}
-    return {**structs.asdict(invited), "command": command, **note}
+    return {**structs.asdict(invited), "command": command, **address_note(address)}
 
 
 register(

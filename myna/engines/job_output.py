@@ -14,7 +14,7 @@ TakePart = Callable[[bytes], Awaitable[None]]
 
 _PARTS_MAX: Final = 10
 """The parts that wait for the caller; then the child waits."""
-_REST_MAX_S: Final = 5.0
+REST_MAX_S: Final = 5.0
 
 
 class OutputFile(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ async def sound_of(run: Callable[[TakePart], Awaitable[SpeechResult]]) -> SoundP
     """The parts that a job sends, as they arrive. `run` runs the job: see `Pool.run`.
 
     The time that the process worked is known at the end: an empty part has it. Raises errors of `run`, after
-    the parts before the error. Closing the generator discards the rest of a job that ends within _REST_MAX_S,
+    the parts before the error. Closing the generator discards the rest of a job that ends within REST_MAX_S,
     and cancels any other: a killed process takes seconds to replace.
     """
     arrived: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -63,7 +63,7 @@ async def sound_of(run: Callable[[TakePart], Awaitable[SpeechResult]]) -> SoundP
     except GeneratorExit:
         closed = True
         room.release()
-        await asyncio.wait({job}, timeout=_REST_MAX_S)
+        await asyncio.wait({job}, timeout=REST_MAX_S)
         raise
     finally:
         job.cancel()

@@ -128,7 +128,7 @@ class End(Struct, frozen=True):
     A keep may have the `answer` to store for the call's idempotency key, see `to_store`, and the `audio` of
     its task; a refund deletes the idempotency key. `reason` is why the call is refunded, or why the answer of
     a kept one is incomplete; empty for a complete answer. `channel` is the upstream channel that answered or
-    was tried last.
+    was tried last, and `usage` what is known of its answer: see `RequestDetails.usage`.
     """
 
     call_id: bytes
@@ -137,6 +137,7 @@ class End(Struct, frozen=True):
     audio: Audio | None = None
     reason: str = ""
     channel: str = ""
+    usage: str = ""
 
 
 class EndOutcome(StrEnum):

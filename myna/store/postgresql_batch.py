@@ -42,11 +42,11 @@ SESSION = {
     "lock_timeout": str(LOCK_TIMEOUT_MS),
     "plan_cache_mode": "force_generic_plan",
 }
-_ARGUMENTS = ", ".join(f"${n}" for n in range(1, 17))
-_BATCH = f"SELECT * FROM commit_batch({_ARGUMENTS}, $17)"
+_ARGUMENTS = ", ".join(f"${n}" for n in range(1, 18))
+_BATCH = f"SELECT * FROM commit_batch({_ARGUMENTS}, $18)"
 _SETTINGS = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in SESSION.items())
 _POOLED_BATCH = f"""SELECT b.*
-FROM (SELECT set_config('myna.lock_policy', $17, true) AS policy, {_SETTINGS}) s,
+FROM (SELECT set_config('myna.lock_policy', $18, true) AS policy, {_SETTINGS}) s,
 LATERAL commit_batch({_ARGUMENTS}, s.policy) b"""
 """The same with the settings for this transaction only, made before the call, which needs one of them."""
 _json = msgspec.json.Encoder()
@@ -148,6 +148,7 @@ def _end_arrays(ends: Sequence[End]) -> tuple[object, ...]:
         [int(end.state) for end in ends],
         [end.channel for end in ends],
         [end.reason for end in ends],
+        [end.usage for end in ends],
         _json.encode(more).decode(),
     )
 

@@ -87,7 +87,7 @@ FROM carray(?1) AS o CROSS JOIN calls AS c ON c.id = o.value
 WHERE c.{OPEN}
 """
 _open_calls = msgspec.json.Decoder(list[tuple[int, int, int, int, int, int, int, int, int]])
-_SET_END = "UPDATE calls SET state = ?2, ended_at = ?3, channel = ?4, reason = ?5"
+_SET_END = "UPDATE calls SET state = ?2, ended_at = ?3, channel = ?4, reason = ?5, usage = ?6"
 _END_CALLS = f"{_SET_END} WHERE id IN carray(?1) AND {OPEN}"
 _END_CALL = f"{_SET_END} WHERE id = ?1 AND {OPEN}"
 _STATES = "SELECT id, state FROM calls WHERE id IN carray(?1)"
@@ -142,13 +142,13 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: Changes, now: int) -
 
 
 def _end_calls(db: apsw.Connection, ends: Sequence[End], now: int) -> None:
-    groups: defaultdict[tuple[CallState, str, str], list[bytes]] = defaultdict(list)
+    groups: defaultdict[tuple[CallState, str, str, str], list[bytes]] = defaultdict(list)
     for end in ends:
-        groups[end.state, end.channel, end.reason].append(end.call_id)
-    for (state, channel, reason), call_ids in groups.items():
+        groups[end.state, end.channel, end.reason, end.usage].append(end.call_id)
+    for (state, channel, reason, usage), call_ids in groups.items():
         single = len(call_ids) == 1
         ids = call_ids[0] if single else _array(call_ids)
-        db.execute(_END_CALL if single else _END_CALLS, (ids, int(state), now, channel, reason))
+        db.execute(_END_CALL if single else _END_CALLS, (ids, int(state), now, channel, reason, usage))
         if db.changes() != len(call_ids):
             raise AssertionError("a call would end twice")
 

@@ -3,11 +3,25 @@
 Its `Request` and its caller have the `RequestDetails`; handlers and use cases fill them in.
 """
 
+import msgspec
 from msgspec import Struct
 
 from myna.errors import MynaError
 
 MODEL_MAX_CHARS = 100
+
+
+class Usage(Struct, frozen=True, omit_defaults=True):
+    """The tokens of a call; see `RequestDetails`."""
+
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    tokens_counted: bool = False
+    first_byte_ms: float = 0
+
+
+_encode = msgspec.json.Encoder().encode
 
 
 class RequestDetails(Struct, gc=False):
@@ -39,6 +53,15 @@ class RequestDetails(Struct, gc=False):
     message: str = ""
     call_id: bytes = b""
     rate_headers: dict[str, str] = {}
+
+    @property
+    def usage(self) -> str:
+        """What is stored with the call, as JSON; empty without tokens."""
+        if not self.input_tokens and not self.output_tokens:
+            return ""
+        first_byte_ms = round(self.first_byte_s * 1000, 2)
+        found = Usage(self.model, self.input_tokens, self.output_tokens, self.tokens_counted, first_byte_ms)
+        return _encode(found).decode()
 
     def failed(self, error: MynaError) -> None:
         """The request ends with this error."""

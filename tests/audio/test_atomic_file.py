@@ -1,7 +1,6 @@
 """An atomic file appears whole or not at all."""
 
 import hashlib
-import os
 import threading
 from pathlib import Path
 
@@ -33,16 +32,6 @@ def test_a_file_appears_when_it_is_committed_and_not_before(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_was_written_can_be_read_before_it_is_committed(tmp_path: Path) -> None:
-    file = _open(tmp_path / "a.mp3")
-    file.write(b"one")
-    file.flush()
-
-    assert file.part.read_bytes() == b"one"
-    assert file.size_bytes == 3
-    file.abort()
-
-
 def test_abort_removes_the_part_and_is_idempotent(tmp_path: Path) -> None:
     file = _open(tmp_path / "a.mp3")
     file.write(b"one")
@@ -51,16 +40,6 @@ def test_abort_removes_the_part_and_is_idempotent(tmp_path: Path) -> None:
     file.abort()
 
     assert list(tmp_path.iterdir()) == []
-
-
-def test_aborting_after_the_commit_keeps_the_file(tmp_path: Path) -> None:
-    file = _open(tmp_path / "a.mp3")
-    file.write(b"one")
-    file.commit()
-
-    file.abort()
-
-    assert (tmp_path / "a.mp3").read_bytes() == b"one"
 
 
 @pytest.mark.parametrize("removable", [True, False])
@@ -91,51 +70,6 @@ def test_a_file_aborted_during_its_commit_never_appears(
     committing.join(20)
     assert [type(end) for end in ends] == [FileNotFoundError]
     assert not (tmp_path / "a.mp3").exists()
-
-
-def test_abort_works_on_a_full_disk(tmp_path: Path) -> None:
-    file = _open(tmp_path / "a.mp3")
-    with Path("/dev/full").open("wb") as full:
-        file._file.write(b"one")
-        os.dup2(full.fileno(), file._file.fileno())
-    with pytest.raises(OSError, match="No space left"):
-        file.commit()
-
-    file.abort()
-
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_abort_on_a_read_only_disk_logs_and_does_not_raise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    file = _open(tmp_path / "a.mp3")
-    monkeypatch.setattr("pathlib.Path.unlink", read_only)
-
-    file.abort()
-
-    assert [record.getMessage() for record in caplog.records] == [
-        "a file of a failed job was not removed: Read-only file system"
-    ]
-
-
-def test_two_files_for_one_path_have_different_parts(tmp_path: Path) -> None:
-    one, two = _open(tmp_path / "a.mp3"), _open(tmp_path / "a.mp3")
-    one.write(b"one")
-    two.write(b"two")
-    one.abort()
-    two.commit()
-
-    assert (tmp_path / "a.mp3").read_bytes() == b"two"
-
-
-def test_a_missing_folder_is_created_or_an_error_is_raised(tmp_path: Path) -> None:
-    file = _open(tmp_path / "missing" / "too" / "a.mp3")
-    file.write(b"one")
-    file.commit()
-    assert (tmp_path / "missing" / "too" / "a.mp3").read_bytes() == b"one"
-    with pytest.raises(FileExistsError):
-        AtomicFile(tmp_path / "missing" / "too" / "a.mp3" / "b.mp3").begin()
 
 
 def test_undo_removes_the_file_before_and_after_the_commit(tmp_path: Path) -> None:

@@ -62,20 +62,6 @@ def test_the_beginning_of_a_stream_can_be_played_before_its_end(kind: SoundForma
     encoder.finish()
 
 
-@pytest.mark.parametrize("kind", CODED)
-def test_every_part_of_a_stream_yields_bytes_within_a_second_of_sound(kind: SoundFormat) -> None:
-    parts = in_parts(kind, tone(SECONDS), part_s=1.0)[:-1]
-    assert all(parts[1:]), [len(part) for part in parts]
-
-
-@pytest.mark.parametrize("kind", CODED)
-def test_a_part_without_samples_changes_nothing(kind: SoundFormat) -> None:
-    pcm = tone(1)
-    encoder = encoder_of(kind)
-    data = encoder.encode(b"") + encoder.encode(pcm) + encoder.encode(b"") + encoder.finish()
-    assert abs(len(heard(data, kind)) / RATE_HZ - 1) < PADDING_S
-
-
 def test_pcm_is_the_samples_themselves() -> None:
     pcm = tone(SECONDS)
     assert b"".join(in_parts(SoundFormat.PCM, pcm)) == pcm

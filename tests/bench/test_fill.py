@@ -1,23 +1,31 @@
 """What the benchmark fills, times and writes."""
 
-import shutil
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-import apsw
 import pytest
 
-from bench import fill, grow, load, page
-from bench.commits import CommitTimes
-from bench.connections import ARMS, compare
+from bench import contenders as who
+from bench import fill, load, processes
+from bench.contenders import Setup, bare_floor
 from bench.fill import Size
-from bench.results import RESULTS
+from bench.load import CHAT_PATH, Target, Work
+from bench.processes import Started
+from bench.stream import StreamLoad
+from bench.stream_load import Job, Outcome
 from myna import audit, keys
 from myna.keys import Scope, UnverifiedCaller
 from myna.settings import Settings
 from myna.store.database import connect
 from myna.store.files.audio import AudioStore
 from myna.store.queries import accounts as accounts_store
-from myna.store.queries import tasks
+from tests.rig.processes import proc_file
+from tests.rig.waiting import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -53,50 +61,74 @@ async def test_filled_books_pass_the_audit_have_the_keys_of_the_load_and_go_on(
         await db.close()
 
 
-@pytest.mark.parametrize("far", [3, 1000])
-async def test_the_far_page_is_full_and_as_far_as_the_records_allow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, far: int
-) -> None:
-    monkeypatch.setattr(grow, "FAR_PAGE", far)
-    await fill.fill("", tmp_path, SMALL)
-    (path,) = [path for name, path in grow.paths(SMALL.rows) if name == grow.FAR_RECORDS]
-    before = int(path.rpartition("=")[2])
-    db = await connect(Settings(data=str(tmp_path)))
-    try:
-        found = await tasks.page(db, fill.READER, before, grow.PAGE)
-        assert len(found) == grow.PAGE
-        ((newer,),) = await db.fetch("SELECT count(*) FROM tasks WHERE account_id = 1 AND id >= $1", before)
-        assert newer >= min(SMALL.rows // 2 - 2 * grow.PAGE, grow.PAGE * (far - 1))
-    finally:
-        await db.close()
+DEADLINE_S = 60.0
 
 
-def test_a_timed_pair_of_commits_is_a_call_that_is_charged_and_kept(tmp_path: Path) -> None:
-    times = CommitTimes(tmp_path / "commits")
-    took = times.round(0.2)
-    times.close()
-    assert took.ms > 0 < took.pair_ms
-    assert took.commits_s > 0
-    bare, filled = (
-        apsw.Connection(str(tmp_path / "commits" / f"{name}.sqlite")) for name in ("bare", "myna")
+WORK = "while True: pass"
+
+
+BUSY_CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', '{WORK}'])"
+
+
+@pytest.fixture
+def busy(tmp_path: Path) -> Iterator[Started]:
+    """A program that sleeps while its child works. Until the child has called exec, its parent is blocked
+    in vfork(2) and can't be stopped."""
+    with processes.running([sys.executable, "-c", BUSY_CHILD], {0}, tmp_path / "log", {}) as program:
+        wait_until(lambda: child_uses_cpu(program), DEADLINE_S, "the child works")
+        yield program
+
+
+def child_uses_cpu(program: Started) -> bool:
+    return [_uses_cpu(pid) for pid in processes.tree(program.pid)] == [False, True]
+
+
+def _uses_cpu(pid: int) -> bool:
+    return proc_file(pid, "cmdline").endswith(f"\0{WORK}\0")
+
+
+def test_nothing_outlives_a_benchmark_that_is_killed(tmp_path: Path) -> None:
+    starter = (
+        "import sys; from pathlib import Path; from bench import processes;"
+        "block = processes.running(['sleep', '100'], {0}, Path(sys.argv[1]), {});"
+        "print(block.__enter__().pid, flush=True); sys.stdin.read()"
     )
-    assert bare.execute("SELECT count(*) > 1 FROM bare").get
-    calls, kept, units = filled.execute("SELECT count(*), sum(state = 1), sum(units) FROM calls").get
-    assert calls == kept == units > 1
-    assert filled.execute("SELECT sum(ok_calls) FROM key_usage").get == calls
-    bare.close()
-    filled.close()
+    benchmark = subprocess.Popen(
+        [sys.executable, "-c", starter, str(tmp_path / "log")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    with benchmark:
+        assert benchmark.stdout is not None
+        pid = int(benchmark.stdout.readline())
+        wait_until(lambda: proc_file(pid, "comm") == "sleep\n", DEADLINE_S, "it sleeps")
+        os.kill(benchmark.pid, signal.SIGKILL)
+        wait_until(lambda: proc_file(pid, "comm") != "sleep\n", DEADLINE_S, "it has ended")
 
 
-def test_every_server_of_the_comparison_of_connections_answers() -> None:
-    found = compare(connections=2, requests=200, rounds=1)
-    assert list(found) == list(ARMS)
-    assert all(rate > 0 for _, rate, _ in found.values())
+SHORT_S = 0.5
 
 
-def test_the_committed_page_has_the_figures_of_the_results(tmp_path: Path) -> None:
-    folder, copy = tmp_path / "results", tmp_path / page.PAGE.name
-    shutil.copytree(RESULTS, folder)
-    shutil.copy(page.PAGE, copy)
-    page.write(copy, folder)
-    assert copy.read_bytes() == page.PAGE.read_bytes()
+@pytest.fixture(scope="module")
+def driver() -> Iterator[StreamLoad]:
+    with StreamLoad.running() as found:
+        yield found
+
+
+@contextmanager
+def floor(folder: Path, upstream_port: int) -> Iterator[Target]:
+    setup = Setup(folder, f"http://127.0.0.1:{upstream_port}", None)
+    with bare_floor(setup, Work(), "bench.stream_floor") as target:
+        yield target
+
+
+def closed(driver: StreamLoad, port: int, streams: int = 4, chunks: int = 3) -> Outcome:
+    """Streams whose chunks are sent one after the other."""
+    job = Job(port=port, path=CHAT_PATH, streams=streams, chunks=chunks, seconds=SHORT_S)
+    return driver.run(job, None).outcome
+
+
+def test_the_floor_passes_streams_and_whole_answers_on(driver: StreamLoad, tmp_path: Path) -> None:
+    with floor(tmp_path, driver.port) as target:
+        outcome = closed(driver, target.port)
+        assert (outcome.broken, outcome.streams > 4) == (0, True)
+        assert who.UPSTREAM_SAYS in who.load.ask(target)

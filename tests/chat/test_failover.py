@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -262,21 +261,6 @@ def test_of_several_failures_the_one_that_tells_most_is_told_whatever_the_order(
     for better, worse in itertools.combinations(ranked, 2):
         assert told(better, worse).message == told(worse, better).message == told(better).message
     assert len({meaning.name for meaning in MEANINGS}) == len(MEANINGS)
-
-
-def test_the_table_in_the_documentation_is_that_of_the_code() -> None:
-    text = (Path(__file__).parents[2] / "docs/accounting.md").read_text(encoding="utf-8")
-    table = text.partition("## Failures of channels")[2].partition("\n## ")[0]
-    rows = [
-        [cell.strip() for cell in line.split("|")[2:6]]
-        for line in table.splitlines()
-        if "| yes |" in line or "| no |" in line
-    ]
-    yes = {True: "yes", False: "no"}
-    expected = [
-        (str(one.status), yes[one.retry], yes[one.counts]) for one in MEANINGS if one.name != "no file"
-    ]
-    assert [(status, retry, counts) for status, _, retry, counts in rows] == expected
 
 
 def test_too_large_an_answer_names_the_limit() -> None:

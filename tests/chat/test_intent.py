@@ -1,9 +1,22 @@
-"""Which instructions ask for speech, and which of their words are spoken."""
+"""Keywords for speech, Han characters, the lengths of contexts, and servers on this machine."""
 
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from myna.chat.context_lengths import lengths_in
+from myna.chat.discovery import KNOWN, MODELS_MAX, FoundServer, KnownServer, find_servers
+from myna.chat.han import han_count
 from myna.chat.intent import KEYWORDS, speech_text
+from myna.config import context_lengths
+from myna.http_client import HttpClient
+from tests.rig.waiting import free_port
 
 SPOKEN = [
     # What follows the first colon after the keyword.
@@ -154,3 +167,140 @@ def test_all_that_follows_the_colon_is_spoken(text: str, keyword: str) -> None:
 def test_the_text_in_quotes_is_spoken(text: str, marks: str) -> None:
     text = "一" + text + "一"
     assert speech_text(f"请朗读{marks[0]}{text}{marks[1]}") == text
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("", 0),
+        ("hello, world 123", 0),
+        ("你好，世界。", 4),
+        ("Hello 世界 2024年", 3),
+        ("朗讀繁體", 4),
+        ("〇々〻", 3),
+        ("𠮷野家", 3),
+        ("⺀⼀豈", 3),
+        ("ひらがなカタカナ", 0),
+        ("한국어", 0),
+        ("，。！？：“”「」、…—　", 0),
+        ("😀①㎡％ｗ", 0),
+        ("\ud800你\x00", 1),
+        ("龘" * 1000, 1000),
+    ],
+)
+def test_code_points_of_the_han_script_are_counted(text: str, count: int) -> None:
+    assert han_count(text) == count
+
+
+def test_the_table_of_ranges_matches_the_regex_module() -> None:
+    every = "".join(chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000)
+    assert han_count(every) == len(regex.findall(r"\p{Script=Han}", every))
+    assert han_count("".join(regex.findall(r"\P{Script=Han}+", every))) == 0
+
+
+@pytest.mark.parametrize(
+    ("listed", "lengths"),
+    [
+        ('{"data":[{"id":"a","max_model_len":4096},{"id":"b"}]}', {"a": 4096}),
+        (
+            '{"data":[{"id":"a","context_length":131072,"top_provider":{"context_length":4096}}]}',
+            {"a": 4096},
+        ),
+        ('{"data":[{"id":"a","context_window":8192}]}', {"a": 8192}),
+        ('{"data":[{"id":"a","max_context_length":32768}]}', {"a": 32768}),
+        ('{"data":[{"id":"a","meta":{"n_ctx_train":131072,"n_ctx":2048}}]}', {"a": 2048}),
+        ('{"data":[{"id":"a","meta":{"n_ctx_train":131072}}]}', {}),
+        ('{"data":[{"id":"a","context_length":"many"},7,{"id":"b","context_length":true}]}', {}),
+        ('{"data":null}', {}),
+        ("[]", {}),
+    ],
+    ids=[
+        *("vLLM", "OpenRouter", "Groq", "Mistral", "llama.cpp", "what it was trained with", "odd", "none"),
+        "no list",
+    ],
+)
+def test_the_length_is_the_one_that_the_server_serves(listed: str, lengths: dict[str, int]) -> None:
+    assert lengths_in(listed.encode()) == lengths
+
+
+pytestmark = pytest.mark.anyio
+
+OTHER_PORT = 1
+
+
+@contextlib.asynccontextmanager
+async def server(body: bytes, status: str = "200 OK") -> AsyncIterator[KnownServer]:
+    """A server that answers every request with this body."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"GET /v1/models ")
+        writer.write(
+            f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
+        )
+        writer.write(body)
+        writer.close()
+
+    listening = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with listening:
+        port = listening.sockets[0].getsockname()[1]
+        yield KnownServer("ollama", "Ollama", f"http://127.0.0.1:{port}/v1")
+
+
+async def found(*known: KnownServer, own_port: int = OTHER_PORT) -> list[FoundServer]:
+    client = HttpClient(connections_max=4)
+    try:
+        return await find_servers(client, own_port, known)
+    finally:
+        await client.close()
+
+
+async def test_a_server_is_found_with_its_models() -> None:
+    listed = {"object": "list", "data": [{"id": "llama3.2"}, {"id": "qwen3", "object": "model"}]}
+    async with server(json.dumps(listed).encode()) as known:
+        assert await found(known) == [FoundServer(known, ["llama3.2", "qwen3"])]
+
+
+@pytest.mark.parametrize("body", [b'{"object":"list","data":null}', b'{"data":[]}'])
+async def test_a_server_without_models_is_found(body: bytes) -> None:
+    async with server(body) as known:
+        assert await found(known) == [FoundServer(known, [])]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"<html>some other program</html>", "200 OK"),
+        (b'["a list"]', "200 OK"),
+        (b'{"data":[{"id":7}]}', "200 OK"),
+        (b'{"data":[{"id":"m"}]}', "401 Unauthorized"),
+    ],
+)
+async def test_another_program_is_left_out(body: bytes, status: str) -> None:
+    async with server(body, status) as known:
+        assert await found(known) == []
+
+
+async def test_a_port_without_a_server_and_the_own_port_are_left_out() -> None:
+    no_server = KnownServer("vllm", "vLLM", f"http://127.0.0.1:{free_port()}/v1")
+    async with server(b'{"data":[{"id":"m"}]}') as known:
+        port = int(known.url.split(":")[2].removesuffix("/v1"))
+        assert await found(no_server, known, own_port=port) == []
+
+
+async def test_names_and_numbers_of_models_are_bounded() -> None:
+    models = [{"id": "x" * 201}, {"id": "a\nb"}, *({"id": f"m{number}"} for number in range(MODELS_MAX + 1))]
+    async with server(json.dumps({"data": models}).encode()) as known:
+        (one,) = await found(known)
+        assert one.models == [f"m{number}" for number in range(MODELS_MAX)]
+
+
+def test_only_loopback_is_searched() -> None:
+    assert {server.url.split(":")[1] for server in KNOWN} == {"//127.0.0.1"}
+
+
+def test_the_operator_says_lengths_by_model() -> None:
+    assert context_lengths(" a=b=10,gpt-*=128000, ") == {"a=b": 10, "gpt-*": 128_000}
+    for text in ("a", "a=", "=5", "a=0", "a=1.5", "a=5,a=6", "a=5 b=6"):
+        with pytest.raises(ValueError, match="must be MODEL=TOKENS"):
+            context_lengths(text)

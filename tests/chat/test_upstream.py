@@ -1,7 +1,6 @@
 """Requests to upstreams, tested in process; other tests check the answers of /v1 over HTTP."""
 
 import gc
-import json
 import logging
 from typing import Any
 
@@ -9,15 +8,12 @@ import pytest
 
 from myna.channel_circuits import FAILURES_MAX
 from myna.channels import PARROT, Channel, Channels
-from myna.chat.complete import conversation_of
 from myna.chat.failover import FailedAttempt, Nobody
 from myna.chat.upstream import TOOL_CALLS_MAX_BYTES, ModelAnswer, ask
 from myna.errors import UpstreamFailed
 from myna.http_client import ClientResponse
 from myna.http_client.client import HttpClient
 from myna.settings import Settings
-from myna.wire.body import decode
-from myna.wire.v1 import ChatRequest
 from tests.rig.upstream import Upstream
 
 pytestmark = pytest.mark.anyio
@@ -153,19 +149,3 @@ async def test_an_empty_answer_caused_by_the_request_opens_no_circuit(upstream: 
     await outbound.close()
     assert len(upstream.requests) == FAILURES_MAX
     assert not channels.circuits.open("one")
-
-
-def test_an_open_call_keeps_its_conversation_as_the_json_that_is_sent_upstream() -> None:
-    """Bytes, and not a tree of objects."""
-    body = {
-        "model": "svc-agent",
-        "messages": [{"role": "user", "content": [{"type": "text", "text": "你好"}], "x": None}],
-        "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}],
-        "temperature": 0.5,
-        "stream": True,
-        "user": "nobody",
-    }
-    fields, _ = decode(json.dumps(body).encode(), ChatRequest)
-    conversation = conversation_of(fields)
-    assert not gc.is_tracked(conversation)
-    assert json.loads(conversation) == {name: body[name] for name in ("messages", "tools", "temperature")}

@@ -155,17 +155,6 @@ def test_a_backup_that_cant_be_written_leaves_nothing(sqlite_site: Site, tmp_pat
     assert not list(tmp_path.glob("*out.tar*"))
 
 
-@pytest.mark.parametrize(
-    ("place", "said"), [("elsewhere_on_postgresql", "is empty"), ("elsewhere", "There is no database")]
-)
-def test_a_folder_without_a_database_has_no_backup(
-    request: pytest.FixtureRequest, place: str, said: str, archive: str
-) -> None:
-    ended = request.getfixturevalue(place).run("backup", archive)
-    assert ended.code == 1 and said in ended.stderr
-    assert not Path(archive).exists()
-
-
 @pytest.fixture
 def whole(sqlite_site: Site, archive: str) -> bytes:
     sqlite_site.service.cli("backup", archive)

@@ -57,21 +57,6 @@ def test_a_channel_with_a_login_or_the_name_of_a_node_is_refused(cli: Cli) -> No
     assert cli.lines("channel", "add", "chat", "a-node:b", "parrot:")
 
 
-def test_an_available_speech_channel_is_added_with_its_number_of_voices(cli: Cli, upstream: Upstream) -> None:
-    upstream.behave("status:404")
-    assert "6" in add(cli, "speech", upstream.url).splitlines()[-1]
-    cli.lines("channel", "set", "up", "--priority", "3", **LOGIN)  # asks for the voices again
-    assert len(cli.lines("voice", "list")) == 7
-    upstream.behave("status:401")
-    assert failure(cli).startswith("The speech server answered 401. Its server refuses the key: no: ***")
-
-
-def test_a_chat_channel_that_answers_passes_its_test(cli: Cli, upstream: Upstream) -> None:
-    add(cli, "chat", upstream.url)
-    assert any("Say hello." in line for line in cli.lines("channel", "test", "up", **LOGIN))
-    assert upstream.requests[-1].headers["authorization"] == f"Bearer {SECRET}"
-
-
 FAULTS = {
     "status:401": "status 401: no: *** at /srv/upstream.py. Its server refuses the key.",
     "status:404": "its server lists upstream-model, m.",
@@ -81,19 +66,6 @@ FAULTS = {
     "no-choices": "the answer has no choices.",
     "empty": "the answer is empty.",
 }
-
-
-def test_a_failing_chat_channel_is_reported_with_the_reason(
-    cli: Cli, upstream: Upstream, nowhere: str
-) -> None:
-    add(cli, "chat", upstream.url)
-    for fault, why in FAULTS.items():
-        upstream.behave(fault)
-        assert failure(cli).endswith(why)
-    upstream.behave("oversized")
-    assert "more than" in failure(cli)
-    cli.lines("channel", "set", "up", "--url", nowhere, **LOGIN)
-    assert "Connection refused" in failure(cli)
 
 
 def test_a_channel_that_is_added_or_changed_with_a_mistake_is_refused_or_a_warning(
@@ -143,17 +115,6 @@ def test_the_embedded_voice_is_listed_and_tested_by_speaking(cli: Cli) -> None:
     assert "'zh-female-1', of 15 voices, spoke for " in said
 
 
-def test_channels_of_the_settings_are_listed_first_and_can_be_tested(cli: Cli, upstream: Upstream) -> None:
-    """They have no priority and come before all others."""
-    env = {"MYNA_CHAT_URL": upstream.url, "MYNA_CHAT_KEY": SECRET}
-    env |= {"MYNA_SPEECH": upstream.url, "MYNA_SPEECH_KEY": SECRET}
-    cli.lines("channel", "add", "chat", "early", "parrot:", "--priority", "-1000000")
-    for name, priority in (("default", "first"), ("default-speech", "first"), ("early", -1_000_000)):
-        assert listed(cli, name, **env)["priority"] == priority
-        cli.lines("channel", "test", name, **env)
-    assert SECRET not in "".join(cli.lines("channel", "list", "--json", **env))
-
-
 def test_a_variable_that_is_not_set_for_the_command_is_a_warning(cli: Cli, upstream: Upstream) -> None:
     """The service may have it, so this is no error."""
     key = {"MYNA_KEY_A": SECRET}
@@ -188,30 +149,6 @@ def test_the_command_line_shows_open_and_closed_circuits(
     assert ask(service, key) == 200
     wait_until(lambda: listed(cli, "default")["circuit"] == "closed", 60, "the circuit is closed")
     assert listed(cli, "default")["last_error_at"] > 0
-
-
-def test_only_the_given_fields_of_a_channel_are_changed(cli: Cli, upstream: Upstream) -> None:
-    cli.lines("channel", "add", "chat", "a", "http://127.0.0.1:1/v1", "--model", "m", "--priority", "7")
-    said = "\n".join(cli.lines("channel", "set", "a", "--url", upstream.url, **LOGIN))
-    assert upstream.url in said
-    row = listed(cli, "a")
-    assert (row["url"], row["model"], row["priority"], row["key_env"]) == (upstream.url, "m", 7, "")
-    change = ("--model", "", "--key-env", "MYNA_KEY_UPSTREAM", "--priority", "8")
-    cli.lines("channel", "set", "a", *change, **LOGIN)
-    cli.lines("channel", "test", "a", **LOGIN)
-    assert upstream.requests[-1].headers["authorization"] == f"Bearer {SECRET}"
-    row = listed(cli, "a", **LOGIN)
-    assert (row["url"], row["model"], row["priority"]) == (upstream.url, "", 8)
-
-
-def test_a_changed_url_discards_the_voices_of_the_old_one(cli: Cli, upstream: Upstream, nowhere: str) -> None:
-    add(cli, "speech", upstream.url)
-    assert len(cli.lines("voice", "list")) > 1
-    said = "\n".join(cli.lines("channel", "set", "up", "--url", nowhere, **LOGIN))
-    assert "not known yet" in said
-    assert len(cli.lines("voice", "list")) == 1
-    cli.lines("channel", "set", "up", "--url", upstream.url, **LOGIN)
-    assert len(cli.lines("voice", "list")) > 1
 
 
 REFUSED = {

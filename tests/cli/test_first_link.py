@@ -87,23 +87,6 @@ def test_a_terminal_gets_a_link_until_an_operator_can_sign_in(terminal: Terminal
     assert "mynalink_" not in "\n".join(terminal.service.command("activity").stdout)
 
 
-def test_several_workers_print_one_link(
-    tmp_path: Path, commands: CommandLine, forks: Forks, postgres_url: str
-) -> None:
-    service = Service(
-        tmp_path,
-        commands,
-        database_url=postgres_url,
-        chat_url="parrot:",
-        speech="none",
-        env={"MYNA_WORKERS": "2"},
-    )
-    with Terminal(service, forks).serving() as terminal:
-        assert len(terminal.links()) == 1
-    assert "mynalink_" not in terminal.log
-    assert all(json.loads(line) for line in terminal.log.splitlines())
-
-
 def test_without_a_terminal_the_log_names_the_command_and_no_link_is_made(make_service: ServiceMaker) -> None:
     service = make_service(chat_url="parrot:", speech="none").start()
     assert service.stdout == ""

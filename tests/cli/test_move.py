@@ -170,21 +170,9 @@ async def test_books_with_breaches_are_moved_and_the_target_can_be_emptied(
         await db.close()
 
 
-def test_only_postgresql_can_be_the_target(cli: Cli) -> None:
-    for to in ("sqlite:", ""):
-        assert "postgresql://" in cli.misused("move", "--to", to)
-    assert "s3cr3t" not in cli.refused("move", "--to", "postgresql://user:s3cr3t@127.0.0.1:1/db")
-
-
 def test_without_a_database_nothing_is_moved(bare_cli: Cli) -> None:
     to = "postgresql://127.0.0.1:1/db"
     assert bare_cli.refused("move", "--to", to).startswith("There is no SQLite database in ")
-
-
-def test_nothing_is_moved_under_a_running_service(make_service: ServiceMaker) -> None:
-    service = make_service(chat_url="parrot:", speech="none").start()
-    ended = service.command("move", "--to", "postgresql://127.0.0.1:1/db")
-    assert ended.code == 1 and "Another process serves from" in ended.stderr
 
 
 def test_a_service_that_ignores_a_database_reports_it(make_service: ServiceMaker, postgres_url: str) -> None:
@@ -195,3 +183,9 @@ def test_a_service_that_ignores_a_database_reports_it(make_service: ServiceMaker
     wait_until(lambda: "myna move" in service.stderr, SOON_S, "the warning is logged")
     warned = [line for line in service.log_lines if "myna move" in line]
     assert len(warned) == 1 and str(service.folder / "data" / "myna.sqlite") in warned[0]
+
+
+def test_only_postgresql_can_be_the_target(cli: Cli) -> None:
+    for to in ("sqlite:", ""):
+        assert "postgresql://" in cli.misused("move", "--to", to)
+    assert "s3cr3t" not in cli.refused("move", "--to", "postgresql://user:s3cr3t@127.0.0.1:1/db")

@@ -33,14 +33,6 @@ def test_the_services_own_user_keeps_what_it_writes(
     assert owner_of_files(settings) is None
 
 
-def test_root_gives_files_to_the_owner_of_the_services_files(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_by(ROOT, monkeypatch)
-    found = settings.sqlite_file.stat()
-    assert owner_of_files(settings) == (found.st_uid, found.st_gid)
-
-
 def test_another_user_is_refused_by_name(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     run_by(settings.sqlite_file.stat().st_uid + OTHER_UID, monkeypatch)
     with pytest.raises(

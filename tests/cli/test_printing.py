@@ -76,12 +76,6 @@ def test_a_time_is_in_utc_and_zero_is_never() -> None:
     assert moment(10**15) == "after the year 9999"
 
 
-def test_an_object_has_a_line_per_field_and_equals_its_json(furnished: Cli) -> None:
-    shown = furnished.json("account", "show", LONG)
-    assert list(shown) == ACCOUNT
-    assert [line.split()[0] for line in furnished.lines("account", "show", LONG)] == ACCOUNT
-
-
 def test_no_list_shows_a_password(furnished: Cli) -> None:
     env = {
         "MYNA_CHAT_URL": "http://user:s3cr3t@127.0.0.1:1/v1",
@@ -102,11 +96,6 @@ def test_control_characters_are_not_printed(cli: Cli) -> None:
     db.close()
     _, line = cli.lines("key", "list", "a")
     assert "\N{REPLACEMENT CHARACTER}[2Jx\N{REPLACEMENT CHARACTER}y" in line
-
-
-def test_an_empty_list_says_so_and_is_an_empty_array(cli: Cli) -> None:
-    assert cli.lines("account", "list") == ["There is no account yet."]
-    assert cli.lines("account", "list", "--json") == ["[]"]
 
 
 BRIEF = {
@@ -255,16 +244,6 @@ def test_wrong_usage_is_reported_on_stderr_with_exit_2(cli: Cli) -> None:
         assert "whole number" in ended.stderr or not any(part in wrong for part in (".5", "0x", "1.")), wrong
 
 
-def test_a_missing_argument_is_named_with_the_usage(cli: Cli) -> None:
-    for words, name, usage in (
-        (("account", "grant", "ann"), "UNITS", "myna account grant [OPTIONS] NAME UNITS"),
-        (("key", "revoke"), "KEY", "myna key revoke [OPTIONS] KEY"),
-        (("route", "add", "x"), "--units", "myna route add --units UNITS [OPTIONS] NAME"),
-    ):
-        said = cli.misused(*words)
-        assert said.startswith(f"{name} is missing. ") and said.endswith(f". Usage: {usage}")
-
-
 SAID = {
     "account add ann --units": "--units needs a value. Units that the account starts with.",
     "account add ann --units many": "--units: 'many' is not a whole number. Units that the account starts",
@@ -337,21 +316,6 @@ def test_unprintable_values_are_refused_with_a_message(cli: Cli, odd: str) -> No
         assert line.isprintable()
     assert cli.lines("account", "list")[1:] == [cli.lines("account", "list")[1]]
     assert '"balance": 5' in cli.lines("account", "show", "a", "--json")[0]
-
-
-def test_a_key_has_a_name_and_all_scopes_by_default(cli: Cli) -> None:
-    cli.lines("account", "add", "a")
-    issued = [cli.json("key", "issue", "a") for _ in range(2)]
-    assert [key["name"] for key in issued] == ["key 1", "key 2"]
-    assert [key["scopes"] for key in issued] == [["chat", "tts", "records"]] * 2
-    assert "--scope chat --scope tts --scope records" in cli.lines("activity")[1]
-
-
-def test_an_invalid_duration_is_refused_with_the_format(cli: Cli) -> None:
-    for span in ("-1d", "1y", "--json"):
-        line = cli.refused("key", "issue", "a", "--name", "k", "--scope", "chat", "--expires-in", span)
-        assert line.startswith(f"{span!r} is not a duration: write a whole number")
-        assert line.endswith("such as 30d.")
 
 
 def test_an_argument_that_is_not_utf_8_is_refused_in_a_line(cli: Cli) -> None:

@@ -32,13 +32,6 @@ def test_an_unreadable_stored_setting_is_listed_as_such(cli: Cli) -> None:
     ]
 
 
-def test_an_account_without_entries_and_calls_says_so(cli: Cli) -> None:
-    cli.lines("account", "add", "me")
-    assert cli.lines("ledger", "me") == ["The account has no ledger entries yet."]
-    assert cli.lines("calls", "--account", "me") == ["There is no such call."]
-    assert cli.json("calls", "--request-id", "no such") == []
-
-
 def test_grants_are_listed_with_memo_and_balance_and_paged_by_their_last(cli: Cli) -> None:
     cli.lines("account", "add", "me", "--units", "5")
     cli.lines("account", "grant", "me", "3", "--memo", "thanks")

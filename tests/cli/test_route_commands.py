@@ -5,22 +5,6 @@ from tests.cli.conftest import Cli
 URL = "http://127.0.0.1:1/v1"
 
 
-def test_routes_are_listed_with_wildcards_last(cli: Cli) -> None:
-    cli.lines("channel", "add", "chat", "up", URL)
-    cli.lines("route", "add", "gpt-*", "--units", "2", "--channel", "default", "--channel", "up")
-    cli.lines("route", "add", "gpt-4o", "--units", "3", "--upstream-model", "big", "--intent")
-    cli.lines("settings", "set", "chat_units", "5")
-    rows = cli.json("route", "list")
-    assert [row["name"] for row in rows] == ["svc-chat", "svc-agent", "tts-1", "whisper-1", "gpt-4o", "gpt-*"]
-    assert [row["units"] for row in rows] == [5, 5, 1, 1, 3, 2]
-    assert [row["built_in"] for row in rows] == [True] * 4 + [False] * 2
-    assert rows[4] == {
-        "name": "gpt-4o", "kind": "chat", "units": 3, "upstream_model": "big", "channels": [], "intent": True,
-        "built_in": False,
-    }  # fmt: skip
-    assert rows[5]["channels"] == ["default", "up"]
-
-
 REFUSED = {
     "route add tts-1 --units 1 --kind speech": "tts-1 is built in, and its price is the site setting",
     "route add taken --units 1": "already is a route 'taken'",

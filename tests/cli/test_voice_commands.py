@@ -149,22 +149,6 @@ async def node_says_hello(cli: Cli, *, shutting_down: bool, voices: Sequence[Nod
         await db.close()
 
 
-def test_an_accounts_list_has_the_public_voices_and_its_own(owner: Cli) -> None:
-    owner.lines("account", "add", "bob")
-    own = owner.json(*clone("--consent"))["voice_id"]
-    everything = owner.json("voice", "list", "--account", "ann", **ESPEAK)
-    assert everything[-1]["voice_id"] == own
-    assert all(row["by"] == ["channel espeak"] for row in everything[:-1])
-    of_bob = owner.json("voice", "list", "--account", "bob", **ESPEAK)
-    assert of_bob == everything[:-1]
-    assert owner.refused("voice", "list", "--account", "nobody") == "There is no account 'nobody'."
-
-
-def test_an_unknown_voice_cannot_be_overridden(cli: Cli) -> None:
-    for command in (("hide", "nobody"), ("show", "nobody"), ("rename", "nobody", "x"), ("order", "nobody")):
-        assert cli.refused("voice", *command, **ESPEAK) == "There is no public voice 'nobody'."
-
-
 def listed(service: Service, key: str) -> list[tuple[str, str]]:
     answer = call("GET", f"{service.base_url}/voices", key=key).json
     assert answer["default"] == answer["data"][0]["voice_id"]

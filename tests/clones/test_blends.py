@@ -8,12 +8,11 @@ import pytest
 from demo import tiny_voices
 from myna import activity, voice_overrides, voices
 from myna.actions import voices as voice_actions
-from myna.actions.voices import BlendVoice, DeleteBlend, HideVoice, RenameVoice
+from myna.actions.voices import BlendVoice, DeleteBlend, HideVoice
 from myna.channels import Channels
 from myna.engines.interface import EngineLimits, EngineVoice
 from myna.engines.kokoro.config import KokoroConfig
-from myna.engines.registry import ESPEAK, site_engines
-from myna.errors import CommandError, InvalidRequest, NoSpeechChannel
+from myna.errors import CommandError, InvalidRequest
 from myna.farm.nodes import Nodes
 from myna.http_client import HttpClient
 from myna.settings import Settings
@@ -155,39 +154,6 @@ async def test_a_deleted_blend_is_no_voice(books: Books, channels: Channels) -> 
         await perform(books.db, DeleteBlend(voice_id=BLEND))
 
 
-async def test_a_blend_without_one_of_its_voices_is_listed_to_the_operator_only(
-    books: Books, channels: Channels, channels_of: ChannelsOf
-) -> None:
-    await perform(books.db, BlendVoice(voice_id=BLEND, recipe=RECIPE), channels=channels)
-    without = channels_of("zf_xiaobei", "af_heart")
-    assert await usable(books, without) == ["zf_xiaobei", "af_heart"]
-    row = await listed(books, without)
-    assert (row.sources, row.recipe, row.voice.language) == ((), RECIPE, "zh-CN")
-    await perform(books.db, RenameVoice(voice_id=BLEND, name="小"), channels=without)
-    assert (await listed(books, without)).voice.name == "小"
-    with pytest.raises(InvalidRequest):
-        voices.choose(without, await config_of(books), {}, (), BLEND)
-
-
-async def test_a_blend_is_unavailable_while_its_engine_is(
-    books: Books, channels: Channels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await perform(books.db, BlendVoice(voice_id=BLEND, recipe=RECIPE), channels=channels)
-    monkeypatch.setattr("myna.engines.kokoro.engine.Kokoro.up", lambda _: False)
-    assert await usable(books, channels) == []
-    with pytest.raises(NoSpeechChannel):
-        voices.choose(channels, await config_of(books), {}, (), BLEND)
-
-
-async def test_a_stored_recipe_that_cannot_be_parsed_is_not_listed(books: Books, channels: Channels) -> None:
-    await books.sql(
-        "INSERT INTO voice_blends (voice_id, name, gender, language, recipe)"
-        " VALUES ('xiao', 'x', 'female', 'zh-CN', 'zf_xiaobei^2')"
-    )
-    assert await usable(books, channels) == PARTS
-    assert (await listed(books, channels)).sources == ()
-
-
 @pytest.mark.parametrize(
     ("voice_id", "recipe", "name", "reason"),
     [
@@ -211,32 +177,11 @@ async def test_a_wrong_blend_is_refused(
     assert await config_of(books) == before
 
 
-async def test_a_blend_is_not_made_of_blends(books: Books, channels: Channels) -> None:
-    await perform(books.db, BlendVoice(voice_id=BLEND, recipe=RECIPE), channels=channels)
-    with pytest.raises(CommandError, match="has no voice 'xiao'"):
-        await perform(
-            books.db, BlendVoice(voice_id="other", recipe=f"{BLEND}:1+af_heart:1"), channels=channels
-        )
-
-
 async def test_the_id_of_a_nodes_voice_is_refused(books: Books, channels: Channels) -> None:
     own = NodeVoice(voice_id=BLEND, name="Ann", gender="female", language="en-US")
     await join_node(Nodes(books.db), own)
     with pytest.raises(CommandError, match="A compute node has a voice 'xiao'"):
         await perform(books.db, BlendVoice(voice_id=BLEND, recipe=RECIPE), channels=channels)
-
-
-async def test_a_site_without_an_engine_that_blends_says_what_it_needs(books: Books) -> None:
-    outbound = HttpClient(connections_max=1)
-    local = site_engines("espeak", books.folder, LIMITS)
-    channels = Channels(
-        settings=Settings(speech="espeak"), environ={}, http_client=outbound, local={ESPEAK: local[ESPEAK]}
-    )
-    with pytest.raises(CommandError, match="only the neural voice can, see 'myna models get kokoro'"):
-        await perform(
-            books.db, BlendVoice(voice_id=BLEND, recipe="zh-female-1+zh-female-2"), channels=channels
-        )
-    await outbound.close()
 
 
 async def test_there_is_a_maximum_of_blends(

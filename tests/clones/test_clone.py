@@ -138,17 +138,6 @@ async def test_an_invalid_request_is_refused_and_nothing_is_stored(
     assert clone_setup.files() == []
 
 
-async def test_a_file_that_is_no_recording_is_refused_with_the_inspectors_message(
-    clone_setup: CloneSetup, tmp_path: Path
-) -> None:
-    text = tmp_path / "text.wav"
-    text.write_text("no recording")
-    with pytest.raises(CommandError, match="not a recording that Myna can read"):
-        await clone_setup.clone(await clone_setup.books.customer(), sample=text)
-    assert clone_setup.files() == []
-    assert await clones.list_all(clone_setup.books.db) == []
-
-
 @each_database
 async def test_concurrent_clones_do_not_exceed_the_limit(clone_setup: CloneSetup) -> None:
     customer = await clone_setup.books.customer()

@@ -1,6 +1,5 @@
 """The operator's overrides of public voices: hidden, renamed, ordered; every process applies them."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -19,7 +18,6 @@ from myna.store.queries import config as config_store
 from myna.wire.farm import NodeVoice
 from tests.rig.actors import perform
 from tests.store.books import Books
-from tests.store.fixtures import each_database
 from tests.tasks.nodes import join_node
 
 pytestmark = pytest.mark.anyio
@@ -85,47 +83,6 @@ async def test_ordered_voices_are_listed_before_the_others(books: Books, channel
     assert found == [THIRD, *(voice_id for voice_id in rest if voice_id != THIRD)]
 
 
-async def test_an_override_does_not_change_the_other_overrides_of_a_voice(
-    books: Books, channels: Channels
-) -> None:
-    await perform(
-        books.db,
-        OrderVoices(
-            voice_ids=(
-                SECOND,
-                FIRST,
-            )
-        ),
-        channels=channels,
-    )
-    await perform(books.db, RenameVoice(voice_id=FIRST, name="晨曦"), channels=channels)
-    await perform(books.db, HideVoice(voice_id=FIRST), channels=channels)
-    await perform(books.db, OrderVoices(voice_ids=(THIRD,)), channels=channels)
-    await perform(books.db, ShowVoice(voice_id=FIRST), channels=channels)
-    assert [(voice.voice_id, voice.name) for voice in await seen(books)][:2] == [
-        (THIRD, VOICES[2].name),
-        (FIRST, "晨曦"),
-    ]
-
-
-async def test_every_override_changes_the_configuration_version(books: Books, channels: Channels) -> None:
-    before = await version(books)
-    await perform(books.db, HideVoice(voice_id=FIRST), channels=channels)
-    await perform(books.db, RenameVoice(voice_id=FIRST, name="晨曦"), channels=channels)
-    await perform(books.db, OrderVoices(voice_ids=(FIRST,)), channels=channels)
-    assert await version(books) == before + 3
-
-
-@each_database
-async def test_an_override_without_effect_is_deleted(books: Books, channels: Channels) -> None:
-    await perform(books.db, HideVoice(voice_id=FIRST), channels=channels)
-    await perform(books.db, ShowVoice(voice_id=FIRST), channels=channels)
-    await perform(books.db, RenameVoice(voice_id=SECOND, name=""), channels=channels)
-    await perform(books.db, OrderVoices(voice_ids=(SECOND,)), channels=channels)
-    await perform(books.db, OrderVoices(voice_ids=(THIRD,)), channels=channels)
-    assert (await config_store.load(books.db)).overrides.keys() == {THIRD}
-
-
 @pytest.mark.parametrize("name", [" ", "n" * 101, "a\nb"])
 async def test_an_unprintable_name_is_refused(books: Books, channels: Channels, name: str) -> None:
     with pytest.raises(CommandError, match="1 to 100 printable"):
@@ -159,18 +116,6 @@ async def test_an_unknown_voice_cannot_be_overridden(books: Books, channels: Cha
     assert await version(books) == before
 
 
-@each_database
-async def test_concurrent_orders_are_applied_one_after_the_other(books: Books, channels: Channels) -> None:
-    orders = [[FIRST, SECOND, THIRD], [THIRD, SECOND], [SECOND, FIRST]]
-    await asyncio.gather(
-        *(perform(books.db, OrderVoices(voice_ids=tuple(order)), channels=channels) for order in orders)
-    )
-    found = [voice.voice_id for voice in await seen(books)]
-    places = await books.sql("SELECT voice_id FROM voice_marks ORDER BY place")
-    assert [voice_id for (voice_id,) in places] in orders
-    assert found[: len(places)] == [voice_id for (voice_id,) in places]
-
-
 async def test_the_operators_list_has_channels_and_hidden_voices(books: Books, channels: Channels) -> None:
     own = NodeVoice(voice_id="of-a-node", name="Ann", gender="female", language="en-US")
     shared = NodeVoice(voice_id=FIRST, name="another name", gender="male", language="zh-CN")
@@ -187,15 +132,3 @@ async def test_the_operators_list_has_channels_and_hidden_voices(books: Books, c
     ]
     assert (offers[0].override.hidden, offers[0].override.place) == (1, 1)
     assert offers[1].voice == VOICES[0]
-
-
-async def test_the_override_of_an_unavailable_voice_is_kept_and_can_be_removed(
-    books: Books, channels: Channels
-) -> None:
-    await perform(books.db, HideVoice(voice_id=FIRST), channels=channels)
-    without_channels = Channels(
-        settings=Settings(speech="none"), environ={}, http_client=HttpClient(connections_max=1), local={}
-    )
-    assert await voice_overrides.list_public(books.db, without_channels) == []
-    await perform(books.db, ShowVoice(voice_id=FIRST), channels=without_channels)
-    assert (await config_store.load(books.db)).overrides == {}

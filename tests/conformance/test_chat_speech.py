@@ -1,6 +1,5 @@
 """POST /chat/completions when the instruction asks for speech."""
 
-import pytest
 import regex
 
 from tests.conformance.audio_urls import listen
@@ -77,25 +76,12 @@ def test_without_the_tts_scope_the_charge_is_refused(
     assert caller.chat("hello").status == 200
 
 
-@pytest.mark.parametrize("text", ["😀😀", "。。！？"])
-def test_an_empty_text_to_speak_is_refused(caller: Caller, text: str) -> None:
-    before = caller.stats()
-    check_error(caller.chat(f"朗读：{text}"), 400, "invalid_request_error")
-    assert caller.stats() - before == UNCHARGED
-
-
 def test_the_text_is_validated_before_the_scope(
     scoped: dict[tuple[str, ...], Caller], tts_max_chars: int
 ) -> None:
     caller = scoped["chat", "records"]
     check_error(caller.chat("朗读：" + "字" * (tts_max_chars + 1)), 400, "invalid_request_error")
     check_error(caller.chat("朗读：" + "字" * tts_max_chars), 402, "insufficient_quota")
-
-
-def test_the_limit_applies_to_the_text_and_not_to_the_instruction(caller: Caller, tts_max_chars: int) -> None:
-    answer = caller.chat("请用最温柔的声音为我们大家朗读：" + "字" * tts_max_chars)
-    assert answer.status == 200
-    assert answer.json["audio"]["chars"] == tts_max_chars
 
 
 def test_without_a_speech_channel_it_is_503_and_uncharged(caller_without_speech: Caller) -> None:
@@ -105,15 +91,3 @@ def test_without_a_speech_channel_it_is_503_and_uncharged(caller_without_speech:
     assert answer.headers["retry-after"] == "0"
     assert caller_without_speech.stats() - before == UNCHARGED
     assert caller_without_speech.chat("hello").status == 200
-
-
-def test_without_a_speech_channel_the_text_is_validated_first_and_the_scope_last(
-    caller_without_speech: Caller,
-) -> None:
-    check_error(caller_without_speech.chat("朗读：😀"), 400)
-    chat_only = Caller(
-        caller_without_speech.service,
-        caller_without_speech.account,
-        caller_without_speech.account.key(scopes=("chat",)),
-    )
-    check_error(chat_only.chat("朗读：你好"), 503)

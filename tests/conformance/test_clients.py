@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.audio_urls import listen
 from tests.conformance.caller import DELIVERED, Caller
 from tests.conformance.conftest import CallerMaker, make_caller
 from tests.rig.llm import Llm
@@ -41,24 +40,6 @@ def test_the_python_client_lists_the_models_and_chats(python_client: Any) -> Non
     assert completion.choices[0].message.content == "hello"
     assert completion.usage is not None
     assert completion.usage.total_tokens == 0
-
-
-def test_the_python_client_with_stream_gets_no_chunk_as_documented(
-    python_client: Any,
-) -> None:
-    stream = python_client.chat.completions.create(
-        model="svc-chat", messages=[{"role": "user", "content": "hello"}], stream=True
-    )
-    assert list(stream) == []
-
-
-def test_the_python_client_gets_an_audio_address(python_client: Any, caller: Caller) -> None:
-    completion = python_client.chat.completions.create(
-        model="svc-agent", messages=[{"role": "user", "content": "朗读：你好"}]
-    )
-    url = completion.choices[0].message.content
-    assert url is not None
-    listen(caller.service, url)
 
 
 def test_the_python_client_raises_its_own_errors(

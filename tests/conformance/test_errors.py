@@ -1,10 +1,15 @@
 """Every error has the same envelope, whichever layer produced it."""
 
+import gzip
+import socket
+import time
+
 import pytest
 
-from tests.conformance.caller import UNCHARGED, Caller, check_error
-from tests.rig.calls import call
-from tests.rig.service import Service
+from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller, assert_shape, check, check_error
+from tests.conformance.conftest import BODY_MAX_BYTES, CallerMaker, make_caller
+from tests.rig.calls import Wire, call
+from tests.rig.service import ALL_SCOPES, Service
 
 GETS = ["/me", "/models", "/voices", "/task", "/records"]
 POSTS = ["/chat/completions", "/tts"]
@@ -52,22 +57,6 @@ def test_every_answer_has_a_unique_request_id(caller: Caller) -> None:
     assert len(set(ids)) == len(ids)
 
 
-NO_JSON = [
-    b"",
-    b'{"text": "x"}{"text": "x"}',
-    '{"text": "é", "model": "svc-chat"}'.encode("latin-1"),
-    bytes.fromhex("1f8b0800000000000003ab562a49ad2851b2525002002c0aa1a80c000000"),
-]
-
-
-@pytest.mark.parametrize("path", POSTS)
-def test_a_body_that_is_not_a_json_object_is_400(caller: Caller, path: str) -> None:
-    before = caller.stats()
-    for body in NO_JSON:
-        check_error(caller.post(path, body=body), 400, "invalid_request_error")
-    assert caller.stats() - before == UNCHARGED
-
-
 CHAT = b'{"model": "svc-chat", "messages": [{"role": "user", "content": "hi"}]'
 
 
@@ -95,19 +84,156 @@ def test_a_validation_error_names_the_field_and_the_fix(caller: Caller) -> None:
         assert all(part in message for part in parts), message
 
 
-@pytest.mark.parametrize("path", ["/me", "/records", "/task"])
-def test_an_unusual_query_is_no_internal_error(caller: Caller, path: str) -> None:
-    for query in ("?%FF", "?a=%00", "?" + "a=b&" * 2000, "?=", "?&&&", "?id=1&id=2&id=x"):
-        assert caller.get(path + query).status in (200, 400, 404)
+def padded(path: str, size: int) -> bytes:
+    """A valid request, padded with spaces to exactly this size in bytes."""
+    start = {
+        "/tts": b'{"text": "\xe4\xbd\xa0"',
+        "/chat/completions": b'{"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]',
+    }[path]
+    return start + b" " * (size - len(start) - 1) + b"}"
 
 
-def test_openapi_needs_no_key(service: Service) -> None:
-    answer = call("GET", f"{service.root_url}/openapi.json")
+@pytest.mark.parametrize("path", POSTS)
+def test_a_body_of_the_maximum_size_is_accepted_and_one_byte_more_is_not(caller: Caller, path: str) -> None:
+    assert caller.post(path, body=padded(path, BODY_MAX_BYTES)).status == 200
+    before = caller.stats()
+    check_error(caller.post(path, body=padded(path, BODY_MAX_BYTES + 1)), 413, "invalid_request_error")
+    assert caller.stats() - before == UNCHARGED
+
+
+def begin(wire: Wire, caller: Caller, path: str, *lines: str) -> None:
+    bearer = f"Authorization: Bearer {caller.key.plain}"
+    wire.head(f"POST /v1{path} HTTP/1.1", bearer, "Content-Type: application/json", *lines)
+
+
+def test_a_compressed_body_is_415_on_each_kind_of_endpoint(caller: Caller) -> None:
+    root, before = caller.service.root_url, caller.stats()
+    for path in ("/v1/chat/completions", "/openai/v1/chat/completions", "/openai/v1/audio/transcriptions"):
+        with Wire(root) as wire:
+            head = ("Content-Type: multipart/form-data; boundary=x", "Content-Encoding: gzip")
+            bearer = f"Authorization: Bearer {caller.key.plain}"
+            wire.head(f"POST {path} HTTP/1.1", bearer, *head, "Content-Length: 20")
+            wire.send(gzip.compress(b""))
+            answer = wire.answer()
+        assert answer.status == 415 and b"send the body uncompressed" in answer.body
+    assert caller.stats() == before
+
+
+@pytest.mark.parametrize("path", POSTS)
+def test_a_chunked_body_is_refused_as_soon_as_it_is_too_large(caller: Caller, path: str) -> None:
+    chunk = b"x" * 10_000
+    with Wire(caller.service.root_url) as wire:
+        begin(wire, caller, path, "Transfer-Encoding: chunked")
+        for _ in range(BODY_MAX_BYTES // len(chunk) + 2):  # without the last chunk
+            wire.send(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+        answer = wire.answer()
+    check(answer)
+    check_error(answer, 413, "invalid_request_error")
+
+
+def test_a_body_that_does_not_arrive_within_its_timeout_is_400(hasty_service: Service) -> None:
+    caller = make_caller(hasty_service)
+    with Wire(caller.service.root_url) as wire:
+        begin(wire, caller, "/chat/completions", "Content-Length: 5000")
+        check_error(wire.answer(), 400, "invalid_request_error")
+    assert caller.stats() == UNCHARGED
+
+
+@pytest.mark.parametrize("path", POSTS)
+def test_a_client_that_disconnects_within_its_body_is_not_charged(caller: Caller, path: str) -> None:
+    before = caller.stats()
+    with Wire(caller.service.root_url) as wire:
+        begin(wire, caller, path, "Content-Length: 500")
+        wire.send(padded(path, 500)[:100])
+    with Wire(caller.service.root_url) as wire:
+        begin(wire, caller, path, "Transfer-Encoding: chunked")
+        wire.send(b"%x\r\n%s\r\n" % (400, padded(path, 400)))
+        wire.socket.shutdown(socket.SHUT_WR)
+    assert caller.stats() - before == UNCHARGED
+
+
+ME = {
+    "ok": int,
+    "key_name": str,
+    "masked": str,
+    "scopes": [str],
+    "use_count": int,
+    "expires_at": int,
+    "stats": {"calls": int, "cost": int, "ok_calls": int},
+}
+MODELS = {"object": str, "data": [{"id": str, "object": str, "created": int, "owned_by": str}]}
+VOICES = {
+    "object": str,
+    "default": str,
+    "data": [{"voice_id": str, "name": str, "gender": str, "language": str, "source": str}],
+}
+
+
+def test_a_new_key_has_zero_counters_and_is_masked(new_caller: CallerMaker) -> None:
+    caller = new_caller(name="钥匙 one", scopes=("chat", "records"))
+    me = caller.get("/me").json
+    assert_shape(me, ME)
+    assert me["ok"] == 1
+    assert me["key_name"] == "钥匙 one"
+    assert sorted(me["scopes"]) == ["chat", "records"]
+    assert me["use_count"] == 0
+    assert me["expires_at"] == 0
+    assert me["stats"] == {"calls": 0, "cost": 0, "ok_calls": 0}
+    assert me["masked"] == caller.key.masked == caller.key.plain[: len("myna_") + 6] + "***"
+
+
+def test_me_needs_no_scope(scoped: dict[tuple[str, ...], Caller]) -> None:
+    for scope in ALL_SCOPES:
+        answer = scoped[scope,].get("/me")
+        assert (answer.status, answer.json["scopes"]) == (200, [scope])
+
+
+def test_expires_at_is_in_unix_seconds(new_caller: CallerMaker) -> None:
+    caller = new_caller(expires_in="30d")
+    expires_at = caller.get("/me").json["expires_at"]
+    assert expires_at == caller.key.expires_at
+    assert abs(expires_at - (time.time() + 30 * 86400)) < 60
+
+
+def test_counters_follow_the_delivered_and_refunded_calls_of_each_key(new_caller: CallerMaker) -> None:
+    caller = new_caller()
+    other = Caller(caller.service, caller.account, caller.account.key())
+    assert caller.chat("hello").status == 200
+    assert caller.stats() == DELIVERED
+    assert caller.chat("fault=status:500").status == 500
+    assert caller.stats() - DELIVERED == REFUNDED
+    assert caller.get("/me").json["use_count"] == 2
+    assert other.get("/me").json["use_count"] == 0
+
+
+def test_reading_is_uncharged_and_no_call(caller: Caller) -> None:
+    before = caller.stats()
+    for path in ("/me", "/models", "/voices", "/records", "/task?id=1"):
+        caller.get(path)
+    assert caller.stats() == before
+
+
+def test_exactly_two_models_are_listed(caller: Caller) -> None:
+    answer = caller.get("/models")
     assert answer.status == 200
-    described = {
-        (method.upper(), path.removeprefix("/v1"))
-        for path, methods in answer.json["paths"].items()
-        for method in methods
-    }
-    expected = {("GET", path) for path in GETS} | {("POST", path) for path in POSTS}
-    assert expected <= described
+    assert_shape(answer.json, MODELS)
+    assert answer.json["object"] == "list"
+    models = answer.json["data"]
+    assert sorted(model["id"] for model in models) == ["svc-agent", "svc-chat"]
+    assert {model["object"] for model in models} == {"model"}
+    assert all(model["created"] > 0 and model["owned_by"] for model in models)
+    assert caller.get("/models").json == answer.json
+
+
+def test_each_voice_is_listed_once_and_the_first_is_the_default(caller: Caller) -> None:
+    answer = caller.get("/voices")
+    assert answer.status == 200
+    assert_shape(answer.json, VOICES)
+    assert answer.json["object"] == "list"
+    voices = answer.json["data"]
+    assert voices
+    assert answer.json["default"] == voices[0]["voice_id"]
+    ids = [voice["voice_id"] for voice in voices]
+    assert len(set(ids)) == len(ids)
+    assert all(voice["voice_id"] and voice["name"] and voice["language"] for voice in voices)
+    assert {voice["source"] for voice in voices} == {"public"}

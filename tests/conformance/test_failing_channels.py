@@ -135,16 +135,6 @@ def test_a_silent_stream_has_comments_between_its_events_and_none_within_one(
         assert b"x" * LONG_BYTES in long.rest().raw and long.is_done
 
 
-def test_nothing_is_sent_before_the_first_event(talkative: Caller, chat_upstream: Upstream) -> None:
-    """Else a channel that fails then could not be followed by another one."""
-    waiting = stream(talkative, "svc-chat", "chat", "fault=before one two")
-    with waiting, stream(talkative, "svc-chat", "chat", "fault=pause one") as clock:
-        while clock.raw.count(KEEP_ALIVE) < 3:
-            assert clock.next_event()
-        chat_upstream.release()
-        assert waiting.rest().is_done and waiting.raw.startswith(b"data: ")
-
-
 @pytest.mark.parametrize("call", CALLS)
 def test_a_stream_that_is_silent_for_too_long_ends_with_an_error_and_is_refunded(
     impatient: Caller, call: str

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.caller import DELIVERED, UNCHARGED, Caller, Stats, check_error
+from tests.conformance.caller import UNCHARGED, Caller, Stats, check_error
 from tests.conformance.conftest import ON_BOTH_DATABASES, CallerMaker
 from tests.rig.calls import Answer
 from tests.rig.sse import EventReader
@@ -118,16 +118,6 @@ def test_open_calls_of_an_account_are_limited(new_caller: CallerMaker, chat_upst
         assert [one.result(60).status for one in asked] == [200, 200]
     assert open_calls(caller) == 0
     assert caller.chat("hello").status == 200
-
-
-def test_a_retry_gets_its_stored_response_although_the_limit_is_reached(new_caller: CallerMaker) -> None:
-    caller = new_caller()
-    limit(caller, "--rpm", "1")
-    once = {"Idempotency-Key": "a"}
-    first = caller.chat("hello", headers=once)
-    assert caller.chat("hello", headers=once).json == first.json
-    check_error(caller.chat("hello"), 429, "rate_limit_error")
-    assert caller.stats() == DELIVERED
 
 
 @ON_BOTH_DATABASES

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller, check_error
+from tests.conformance.caller import DELIVERED, REFUNDED, Caller, check_error
 from tests.conformance.conftest import make_caller
 from tests.farm.node_client import NodeClient, NodeSite, mp3, new_voice
 from tests.rig.calls import Answer, call
@@ -63,13 +63,6 @@ def speak(node: NodeClient, audio: bytes = mp3()) -> None:
 
 def the_task(caller: Caller, task_id: int) -> dict[str, object]:
     return dict(caller.get(f"/task?id={task_id}").json["data"])
-
-
-def test_without_an_online_node_speech_is_503_and_uncharged(site: NodeSite, caller: Caller) -> None:
-    check_error(caller.speak("你好"), 503)
-    check_error(caller.chat("请朗读：你好"), 503)
-    assert caller.get("/voices").json == {"object": "list", "data": [], "default": ""}
-    assert caller.stats() == UNCHARGED
 
 
 def test_a_task_is_queued_then_processing_then_completed(

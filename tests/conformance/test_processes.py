@@ -1,19 +1,16 @@
 """Processes: the programs of an operator, and two that serve, which are one service on PostgreSQL."""
 
-import json
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 
 from tests.conformance.caller import DELIVERED, Caller, Stats, check_error
 from tests.conformance.conftest import LIMITS, make_caller, wait_for_voices
-from tests.rig.calls import call
 from tests.rig.commands import CommandLine
 from tests.rig.forks import Forks
 from tests.rig.postgres import Postgres
@@ -34,18 +31,6 @@ def run(service: Service, program: list[str], *arguments: str) -> subprocess.Com
 
 
 MODULE = [sys.executable, "-m", "myna"]
-SCRIPT = [str(Path(sys.executable).parent / "myna")]
-
-
-def test_a_key_issued_while_the_service_runs_works_at_once(service: Service) -> None:
-    assert run(service, SCRIPT, "account", "add", "by-programs", "--units", "3", "--json").returncode == 0
-    ended = run(service, MODULE, "key", "issue", "by-programs", "--name", "n", "--scope", "chat", "--json")
-    assert ended.returncode == 0, ended.stderr
-    issued = json.loads(ended.stdout)
-    assert set(issued) == {"id", "name", "key", "masked", "scopes", "expires_at"}
-    assert issued["scopes"] == ["chat"]
-    assert issued["expires_at"] == 0
-    assert call("GET", f"{service.base_url}/me", key=issued["key"]).status == 200
 
 
 @dataclass(frozen=True)

@@ -216,15 +216,6 @@ def test_completions_pass_through_whole_and_streamed(fresh_caller: Caller, chat_
         assert streamed.is_done and streamed.chunks[0]["choices"][0]["text"] == "fault=whole Once"
 
 
-def test_the_usage_of_a_whole_completion_is_counted_if_the_upstream_gives_none(
-    fresh_caller: Caller, chat_upstream: Upstream
-) -> None:
-    chat_upstream.withholds_usage = True
-    answer = send(fresh_caller, "POST", "/completions", {"model": "gpt-4o", "prompt": "从前 once"})
-    assert answer.json["choices"][0]["text"] == "从前 once"
-    assert answer.json["usage"] == {"prompt_tokens": 2, "completion_tokens": 2, "total_tokens": 4}
-
-
 @pytest.mark.parametrize("streams", [False, True])
 def test_a_retry_gets_its_stored_answer_after_its_route_was_removed(
     service: Service, fresh_caller: Caller, streams: bool

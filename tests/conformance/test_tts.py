@@ -66,17 +66,6 @@ def test_the_limit_counts_code_points(caller: Caller, tts_max_chars: int, charac
     assert str(tts_max_chars) in message
 
 
-def test_the_default_limit_is_1000_characters(caller: Caller) -> None:
-    assert caller.speak("好" + " " * 998 + "好").json["chars"] == 1000
-    check_error(caller.speak("好" + " " * 999 + "好"), 400, "invalid_request_error")
-
-
-def test_a_validation_error_precedes_insufficient_units(new_caller: CallerMaker) -> None:
-    caller = new_caller(units=0)
-    check_error(caller.speak("你好", speed="9"), 400)
-    check_error(caller.speak("你好"), 402)
-
-
 def test_without_a_speech_channel_it_is_503_and_uncharged(caller_without_speech: Caller) -> None:
     before = caller_without_speech.stats()
     answer = caller_without_speech.speak("你好")

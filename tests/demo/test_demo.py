@@ -3,15 +3,12 @@
 import json
 import re
 import signal
-import socket
 import sqlite3
 from pathlib import Path
 
 import pytest
 import soundfile
-from filelock import FileLock
 
-from demo.service import choose_settings
 from myna.models.installed import installed
 from tests.demo.running import Demo, DemoMaker
 from tests.rig.waiting import free_port
@@ -74,12 +71,6 @@ def test_without_a_network_the_small_voices_speak(run_demo: DemoMaker, tmp_path:
     assert sounds(demo, tmp_path).keys() == SOUNDS
 
 
-def test_another_voice_is_refused(run_demo: DemoMaker) -> None:
-    demo = run_demo(VOICE="mine")
-    assert demo.ended() == 2, demo.text
-    assert "VOICE: must be kokoro or espeak." in demo.text
-
-
 def test_the_demo_serves_until_ctrl_c_and_leaves_no_process_behind(run_demo: DemoMaker) -> None:
     demo = run_demo()
     demo.wait(lambda: "Ctrl-C" in demo.text, "it serves")
@@ -127,41 +118,3 @@ def test_an_unavailable_model_ends_the_demo_with_the_reason(run_demo: DemoMaker)
     assert demo.ended() == 1, demo.text
     assert "can't be reached" in demo.text
     demo.check_nothing_is_left()
-
-
-def test_a_service_that_cannot_start_shows_the_end_of_its_log(run_demo: DemoMaker, tmp_path: Path) -> None:
-    data = tmp_path / "data/demo"
-    data.mkdir(parents=True)
-    with FileLock(data / "serving.lock"):
-        demo = run_demo(ONCE="1")
-        assert demo.ended() == 1, demo.text
-    assert "Another process serves" in demo.text
-
-
-def test_an_invalid_setting_is_named(run_demo: DemoMaker) -> None:
-    demo = run_demo(MYNA_WORKERS="many")
-    assert demo.ended() == 2, demo.text
-    assert "MYNA_WORKERS" in demo.text
-
-
-def test_a_chosen_port_that_is_in_use_is_named(run_demo: DemoMaker) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        demo = run_demo(MYNA_PORT=port)
-        assert demo.ended() == 1, demo.text
-    assert port in demo.text
-
-
-def test_another_port_is_used_if_the_default_is_in_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)  # no myna.toml here
-    usual = choose_settings({})[2]
-    if choose_settings({})[0].port == usual:
-        with socket.create_server(("127.0.0.1", usual)):
-            settings, env, wanted = choose_settings({})
-    else:
-        settings, env, wanted = choose_settings({})
-    assert wanted == usual != settings.port
-    assert env["MYNA_PORT"] == str(settings.port)
-    assert settings.base_url.endswith(f":{settings.port}")

@@ -1,8 +1,6 @@
-"""What operators look up in the documentation is that of the code: settings, metrics, units, examples."""
+"""The pages say what the code has: settings, metrics, commands, links."""
 
 import re
-import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -110,23 +108,6 @@ def here_document(mark: str) -> str:
     return str(found)
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="this machine has no systemd")
-def test_systemd_verifies_the_unit(tmp_path: Path) -> None:
-    """`verify` requires that the program exists, so the test replaces it by another one."""
-    unit = tmp_path / "myna.service"
-    unit.write_text(
-        here_document("UNIT").replace("/opt/myna/current/bin/myna", "/bin/true"), encoding="utf-8"
-    )
-    ended = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(unit)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (ended.returncode, ended.stdout + ended.stderr) == (0, "")
-
-
 def test_the_configuration_uses_settings_that_exist() -> None:
     assert set(tomllib.loads(here_document("TOML"))) <= set(structs.asdict(Settings()))
 
@@ -149,3 +130,15 @@ def test_a_rule_or_a_pool_of_the_security_page_names_tests_that_exist() -> None:
             if not file.exists() or f"def test_{name}(" not in file.read_text("utf-8"):
                 absent.append(named)
     assert absent == []
+
+
+ENTRIES = [ROOT / name for name in ("README.md", "README.zh.md", "SECURITY.md", "CHANGELOG.md")]
+PAGES = [*ENTRIES, *sorted(DOCS.rglob("*.md"))]
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def links(page: Path) -> list[str]:
+    """The links to other files and headings of the repository."""
+    found = _LINK.findall(_CODE.sub("", page.read_text(encoding="utf-8")))
+    return [link for link in found if "://" not in link]

@@ -24,14 +24,6 @@ def test_an_account_at_its_limit_is_refused_alone() -> None:
     assert admission.refusal("other", 1.0, SOON_S) == ""
 
 
-def test_a_released_slot_can_be_acquired_again() -> None:
-    admission = admission_of(account_max=1)
-    with Slot() as slot:
-        assert slot.acquire(admission, "a", 1.0, SOON_S) == ""
-        assert admission.refusal("a", 1.0, SOON_S) == ACCOUNT_FULL
-    assert admission.refusal("a", 1.0, SOON_S) == ""
-
-
 def test_a_request_that_is_planned_again_has_one_slot() -> None:
     admission = admission_of(account_max=1)
     with Slot() as slot:
@@ -107,22 +99,6 @@ def test_an_idle_engine_accepts_a_possible_text_however_slow_it_was() -> None:
     assert admission.refusal("a", 100.0, SOON_S) == ""
 
 
-def test_short_and_long_texts_wait_for_each_other_where_all_processes_speak_one() -> None:
-    admission = slow(processes_per_text=2)
-    admission.acquire("a", LONG_S + 1)
-    assert admission.refusal("b", 10.0, within_s=400.0) == TOO_LATE  # 300 s ahead and 5 s, of 300 s
-    assert admission.refusal("b", 10.0, within_s=410.0) == ""
-
-
-def test_short_texts_change_the_estimated_pace_little() -> None:
-    """Each costs 15 ms at any length; estimated by them, a text of five minutes would take one minute."""
-    admission = admission_of(processes=2)
-    for _ in range(60):
-        admission.measured(0.09, 0.015)
-    acquire(admission, "a", 10, sound_s=300.0)
-    assert admission.refusal("b", 200.0, within_s=120.0) == ""
-
-
 def test_long_texts_wait_only_for_long_ones() -> None:
     admission = admission_of(processes=2)
     admission.measured(60.0, 60.0)  # a second of sound takes a tenth of one
@@ -140,15 +116,6 @@ def test_on_one_process_long_and_short_texts_wait_for_each_other(ahead_s: float,
     admission.measured(60.0, 594.6)  # a second of sound takes one of work
     admission.acquire("a", ahead_s)
     assert admission.refusal("b", sound_s, within_s=LONG_S) == TOO_LATE
-
-
-@pytest.mark.parametrize("sound_s", [1.0, LONG_S + 1])
-def test_a_released_account_leaves_no_state(sound_s: float) -> None:
-    admission = admission_of()
-    for slot in acquire(admission, "a", 2, sound_s):
-        slot.release()
-        slot.release()
-    assert admission._in_use == 0 and not admission._counts and not any(admission._lanes.values())
 
 
 def test_a_refusal_estimates_when_to_retry() -> None:

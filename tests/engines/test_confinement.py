@@ -1,7 +1,6 @@
 """A child can't read our keys or other files, open a socket, start a program or dump a core."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -12,7 +11,6 @@ import pytest
 from myna.engines.espeak.engine import VOICES, Espeak
 from myna.engines.interface import EngineFailed, Utterance
 from myna.engines.pool.pool import Pool
-from myna.sandbox.confinement import child_environ
 from tests.engines.conftest import started
 from tests.engines.pool_jobs import child_pool
 from tests.engines.process_child import Command, Word
@@ -80,20 +78,10 @@ THREAD = 0x00010F00  # with the same memory, files and signals; without a stack 
 @pytest.mark.parametrize(
     "attempt",
     [
-        "chmod {file} 511",
-        "fchmod 2 511",
-        "fchmodat -100 {file} 511 0",
-        "chown {file} -1 -1",
-        "lchown {file} -1 -1",
-        "fchownat -100 {file} -1 -1 0",
-        "utime {file} 0",
-        "utimes {file} 0",
-        "utimensat -100 {file} 0 0",
-        "setxattr {file} user.a b 1 0",
-        "lsetxattr {file} user.a b 1 0",
-        "fsetxattr 2 user.a b 1 0",
-        "removexattr {file} user.a",
-        "truncate {file} 0",
+        *("chmod {file} 511", "fchmod 2 511", "fchmodat -100 {file} 511 0", "chown {file} -1 -1"),
+        *("lchown {file} -1 -1", "fchownat -100 {file} -1 -1 0", "utime {file} 0", "utimes {file} 0"),
+        *("utimensat -100 {file} 0 0", "setxattr {file} user.a b 1 0", "lsetxattr {file} user.a b 1 0"),
+        *("fsetxattr 2 user.a b 1 0", "removexattr {file} user.a", "truncate {file} 0"),
     ],
 )
 async def test_a_child_cannot_change_metadata_of_files_it_may_not_write(
@@ -148,11 +136,6 @@ async def test_a_child_reaches_no_other_process(pool: Pool[Word], attempt: str) 
 )
 async def test_a_child_makes_no_process_and_no_namespace(pool: Pool[Word], flags: int) -> None:
     assert await done(pool, "new_process", flags) == "EPERM"
-
-
-async def test_clone3_fails_with_enosys(pool: Pool[Word]) -> None:
-    """Its flags are in memory, which a filter can't read; the library falls back to clone(2)."""
-    assert await done(pool, "libc", "syscall 435 0 0") == "ENOSYS"
 
 
 async def test_a_child_may_make_the_system_calls_its_libraries_need(pool: Pool[Word]) -> None:
@@ -214,11 +197,6 @@ def test_missing_landlock_and_an_unknown_processor_are_reported() -> None:
     )
 
 
-@pytest.mark.parametrize("end", ["os.abort()", "signal.raise_signal(6)", "os.kill(os.getpid(), 6)"])
-def test_a_process_may_end_itself_by_a_signal(end: str) -> None:
-    assert confined(end).returncode == -signal.SIGABRT
-
-
 async def test_a_child_dumps_no_core_and_gains_no_privileges(pool: Pool[Word]) -> None:
     assert await done(pool, "dropped_privileges") == "core (0, 0), dumpable 0, no new privileges 1"
 
@@ -243,13 +221,6 @@ async def test_the_embedded_voice_writes_only_to_allowed_folders(tmp_path: Path)
             assert (await espeak.speak(utterance, own / "ab" / f"{number}.mp3", 60)).seconds > 0.5
         with pytest.raises(EngineFailed, match=r"^Permission denied$"):
             await espeak.speak(utterance, elsewhere / "said.mp3", 60)
-
-
-def test_a_child_inherits_only_allowed_environment_variables() -> None:
-    needed = {"PATH": "/bin", "HOME": "/h", "LANG": "C", "LC_CTYPE": "C", "CUDA_VISIBLE_DEVICES": "0"}
-    ours = {"MYNA_DATA": "/d", "OPENAI_API_KEY": "sk", "SSH_AUTH_SOCK": "/s", "PGPASSWORD": "p"}
-    ours |= {"NVIDIA_API_KEY": "nvapi", "CUDA_KEY": "k"}
-    assert child_environ(needed | ours) == needed
 
 
 def test_the_service_dumps_no_core_and_its_audio_is_private(

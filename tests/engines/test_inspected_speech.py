@@ -1,18 +1,14 @@
 """Which files a compute node may upload as speech, and the errors of the others."""
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 
 import lameenc
 import numpy as np
 import pytest
-import soundfile
 from numpy.typing import NDArray
 
-from myna.engines.espeak.engine import Espeak
 from myna.engines.inspector.inspector import InspectedSpeech, Inspector, NoAudio
-from myna.engines.interface import Utterance
 from tests.engines.conftest import DAMAGED, put
 from tests.rig.samples import voice, write_mp3, write_wav
 
@@ -69,22 +65,3 @@ async def test_speech_over_64_mb_is_refused(inspector: Inspector, tmp_path: Path
         file.truncate(64 * 2**20 + 1)
     with pytest.raises(NoAudio, match=r"^The file is over 64 MB\.$"):
         await inspector.speech(source, sender=1)
-
-
-async def test_the_decoded_length_matches_the_length_of_the_engine(
-    inspector: Inspector, espeak: Espeak, tmp_path: Path
-) -> None:
-    path = tmp_path / "said.mp3"
-    spoken = await espeak.speak(Utterance("你好，世界。", "zh-female-1", 1.0), path, 30)
-    assert (await inspector.speech(path, sender=1)).seconds == pytest.approx(spoken.seconds, abs=0.001)
-
-
-@pytest.mark.parametrize("rate_hz", [8_000, 16_000, 22_050, 44_100, 48_000])
-async def test_speech_may_have_any_rate_and_two_channels(
-    inspector: Inspector, tmp_path: Path, rate_hz: int
-) -> None:
-    file = io.BytesIO()
-    soundfile.write(file, np.stack([voice(4, rate_hz)] * 2, axis=1), rate_hz, format="MP3")
-    assert (await inspector.speech(put(tmp_path, file.getvalue()), sender=1)).seconds == pytest.approx(
-        4, abs=0.2
-    )

@@ -1,20 +1,20 @@
-"""Speech servers and a stalled or failing disk: when calls end, and which files are left."""
+"""Speech servers: long texts in pieces, and disks that stall."""
 
 import asyncio
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from myna.engines.interface import EngineBusy, EngineTimedOut, UtteranceRefused
+from myna.engines.interface import EngineBusy, EngineTimedOut
 from myna.engines.openai.engine import OpenAISpeech
+from myna.engines.openai.text import cut
 from myna.files.disk_threads import QUEUE_MAX, THREADS, DiskExecutor
 from tests.engines.conftest import HELLO, names, speak, until
 from tests.engines.speech_upstream import SpeechUpstream
-from tests.http_client.faulty_server import answer
 from tests.rig.clocks import LoopClock
-from tests.rig.disks import StalledDisk
 
 pytestmark = pytest.mark.anyio
 
@@ -67,41 +67,36 @@ async def test_a_full_disk_queue_refuses_calls(
     assert (await speak(engine, tmp_path)).seconds > 0
 
 
-async def test_a_stalled_disk_does_not_delay_other_failures(
-    engine: OpenAISpeech, disk: DiskExecutor, upstream: SpeechUpstream, tmp_path: Path
-) -> None:
-    moves = threading.Event()
-    blocked = [asyncio.ensure_future(disk.run(moves.wait)) for _ in range(2 * THREADS)]
-    upstream.speech = answer(b"", "422 Unprocessable Content")
-    with pytest.raises(UtteranceRefused):
-        await speak(engine, tmp_path)
-    assert names(tmp_path) == []
-    moves.set()
-    await asyncio.gather(*blocked)
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("短句。", ["短句。"]),
+        ("一二三。四五六七八九十", ["一二三。", "四五六七八九十"]),
+        ("一二。三四。五六七八九十", ["一二。三四。", "五六七八九十"]),
+        ("他说：“走吧。”然后就走了", ["他说：“走吧。”", "然后就走了"]),
+        ("一二三四五六七八九。十", ["一二三四五六七八九。", "十"]),
+        ("等等……十一二三四五六七", ["等等……", "十一二三四五六七"]),
+        ("一行\n二行三四五六七八", ["一行\n", "二行三四五六七八"]),
+        ("Pi is 3.14159265", ["Pi is ", "3.14159265"]),
+        ("Go on. Stop now", ["Go on. ", "Stop now"]),
+        ("ninechar. ten", ["ninechar. ", "ten"]),
+        ("tencharss. x", ["tencharss.", " x"]),
+        ("一二三，四五六七八九十", ["一二三，", "四五六七八九十"]),
+        ("1,234,567,890", ["1,234,567,", "890"]),
+        ("one two three", ["one two ", "three"]),
+        ("无标点无空格的一长串文字", ["无标点无空格的一长串", "文字"]),
+        ("", []),
+        (" \n ", []),
+        ("一。" + " " * 30, ["一。        "]),
+    ],
+)
+def test_a_text_is_split_at_the_best_place_that_fits(text: str, pieces: list[str]) -> None:
+    assert cut(text, 10) == pieces
 
 
-async def test_a_stalled_open_blocks_nothing_else(
-    engine: OpenAISpeech,
-    disk: DiskExecutor,
-    upstream: SpeechUpstream,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    stalled, really = StalledDisk(), Path.open
+@given(st.text(alphabet="ab，。.!?, \n”…字", max_size=300), st.integers(1, 40))
+def test_only_blanks_are_dropped_and_no_piece_is_too_long(text: str, max_chars: int) -> None:
+    pieces = cut(text, max_chars)
 
-    def block_forever(path: Path, *args: Any, **kwargs: Any) -> object:
-        return really(stalled.block(path), *args, **kwargs)
-
-    monkeypatch.setattr("pathlib.Path.open", block_forever)
-    clock = LoopClock()
-    call = asyncio.create_task(engine.speak(HELLO, tmp_path / "a.mp3", LONG_S))
-    await until(lambda: bool(stalled.calls))
-    clock.move(LONG_S)
-    await until(lambda: disk._metadata.queued == 1)
-    clock.move(LONG_S)
-    with pytest.raises(EngineTimedOut, match=r"^The disk took too long to store the audio\.$"):
-        await call
-    assert upstream.requests == []
-    stalled.resume()
-    await _idle(disk)
-    assert len(stalled.calls) == 1 and names(tmp_path) == []
+    assert all(0 < len(piece) <= max_chars for piece in pieces)
+    assert "".join("".join(pieces).split()) == "".join(text.split())

@@ -88,15 +88,6 @@ def test_an_entry_without_a_usable_id_is_ignored() -> None:
     assert read([*bad, "af_bella"]) == (BELLA,)
 
 
-def test_ids_in_other_scripts_and_with_spaces_are_usable() -> None:
-    ids = ["晓晓", "Morgan Freeman_male", "é-1"]
-    assert [voice.voice_id for voice in read(ids)] == ids
-
-
-def test_an_unprintable_name_is_replaced_by_the_id() -> None:
-    assert read([{"id": "x", "name": "a\u202eb"}]) == (voice("x"),)
-
-
 def test_duplicates_and_voices_after_the_first_500_are_ignored() -> None:
     voices = read(["af_bella", "af_bella", *(f"v{i}" for i in range(1000))])
 

@@ -23,8 +23,8 @@ from myna.engines.interface import (
 )
 from myna.engines.output_file import DurableFiles
 from myna.engines.pool.pool import Pool
-from myna.files.disk_threads import QUEUE_MAX, wait_shielded
-from tests.engines.conftest import names, started, until
+from myna.files.disk_threads import QUEUE_MAX, DiskExecutor
+from tests.engines.conftest import names, until
 from tests.rig.clocks import LoopClock
 from tests.rig.disks import StalledDisk, read_only
 
@@ -83,27 +83,6 @@ async def test_file_and_folder_are_synced_before_the_engine_returns(
     assert folder[0] == _inode(tmp_path)
 
 
-async def test_the_next_text_is_spoken_while_the_last_one_is_synced(
-    tmp_path: Path, disk: StalledDisk
-) -> None:
-    """A job that waits for the disk counts in the queue."""
-    async with started(Espeak(processes=1, queue_max=1, job_deadline_s=60)) as espeak:
-        utterance = Utterance("你好", VOICES[0].voice_id, 1.0)
-        first = asyncio.create_task(espeak.speak(utterance, tmp_path / "first.mp3", 60))
-        await until(lambda: len(disk.calls) == 1)
-        assert not espeak.full()
-
-        second = asyncio.create_task(espeak.speak(utterance, tmp_path / "second.mp3", 60))
-
-        await until(lambda: (tmp_path / "second.mp3").exists() and espeak.full())
-        with pytest.raises(EngineBusy):
-            await espeak.speak(utterance, tmp_path / "third.mp3", 60)
-        assert not first.done() and not second.done()
-        disk.resume()
-        assert min((await first).seconds, (await second).seconds) > 0.3
-        assert not espeak.full()
-
-
 async def test_a_stalled_disk_times_out_and_blocks_nothing_else(tmp_path: Path, disk: StalledDisk) -> None:
     files, clock = _files_of_two(), LoopClock()
     paths = [tmp_path / f"{number}.mp3" for number in range(20)]
@@ -119,72 +98,44 @@ async def test_a_stalled_disk_times_out_and_blocks_nothing_else(tmp_path: Path, 
     assert len(disk.calls) == 2  # a job that timed out in the queue is not synced
 
 
-async def test_a_stalled_removal_delays_a_call_by_a_bounded_time(
+async def test_a_refused_job_removes_no_file(
     tmp_path: Path, disk: StalledDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The jobs count in the queue until then. The files are removed when the disk responds again."""
-    unlink = Path.unlink
-
-    def stalls(path: Path, missing_ok: bool = False) -> None:
-        disk.block(path)
-        unlink(path, missing_ok)
-
-    monkeypatch.setattr("pathlib.Path.unlink", stalls)
-    monkeypatch.setattr("myna.files.disk_threads.wait_shielded", partial(wait_shielded, timeout_s=LONG_S))
-    pool = Pool("none", SpeechResult, processes=2, queue_max=9, job_deadline_s=60)
-    files, clock = DurableFiles(pool, at_once=2), LoopClock()
-    paths = [tmp_path / f"{number}.mp3" for number in range(9)]
-    jobs = [asyncio.create_task(files.write(path, LONG_S, _speaks_into(path))) for path in paths]
-    await until(lambda: len(disk.calls) == 2)
-    clock.move(LONG_S)
-    await until(lambda: len(disk.calls) == 3)  # two syncs and the first removal
-
-    assert pool.full() and not any(job.done() for job in jobs)
-    assert await asyncio.to_thread(lambda: "at once") == "at once"
-
-    clock.move(LONG_S)
-    ends = await asyncio.gather(*jobs, return_exceptions=True)
-    assert {type(end) for end in ends} == {EngineTimedOut}
-    assert not pool.full()
-    assert len(names(tmp_path)) == 9
-    disk.resume()
-    await until(lambda: names(tmp_path) == [])
-
-
-async def test_a_refused_job_removes_no_file(tmp_path: Path, disk: StalledDisk) -> None:
     async def refused(_part: Path) -> SpeechResult:
         raise EngineBusy("The engine's queue is full.")
 
+    executor = DiskExecutor(2)
+    monkeypatch.setattr("myna.engines.output_file.DiskExecutor", lambda _: executor)
     files = _files_of_two()
-    blocked = files._disk._metadata.run(lambda: disk.block(tmp_path))
+    blocked = [
+        asyncio.ensure_future(executor.run_metadata(partial(disk.block, tmp_path))) for _ in range(QUEUE_MAX)
+    ]
     for _ in range(20):
         with pytest.raises(EngineBusy):
             await files.write(tmp_path / "said.mp3", 60, refused)
     await until(lambda: bool(disk.calls))
-    assert files._disk._metadata.queued == 0
+    assert not executor.full()
     disk.resume()
-    await blocked
+    await asyncio.gather(*blocked)
 
 
-async def test_a_stalled_disk_with_a_full_queue_refuses_jobs(tmp_path: Path, disk: StalledDisk) -> None:
+async def test_a_stalled_disk_with_a_full_queue_refuses_jobs(
+    tmp_path: Path, disk: StalledDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def never(_part: Path) -> SpeechResult:
         raise AssertionError("it was started")
 
+    executor = DiskExecutor(2)
+    monkeypatch.setattr("myna.engines.output_file.DiskExecutor", lambda _: executor)
     files = _files_of_two()
-    blocked = [files._disk._metadata.run(partial(disk.block, tmp_path)) for _ in range(1 + QUEUE_MAX)]
-    await until(files._disk.full)
+    work = partial(disk.block, tmp_path)
+    blocked = [asyncio.ensure_future(executor.run_metadata(work)) for _ in range(1 + QUEUE_MAX)]
+    await until(executor.full)
     with pytest.raises(EngineBusy):
         await files.write(tmp_path / "said.mp3", 60, never)
     disk.resume()
     await asyncio.gather(*blocked)
-    assert not files._disk.full()
-
-
-async def test_a_stalled_disk_ends_the_call_at_its_deadline(tmp_path: Path, disk: StalledDisk) -> None:
-    path = tmp_path / "said.mp3"
-    with pytest.raises(EngineTimedOut):
-        await _files_of_two().write(path, 0.05, _speaks_into(path))
-    await until(lambda: names(tmp_path) == [])
+    assert not executor.full()
 
 
 async def test_cancelling_during_the_sync_leaves_no_file(tmp_path: Path, disk: StalledDisk) -> None:
@@ -226,16 +177,6 @@ async def test_a_failed_removal_is_logged_and_hides_no_failure(
     assert "/secret/place" not in caplog.text
 
 
-async def test_a_failed_engine_leaves_no_file(tmp_path: Path) -> None:
-    async def dies(part: Path) -> SpeechResult:
-        _write(part)
-        raise EngineCrashed("The engine's process died in the middle of the job.")
-
-    with pytest.raises(EngineCrashed):
-        await _files_of_two().write(tmp_path / "said.mp3", 60, dies)
-    await until(lambda: names(tmp_path) == [])
-
-
 async def one_part() -> AsyncIterator[SoundPart]:
     yield SoundPart(bytes(48_000), 0.5)
 
@@ -245,28 +186,6 @@ async def written(sound: AsyncIterator[SoundPart], folder: Path, within_s: float
     mp3 = Mp3File(folder / ".part", folder / "a.mp3", 24_000)
     ends_at = asyncio.get_running_loop().time() + within_s
     return await _files_of_two().write_sound(sound, mp3, LONG_S, ends_at)
-
-
-async def test_a_sound_that_is_cancelled_while_its_file_is_created_leaves_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    disk = StalledDisk()
-    create = Mp3File.open
-
-    def create_slowly(file: Mp3File) -> None:
-        disk.block(tmp_path)
-        create(file)
-
-    monkeypatch.setattr(Mp3File, "open", create_slowly)
-
-    writing = asyncio.create_task(written(one_part(), tmp_path))
-    await until(lambda: bool(disk.calls))
-    writing.cancel()
-    await asyncio.sleep(0)
-    disk.resume()
-    with pytest.raises(asyncio.CancelledError):
-        await writing
-    assert not list(tmp_path.iterdir())  # noqa: ASYNC240
 
 
 async def test_a_sound_on_a_stalled_disk_ends_at_its_deadline(

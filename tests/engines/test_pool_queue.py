@@ -1,15 +1,17 @@
-"""The pool's queues, the progress of jobs, and the setup of children."""
+"""The queue of a pool: fair over its keys; and children die with their parent."""
 
 import asyncio
-import os
-import signal
-from collections.abc import AsyncIterator
+import random
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from myna.engines.interface import CallerDisconnected, EngineTimedOut, EngineUnavailable
-from myna.engines.pool.child_handle import PendingJob
+from myna.engines.interface import CallerDisconnected, EngineUnavailable
+from myna.engines.pool.fair_queue import FairQueue
 from myna.engines.pool.pool import Pool
 from tests.engines.conftest import started, until
 from tests.engines.pool_jobs import busy, child_pool
@@ -46,14 +48,6 @@ async def test_accounts_are_served_round_robin_and_each_in_order_of_arrival(pool
     assert ended == ["b3", "c5", "a0", "b4", "a1", "b6", "a2"]
 
 
-async def test_a_job_whose_child_died_near_its_deadline_is_not_requeued(pool: Pool[Word]) -> None:
-    late = PendingJob(number=1, frame=b"", deadline_s=-1, queue_key="a", progress=None)
-    pool._end(late, None)
-    assert late.answer.done() and not pool._waiting
-    with pytest.raises(EngineTimedOut):
-        await late.answer
-
-
 async def test_progress_reaches_its_own_caller_before_the_result(pool: Pool[Word]) -> None:
     mine: list[float] = []
     others: list[float] = []
@@ -74,15 +68,6 @@ async def test_an_exception_in_progress_fails_only_its_own_job(pool: Pool[Word])
     with pytest.raises(LookupError, match="mine"):
         await pool.run(Command("steps"), 60, progress=broken)
     assert await pool.run(Command("echo", "again"), 60) == Word("again")
-
-
-async def test_a_child_and_its_replacement_get_the_setup() -> None:
-    async with started(_pool("cheerful")) as pool:
-        assert await pool.run(Command("echo"), 60) == Word("cheerful")
-        before = pool.pids()
-        os.kill(before[0], signal.SIGKILL)
-        await until(lambda: pool.pids() != before)
-        assert await pool.run(Command("echo"), 60) == Word("cheerful")
 
 
 async def test_a_child_that_cannot_start_reports_the_reason() -> None:
@@ -164,3 +149,95 @@ async def test_a_started_job_continues_when_its_client_disconnects(pool: Pool[Wo
     await asyncio.sleep(0)
     running.cancel()
     assert await job == Word("started")
+
+
+def _filled(*items: str) -> FairQueue[str]:
+    """The items, each under its first letter as the key."""
+    queue: FairQueue[str] = FairQueue()
+    for item in items:
+        queue.put(item[0], item)
+    return queue
+
+
+def _served(queue: FairQueue[str]) -> str:
+    """Takes the next item and records it as served."""
+    item = queue.take()
+    queue.served(item[0])
+    return item
+
+
+def test_a_requeued_item_is_next() -> None:
+    queue = _filled("a1", "b1", "a2")
+    assert _served(queue) == "a1"
+    queue.requeue("a", "a1")
+    assert [queue.take() for _ in range(3)] == ["a1", "a2", "b1"]
+    with pytest.raises(IndexError):
+        queue.take()
+
+
+def test_an_item_taken_but_not_served_does_not_count_for_its_key() -> None:
+    queue = _filled("a1", "a2", "b1")
+    assert queue.take() == "a1"
+    assert [_served(queue), _served(queue)] == ["a2", "b1"]
+
+
+@pytest.mark.parametrize("callers", [8, 64])
+@pytest.mark.parametrize("accounts", [64, 10_000])
+def test_a_returning_key_does_not_wait_for_all_new_keys(callers: int, accounts: int) -> None:
+    """A constant number of callers, each with a random account. A queue that served the key that was served
+    longest ago would exceed these bounds."""
+    queue: FairQueue[tuple[int, int]] = FairQueue()
+    chance = random.Random(1)
+    waits: list[int] = []
+    for now in range(callers + 20_000):
+        if now >= callers:
+            account, came = queue.take()
+            queue.served(account)
+            waits.append(now - came)
+        account = chance.randrange(accounts)
+        queue.put(account, (account, now))
+    waits.sort()
+    assert waits[len(waits) * 99 // 100] <= 4 * callers
+    assert waits[-1] <= 8 * callers
+
+
+_ROOT = str(Path(__file__).parents[2])
+_PARENT = """
+import asyncio
+from myna.engines.pool.pool import Pool
+from tests.engines.process_child import Command, Word
+
+async def main():
+    pool = Pool("tests.engines.process_child", Word, processes=2, queue_max=2, job_deadline_s=600)
+    await pool.start()
+    job = asyncio.create_task(pool.run(Command("hang"), 600))
+    while len(pool._idle) != 1:
+        await asyncio.sleep(0.01)
+    print(*pool.pids(), flush=True)
+    await job
+
+asyncio.run(main())
+"""
+
+
+@contextmanager
+def _parent() -> Iterator["subprocess.Popen[str]"]:
+    with subprocess.Popen(
+        [sys.executable, "-c", _PARENT], stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": _ROOT}
+    ) as parent:
+        try:
+            yield parent
+        finally:
+            parent.kill()
+
+
+async def test_a_busy_and_an_idle_child_die_with_their_parent() -> None:
+    with _parent() as parent:
+        assert parent.stdout is not None
+        line = await asyncio.to_thread(parent.stdout.readline)
+        children = [int(pid) for pid in line.split()]
+        assert len(children) == 2 and all(runs(pid) for pid in children)
+
+        parent.kill()
+
+        await until(lambda: not any(runs(pid) for pid in children))

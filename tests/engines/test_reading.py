@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from myna.engines.text.mandarin.numerals import cardinal, number
 from myna.engines.text.reading import spoken_form
+from myna.engines.text.sentences import sentences
+from myna.engines.text.signs import plain, speakable
 
 TABLE = [
     # Years, dates, times.
@@ -134,13 +136,6 @@ def test_numbers_are_written_as_spoken_words(written: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "On 2024-05-01 I paid $12.50 for 3 of them.", "42", "x² + 2½", "😀 5"]
-)
-def test_text_without_han_is_unchanged(text: str) -> None:
-    assert spoken_form(text) == text
-
-
-@pytest.mark.parametrize(
     ("digits", "said"),
     [
         ("0", "零"),
@@ -176,11 +171,6 @@ _PLAIN = st.text(
 _NUMERIC = st.text("0123456789.,:/-~%+*=<>￥$年月日号元个点分第人室后路时公里 以比分到（）。，")
 
 
-@given(_PLAIN)
-def test_text_without_numbers_is_unchanged(text: str) -> None:
-    assert spoken_form(text) == text
-
-
 @given(_PLAIN, _PLAIN)
 def test_nothing_around_a_number_is_lost(before: str, after: str) -> None:
     assert spoken_form(f"{before}。3个。{after}") == f"{before}。三个。{after}"
@@ -203,3 +193,116 @@ def test_han_between_numbers_is_kept_and_digits_are_replaced(text: str) -> None:
 def test_no_text_raises(text: str) -> None:
     spoken_form(text)
     spoken_form("好" + text + "1")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("１２３", "123"),
+        ("٣٤ १२ ๕ 𝟘𝟙", "34 12 5 01"),
+        ("①②", "1 2"),
+        ("⑽ ⒈ ❶ ㊂ 〣 ፩", "10 1 1 3 3 1"),
+        ("ⅷ Ⅻ", "8 12"),
+        ("2① ①2", "2 1 1 2"),
+        ("⅛ 2⅛", "1/8 2 1/8"),
+        ("Ｈｅｌｌｏ Ⓐ 𝐀", "Hello A A"),
+        ("１＋１＝２ ５０％ ＄５ Ａ＆Ｂ", "1+1=2 50% $5 A&B"),
+        ("３．５ ８：３０", "3.5 8:30"),
+        ("⼀豈㊙", "一豈秘"),
+    ],
+)
+def test_a_sign_is_replaced_by_its_plain_form(text: str, said: str) -> None:
+    assert plain(text) == said
+
+
+@pytest.mark.parametrize(
+    "text", ["m² H₂O 10⁴", "½ ¼ ¾", "二〇二四", "你好，世界！～", "ㄅㄆ カ ｶ ﾞ ℃", "é ß ﬁ", "😀"]
+)
+def test_signs_with_a_reading_are_unchanged(text: str) -> None:
+    assert plain(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("第③章", "第三章"),
+        ("第Ⅷ章", "第八章"),
+        ("有٣٤个", "有三十四个"),
+        ("花$，β粒子±，Π∂", "花美元，贝塔粒子正负，派偏"),
+        ("½杯水", "二分之一杯水"),
+        ("2½杯水", "二又二分之一杯水"),
+        ("⅛杯水", "八分之一杯水"),
+        ("２０２４年５月１日", "二零二四年五月一日"),
+    ],
+)
+def test_signs_beside_han_are_read_in_chinese(text: str, said: str) -> None:
+    assert spoken_form(text) == said
+
+
+@pytest.mark.parametrize("text", ["１２３", "①②", "٣٤", "ⅷ", "½", "²", "⼀", "a", "好", "Ⓐ", "\ud800 5"])
+def test_a_letter_or_a_number_in_any_form_can_be_spoken(text: str) -> None:
+    assert speakable(text)
+
+
+@pytest.mark.parametrize("text", ["", " ", "…", "😀", "!?", "\u200b", "\u3164", "\ud800", "\u0301"])
+def test_a_text_without_letters_or_numbers_cannot_be_spoken(text: str) -> None:
+    assert not speakable(text)
+
+
+_SIGNS = st.text(
+    st.sampled_from("你好，。！？…… .,!?\n\"”」'）)aB3.14—é👩\u200d🚀e\u0301 \u3000"), max_size=200
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("", []),
+        ("   ", ["   "]),
+        ("你好。世界！真的？", ["你好。", "世界！", "真的？"]),
+        ("真的吗！？是的。", ["真的吗！？", "是的。"]),
+        ("他说：“走吧。”然后走了。", ["他说：“走吧。”", "然后走了。"]),
+        ("「好！」他想……也许吧。", ["「好！」", "他想……也许吧。"]),
+        ("圆周率是3.14，对吗？对。", ["圆周率是3.14，对吗？", "对。"]),
+        ("Pi is 3.14. It is v2.0.1, see a.b.com.", ["Pi is 3.14. ", "It is v2.0.1, see a.b.com."]),
+        ("Mr. Smith met Dr. Wu. They left.", ["Mr. Smith met Dr. Wu. ", "They left."]),
+        ("J. R. Tolkien wrote, e.g. this. Yes.", ["J. R. Tolkien wrote, e.g. this. ", "Yes."]),
+        ("He shouted “Stop!” and ran. Then rest.", ["He shouted “Stop!” and ran. ", "Then rest."]),
+        ('She said "No." Then she left.', ['She said "No." ', "Then she left."]),
+        ("See No. 5 and fig. 2. No. They left.", ["See No. 5 and fig. 2. ", "No. ", "They left."]),
+        ("Well... maybe. Sure?! OK!", ["Well... maybe. ", "Sure?! ", "OK!"]),
+        ("1. First. 2. Second.", ["1. First. ", "2. Second."]),
+        ("一行\n二行\n\n三行", ["一行\n", "二行\n\n", "三行"]),
+        ("Hello world", ["Hello world"]),
+    ],
+)
+def test_a_text_is_split_after_its_sentences(text: str, cut: list[str]) -> None:
+    assert sentences(text, 100) == cut
+
+
+@pytest.mark.parametrize(
+    ("text", "max_chars", "cut"),
+    [
+        ("春天来了，花都开了，鸟也叫了。", 12, ["春天来了，花都开了，", "鸟也叫了。"]),
+        ("it costs 1,234,567 in all", 14, ["it costs ", "1,234,567 in ", "all"]),
+        ("好" * 25, 10, ["好" * 10, "好" * 10, "好" * 5]),
+        ("a👩\u200d🚀👩\u200d🚀", 5, ["a👩\u200d🚀", "👩\u200d🚀"]),
+        ("e\u0301" * 3, 3, ["e\u0301", "e\u0301", "e\u0301"]),
+        ("e" + "\u0301" * 5, 3, ["e\u0301\u0301", "\u0301\u0301\u0301"]),
+    ],
+)
+def test_a_too_long_sentence_is_split_at_the_best_place(text: str, max_chars: int, cut: list[str]) -> None:
+    assert sentences(text, max_chars) == cut
+
+
+@given(st.one_of(st.text(max_size=200), _SIGNS), st.integers(1, 60))
+def test_splitting_loses_no_text_and_no_piece_is_too_long(text: str, max_chars: int) -> None:
+    pieces = sentences(text, max_chars)
+    assert "".join(pieces) == text
+    assert all(0 < len(piece) <= max_chars for piece in pieces)
+
+
+def test_100000_characters_are_split_in_bounded_time() -> None:
+    for sign in "好.!。 )\n":
+        text = sign * 100_000
+        assert "".join(sentences(text, 100)) == text

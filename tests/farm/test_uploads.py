@@ -1,11 +1,17 @@
 """Uploads of the audio of a completed job."""
 
+import asyncio
+
+import asyncpg
 import pytest
 
 from myna.wire.farm import AUDIO_MAX_BYTES, JOB_HEADER, SHA256_HEADER
 from tests.farm.node_client import Job, NodeClient, NodeSite, each_database, mp3, new_voice
 from tests.rig.calls import Wire, call
+from tests.rig.service import ServiceMaker
 from tests.rig.waiting import wait_until
+from tests.store.postgres_proxy import proxy_to
+from tests.store.stalls import until
 
 PROMPT_S = 30
 
@@ -188,3 +194,80 @@ def test_a_sound_much_longer_than_its_text_is_a_failure_of_its_node(site: NodeSi
     assert node.listed["cooldown_until"]
     assert other.complete(other.take(), mp3(13)).status == 200
     assert site.task(key, task)["status"] == 2
+
+
+pytestmark = pytest.mark.anyio
+
+STALL = """
+CREATE TABLE stall (n bigint);
+INSERT INTO stall VALUES (1);
+CREATE FUNCTION wait_in_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    WHILE EXISTS (SELECT 1 FROM stall) LOOP PERFORM pg_sleep(0.005); END LOOP;
+    RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER stalls AFTER UPDATE ON tasks DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW WHEN (new.status = 2) EXECUTE FUNCTION wait_in_commit();
+"""
+"""A deferred trigger runs in the COMMIT, after all statements of the transaction."""
+STALLED = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+
+
+async def test_audio_is_kept_if_the_commit_is_in_doubt(make_service: ServiceMaker, postgres_url: str) -> None:
+    async with proxy_to(postgres_url) as proxy:
+        service = make_service(database_url=proxy.url, chat_url="parrot:", speech="none")
+        await asyncio.to_thread(service.start)
+        site, voice = NodeSite(service), new_voice()
+        key = await asyncio.to_thread(lambda: service.account().key().plain)
+        node = await asyncio.to_thread(site.node, voice)
+        task = await asyncio.to_thread(site.order, key, voice)
+        job = await asyncio.to_thread(node.take)
+        aside = await asyncpg.connect(postgres_url)
+        await aside.execute(STALL)
+
+        async def stalled() -> bool:
+            return bool(await aside.fetch(STALLED))
+
+        async def committed() -> bool:
+            return bool(await aside.fetchval("SELECT status = 2 FROM tasks WHERE id = $1", task))
+
+        first = asyncio.create_task(asyncio.to_thread(node.complete, job, mp3()))
+        await until(stalled, "the COMMIT that names the audio has begun")
+        proxy.disconnect()
+        assert (await first).status == 503
+        assert len(site.audio()) == 1
+        await aside.execute("DELETE FROM stall")
+        await until(committed, "the transaction is committed")
+        await aside.close()
+        assert (await asyncio.to_thread(node.complete, job, mp3())).status == 200
+        assert len(site.audio()) == 1
+        address = (await asyncio.to_thread(site.task, key, task))["audio_url"]
+        assert (await asyncio.to_thread(call, "GET", address)).body == mp3()
+        assert await asyncio.to_thread(service.stop) == 0
+
+
+RESERVE = "MYNA_DISK_RESERVE_BYTES"
+
+
+def test_audio_is_503_below_the_disk_reserve_and_accepted_later(make_service: ServiceMaker) -> None:
+    service = make_service(chat_url="parrot:", speech="none").start()
+    site = NodeSite(service)
+    key, voice = service.account(units=1).key().plain, new_voice()
+    node = site.node(voice)
+    task = site.order(key, voice)
+    job = node.take()
+
+    service.env[RESERVE] = str(2**50)
+    service.restart()
+    refused = node.complete(job, mp3())
+    assert refused.status == 503
+    assert refused.json["error"]["type"] == "service_unavailable"
+    assert refused.json["error"]["message"] == "The server has no space for new audio; send it again later."
+    assert refused.headers["retry-after"] == "60"
+    assert not site.audio()
+    assert site.task(key, task)["status"] == 1
+
+    service.env[RESERVE] = "0"
+    service.restart()
+    assert node.complete(job, mp3()).status == 200
+    assert site.task(key, task)["status"] == 2
+    assert service.command("audit").code == 0

@@ -12,8 +12,8 @@ import pytest
 
 from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, check_error
 from tests.faults.conftest import ServiceOn, audited, new_caller
-from tests.rig.calls import Answer, call
-from tests.rig.service import Service, ServiceMaker
+from tests.rig.calls import call
+from tests.rig.service import Service
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 
@@ -78,7 +78,6 @@ def test_a_call_that_fails_on_a_full_disk_is_refunded_when_there_is_space(
 
 
 RESERVE = "MYNA_DISK_RESERVE_BYTES"
-MORE_THAN_ANY_DISK = str(2**50)
 
 
 def capabilities(service: Service) -> tuple[dict[str, bool], dict[str, str]]:
@@ -91,89 +90,3 @@ def logged(service: Service) -> list[str]:
     """The levels of the log messages about the reserve."""
     lines = [json.loads(line) for line in service.stderr.splitlines()]
     return [line["level"] for line in lines if line["logger"] == "myna.store.files.free_space"]
-
-
-@pytest.mark.parametrize("path", ["/tts", "/chat/completions"])
-def test_below_the_disk_reserve_speech_is_refused_uncharged_and_chat_is_served(
-    make_service: ServiceMaker, path: str
-) -> None:
-    service = make_service(chat_url="parrot:", env={RESERVE: MORE_THAN_ANY_DISK}).start()
-    caller = new_caller(service, units=1)
-    answer = caller.speak("你好") if path == "/tts" else caller.chat("配音：你好")
-    message = check_error(answer, 503, "service_unavailable")
-    assert "nothing was charged" in message
-    assert answer.headers["retry-after"] == "60"
-    assert caller.stats() == UNCHARGED
-    assert caller.get("/records").json["count"] == 0
-    check_error(caller.speak(""), 503, "service_unavailable")  # precedes a validation error
-    assert caller.chat("hello").status == 200
-    assert caller.stats() == DELIVERED
-    can, why = capabilities(service)
-    assert can == {"chat": True, "speech": False}
-    assert RESERVE in why["speech"]
-    free = next(
-        line.split()[1]
-        for line in call("GET", f"{service.root_url}/metrics").body.decode().splitlines()
-        if line.startswith("myna_disk_free_bytes ")
-    )
-    assert 0 < float(free) < float(MORE_THAN_ANY_DISK)
-    assert logged(service) == ["error"]
-    assert audited(service)
-    assert service.stop() == 0
-
-    service.env[RESERVE] = "1"
-    service.start()
-    assert capabilities(service)[0] == {"chat": True, "speech": True}
-    check_error(caller.speak("你好"), 402, "insufficient_quota")  # only units are missing
-    assert logged(service) == []
-
-
-def test_below_the_disk_reserve_the_command_line_stores_no_sample(service_on: ServiceOn) -> None:
-    service = service_on(None, **{RESERVE: MORE_THAN_ANY_DISK}).start()
-    sample = service.folder / "sample.wav"
-    sample.write_bytes(b"never listened to")
-    named = ("--name", "Ann", "--language", "en", "--transcript", "Hello.")
-    ended = service.command(
-        "voice", "clone", service.account().name, *named, "--sample", str(sample), "--consent"
-    )
-    assert ended.code == 1
-    assert RESERVE in ended.stderr
-    assert service.cli("voice", "list") == []
-
-
-QUOTA = "account_storage_mib"
-OVER_A_MEBIBYTE = {"text": "你好世界" * 75, "speed": "0.25"}
-
-
-def test_speech_over_the_storage_quota_is_refused_uncharged(
-    make_service: ServiceMaker, database_url: str | None
-) -> None:
-    env = {"MYNA_SWEEP_EVERY_S": "0.2"}
-    service = make_service(database_url=database_url, chat_url="parrot:", env=env).start()
-    service.cli("settings", "set", QUOTA, "1")
-    caller, other = new_caller(service, units=100), new_caller(service, units=1)
-    assert caller.speak(**OVER_A_MEBIBYTE).status == 200
-    answers: list[Answer] = []
-
-    def refused() -> bool:
-        answers.append(caller.speak("你"))
-        return answers[-1].status != 200
-
-    wait_until(refused, 60, "the quota is reached")
-    before, records = caller.stats(), caller.get("/records").json["count"]
-    assert records == len(answers)
-
-    for answer in (answers[-1], caller.speak("你"), caller.chat("配音：你")):
-        message = check_error(answer, 402, "insufficient_quota")
-        assert "nothing was charged" in message
-        assert "may store 1" in message
-    assert caller.stats() - before == UNCHARGED
-    assert caller.get("/records").json["count"] == records
-    assert caller.chat("hello").status == 200
-    assert caller.stats() - before == DELIVERED
-    assert other.speak("你").status == 200
-
-    service.cli("settings", "set", QUOTA, "0")
-    assert caller.speak("你").status == 200
-    assert audited(service)
-    assert service.stop() == 0

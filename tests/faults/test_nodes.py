@@ -4,10 +4,8 @@ A task always ends once, with one audio or with a refund, and the audit finds no
 """
 
 import io
-import signal
 import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,14 +13,11 @@ from typing import Any
 import pytest
 import soundfile
 
-from myna.wire.farm import TRIES_MAX
 from tests.conformance.caller import DELIVERED, REFUNDED, Caller, Stats
-from tests.farm.node_client import Job, NodeSite, mp3, open_poll
-from tests.faults.conftest import DATABASES, audited, new_caller
+from tests.faults.conftest import DATABASES, new_caller
 from tests.rig.calls import call
 from tests.rig.commands import CommandLine
 from tests.rig.compute_node import ComputeNode, NodeMaker, Voices, VoicesOf
-from tests.rig.http_proxy import Fault, ProxyMaker
 from tests.rig.postgres import Postgres
 from tests.rig.service import Service
 from tests.rig.waiting import wait_until
@@ -160,75 +155,6 @@ def test_the_job_of_a_node_whose_engine_hangs_is_completed_by_another_in_time(fa
     farm.wait_status(farm.order(), 2)
 
 
-def test_a_completion_by_a_node_stopped_past_its_lease_is_refused(farm: Farm, make_proxy: ProxyMaker) -> None:
-    """Its upload is delayed by the wire until another node has completed the job."""
-    proxy = make_proxy(farm.service.port)
-    proxy.fail_next("block", "POST /farm/v1/complete")
-    frozen = farm.node("sleeping", proxy.url).start()
-    number = farm.order()
-    assert proxy.failed.wait(DEADLINE_S)
-    frozen.signal(signal.SIGSTOP)
-    other = farm.node("other").start()
-    farm.check_delivered(number)
-    other.wait_logged(f"task {number}: {len(TEXT)} characters")
-
-    proxy.release()
-    wait_until(lambda: bool(proxy.status_line), DEADLINE_S, "the late audio is answered")
-    assert proxy.status_line.startswith(b"HTTP/1.1 409 ")
-    frozen.signal(signal.SIGCONT)
-    frozen.wait_logged(f"task {number}: dropped")
-    farm.check_delivered(number)
-    assert other.stop() == 0
-    farm.wait_status(farm.order(), 2)
-
-
-@pytest.mark.parametrize("fault", ["lose", "cut"])
-def test_a_completion_interrupted_by_the_network_is_retried_and_counts_once(
-    farm: Farm, make_proxy: ProxyMaker, fault: Fault
-) -> None:
-    proxy = make_proxy(farm.service.port)
-    proxy.fail_next(fault, "POST /farm/v1/complete")
-    node = farm.node("box", proxy.url).start()
-    number = farm.order()
-    node.wait_logged(f"task {number}: {len(TEXT)} characters")
-    assert proxy.failed.is_set()
-    assert proxy.status_line == (b"HTTP/1.1 200 OK" if fault == "lose" else b"")
-    farm.check_delivered(number)
-
-
-def test_a_service_killed_during_a_job_gets_its_audio_after_the_restart(farm: Farm) -> None:
-    node = farm.node("box").start()
-    number, speaking = farm.stall_job(node)
-    farm.service.kill()
-    node.wait_logged("Trying again.")
-    farm.service.start()
-    speaking.resume()
-    farm.check_delivered(number)
-    node.wait_logged("it answers again")
-    assert len(node.messages("connected to")) == 1
-
-
-def test_a_job_whose_nodes_are_all_killed_is_refunded(farm: Farm) -> None:
-    """Three nodes lease it one after the other, and each of them is killed."""
-    nodes = {name: farm.node(name).spawn() for name in ("first", "second", "third")}
-    for node in nodes.values():
-        node.wait_logged("connected to")
-        farm.voices(node).stop()
-    number = farm.order()
-    for _ in range(TRIES_MAX):
-        wait_until(
-            lambda: processing_node(farm, nodes) != "", DEADLINE_S, "a node has leased it", every_s=0.1
-        )
-        nodes.pop(processing_node(farm, nodes)).kill()
-    farm.check_refunded(number)
-
-
-def processing_node(farm: Farm, nodes: Mapping[str, ComputeNode]) -> str:
-    """The name of the node with a job, or an empty string."""
-    rows = farm.service.cli("node", "list")
-    return next((str(row["name"]) for row in rows if row["jobs"] and row["name"] in nodes), "")
-
-
 def test_a_job_past_its_deadline_is_refunded_and_dropped_by_its_node(farm: Farm) -> None:
     node = farm.node("slow").start()
     farm.service.cli("settings", "set", "task_deadline_s", "3")
@@ -240,24 +166,3 @@ def test_a_job_past_its_deadline_is_refunded_and_dropped_by_its_node(farm: Farm)
     node.wait_logged(f"task {number}: dropped")
     speaking.resume()
     farm.check_refunded(number)
-
-
-def test_an_order_at_one_process_is_leased_at_once_by_a_node_at_another(
-    two_services: tuple[Service, Service],
-) -> None:
-    here, there = two_services
-    caller = new_caller(there, units=UNITS)
-    node = NodeSite(here).node(VOICE)
-    took_s = []
-    with ThreadPoolExecutor(1) as pool:
-        for _ in range(3):
-            poll = open_poll(node, pool)
-            began = time.monotonic()
-            ordered = caller.speak(TEXT, voice_id=VOICE).json["id"]
-            (job,) = poll.result(DEADLINE_S).json["jobs"]
-            took_s.append(time.monotonic() - began)
-            assert job["id"] == ordered
-            stalled_job = Job(kind=job["kind"], id=job["id"], epoch=job["epoch"], token=job["token"])
-            assert node.complete(stalled_job, mp3()).status == 200
-    assert max(took_s) < PROMPT_S
-    assert audited(here)

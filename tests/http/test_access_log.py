@@ -1,10 +1,11 @@
 """The access log: lines are buffered, then counted and written together."""
 
 import asyncio
-import gc
 import io
 import json
-from collections import Counter
+import re
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,6 +14,13 @@ from prometheus_client import REGISTRY
 from myna.telemetry import access_log as module
 from myna.telemetry.access_log import AccessLog
 from myna.telemetry.requests import CompletedRequest, RequestDetails
+from tests.http.conftest import line_of
+from tests.rig.calls import Answer, call
+from tests.rig.commands import CommandLine
+from tests.rig.forks import Forks
+from tests.rig.service import Key, Service
+from tests.rig.upstream import Upstream
+from tests.rig.waiting import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -66,47 +74,6 @@ async def test_lines_are_buffered_and_written_soon() -> None:
     assert second["path"] == '/v1/"\n\x00'
 
 
-async def test_a_full_buffer_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BUFFERED_MAX", 3)
-    stream = io.BytesIO()
-    access = AccessLog(stream.write)
-    for _ in range(7):
-        note(access)
-    assert len(lines(stream)) == 6
-    access.flush()
-    assert len(lines(stream)) == 7
-    access.flush()
-    assert len(lines(stream)) == 7
-
-
-async def test_metrics_are_updated_when_lines_are_written() -> None:
-    access = AccessLog(io.BytesIO().write)
-    before = counted()
-    note(access)
-    note(access)
-    assert counted() == before
-    access.flush()
-    assert counted() == (before[0] + 2, before[1] + 2)
-
-
-async def test_written_lines_leave_no_objects_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FLUSH_EVERY_S", 0.0)
-    access, flushes = AccessLog(io.BytesIO().write), 50
-
-    async def write_and_count() -> Counter[type]:
-        for _ in range(flushes):
-            note(access)
-            access.flush()
-        await asyncio.sleep(0.01)  # the timers have fired
-        gc.collect()
-        return Counter(map(type, gc.get_objects()))
-
-    await write_and_count()
-    before = await write_and_count()
-    more = await write_and_count() - before
-    assert max(more.values(), default=0) < flushes / 2, more.most_common(3)
-
-
 async def test_of_many_refusals_all_are_counted_and_some_are_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REFUSALS_LOGGED_MAX", 3)
     stream = io.BytesIO()
@@ -151,10 +118,7 @@ async def test_details_are_logged_and_ids_are_no_metric_labels() -> None:
     (line,) = lines(stream)
     shown = ("account_id", "key_id", "error_type", "units", "channel", "replay_of")
     noted = {name: line[name] for name in shown}
-    to_the_caller_alone = {
-        "balance": 0, "ignored": "", "ignored_tools": "", "message": "", "call_id": b"", "rate_headers": {},
-    }  # fmt: skip
-    assert noted | to_the_caller_alone == msgspec.structs.asdict(details)
+    assert msgspec.structs.asdict(RequestDetails()) | noted == msgspec.structs.asdict(details)
     assert "balance" not in line
     assert errors_and_channels() == (before[0] + 1, before[1] + 1)
 
@@ -169,11 +133,98 @@ def errors_and_channels() -> tuple[float, float]:
     )
 
 
-async def test_requests_that_ended_with_an_error_are_handed_on() -> None:
-    handed_on: list[CompletedRequest] = []
-    access = AccessLog(io.BytesIO().write)
-    access.on_error = handed_on.append
-    note(access)
-    note(access, details=RequestDetails(error_type="upstream_error"))
-    access.flush()
-    assert [one.details.error_type for one in handed_on] == ["upstream_error"]
+CHAT = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
+
+
+DETAILS = ("account_id", "key_id", "error_type", "units", "channel", "replay_of")
+
+
+@pytest.fixture(scope="module")
+def service(
+    commands: CommandLine,
+    forks: Forks | None,
+    session_upstream: Upstream,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Service]:
+    folder, url, env = tmp_path_factory.mktemp("details"), session_upstream.url, {"MYNA_SPEECH_KEY": "x"}
+    made = Service(folder, commands, chat_url=url, speech=url, env=env, forks=forks).start()
+    key = made.account().key().plain
+    voices = f"{made.root_url}/openai/v1/audio/voices"
+    wait_until(lambda: call("GET", voices, key=key).json["voices"] != [], 60, "voices are listed")
+    yield made
+    assert made.stop() == 0
+
+
+@pytest.fixture(autouse=True)
+def echoing(session_upstream: Upstream) -> None:
+    """The upstream is shared with other files."""
+    session_upstream.forget()
+
+
+def details_of(service: Service, answer: Answer) -> dict[str, Any]:
+    line = line_of(service, answer)
+    assert line["status"] == answer.status
+    return {name: line[name] for name in DETAILS if name in line}
+
+
+def chat(service: Service, key: str, data: object = CHAT) -> Answer:
+    return call("POST", f"{service.base_url}/chat/completions", key=key, data=data)
+
+
+def ids(service: Service, name: str, key: Key) -> dict[str, int]:
+    account = service.cli("account", "show", name)
+    return {"account_id": int(account["id"]), "key_id": int(key.id)}
+
+
+def test_a_call_is_logged_with_account_units_and_channel(
+    service: Service, session_upstream: Upstream
+) -> None:
+    account = service.account(units=2)
+    key = account.key()
+    who = ids(service, account.name, key)
+    paid = {"units": 1, "channel": "default"}
+    assert details_of(service, chat(service, key.plain)) == {**who, **paid}
+    session_upstream.behave("status:500")
+    failed = {**who, "error_type": "upstream_error", "channel": "default"}
+    assert details_of(service, chat(service, key.plain)) == failed
+    session_upstream.behave()
+    assert details_of(service, chat(service, key.plain)) == {**who, **paid}
+    assert details_of(service, chat(service, key.plain)) == {**who, "error_type": "insufficient_quota"}
+    assert details_of(service, call("GET", f"{service.base_url}/me", key=key.plain)) == who
+    metrics = call("GET", f"{service.root_url}/metrics").body.decode()
+    assert 'myna_channel_requests_total{channel="default",status="200"} ' in metrics
+    assert 'type="insufficient_quota"} ' in metrics
+    assert not {"account_id", "key_id", account.name} & set(re.findall(r"\w[\w-]*", metrics))
+
+
+def test_a_refusal_is_logged_with_account_key_and_error_type(service: Service) -> None:
+    account = service.account(units=5)
+    key, chat_only = account.key(), account.key(scopes=("chat",))
+    who = ids(service, account.name, key)
+    refused = {**who, "error_type": "invalid_request_error"}
+    assert details_of(service, chat(service, key.plain, {"model": "svc-chat", "messages": []})) == refused
+    assert details_of(service, call("GET", f"{service.base_url}/task", key=key.plain)) == refused
+    unscoped = call("GET", f"{service.base_url}/records", key=chat_only.plain)
+    limited = {**who, "key_id": int(chat_only.id), "error_type": "authentication_error"}
+    assert details_of(service, unscoped) == limited
+    service.revoke(key)
+    unknown_key = {"error_type": "authentication_error"}
+    assert details_of(service, chat(service, key.plain)) == {**who, **unknown_key}
+    assert details_of(service, chat(service, "myna_" + "0" * 40)) == unknown_key
+    nowhere = call("GET", f"{service.root_url}/nowhere")
+    assert details_of(service, nowhere) == {"error_type": "not_found_error"}
+
+
+def test_a_stored_response_is_logged_with_its_call_and_without_units(service: Service) -> None:
+    account = service.account(units=5)
+    key = account.key()
+    url, headers = f"{service.base_url}/chat/completions", {"Idempotency-Key": "once"}
+    first, second = (call("POST", url, key=key.plain, data=CHAT, headers=headers) for _ in range(2))
+    assert second.body == first.body
+    who = ids(service, account.name, key)
+    assert details_of(service, first) == {**who, "units": 1, "channel": "default"}
+    (paid,) = service.cli("calls", "--request-id", first.headers["x-request-id"])
+    assert details_of(service, second) == {**who, "replay_of": paid["call"]}
+    assert service.cli("calls", "--call", paid["call"]) == [paid]
+    refused_now = call("POST", f"{service.base_url}/tts", key=key.plain, data={"text": "x"}, headers=headers)
+    assert refused_now.status != 200 and "replay_of" not in details_of(service, refused_now)

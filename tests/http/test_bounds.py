@@ -5,19 +5,15 @@ might be. A time is judged in two ways, neither of which depends on the machine:
 is measured in the same run, and against the time for a quarter of the input.
 """
 
-import asyncio
 import contextlib
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-import starlette.requests
 
 from myna import keys
-from myna.api import speech
-from myna.api.uploads import UploadsApi
+from myna.api.v1 import read_integer
 from myna.channels import Channel, Channels
 from myna.chat import upstream
 from myna.chat.complete import instruction_of
@@ -33,18 +29,14 @@ from myna.http_client import ClientResponse
 from myna.settings import Settings
 from myna.speech.draft import draft
 from myna.speech.plan import check_text, read_speed
-from myna.store.files.audio import AudioStore
 from myna.telemetry import logs
 from myna.telemetry.requests import RequestDetails
 from myna.wire import farm, v1
 from myna.wire.body import decode
 from tests.http.cpu_time import Reader, cpu_s, judge, reference
-from tests.http.sink import Sink, connected
 
 BODY_BYTES = 2**20
 HEAD_BYTES = 64 * 1024
-READ_BYTES = 256 * 1024
-"""What the event loop reads from a socket at once, at most."""
 TEXT_CHARS = 100_000
 """The highest `tts_max_chars`."""
 Inputs = dict[str, Callable[[int], Any]]
@@ -139,7 +131,7 @@ READERS: dict[str, tuple[Reader, Inputs, int]] = {
     "stored draft": (lambda text: draft(lambda *_: text), {"9": filled("9")}, BODY_BYTES),
     "speed": (read_speed, {"1": filled("1")}, BODY_BYTES),
     "query": (lambda query: request([], query).query(), QUERIES, HEAD_BYTES),
-    "integer": (lambda text: speech.read_integer("id", text), {"9": filled("9")}, HEAD_BYTES),
+    "integer": (lambda text: read_integer("id", text), {"9": filled("9")}, HEAD_BYTES),
     "one header often": (
         lambda count: request([(b"a", b"")] * count).header(b"a"),
         {"a": lambda size: size // 4},
@@ -161,28 +153,6 @@ def test_the_largest_input_blocks_the_event_loop_only_briefly(name: str, referen
     reader, inputs, size = READERS[name]
     for kind, make in inputs.items():
         judge(kind, reader, make(size), make(size // 4), reference_s)
-
-
-@pytest.mark.parametrize(
-    ("header", "pieces"),
-    [("if-none-match", ('"', '",')), ("if-modified-since", ("1 ", "Mon, ", "(")), ("range", (" ", "1"))],
-)
-def test_the_headers_of_a_download_block_the_event_loop_only_briefly(
-    header: str, pieces: tuple[str, ...], reference_s: float, tmp_path: Path
-) -> None:
-    name = "0123456789abcdef" * 2 + ".mp3"
-    (tmp_path / name[:2]).mkdir()
-    (tmp_path / name[:2] / name).write_bytes(b"ten bytes.")
-    uploads = UploadsApi(AudioStore(tmp_path))
-
-    def download(value: str) -> None:
-        fields = [(header.encode(), value.encode())]
-        scope = {"type": "http", "method": "GET", "headers": fields, "path_params": {"name": name}}
-        asyncio.run(uploads.file(starlette.requests.Request(scope)))
-
-    for piece in pieces:
-        made = filled(piece, "bytes=" * (header == "range"))
-        judge(piece, download, made(HEAD_BYTES), made(HEAD_BYTES // 4), reference_s)
 
 
 TOOL_CALLS = b'{"choices":[{"message":{"tool_calls":[{"a":'
@@ -246,14 +216,3 @@ READS = {
     "offers of another protocol": lambda size: (UPGRADE + b"a:b\r\n" * (size // 170) + b"\r\n") * 31,
     "trailers": lambda size: POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + b"a:\r\n" * (size // 4),
 }
-
-
-@pytest.mark.anyio
-async def test_one_read_from_a_client_blocks_the_event_loop_only_briefly(reference_s: float) -> None:
-    def read(data: bytes) -> None:
-        with connected(Sink()) as protocol:
-            protocol.data_received(data)
-
-    for name, make in READS.items():
-        judge(name, read, make(READ_BYTES), make(READ_BYTES // 4), reference_s)
-        await asyncio.sleep(0)

@@ -42,34 +42,10 @@ async def test_an_incomplete_head_closes_the_connection(
         assert await client.is_closed()
 
 
-async def test_a_slow_head_does_not_extend_its_timeout(short_timeouts: Callable[[], None]) -> None:
-    short_timeouts()
-    async with local_server() as local:
-        client = await local.connect()
-        client.send(b"GET /body HTTP/1.1\r\nX: ")
-        drops = asyncio.create_task(send_slowly(client))
-        assert await client.is_closed()
-        drops.cancel()
-
-
 async def send_slowly(client: RawConnection) -> None:
     while not client.writer.is_closing():
         client.send(b"x")
         await asyncio.sleep(SHORT_S / 10)
-
-
-@pytest.mark.parametrize("later", [b"\r\n", b"GET /bo"], ids=["blank", "line"])
-async def test_a_few_bytes_do_not_keep_an_idle_connection_open(
-    later: bytes, short_timeouts: Callable[[], None]
-) -> None:
-    """Any byte stops the timer of idle connections, so the timer of heads must start."""
-    async with local_server() as local:
-        client = await local.connect()
-        client.ask("/body", "POST", b"Content-Length: 0\r\n")
-        assert (await client.answer())[0] == 200
-        short_timeouts()
-        client.send(later)
-        assert await client.is_closed()
 
 
 async def test_the_rest_of_an_unread_body_has_a_timeout(short_timeouts: Callable[[], None]) -> None:
@@ -110,20 +86,6 @@ async def test_a_client_that_does_not_read_its_answer_is_disconnected(
         await until(lambda: local.connections == 0)
 
 
-async def test_pipelined_requests_are_answered_in_order() -> None:
-    async with local_server() as local:
-        client = await local.connect()
-        client.ask("/blocked")
-        for size in (1, 2, 3):
-            client.send(
-                b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (size, b"x" * size)
-            )
-        await until(lambda: local.started == 1)
-        local.release.set()
-        answers = [await client.answer() for _ in range(4)]
-        assert answers == [(200, b"done"), (200, b"1"), (200, b"2"), (200, b"3")]
-
-
 async def test_pipelined_requests_are_answered_up_to_their_limit() -> None:
     async with local_server() as local:
         client = await local.connect()
@@ -137,26 +99,6 @@ async def test_pipelined_requests_are_answered_up_to_their_limit() -> None:
             pass  # the end of the connection
         assert 1 <= answers <= connection.PIPELINED_MAX + 1
         assert local.started == answers
-
-
-async def test_pending_answers_are_sent_before_a_malformed_request_is_refused() -> None:
-    async with local_server() as local:
-        client = await local.connect()
-        client.ask("/blocked")
-        client.send(b"no http at all\r\n\r\n")
-        await until(lambda: local.started == 1)
-        local.release.set()
-        assert await client.answer() == (200, b"done")
-        assert await client.is_closed()
-
-
-async def test_a_malformed_chunk_is_refused_at_once() -> None:
-    async with local_server() as local:
-        client = await local.connect()
-        client.ask("/body", "POST", b"Transfer-Encoding: chunked\r\n")
-        client.send(b"zz\r\n")
-        assert (await client.answer())[0] == 400
-        assert await client.is_closed()
 
 
 async def test_a_connection_over_the_limit_is_refused_until_another_closes() -> None:
@@ -260,37 +202,6 @@ async def check_it_serves(local: LocalServer) -> None:
     client = await local.connect()
     client.ask("/body", "POST", b"Content-Length: 0\r\n")
     assert await client.answer() == (200, b"0")
-
-
-async def test_many_connections_over_the_limit_are_closed_and_released() -> None:
-    async with local_server(connections_max=2) as local:
-        clients = [await local.connect() for _ in range(2)]
-        await until(lambda: local.connections == 2)
-        flood = [await local.connect() for _ in range(20)]
-        await until(lambda: local.connections <= 4)
-        for client in flood + clients:
-            await client.disconnect()
-        await until(lambda: local.connections == 0)
-        assert local.server.config.over_limit_count == 0
-        await check_it_serves(local)
-
-
-async def test_a_server_drains_its_calls_before_it_stops() -> None:
-    async with local_server(shutdown_grace_s=LONG_S) as local:
-        busy, idle = await local.connect(), await local.connect()
-        busy.ask("/blocked")
-        idle.ask("/body", "POST", b"Content-Length: 0\r\n")
-        assert (await idle.answer())[0] == 200
-        await until(lambda: local.started == 1)
-        local.server.should_exit = True
-        await until(lambda: local.server.config.stopping)
-        late = await local.connect()
-        for client in (idle, late):
-            client.ask("/blocked", "POST", b"Content-Length: 0\r\n")
-            assert (await client.answer())[0] == 503
-        assert local.started == 1
-        local.release.set()
-        assert await busy.answer() == (200, b"done")
 
 
 async def test_a_reset_connection_is_released() -> None:

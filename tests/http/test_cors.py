@@ -134,8 +134,3 @@ def test_without_the_setting_no_origin_is_allowed(edge: Edge) -> None:
     for answer in (preflight, call("GET", url, headers={"Origin": ORIGIN})):
         assert allows_none(answer)
         assert "vary" not in answer.headers
-
-
-def test_a_duplicate_origin_header_is_allowed_nothing() -> None:
-    origin = (b"origin", ORIGIN.encode())
-    assert Cors([ORIGIN]).answer([origin, origin]) == [(b"vary", b"Origin")]

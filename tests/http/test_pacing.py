@@ -1,16 +1,26 @@
 """Many large bodies at once do not block the event loop: other ready work runs between two of them."""
 
 import asyncio
-import contextlib
+import resource
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
+import msgspec
 import pytest
 
-from myna.http.asgi_types import BODY_COMPLETE, Message
-from myna.http.body_limits import SMALL_BODY_BYTES, BodyBudget, BodyLimits
+from myna.http import open_files
+from myna.http.body_limits import SMALL_BODY_BYTES, read_body
+from myna.http.open_files import OTHER_FILES, fitted
 from myna.http.request import Request
 from myna.http.responses import Response
-from myna.telemetry.requests import RequestDetails
+from myna.relay import plan, responses
+from myna.settings import Settings
 from tests.http.local_server import LocalServer, local_server, until
+from tests.rig.calls import call
+from tests.rig.service import ServiceMaker
+from tests.rig.upstream import Upstream
 
 pytestmark = pytest.mark.anyio
 
@@ -28,45 +38,6 @@ class Iterations:
     def _next(self) -> None:
         self.number += 1
         asyncio.get_running_loop().call_soon(self._next)
-
-
-async def read_at(sizes_bytes: list[int]) -> list[int]:
-    """The iteration of the loop in which each body is returned. All bodies have arrived before."""
-    limits, iterations = BodyLimits(2**20, 1.0, BodyBudget(2**24)), Iterations()
-
-    async def read(size_bytes: int) -> int:
-        async def receive() -> Message:
-            return {"type": "http.request", "body": b"x" * size_bytes, "more_body": False}
-
-        scope = {"headers": [(b"content-length", b"%d" % size_bytes)], BODY_COMPLETE: True}
-        assert len(await Request(scope, receive, limits, RequestDetails()).body()) == size_bytes
-        return iterations.number
-
-    return await asyncio.gather(*map(read, sizes_bytes))
-
-
-async def test_large_bodies_are_returned_in_order_one_per_loop_iteration() -> None:
-    found = await read_at([LARGE] * COUNT)
-    assert len(set(found)) == COUNT
-    assert found == sorted(found)
-
-
-async def test_a_small_body_does_not_wait_for_large_ones() -> None:
-    *large, small = await read_at([*[LARGE] * COUNT, SMALL_BODY_BYTES])
-    assert small == min(large)
-
-
-async def test_a_cancelled_request_does_not_block_later_large_bodies() -> None:
-    limits = BodyLimits(2**20, 1.0, BodyBudget(2**24))
-    waiting = [asyncio.create_task(limits.pacer.wait()) for _ in range(COUNT)]
-    await asyncio.sleep(0)
-    for task in waiting[1:-1]:
-        task.cancel()
-    async with asyncio.timeout(60):
-        await waiting[-1]
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(*waiting)
-        await limits.pacer.wait()
 
 
 async def test_large_bodies_that_arrive_together_are_handled_one_per_loop_iteration(
@@ -92,3 +63,102 @@ async def test_large_bodies_that_arrive_together_are_handled_one_per_loop_iterat
             client.send(b"x")
         assert [await client.answer() for client in clients] == [(200, b"done")] * COUNT
     assert len(set(handled_at)) == COUNT
+
+
+SIZE_BYTES = 930_000
+
+
+LOOP_MAX_S = 0.02
+
+
+def body_of(size_bytes: int) -> bytes:
+    """A hostile body of POST /responses: as many items as fit."""
+    item = {"role": "user", "content": "hi"}
+    count = size_bytes // len(msgspec.json.encode(item))
+    return msgspec.json.encode({"model": "m", "input": [item] * count})
+
+
+async def test_a_large_response_request_takes_nothing_from_the_event_loop() -> None:
+    body = body_of(SIZE_BYTES)
+    began = time.thread_time()
+    fields, given, referenced = await read_body(partial(responses.decoded, body), len(body), 1)
+    translate = partial(responses.read, fields, given, None, refuses_hosted=False)
+    read = await read_body(translate, len(body), 1)
+    assert time.thread_time() - began < LOOP_MAX_S
+    assert read.chat == plan.read(plan.CHAT, b'{"model":"m",' + read.chat.fields[1:])
+    assert msgspec.json.decode(read.passed)["input"] == msgspec.json.decode(body)["input"]
+    assert read.repeated == b'{"model":"m"}' and referenced == []
+
+
+FILES = 128
+
+
+CLIENTS = 100
+
+
+PROGRAM = (
+    f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, {FILES}));"
+    " from myna.cli import main; main(['serve'])"
+)
+
+
+@pytest.mark.parametrize(
+    ("files", "clients", "outbound"),
+    [
+        (resource.RLIM_INFINITY, 4096, 512),
+        (2 * 4096 + 512 + OTHER_FILES, 4096, 512),
+        (1024, 256, 256),
+        (FILES, 21, 21),
+        (4, 1, 1),
+    ],
+)
+def test_the_connections_fit_into_the_limit_on_open_files(
+    monkeypatch: pytest.MonkeyPatch, files: int, clients: int, outbound: int
+) -> None:
+    monkeypatch.setattr(open_files.resource, "getrlimit", lambda _: (files, files))
+    fits = fitted(Settings())
+    assert (fits.connections_max, fits.outbound_connections_max) == (clients, outbound)
+
+
+def test_calls_beyond_a_small_limit_are_refused_and_no_channel_is_blamed(
+    make_service: ServiceMaker, upstream: Upstream
+) -> None:
+    upstream.behave("block")
+    service = make_service(program=("-c", PROGRAM), speech="none", chat_url=upstream.url).start()
+    key = service.account(units=1000).key().plain
+    said = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
+
+    def ask() -> int:
+        return call("POST", f"{service.root_url}/v1/chat/completions", key=key, data=said).status
+
+    with ThreadPoolExecutor(CLIENTS) as threads:
+        asked = [threads.submit(ask) for _ in range(CLIENTS)]
+        upstream.wait_for_requests(8)
+        upstream.release()
+        answered = [one.result() for one in asked]
+    assert set(answered) <= {200, 503} and answered.count(200) >= 8
+    me = call("GET", f"{service.root_url}/v1/me", key=key).json
+    assert me["stats"]["cost"] == answered.count(200)
+    (channel,) = service.cli("channel", "list")
+    assert (channel["circuit"], channel["last_error"]) == ("closed", "")
+    assert f"the limit on open files is {FILES}" in service.stderr
+    assert "Too many open files" not in service.stderr
+
+
+async def test_accounts_with_large_bodies_are_served_in_turn() -> None:
+    order: list[int] = []
+    may_read = threading.Event()
+
+    def read(account: int) -> None:
+        may_read.wait(60)
+        order.append(account)
+
+    many, one = 1, 2
+    accounts = [many] * 4 + [one]
+    waiting = [
+        asyncio.create_task(read_body(partial(read, account), SIZE_BYTES, account)) for account in accounts
+    ]
+    await asyncio.sleep(0)
+    may_read.set()
+    await asyncio.gather(*waiting)
+    assert order == [many, many, one, many, many]

@@ -2,10 +2,7 @@
 
 import re
 
-import pytest
-
 from tests.http.conftest import line_of
-from tests.http.sink import Sink, connected
 from tests.rig.calls import Answer, Wire, call
 from tests.rig.service import Service, ServiceMaker
 from tests.rig.waiting import wait_until
@@ -77,22 +74,3 @@ def test_a_request_refused_before_its_handler_is_logged_once(make_service: Servi
         assert line_of(service, answer)["path"] == path
         assert (answer.headers["x-request-id"] == "mine") == bool(lines)
     assert counted(service, 'myna_requests_total{path="refused",status="400"}') == 0
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("method", ["FOO", "POSTS", "X" * 50])
-async def test_an_unknown_method_is_refused_alike_however_its_bytes_are_split(method: str) -> None:
-    sent = f"{method} /v1/me HTTP/1.1\r\nHost: x\r\n\r\n".encode()
-    answers = set()
-    for at in range(1, len(sent) + 1):
-        transport = Sink()
-        with connected(transport) as protocol:
-            for part in (sent[:at], sent[at:]):
-                if part and not transport.closed:
-                    protocol.data_received(part)
-            assert not protocol.server_state.tasks
-            assert transport.closed
-        answers.add(re.sub(rb"x-request-id: \w+", b"", transport.written))
-    (answer,) = answers
-    assert answer.startswith(b"HTTP/1.1 400 ")
-    assert b"its method is unknown" in answer

@@ -1,11 +1,13 @@
-"""A response that is sent while it is made: its framing, its end, and what a client's disconnect does."""
+"""Responses: streamed and whole."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+import starlette.requests
 
 from myna.http.request import Request
+from myna.http.responses import Response
 from myna.http.stream import ResponseStream
 from tests.http.local_server import WAIT_S, LocalServer, RawConnection, local_server, until
 
@@ -200,3 +202,28 @@ async def test_a_control_character_in_a_header_is_an_error(monkeypatch: pytest.M
         client = await local.connect()
         client.ask()
         assert (await client.answer())[0] == 500
+
+
+async def test_a_response_waits_until_the_client_reads() -> None:
+    async with local_server() as local:
+        client = await local.connect()
+        for _ in range(2):  # the second one is made while the first one is not read
+            client.ask("/large")
+        await until(lambda: len(local.logged) == 1)
+        assert [await client.answer() for _ in range(2)] == [(200, b"x" * 8_000_000)] * 2
+
+
+@pytest.mark.parametrize("value", ["a\r\nx-more: b", "a\nb", "a\x00b"])
+async def test_a_control_character_in_a_header_is_500(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    async def answer(self: LocalServer, request: Request) -> Response:
+        return Response(b"ok", headers={"x-one": value})
+
+    monkeypatch.setattr(LocalServer, "block", answer)
+    async with local_server() as local:
+        client = await local.connect()
+        client.ask("/blocked")
+        assert await client.answer() == (500, b"Internal Server Error")
+
+
+async def crash(request: starlette.requests.Request) -> None:
+    raise RuntimeError("a detail that is none of the caller's business")

@@ -2,6 +2,9 @@
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
+
+import pytest
 
 from myna.http_client import ClientResponse, HttpClient
 from tests.rig.waiting import SOON_S
@@ -29,6 +32,20 @@ async def get(outbound: HttpClient, url: str, *, deadline_s: float = SOON_S) -> 
     return await outbound.request(
         "GET", url, headers={}, body=None, deadline_s=deadline_s, answer_max_bytes=100_000
     )
+
+
+def connections_of(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.Transport]:
+    """The transports of the connections that the event loop makes from now on."""
+    loop, made = asyncio.get_running_loop(), []
+    connect = loop.create_connection
+
+    async def recorded(*args: Any, **options: Any) -> Any:
+        transport, protocol = await connect(*args, **options)
+        made.append(transport)
+        return transport, protocol
+
+    monkeypatch.setattr(loop, "create_connection", recorded)
+    return made
 
 
 class Stopwatch:

@@ -11,7 +11,7 @@ import pytest
 
 from myna.http_client import ClientResponse, ConnectionBroken, HttpClient
 from myna.http_client.idle import DISTRUST_S, REUSE_AFTER_S
-from tests.http_client.client_calls import post
+from tests.http_client.client_calls import connections_of, post
 from tests.http_client.conftest import Serve, on_both_loops
 from tests.http_client.faulty_server import PeerConnection, answer, answering
 from tests.http_client.test_pool import Blocking
@@ -24,74 +24,30 @@ pytestmark = [pytest.mark.anyio, on_both_loops]
 STRAYS = [answer(b"two"), b"!"]
 
 
-def send_unnoticed(outbound: HttpClient, server: socket.socket, stray: bytes) -> None:
+def send_unnoticed(client: asyncio.Transport, server: socket.socket, stray: bytes) -> None:
     """The client's kernel has the bytes; its event loop has not read them yet."""
-    (connection,) = outbound._open
     server.sendall(stray)
-    assert select.select([connection._transport.get_extra_info("socket").fileno()], (), (), SOON_S)[0]
+    assert select.select([client.get_extra_info("socket").fileno()], (), (), SOON_S)[0]
 
 
 @pytest.mark.parametrize("stray", STRAYS, ids=["whole", "a byte"])
-async def test_bytes_received_before_the_call_are_not_its_answer(outbound: HttpClient, stray: bytes) -> None:
-    server = Blocking()
+async def test_bytes_received_before_the_call_are_not_its_answer(
+    outbound: HttpClient, stray: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, made = Blocking(), connections_of(monkeypatch)
     serving = asyncio.ensure_future(asyncio.to_thread(server.accept_and_serve, answer(b"one")))
     await post(outbound, server.url, b"1")
     kept = await serving
     serving_two = asyncio.ensure_future(asyncio.to_thread(server.serve_one, kept, answer(b"two")))
     await post(outbound, server.url, b"2")
     await serving_two
-    send_unnoticed(outbound, kept, stray)
+    send_unnoticed(made[-1], kept, stray)
     call = post(outbound, server.url, b"3")
     serving = asyncio.ensure_future(asyncio.to_thread(server.accept_and_serve, answer(b"three")))
     assert (await call).body == b"three"
     (await serving).close()
     kept.close()
     server.close()
-
-
-@pytest.mark.parametrize("stray", STRAYS, ids=["whole", "a byte"])
-async def test_bytes_received_before_the_request_is_sent_are_not_its_answer(
-    outbound: HttpClient, stray: bytes
-) -> None:
-    server = Blocking()
-    serving = asyncio.ensure_future(asyncio.to_thread(server.accept_and_serve, answer(b"two")))
-    await post(outbound, server.url, b"2")
-    kept = await serving
-    calling = asyncio.create_task(post(outbound, server.url, b"3"))
-    await asyncio.sleep(0)
-    send_unnoticed(outbound, kept, stray)
-    serving = asyncio.ensure_future(asyncio.to_thread(server.accept_and_serve, answer(b"three")))
-    assert (await calling).body == b"three"
-    (await serving).close()
-    kept.close()
-    server.close()
-
-
-async def test_two_answers_in_one_read_of_a_reused_connection_are_rejected(
-    outbound: HttpClient, serve: Serve
-) -> None:
-    async def doubling(peer: PeerConnection) -> None:
-        await peer.receive()
-        await peer.send(answer(b"one"))
-        await peer.receive()
-        await peer.send(answer(b"one") + answer(b"two"))
-        await peer.until_the_client_disconnects()
-
-    server = serve(doubling)
-    assert (await post(outbound, server.url)).body == b"one"
-    with pytest.raises(ConnectionBroken, match="more than one response"):
-        await post(outbound, server.url)
-    await server.until(lambda: server.open == 0)
-
-
-async def test_a_connection_waits_before_its_next_call(serve: Serve) -> None:
-    """Bytes that follow an answer within that time are detected."""
-    assert max(DELAYS_S) < REUSE_AFTER_S
-    server, outbound = serve(answering(answer(b"ok"))), HttpClient(connections_max=9, reuse_after_s=3600)
-    for _ in range(3):
-        await post(outbound, server.url)
-    assert server.accepted == 3
-    await outbound.close()
 
 
 async def test_an_origin_that_sent_unexpected_bytes_is_used_without_keep_alive(
@@ -113,28 +69,6 @@ async def test_an_origin_that_sent_unexpected_bytes_is_used_without_keep_alive(
     for _ in range(3):
         await post(outbound, server.url)
     assert server.accepted == 5
-
-
-async def test_a_server_may_send_408_on_an_idle_connection(outbound: HttpClient, serve: Serve) -> None:
-    async def impatient(peer: PeerConnection) -> None:
-        await peer.receive()
-        await peer.send(answer(b"ok"))
-        if peer.number == 1:
-            await asked_once.wait()
-            await peer.send(b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n")
-            return
-        while await peer.receive():
-            await peer.send(answer(b"ok"))
-
-    asked_once, server = asyncio.Event(), serve(impatient)
-    await post(outbound, server.url)
-    asked_once.set()
-    async with asyncio.timeout(SOON_S):
-        while outbound._open:  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0)
-    for _ in range(3):
-        await post(outbound, server.url)
-    assert server.accepted == 2
 
 
 async def ask_many(

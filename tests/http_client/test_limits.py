@@ -4,7 +4,6 @@ import asyncio
 import gzip
 import hashlib
 import random
-import time
 import zlib
 from collections.abc import Callable, Mapping
 
@@ -121,15 +120,6 @@ async def test_an_answer_that_is_not_accepted_is_truncated_to_64_kib(
     assert (got.body, pieces) == (b"e" * 65_536, [])
 
 
-async def test_a_short_answer_that_is_not_accepted_keeps_its_connection(
-    outbound: HttpClient, serve: Serve
-) -> None:
-    server = serve(answering(answer(b"why", "200 OK", "Content-Type: audio/mpeg")))
-    for _ in range(2):
-        assert (await download(outbound, server.url, [], wanted=False)).body == b"why"
-    assert server.accepted == 1
-
-
 @pytest.mark.parametrize("where", ["sink", "accept"])
 async def test_an_exception_of_the_sink_ends_the_call_and_is_raised(
     outbound: HttpClient, serve: Serve, where: str
@@ -201,41 +191,6 @@ async def test_no_answer_blocks_the_event_loop(
         await post(outbound, server.url, answer_max_bytes=8 * 2**20, deadline_s=60)
     steps.stop()
     assert 0 < steps.most <= 25_000
-
-
-async def test_a_connection_whose_parts_take_long_is_read_once_per_iteration(
-    outbound: HttpClient, serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """uvloop reads a busy connection up to 32 times in an iteration."""
-    steps = Steps(monkeypatch)
-
-    def take_long(part: bytes) -> None:
-        until = time.monotonic() + 0.004
-        while time.monotonic() < until:
-            pass
-
-    got = await outbound.request(
-        "GET",
-        serve(once(answer(b"\n" * 1_000_000))).url,
-        headers={},
-        body=None,
-        deadline_s=60,
-        answer_max_bytes=2_000_000,
-        sink=take_long,
-    )
-    steps.stop()
-    assert got.status == 200
-    assert steps.most <= 6  # the head, and the parts of one read
-
-
-async def test_a_short_answer_may_come_in_chunks_of_a_byte(outbound: HttpClient, serve: Serve) -> None:
-    server = serve(once(CHUNKED + b"1\r\n.\r\n" * 10_000 + b"0\r\n\r\n"))
-    assert (await post(outbound, server.url)).body == b"." * 10_000
-
-
-async def test_many_duplicate_headers_are_joined_once(outbound: HttpClient, serve: Serve) -> None:
-    server = serve(once(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" + b"a:b\r\n" * 10_000 + b"\r\n"))
-    assert (await post(outbound, server.url)).headers["a"] == ", ".join(["b"] * 10_000)
 
 
 def zipped(data: bytes, *, coding: str = "gzip", cut: int = 0) -> bytes:

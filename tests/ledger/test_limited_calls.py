@@ -65,16 +65,6 @@ async def test_the_error_of_a_limit_says_whose_it_is_and_when_to_try_again(
     assert await books.balance(customer) == 99
 
 
-async def test_a_limited_call_notes_the_headers_of_its_answer(books: Books, service: LedgerService) -> None:
-    await books.stop_clock()
-    customer = await books.customer()
-    await perform(books.db, LimitKey(key=str(customer.key_id), rpm="9"))
-    call = await service.admit(customer)
-    assert call.details.rate_headers == rate_headers(Rate(limit=9, remaining=8, reset_ms=60_000))
-    call = await service.admit(await books.customer())
-    assert call.details.rate_headers == {}
-
-
 @each_database
 async def test_the_limits_of_the_site_hold_from_the_next_charge(books: Books, service: LedgerService) -> None:
     customer = await books.customer()

@@ -23,18 +23,6 @@ def counted(plan: Plan, count: list[int]) -> Plan:
     return counting
 
 
-async def test_a_waiting_retry_is_planned_once(books: Books, service: LedgerService) -> None:
-    customer, retry_key, planned = await books.customer(), idempotency_key_of(), [0]
-    async with await service.admit(customer, idempotency_key=retry_key) as call:
-        plan = counted(service.order(), planned)
-        retry = asyncio.ensure_future(service.charge(caller_of(customer, retry_key), plan))
-        await asyncio.wait([retry], timeout=0.1)
-        assert not retry.done()
-        await call.keep("the answer")
-        assert await retry == Replayed("the answer")
-    assert planned == [1]
-
-
 async def test_a_retry_waits_where_a_new_call_would_be_refused(books: Books, service: LedgerService) -> None:
     customer, retry_key = await books.customer(), idempotency_key_of()
     no_channel = refusing(NoSpeechChannel("no channel can speak"))

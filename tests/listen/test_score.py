@@ -2,8 +2,7 @@
 
 import pytest
 
-from listen.score import Score, distance, score, total, units
-from listen.sentences import GROUPS, SENTENCES, Sentence, of_group
+from listen.score import Score, score, units
 
 
 @pytest.mark.parametrize(
@@ -69,34 +68,3 @@ def test_syllables_have_no_tones_and_words_are_in_capitals() -> None:
 def test_a_polyphone_is_read_as_its_word_has_it_across_punctuation() -> None:
     assert units("银行行长") == ["yin", "hang", "hang", "zhang"]
     assert units("长大，重新") == ["zhang", "da", "chong", "xin"]
-
-
-def test_words_are_joined_on_either_side_and_syllables_are_not() -> None:
-    assert distance(["WIFI"], ["WI", "FI"]) == 0
-    assert distance(["P", "P", "T"], ["PPT"]) == 0
-    assert distance(["xian"], ["xi", "an"]) == 2
-    assert distance(["A", "B"], ["AC"]) == 2
-
-
-def test_a_total_weighs_by_length() -> None:
-    assert total([Score(1, 2), Score(0, 8)]) == Score(1, 10)
-    assert total([Score(1, 2), Score(0, 8)]).rate == 0.1
-    assert total([]).rate == 0
-
-
-def test_there_are_60_mandarin_30_english_and_30_mixed_sentences() -> None:
-    counts = {group: len(of_group(group)) for group in GROUPS}
-    assert counts == {
-        **dict.fromkeys(("everyday", "polyphones", "numbers", "questions", "long"), 12),
-        "English": 30,
-        "mixed": 30,
-    }
-    assert len({sentence.text for sentence in SENTENCES}) == len(SENTENCES)
-
-
-@pytest.mark.parametrize("sentence", SENTENCES, ids=[sentence.text for sentence in SENTENCES])
-def test_a_reference_has_only_words_of_its_language(sentence: Sentence) -> None:
-    found = units(sentence.reference)
-    assert not any(unit.isdigit() for unit in found)
-    assert any(unit.islower() for unit in found) is (sentence.language != "en")
-    assert any(unit.isupper() for unit in found) is (sentence.language != "zh")

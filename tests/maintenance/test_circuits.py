@@ -53,11 +53,6 @@ async def test_a_circuit_that_opens_and_closes_is_stored_with_its_last_error(
     assert await state(books) == ("closed", "status 500")
 
 
-async def test_a_circuit_past_its_cooldown_is_half_open(books: Books) -> None:
-    await books.db.transaction(lambda connection: store.record_open(connection, "up", 0, "why"))
-    assert await state(books) == ("half-open", "why")
-
-
 async def test_a_process_closes_a_circuit_left_open_by_the_previous_one(
     books: Books, service: Service, tmp_path: Path
 ) -> None:
@@ -101,13 +96,3 @@ async def test_a_channel_without_its_key_is_logged_once(
     await service.jobs.refresh_config()
     (line,) = caplog.messages
     assert line.startswith("channel 'up' has no key: MYNA_KEY_UP ")
-
-
-async def test_a_channel_with_its_key_is_not_logged(
-    books: Books, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    await books.db.transaction(lambda connection: config_store.add_channel(connection, ROW))
-    service = await service_on(books.db, tmp_path, MYNA_KEY_UP="secret")
-    caplog.set_level(logging.WARNING, "myna.channels")
-    await service.jobs.refresh_config()
-    assert caplog.messages == []

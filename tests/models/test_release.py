@@ -3,7 +3,6 @@
 import errno
 import http.client
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from myna.models import fetch
 from myna.models.interface import SourceFailed
 from tests.models.conftest import Fetching, left_beside
 from tests.models.file_server import Fault
-from tests.models.stand_in import INSTALLED, MODEL, VOICES, at, contents, npz
+from tests.models.stand_in import INSTALLED, MODEL, contents, npz
 
 MODEL_PATH, VOICES_PATH = "/files/model-v1.onnx", "/files/voices-v1.bin"
 
@@ -133,26 +132,6 @@ def test_wrong_bytes_are_refused_and_nothing_is_left(fetching: Fetching, path: s
     assert left_beside(fetching.target) == []
 
 
-def test_a_wrong_voice_is_named(fetching: Fetching) -> None:
-    fetching.server.files[VOICES_PATH] = npz({**VOICES, "am_two": bytes(200_000)})
-    said = refused(fetching)
-    assert said.startswith("voices/am_two.bin is not the published file: its SHA-256 is another one.")
-    assert left_beside(fetching.target) == []
-
-
-def test_a_release_without_a_voice_is_refused(fetching: Fetching) -> None:
-    fetching.server.files[VOICES_PATH] = npz({"zf_one": VOICES["zf_one"]})
-    assert "voices/am_two.bin (200000 bytes) missing" in refused(fetching)
-    assert left_beside(fetching.target) == []
-
-
-def test_a_part_of_other_bytes_is_noticed_after_it_was_continued(fetching: Fetching) -> None:
-    part_of(fetching).write_bytes(bytes(1000))
-    assert "model.onnx is not the published file" in refused(fetching)
-    fetching.get()
-    fetching.check_there()
-
-
 @pytest.mark.parametrize("status", [403, 404, 503])
 def test_an_error_of_the_server_is_named(fetching: Fetching, status: int) -> None:
     fetching.server.faults[MODEL_PATH] = [Fault(status=status)]
@@ -193,11 +172,6 @@ def test_redirects_are_followed_to_https_alone(fetching: Fetching) -> None:
 def test_an_untrusted_server_is_refused(fetching: Fetching, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")
     assert "certificate verify failed" in refused(fetching)
-
-
-def test_no_network_is_named(fetching: Fetching) -> None:
-    nowhere = replace(fetching, model=at("https://localhost:1/files/"))
-    assert "localhost:1 can't be reached: Connection refused." in refused(nowhere)
 
 
 def test_the_model_that_is_there_stays_until_the_new_one_is_complete(fetching: Fetching) -> None:

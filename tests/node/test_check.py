@@ -113,17 +113,6 @@ def test_voices_with_the_same_id_count_once_towards_the_maximum(tmp_path: Path) 
         load([written(tmp_path, sherpa(model, named(500)) + ESPEAK)])
 
 
-def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="slots: must be"):
-        load([written(tmp_path, "\N{BYTE ORDER MARK}slots = 0\n")])
-
-
-def test_a_model_folder_is_relative_to_node_toml(tmp_path: Path) -> None:
-    vits(tmp_path / "models" / "tiny")
-    (engine,) = load([written(tmp_path, sherpa(Path("models/tiny")))]).engines
-    assert engine.label == f"vits {tmp_path / 'models' / 'tiny'}"
-
-
 # ---- a check, with engines that speak nothing
 
 
@@ -178,23 +167,6 @@ def test_a_full_disk_at_the_first_sentence_is_one_line(make_node: NodeMaker, far
     node = make_node(ONE_SLOT).join(farm_site.url, farm_site.token)
     ended = on_full_disk(0, ["node", "run"], node.env, node.folder)
     assert (ended.code, ended.stderr.splitlines()[-1]) == (1, "myna: espeak: File too large")
-    assert farm_site.hellos == []
-
-
-def test_a_full_disk_at_the_reference_is_one_line(make_node: NodeMaker, tmp_path: Path) -> None:
-    """The mp3 of the first sentence fits the limit. The wav made of it, a reference for cloning, does not."""
-    folder = zipvoice(tmp_path / "zip")
-    node = make_node(sherpa(folder))
-    ended = on_full_disk(2**16, ["node", "check", "--json"], node.env, node.folder)
-    (row,) = json.loads(ended.stdout)
-    said = f"zipvoice {folder}: a sentence can't be kept: File too large."
-    assert (ended.code, ended.stderr, row["error"]) == (1, "", said)
-
-
-def test_a_node_with_an_invalid_node_toml_does_not_run(make_node: NodeMaker, farm_site: FarmSite) -> None:
-    node = make_node("slots = 0\n").join(farm_site.url, farm_site.token)
-    ended = node.command("run")
-    assert (ended.code, ended.stderr) == (2, "myna: node.toml: slots: must be an integer from 1 to 64.\n")
     assert farm_site.hellos == []
 
 

@@ -1,6 +1,9 @@
-"""Joining: a token is exchanged for a private credential, or one line has the error."""
+"""A node joins, stops, and outlives outages of its service."""
 
+import asyncio
 import json
+import logging
+import signal
 import stat
 from pathlib import Path
 
@@ -8,9 +11,12 @@ import pytest
 
 from myna.errors import CommandError
 from myna.node.credentials import is_unencrypted, site_url
+from myna.wire.farm import Job
+from tests.node.conftest import ONE_SLOT, NodeWith
+from tests.node.local_node import LocalNode, happens, local_node
 from tests.rig.compute_node import ComputeNode, NodeMaker
-from tests.rig.farm_site import FarmSite
-from tests.rig.waiting import free_port
+from tests.rig.farm_site import FarmSite, key_of
+from tests.rig.waiting import SOON_S, free_port
 
 UNKNOWN = "mynajoin_x"
 
@@ -50,12 +56,6 @@ def test_the_credential_is_readable_by_the_owner_only(farm_site: FarmSite, fresh
     assert mode(fresh.data) == 0o700
     assert mode(fresh.data / "node.json") == 0o600
     assert [path.name for path in fresh.data.iterdir()] == ["node.json"]
-
-
-def test_the_data_folder_can_be_chosen(farm_site: FarmSite, fresh: ComputeNode) -> None:
-    assert fresh.command("join", farm_site.url, farm_site.token, "--data", "elsewhere").code == 0
-    assert (fresh.folder / "elsewhere" / "node.json").exists()
-    assert kept(fresh) is None
 
 
 def test_a_second_join_needs_an_option(farm_site: FarmSite, fresh: ComputeNode) -> None:
@@ -144,3 +144,156 @@ def test_join_prints_the_warning(farm_site: FarmSite, fresh: ComputeNode) -> Non
     ended = fresh.command("join", url, farm_site.token)
     assert ended.code == 0, ended
     assert "use https" in ended.stdout
+
+
+LONG_GRACE_S = 60.0
+
+
+def test_an_idle_node_says_that_it_shuts_down_and_exits_with_0(farm_site: FarmSite, joined: NodeWith) -> None:
+    node = joined(ONE_SLOT).start()
+    node.signal(signal.SIGTERM)
+    assert node.exit_code() == 0
+    assert [hello.shutting_down for hello in farm_site.hellos] == [False, True]
+
+
+def test_a_signal_while_the_engines_start_stops_the_node(joined: NodeWith) -> None:
+    node = joined(ONE_SLOT).spawn()
+    node.wait(lambda: (node.data / "work").is_dir(), "the node has started")
+    node.signal(signal.SIGINT)
+    assert node.exit_code() == 0
+    assert "Traceback" not in node.stderr
+
+
+async def at_work(site: FarmSite, node: LocalNode) -> Job:
+    """A job that the node has leased and can't finish."""
+    node.engine.hold()
+    job = site.order()
+    await happens(lambda: bool(site.beats_of(job)), "the job is leased")
+    return job
+
+
+@pytest.mark.anyio
+async def test_a_stopping_node_completes_its_jobs_and_takes_no_more(
+    farm_site: FarmSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("myna.node.main.LAST_LEASE_S", 0.05)
+    async with local_node(farm_site, tmp_path, grace_s=LONG_GRACE_S) as node:
+        job = await at_work(farm_site, node)
+        node.signals.receive()
+        await happens(lambda: farm_site.hellos[-1].shutting_down, "the node says that it shuts down")
+        before = len(farm_site.beats_of(job))
+        left = farm_site.order()
+        await happens(lambda: len(farm_site.beats_of(job)) > before + 3, "beats go on")
+        node.engine.resume()
+        await asyncio.wait_for(node.running, SOON_S)
+    assert key_of(job) in farm_site.completed
+    assert key_of(left) not in farm_site.completed
+    assert farm_site.failed == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("signals", [1, 2])
+async def test_jobs_unfinished_after_the_grace_period_or_a_second_signal_are_requeued(
+    farm_site: FarmSite, tmp_path: Path, signals: int
+) -> None:
+    async with local_node(farm_site, tmp_path, grace_s=0.05 if signals == 1 else LONG_GRACE_S) as node:
+        job = await at_work(farm_site, node)
+        node.signals.receive()
+        if signals == 2:
+            await happens(lambda: farm_site.hellos[-1].shutting_down, "the node says that it shuts down")
+            node.signals.receive()
+        await asyncio.wait_for(node.running, SOON_S)
+    (failure,) = farm_site.failed
+    assert (failure.lease.id, failure.returned, failure.final) == (job.id, True, False)
+
+
+@pytest.mark.anyio
+async def test_a_node_stops_in_time_while_its_service_is_unavailable(
+    farm_site: FarmSite, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "myna.node")
+    async with local_node(farm_site, tmp_path, grace_s=0.05) as node:
+        job = await at_work(farm_site, node)
+        await asyncio.to_thread(farm_site.stop)
+        node.signals.receive()
+        await asyncio.wait_for(node.running, SOON_S)
+    assert [line for line in caplog.messages if line.startswith(f"task {job.id}: not requeued")]
+
+
+pytestmark = pytest.mark.anyio
+
+RECOVERED = "it answers again"
+Log = pytest.LogCaptureFixture
+
+
+def logged(caplog: Log, part: str) -> list[str]:
+    """The messages with this part."""
+    return [message for message in caplog.messages if part in message]
+
+
+async def restart(site: FarmSite) -> None:
+    await asyncio.to_thread(site.stop)
+    site.start()
+
+
+async def completed(site: FarmSite) -> None:
+    """Waits until a new job is completed."""
+    job = site.order()
+    await happens(lambda: key_of(job) in site.completed, "the job is completed")
+
+
+async def test_a_node_reconnects_to_a_restarted_service(
+    farm_site: FarmSite, local: LocalNode, caplog: Log
+) -> None:
+    await asyncio.to_thread(farm_site.stop)
+    await happens(lambda: bool(logged(caplog, "Trying again.")), "the node tries again")
+    farm_site.start()
+    await completed(farm_site)
+    await happens(lambda: bool(logged(caplog, RECOVERED)), "the outage has ended")
+    assert logged(caplog, "connected to") == []
+
+
+async def test_an_outage_is_logged_once(farm_site: FarmSite, local: LocalNode, caplog: Log) -> None:
+    local.engine.hold()
+    job = farm_site.order()
+    await happens(lambda: bool(farm_site.beats_of(job)), "the job is leased")
+    farm_site.unavailable = True
+    tries = farm_site.requests
+    await happens(lambda: farm_site.requests > tries + 8, "requests are tried again")
+    local.engine.resume()
+    farm_site.unavailable = False
+    await happens(lambda: key_of(job) in farm_site.completed, "the job is completed")
+    await happens(lambda: bool(logged(caplog, RECOVERED)), "the outage has ended")
+    assert logged(caplog, "Trying again.") == ["the service: The database is unavailable. Trying again."]
+
+
+@pytest.mark.parametrize("fault", ["cut", "status:500", "garbled", "not-json", "status:429", "lose"])
+async def test_a_failed_completion_is_retried(
+    farm_site: FarmSite, local: LocalNode, caplog: Log, fault: str
+) -> None:
+    """With `lose` the service has the audio, so a beat meanwhile asks the node to cancel the job."""
+    farm_site.faults["complete"] += [fault, fault]
+    job = farm_site.order()
+    await happens(lambda: bool(logged(caplog, f"task {job.id}: 3 characters")), "the job is done")
+    brought = farm_site.uploads_of(job)
+    assert brought == [brought[0]] * (3 if fault == "lose" else 1)
+    assert farm_site.failures_of(job) == []
+    assert logged(caplog, "dropped") == []
+
+
+async def test_a_failure_report_is_retried(farm_site: FarmSite, local: LocalNode) -> None:
+    farm_site.faults["fail"] += ["cut", "status:500"]
+    job = farm_site.order(voice_id="somebody-else")
+    await happens(lambda: bool(farm_site.failures_of(job)), "the failure is reported")
+    assert farm_site.faults["fail"] == []
+
+
+async def test_a_disabled_node_drops_its_jobs(farm_site: FarmSite, local: LocalNode, caplog: Log) -> None:
+    farm_site.faults["complete"] += ["hang"]
+    job = farm_site.order()
+    await happens(lambda: not farm_site.faults["complete"], "the audio is on its way")
+    farm_site.admits = False
+    farm_site.notify()
+    dropped = f"task {job.id}: dropped: the service refuses this node's credential"
+    for part in (dropped, "The operator has disabled this node."):
+        await happens(lambda part=part: bool(logged(caplog, part)), part)

@@ -110,15 +110,6 @@ async def test_a_reference_named_in_forget_is_deleted(
 
 
 @pytest.mark.anyio
-async def test_a_failed_fetch_of_a_reference_is_retried(
-    farm_site: FarmSite, cloner: LocalNode, reference: JobReference
-) -> None:
-    farm_site.faults["reference"] += ["cut", "status:500"]
-    await spoken(farm_site, reference)
-    assert farm_site.fetched == [reference.sha256]
-
-
-@pytest.mark.anyio
 @pytest.mark.parametrize("served", [WAV[:-1] + b"!", WAV * 2], ids=["another hash", "larger"])
 async def test_a_reference_that_is_not_as_announced_is_rejected(
     farm_site: FarmSite, cloner: LocalNode, reference: JobReference, served: bytes

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import soundfile
 
-from myna.engines.espeak.engine import VOICES
 from myna.errors import CommandError
 from tests.node.conftest import ONE_SLOT, NodeWith, Pair
 from tests.node.local_node import LocalNode, happens, local_node
@@ -37,14 +36,6 @@ def test_speed_and_voice_are_those_of_the_job(pair: Pair) -> None:
     jobs = [pair.site.order(text, "en-gb-male-1", speed=speed) for speed in (1.0, 2.0)]
     plain, fast = (seconds_of(pair.site.wait_completed(job)) for job in jobs)
     assert 0.4 < fast / plain < 0.65
-
-
-def test_hello_has_the_capabilities_of_the_node(pair: Pair) -> None:
-    hello = pair.site.hellos[-1]
-    assert [voice.voice_id for voice in hello.voices] == [voice.voice_id for voice in VOICES]
-    assert (hello.slots, hello.clones, hello.shutting_down) == (1, [], False)
-    assert hello.chars_per_s > 0
-    assert hello.version
 
 
 def test_the_log_has_neither_texts_nor_the_credential(pair: Pair) -> None:
@@ -138,21 +129,6 @@ def test_files_left_by_a_killed_node_are_removed(joined: NodeWith) -> None:
 
 
 # ---- with an engine that waits
-
-
-@pytest.mark.anyio
-async def test_as_many_jobs_run_concurrently_as_there_are_slots(farm_site: FarmSite, tmp_path: Path) -> None:
-    async with local_node(farm_site, tmp_path, slots=2) as node:
-        node.engine.hold()
-        jobs = [farm_site.order()]
-        await happens(lambda: len(farm_site.leases) == 2, "another job is requested")
-        jobs += [farm_site.order(), farm_site.order()]
-        await happens(lambda: all(farm_site.beats_of(job) for job in jobs[:2]), "two jobs are leased")
-        assert [lease.jobs for lease in farm_site.leases] == [2, 1]
-        assert node.engine.at_work == 2
-        assert not farm_site.beats_of(jobs[2])
-        node.engine.resume()
-        await happens(lambda: all(key_of(job) in farm_site.completed for job in jobs), "all are completed")
 
 
 @pytest.mark.anyio

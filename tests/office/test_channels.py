@@ -63,15 +63,6 @@ def test_an_added_channel_is_tested_with_a_real_request(
     assert site.cli("account", "show", "channel-operator")["balance"] == 1000
 
 
-def test_a_failed_test_says_why_without_the_key(operator: Visitor, upstream: Upstream, channel: str) -> None:
-    upstream.behave("status:401")
-    answer = operator.result(f"{PATH}/test", name=channel)
-    said = html.unescape(text_of(answer))
-    assert "The channel 'up' failed: status 401: no: sk-upstream" in said
-    assert "Its server refuses the key." in said
-    assert KEY not in answer.body.decode()
-
-
 def test_a_mistake_in_an_added_channel_is_named(operator: Visitor, site: Service, upstream: Upstream) -> None:
     form = {"kind": "chat", "name": "wrong", "url": f"{upstream.url}/chat/completions"}
     refused = operator.post(f"{PATH}/new", **form)
@@ -199,3 +190,12 @@ def test_the_times_of_a_channels_calls_are_a_histogram_with_its_figures(
     span = r"(?:&lt; 1 ms|\d+ ms(?: – \d+ ms)?)"
     assert re.search(rf"<title>{span}: [\d,]+</title>", page)
     assert re.search(rf"<dt>{span}</dt>", page)
+
+
+def test_a_failed_test_says_why_without_the_key(operator: Visitor, upstream: Upstream, channel: str) -> None:
+    upstream.behave("status:401")
+    answer = operator.result(f"{PATH}/test", name=channel)
+    said = html.unescape(text_of(answer))
+    assert "The channel 'up' failed: status 401: no: sk-upstream" in said
+    assert "Its server refuses the key." in said
+    assert KEY not in answer.body.decode()

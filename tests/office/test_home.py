@@ -22,20 +22,6 @@ def balance_of(site: Service, key: str) -> int:
     return int(answer.headers["x-units-balance"])
 
 
-def test_the_page_leads_from_units_to_a_key_to_a_call(site: Service, module_people: People) -> None:
-    visitor = module_people.signed_in("newcomer", units=0)
-    assert "You have no units" in visitor.page("")
-    site.cli("account", "grant", "newcomer", "20", "--memo", "<b>welcome</b>")
-    text = visitor.get("").body.decode()
-    assert "Next: a key" in text
-    assert "&lt;b&gt;welcome&lt;/b&gt;" in text
-    key_id, plain = make(visitor)
-    assert "Next: the first request" in visitor.page("")
-    assert f"/office/keys/{key_id}" in visitor.get("").body.decode()
-    assert send(site, "/chat/completions", CHAT, plain).status == 200
-    assert "Next:" not in visitor.page("")
-
-
 def test_the_balance_is_the_one_of_the_api_and_the_sum_of_its_entries(
     site: Service, module_people: People
 ) -> None:
@@ -60,13 +46,6 @@ def test_the_entries_are_summed_when_the_page_is_opened(site: Service, module_pe
     site.cli("account", "grant", "audited", "1")
     for page in ("", "/ledger"):
         assert "the sum of 2 entries ✓ , last audit " in visitor.page(page)
-
-
-def test_a_ledger_without_entries_has_no_chart(site: Service, module_people: People) -> None:
-    visitor = module_people.signed_in("without-entries", units=0)
-    assert '<div class="chart"' not in visitor.get("/ledger").body.decode()
-    site.cli("account", "grant", "without-entries", "1")
-    assert '<div class="chart"' in visitor.get("/ledger").body.decode()
 
 
 def test_a_low_balance_and_one_below_the_limit_are_said(site: Service, module_people: People) -> None:

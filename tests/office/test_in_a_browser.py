@@ -4,7 +4,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyotp
@@ -12,15 +11,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from demo.first_link import first_link
-from myna.settings import load
-from tests.office.conftest import MakeSite
-from tests.office.test_oidc import linked
 from tests.office.test_records import speak
 from tests.rig.browser import OpenContext, signed_in_page
 from tests.rig.calls import call
 from tests.rig.office import PASSWORD, People, Visitor
-from tests.rig.oidc_provider import OidcProvider, Plan
 from tests.rig.service import Account, Service
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
@@ -55,12 +49,6 @@ def sign_in(page: Page, site: Service, name: str, password: str = PASSWORD) -> N
 # ---- keys
 
 
-def link_to(service: Service) -> str:
-    """The link that the demo prints. In another thread, since the browser's driver has an event loop."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(first_link, load(service.env)[0]).result()
-
-
 def run_python(source: str) -> subprocess.CompletedProcess[str]:
     """Runs the lines of the page as a person does who has openai installed."""
     return subprocess.run(
@@ -71,32 +59,6 @@ def run_python(source: str) -> subprocess.CompletedProcess[str]:
 def lines_for_python(page: Page) -> str:
     page.get_by_text("openai-python").click()
     return page.locator("#lines-openai-python").inner_text()
-
-
-def test_the_first_minute(make_site: MakeSite, open_context: OpenContext) -> None:
-    fresh = make_site()
-    page = open_context().new_page()
-    page.goto(link_to(fresh))
-    page.get_by_label("Name").fill("ann")
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Continue").click()
-    expect(page.get_by_role("heading", name="Where do chats go?")).to_be_visible()
-
-    page.get_by_role("button", name="Use the parrot").click()
-    expect(page.get_by_text("Chats go to parrot now.")).to_be_visible()
-    page.get_by_label("Units for your account").fill("10")
-    page.get_by_role("button", name="Make the key").click()
-    expect(page.get_by_text("Waiting for the first request")).to_be_visible()
-
-    ended = run_python(lines_for_python(page))
-    assert ended.returncode == 0, ended.stderr
-    assert "Hello" in ended.stdout
-    expect(page.get_by_text("✓ first request")).to_be_visible(timeout=WAIT_MS)
-    expect(page.get_by_text("1 unit, ")).to_be_visible()
-    assert link_to(fresh) == ""  # there is a first operator
-
-    page.get_by_role("link", name="Home").click()
-    expect(page.get_by_text("the sum of 2 entries")).to_be_visible()
 
 
 def test_a_refused_request_is_explained_while_one_looks(
@@ -141,24 +103,6 @@ def test_a_key_is_made_and_used_and_an_answer_comes_without_scripts(
     page.get_by_role("button", name="Send").click()
     expect(page.locator("dl.run")).to_contain_text("1 unit")
     expect(page.locator(".turns .assistant .said")).to_contain_text("Hello without scripts")
-
-
-def test_where_pages_have_no_clipboard_the_text_is_copied_or_selected(
-    site: Service, people: People, open_context: OpenContext
-) -> None:
-    page = signed_in_page(open_context(), people.signed_in("copier"))
-    page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
-    page.goto(f"{site.root_url}/office/keys/new")
-    page.get_by_label("Name").fill("laptop")
-    page.get_by_role("button", name="Make the key").click()
-    copy = page.locator(".copy.secret button")
-    copy.click()
-    expect(copy).to_have_text("Copied")
-    page.evaluate("document.execCommand = () => false")
-    copy.click()
-    expect(copy).to_have_text("Selected: press Ctrl+C")
-    key = page.locator("#plain-key").inner_text()
-    assert page.evaluate("getSelection().toString()").strip() == key
 
 
 # ---- sign-ins
@@ -225,70 +169,6 @@ def test_a_second_factor_is_turned_on_and_asked_for_and_a_sign_out_ends_every_ta
     page.get_by_role("button", name="Continue").click()
     page.goto(f"{site.root_url}/office/keys")
     expect(page.get_by_role("heading", name="Keys")).to_be_visible()
-
-
-def test_a_reset_ends_old_sessions_and_the_old_password(
-    site: Service, people: People, open_context: OpenContext
-) -> None:
-    operator = signed_in_page(open_context(), people.signed_in("reset-operator", operator=True))
-    old = signed_in_page(open_context(), people.signed_in("reset-owner"))
-    old.goto(f"{site.root_url}/office/ledger")
-    expect(old.get_by_role("heading", name="Ledger")).to_be_visible()
-
-    operator.goto(f"{site.root_url}/office/site/accounts")
-    operator.get_by_role("link", name="reset-owner").click()
-    operator.get_by_role("button", name="Start a reset").click()
-    link = operator.locator("#link").inner_text()
-
-    owner = open_context().new_page()
-    owner.goto(link)
-    old.reload()
-    expect(old.get_by_role("heading", name="Ledger")).to_be_visible()  # a link that is opened changes nothing
-    owner.get_by_label("Password").fill("passwordpassword")
-    owner.get_by_role("button", name="Continue").click()
-    expect(owner.get_by_role("alert")).to_contain_text("easy to guess")
-    owner.get_by_label("Password").fill(ANOTHER)
-    owner.get_by_role("button", name="Continue").click()
-    expect(
-        owner.get_by_role("link", name="Sign out").or_(owner.get_by_role("button", name="Sign out"))
-    ).to_be_attached()
-
-    old.reload()
-    expect(old.get_by_role("button", name="Sign in")).to_be_visible()
-    sign_in(old, site, "reset-owner")
-    expect(old.get_by_role("alert")).to_contain_text("wrong")
-    sign_in(old, site, "reset-owner", ANOTHER)
-    expect(old.get_by_role("heading", level=1)).not_to_have_text("Sign in")
-    expect(old).not_to_have_url(f"{site.root_url}/office/sign-in")
-
-    late = open_context().new_page()
-    late.goto(link)
-    expect(late.get_by_role("heading", name="This link can't be used")).to_be_visible()
-
-
-def test_a_browser_signs_in_by_the_button(
-    oidc_people: People, provider: OidcProvider, oidc_site: Service, open_context: OpenContext
-) -> None:
-    linked(oidc_people, provider, "quin")
-    provider.plan = Plan(asks=True)
-    page = open_context().new_page()
-    page.goto(f"{oidc_site.root_url}/office/keys")
-    page.get_by_role("button", name="Sign in with Keystone").click()
-    page.get_by_role("button", name="Let me in").click()
-    page.wait_for_url("**/office/keys")
-    assert page.get_by_role("heading", name="Keys").is_visible()
-    page.goto(f"{oidc_site.root_url}/office/me")
-    page.get_by_role("button", name="Unlink").click()
-    page.get_by_role("button", name="Sign in with Keystone").click()
-    page.get_by_role("button", name="Let me in").click()
-    page.wait_for_url("**/office/me")
-    faults = check(page, f"{oidc_site.root_url}/office/me")
-    page.get_by_role("button", name="Unlink").click()
-    page.wait_for_url("**/office/me")
-    assert page.get_by_text("The link is removed.").is_visible()
-    page.get_by_role("button", name="Sign out").click()
-    faults += check(page, f"{oidc_site.root_url}/office/sign-in")
-    assert not faults, faults
 
 
 # ---- all pages
@@ -378,3 +258,42 @@ def test_every_part_of_a_form_can_be_reached_by_keyboard(open_context: OpenConte
     page.keyboard.press("Enter")
     page.wait_for_selector("pre")
     assert "by keyboard" in page.content()
+
+
+def test_a_reset_ends_old_sessions_and_the_old_password(
+    site: Service, people: People, open_context: OpenContext
+) -> None:
+    operator = signed_in_page(open_context(), people.signed_in("reset-operator", operator=True))
+    old = signed_in_page(open_context(), people.signed_in("reset-owner"))
+    old.goto(f"{site.root_url}/office/ledger")
+    expect(old.get_by_role("heading", name="Ledger")).to_be_visible()
+
+    operator.goto(f"{site.root_url}/office/site/accounts")
+    operator.get_by_role("link", name="reset-owner").click()
+    operator.get_by_role("button", name="Start a reset").click()
+    link = operator.locator("#link").inner_text()
+
+    owner = open_context().new_page()
+    owner.goto(link)
+    old.reload()
+    expect(old.get_by_role("heading", name="Ledger")).to_be_visible()  # a link that is opened changes nothing
+    owner.get_by_label("Password").fill("passwordpassword")
+    owner.get_by_role("button", name="Continue").click()
+    expect(owner.get_by_role("alert")).to_contain_text("easy to guess")
+    owner.get_by_label("Password").fill(ANOTHER)
+    owner.get_by_role("button", name="Continue").click()
+    expect(
+        owner.get_by_role("link", name="Sign out").or_(owner.get_by_role("button", name="Sign out"))
+    ).to_be_attached()
+
+    old.reload()
+    expect(old.get_by_role("button", name="Sign in")).to_be_visible()
+    sign_in(old, site, "reset-owner")
+    expect(old.get_by_role("alert")).to_contain_text("wrong")
+    sign_in(old, site, "reset-owner", ANOTHER)
+    expect(old.get_by_role("heading", level=1)).not_to_have_text("Sign in")
+    expect(old).not_to_have_url(f"{site.root_url}/office/sign-in")
+
+    late = open_context().new_page()
+    late.goto(link)
+    expect(late.get_by_role("heading", name="This link can't be used")).to_be_visible()

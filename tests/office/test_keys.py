@@ -144,17 +144,6 @@ def events(visitor: Visitor, key_id: int) -> Iterator[tuple[str, str]]:
             yield kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))
 
 
-def test_the_waiting_line_ends_with_the_first_request(site: Service, owner: Visitor) -> None:
-    key_id, plain = make(owner)
-    assert "Waiting for the first request" in owner.page(f"/keys/{key_id}")
-    answer = send(site, "/chat/completions", CHAT, plain)
-    (content, text), (end, _) = events(owner, key_id)
-    assert (content, end) == ("content", "end")
-    units = int(answer.headers["x-units-cost"])
-    assert "first request" in text and f"{units} unit" in text
-    assert "Waiting" not in owner.page(f"/keys/{key_id}")
-
-
 def test_too_few_units_are_explained(site: Service, poor: Visitor) -> None:
     key_id, plain = make(poor)
     refused = send(site, "/chat/completions", CHAT, plain)
@@ -220,26 +209,6 @@ def test_a_rolled_key_is_replaced_and_works_for_the_grace_period(site: Service, 
     old, renewed = [one for one in site.cli("key", "list", "key-owner") if one["name"] == "rolled"]
     assert old["expires_at"] > 0 and renewed["expires_at"] == 0
     assert owner.post(f"/keys/{key_id}/roll", grace="soon").status == 400
-
-
-def test_a_form_that_is_sent_twice_makes_one_key(site: Service, owner: Visitor) -> None:
-    once = once_of(owner, "/keys/new")
-    form = {"name": "twice", "scope": ["chat"], "once": once}
-    key_id, plain = key_of(owner.result("/keys/new", **form))
-    assert key_of(owner.result("/keys/new", **form)) == (key_id, plain)
-    assert once_of(owner, "/keys/new") != once
-
-    once = once_of(owner, f"/keys/{key_id}")
-    new_id, new = key_of(owner.result(f"/keys/{key_id}/roll", grace="1h", once=once))
-    assert key_of(owner.result(f"/keys/{key_id}/roll", grace="1h", once=once)) == (new_id, new)
-    assert len([one for one in site.cli("key", "list", "key-owner") if one["name"] == "twice"]) == 2
-
-
-def once_of(visitor: Visitor, path: str) -> str:
-    """The random value of the form on this page that makes a key."""
-    found = re.search(r'name="once" value="([0-9a-f]{64})"', visitor.get(path).body.decode())
-    assert found
-    return found[1]
 
 
 def key_of(answer: Answer) -> tuple[int, str]:

@@ -19,7 +19,6 @@ from tests.rig.office import People, Visitor
 from tests.rig.samples import voice, write_wav
 from tests.rig.service import Service
 from tests.rig.upstream import Upstream
-from tests.rig.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
@@ -83,55 +82,6 @@ def test_the_answer_is_shown_while_it_is_written_and_as_text(
     roles = [message["role"] for message in session_upstream.requests[-1].json["messages"]]
     assert roles == ["user", "assistant", "user"]
     assert entries(streaming, name_of(request)) == CHARGED * 2
-
-
-def test_the_button_ends_the_request_and_keeps_what_was_written(
-    streaming: Service, page: Page, request: pytest.FixtureRequest
-) -> None:
-    send(page, "fault=silent one two three four")
-    said = page.locator(".turns .assistant .said")
-    expect(said).to_have_text("fault=silent")
-    page.get_by_role("button", name="Stop").click()
-    expect(page.locator("dl.run")).to_contain_text("(stopped)")
-    expect(page.locator("dl.run")).to_contain_text("1 unit")
-    expect(said).to_have_text("fault=silent")
-    assert entries(streaming, name_of(request)) == CHARGED
-
-    send(page, "fault=hang Hello")
-    charged = CHARGED * 2
-    wait_until(lambda: entries(streaming, name_of(request)) == charged, 30, "the call is charged")
-    page.get_by_role("button", name="Stop").click()
-    expect(page.get_by_role("alert")).to_contain_text("Stopped before the answer arrived.")
-    refunded = CHARGED + REFUNDED
-    wait_until(lambda: entries(streaming, name_of(request)) == refunded, 30, "the call is refunded")
-    expect(page.locator("#text")).to_have_value("fault=hang Hello")
-
-
-def test_what_fails_is_said_and_the_message_stays(
-    streaming: Service, page: Page, request: pytest.FixtureRequest
-) -> None:
-    alert, name = page.get_by_role("alert"), name_of(request)
-    page.route("**/office/try/*", lambda route: route.abort())
-    send(page, "Hello")
-    expect(page.locator("#lost")).to_contain_text("The connection was lost.")
-    expect(page.locator("#text")).to_have_value("Hello")
-    page.unroute("**/office/try/*")
-    page.get_by_role("button", name="Send").click()
-    expect(page.locator("dl.run")).to_contain_text("1 unit")
-
-    send(page, "fault=cut-stream one two three")
-    expect(alert).to_contain_text("The answer is incomplete")
-    expect(alert).to_contain_text("The units of this call were refunded.")
-    assert entries(streaming, name) == CHARGED + REFUNDED
-
-    streaming.cli("account", "grant", name, "-9")
-    send(page, "Hello there")
-    expect(alert).to_contain_text("402 The account has 0 units")
-    expect(page.locator("#text")).to_have_value("Hello there")
-
-    streaming.cli("account", "sign-out", name)
-    send(page, "Hello")
-    page.wait_for_url("**/office/sign-in?next=/office/try")
 
 
 # ---- nodes and clones

@@ -2,8 +2,6 @@
 
 import ast
 import re
-import tomllib
-from collections import Counter
 from pathlib import Path
 
 import jinja2
@@ -45,13 +43,6 @@ def test_every_text_is_translated() -> None:
     translated, texts = set(messages.read("zh")), used()
     assert sorted(texts - translated) == []
     assert sorted(translated - texts) == []
-
-
-def test_a_text_is_translated_in_one_file() -> None:
-    counts: Counter[str] = Counter()
-    for path in (OFFICE / "messages" / "zh").glob("*.toml"):
-        counts.update(list(tomllib.loads(path.read_text(encoding="utf-8"))))
-    assert not {text: count for text, count in counts.items() if count > 1}
 
 
 def test_a_translation_has_the_placeholders_of_its_text() -> None:

@@ -60,13 +60,6 @@ def test_a_hostile_name_is_text_and_can_be_removed(operator: Visitor, site: Serv
     assert HOSTILE not in states(site)
 
 
-def test_an_unknown_node_and_a_refused_name_are_said(operator: Visitor) -> None:
-    assert operator.get(f"{PATH}/one?name=nobody").status == 404
-    assert operator.get(f"{PATH}/one/live?name=nobody").status == 404
-    assert "There is no node" in text_of(operator.post(f"{PATH}/drain", name="nobody"))
-    assert "A node needs a name" in text_of(operator.post(f"{PATH}/enroll", name="x" * 101))
-
-
 def test_nodes_are_followed_live(operator: Visitor) -> None:
     enroll(operator, "followed")
     for path, said in ((f"{PATH}/live", "followed"), (f"{PATH}/one/live?name=followed", "Waiting")):
@@ -116,3 +109,10 @@ def test_a_node_says_its_name_in_a_call_of_the_operator(make_site: MakeSite, mak
 def strip(visitor: Visitor) -> bool:
     """Whether a node's hours are on the page, with the one call of the present hour."""
     return bool(re.search(r"<title>[^<]*:00: 1</title>", visitor.get(PATH).body.decode()))
+
+
+def test_an_unknown_node_and_a_refused_name_are_said(operator: Visitor) -> None:
+    assert operator.get(f"{PATH}/one?name=nobody").status == 404
+    assert operator.get(f"{PATH}/one/live?name=nobody").status == 404
+    assert "There is no node" in text_of(operator.post(f"{PATH}/drain", name="nobody"))
+    assert "A node needs a name" in text_of(operator.post(f"{PATH}/enroll", name="x" * 101))

@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from myna.office.pages.site.public_voices import sample_of
 from tests.rig.calls import call
 from tests.rig.office import People, Visitor, text_of
 from tests.rig.service import Service
@@ -33,14 +32,6 @@ def test_a_voice_is_heard_without_a_charge(operator: Visitor, site: Service) -> 
     assert audio, text_of(answer)
     assert len(call("GET", site.root_url + audio[1]).body) > 1000
     assert site.cli("account", "show", "voice-operator")["balance"] == 1000
-
-
-@pytest.mark.parametrize(
-    ("language", "said"),
-    [("zh-CN", "今天天气"), ("zh-HK", "今日天氣"), ("yue", "今日天氣"), ("en-US", "Hello")],
-)
-def test_a_sample_is_in_the_language_of_its_voice(language: str, said: str) -> None:
-    assert said in sample_of(language)
 
 
 def test_voices_are_moved_by_one_place_and_to_the_first(operator: Visitor, site: Service) -> None:

@@ -155,17 +155,6 @@ def test_another_reason_is_shown_to_operators_as_it_is_stored(people: People) ->
     assert f"The answer is incomplete: {FROM_A_NODE}" in page_of(operator, f"/site/calls/{call_id}")
 
 
-def test_a_refunded_call_is_listed_with_the_units_that_were_kept(people: People) -> None:
-    operator = people.signed_in("reader-of-units", operator=True)
-    _, call_id = chat_of(people, "refunded-units")
-    listing = "/site/calls?q=refunded-units"
-    assert '<td class="number">1</td>' in operator.get(listing).body.decode()
-    set_call(people, call_id, "state = ?", 2)
-    listed = operator.get(listing).body.decode()
-    set_call(people, call_id, "state = ?", 1)
-    assert '<td class="number">0</td>' in listed and '<td class="number">1</td>' not in listed
-
-
 # ---- usage and the ledger
 
 

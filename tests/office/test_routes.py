@@ -46,14 +46,6 @@ def routes(site: Service) -> dict[str, Any]:
     return {row["name"]: row for row in site.cli("route", "list")}
 
 
-def test_without_a_route_the_page_has_the_built_in_names_and_the_next_step(operator: Visitor) -> None:
-    page = operator.page(PATH)
-    assert "No route of your own yet" in page
-    assert re.search(
-        r"svc-chat Chat 1 chat_units.*tts-1 Speech 1 tts_units.*whisper-1 not installed Transcription 1", page
-    )
-
-
 def test_an_added_route_serves_calls_at_its_price(
     operator: Visitor, site: Service, upstream: Upstream, channel: str
 ) -> None:
@@ -158,22 +150,6 @@ def test_a_route_is_tested_with_the_model_that_it_requests(
     assert upstream.requests[-1].json["model"] == "other"
     assert site.cli("channel", "test", channel)["ok"]
     assert upstream.requests[-1].json["model"] == "own-model"
-
-
-def test_a_test_of_a_wildcard_asks_for_the_model(operator: Visitor, site: Service, channel: str) -> None:
-    site.cli("route", "add", "gpt-*", "--units", "5", "--channel", channel)
-    page = operator.get(f"{PATH}/change?name=gpt-*").body.decode()
-    assert re.search(r'name="model" value=""[^>]* required', page)
-
-
-def test_names_are_escaped_and_addressed(operator: Visitor, site: Service, channel: str) -> None:
-    operator.submit(f"{PATH}/new", name=HOSTILE, units="0")
-    page = operator.get(PATH).body.decode()
-    assert HOSTILE not in page
-    link = re.search(r'href="/office(/site/routes/change\?name=[^"]+)"', page)
-    assert link
-    assert HOSTILE.encode() not in operator.get(link[1]).body
-    operator.submit(f"{PATH}/remove", name=HOSTILE, typed=HOSTILE)
 
 
 @pytest.fixture

@@ -92,20 +92,6 @@ def test_refused_limits_change_nothing_and_keep_what_was_typed(people: People, o
     assert last_command(operator) == before
 
 
-def test_the_forms_of_limits_show_those_of_the_site(people: People, operator: Visitor) -> None:
-    site = people.service
-    owner = people.signed_in("limits-of-the-site")
-    page = account_page(operator, "limits-of-the-site")
-    for name, value in (("account_rpm", "120"), ("key_rpm", "60")):
-        operator.submit("/site/settings", name=name, value=value)
-    try:
-        assert re.search(r'name="rpm"[^>]*placeholder="120"', operator.get(page).body.decode())
-        assert re.search(r'name="rpm"[^>]*placeholder="60"', owner.get("/keys/new").body.decode())
-    finally:
-        for name in ("account_rpm", "key_rpm"):
-            site.cli("settings", "set", name, "0")
-
-
 def test_a_form_can_not_make_an_operator(people: People, operator: Visitor) -> None:
     operator.post("/site/accounts/new", name="sneaky", email="", units="0", operator="1")
     assert people.service.cli("account", "show", "sneaky")["operator"] is False
@@ -126,17 +112,6 @@ def test_an_invited_person_chooses_the_password(people: People, operator: Visito
         400,
         410,
     )
-
-
-def test_an_account_offers_the_link_that_it_can_have(people: People, operator: Visitor) -> None:
-    people.service.account(name="without-password")
-    page = account_page(operator, "without-password")
-    assert "/invite" in operator.get(page).body.decode()
-    assert "/reset" not in operator.get(page).body.decode()
-    people.signed_in("with-password")
-    page = account_page(operator, "with-password")
-    assert "/invite" not in operator.get(page).body.decode()
-    assert "/reset" in operator.get(page).body.decode()
 
 
 def test_a_disabled_account_is_out_at_once(people: People, operator: Visitor) -> None:

@@ -83,6 +83,13 @@ def test_a_server_without_a_model_is_tried_with_the_first_that_it_lists(
     fresh.cli("channel", "remove", "any-model")
 
 
+def test_units_are_granted_only_to_an_account_without_any(fresh: Service) -> None:
+    visitor = operator(fresh, "rich", units=7)
+    assert "Units for your account" not in visitor.page("/start/key")
+    assert visitor.result("/start/key", name="second", units="50").status == 200
+    assert balance(fresh, "rich") == 7
+
+
 def test_the_first_minute_ends_with_an_answer(fresh: Service, upstream: Upstream) -> None:
     visitor = operator(fresh, "first")
     upstream.behave("say:Good morning")
@@ -108,10 +115,3 @@ def test_the_first_minute_ends_with_an_answer(fresh: Service, upstream: Upstream
     assert "myna account grant first 50 --memo 'first units'" in commands
     assert SECRET not in json.dumps(commands) and plain[0] not in json.dumps(commands)
     fresh.cli("channel", "remove", channel["name"])
-
-
-def test_units_are_granted_only_to_an_account_without_any(fresh: Service) -> None:
-    visitor = operator(fresh, "rich", units=7)
-    assert "Units for your account" not in visitor.page("/start/key")
-    assert visitor.result("/start/key", name="second", units="50").status == 200
-    assert balance(fresh, "rich") == 7

@@ -1,6 +1,5 @@
 """The page Try: chat and speech with one's own units, whole and as a stream, charged as by the API."""
 
-import ast
 import html
 import json
 import re
@@ -148,33 +147,6 @@ def used(site: Service, visitor: Visitor) -> list[dict[str, object]]:
 # ---- speech
 
 
-def test_speech_costs_what_the_ledger_has(
-    site: Service, visitor: Visitor, request: pytest.FixtureRequest
-) -> None:
-    answer = visitor.post("/try/speech", text="Hello", voice_id="en-us-female-1", speed="1.5", once=ONCE)
-    page = answer.body.decode()
-    audio = re.search(r'<audio controls autoplay src="(/uploads/[0-9a-f]{32}\.mp3)"', page)
-    assert audio
-    assert call("GET", site.root_url + audio[1]).status == 200
-    assert re.search(r"<dt>Cost</dt><dd>1 unit</dd>.*<dt>Balance</dt><dd>9</dd>", page, re.DOTALL)
-    assert entries(site, name_of(request)) == [("charge", -1)]
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"text": "Hello", "voice_id": "nobody"}, "voice_id: there is no such voice"),
-        ({"text": "Hello", "speed": "9"}, "speed: must be a decimal string from 0.25 to 4.0."),
-        ({"text": "…"}, "text: holds nothing that can be spoken"),
-    ],
-)
-def test_a_wrong_request_is_explained(visitor: Visitor, fields: dict[str, str], message: str) -> None:
-    answer = visitor.post("/try/speech", **fields)
-    assert answer.status == 400
-    assert message in html.unescape(answer.body.decode())
-    assert "Nothing was charged." in answer.body.decode()
-
-
 # ---- view code
 
 
@@ -200,14 +172,6 @@ def test_the_code_for_curl_works(
     assert ended.returncode == 0, ended.stderr
     said = json.loads(ended.stdout)["choices"][0]["message"]["content"] if path == "/try" else ended.stdout
     assert expected in said
-
-
-def test_the_code_for_openai_python_has_the_text_and_the_address(site: Service, visitor: Visitor) -> None:
-    for path in ("/try", "/try/speech"):
-        parsed = ast.parse(code_of(visitor.post(path, text=SAID, voice_id="zh-female-1"), "openai-python"))
-        texts = {node.value for node in ast.walk(parsed) if isinstance(node, ast.Constant)}
-        assert SAID.replace("\r\n", "\n") in texts
-        assert any(str(text).startswith(f"{site.root_url}/") for text in texts)
 
 
 # ---- an upstream that fails, and compute nodes
@@ -284,21 +248,6 @@ def ended(visitor: Visitor, streamed: Answer, **fields: str) -> str:
     return html.unescape(after.body.decode())
 
 
-def test_a_stream_is_that_of_the_api_with_the_headers_of_a_page(
-    node_site: NodeSite, streaming: Visitor, name: str
-) -> None:
-    answer = streaming.post("/try/stream", text="one two three")
-    assert answer.status == 200
-    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
-    assert answer.headers["cache-control"] == "no-store"
-    assert answer.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self';")
-    assert answer.body.endswith(b"data: [DONE]\n\n")
-    assert b'"content":"two' in answer.body.replace(b" ", b"")
-    assert entries(node_site.service, name) == CHARGED
-    (charged,) = node_site.service.cli("calls", "--call", answer.headers["x-myna-call"])
-    assert (charged["state"], charged["request_id"]) == ("kept", answer.headers["x-request-id"])
-
-
 def test_the_page_after_a_stream_has_its_cost_and_times(streaming: Visitor) -> None:
     answer = streaming.post("/try/stream", text="Hello")
     page = ended(streaming, answer, answer=f"Well: {HOSTILE}", first_ms="56")
@@ -340,17 +289,6 @@ def test_the_call_of_another_account_is_not_shown(node_site: NodeSite, streaming
     assert answer.headers["x-request-id"] not in page
     assert "/office/calls/" not in page
     assert other.post("/try/ended", text="Hello", call="../../x").status == 400
-
-
-def test_a_stream_is_in_the_access_log_with_its_units(node_site: NodeSite, streaming: Visitor) -> None:
-    answer = streaming.post("/try/stream", text="Hello")
-    request_id = answer.headers["x-request-id"]
-
-    def line() -> str:
-        return next((one for one in node_site.service.stderr.splitlines() if request_id in one), "")
-
-    wait_until(lambda: bool(line()), 10, "the request is logged")
-    assert '"status":200' in line() and '"units":1' in line()
 
 
 def begin(wire: Wire, visitor: Visitor, text: str) -> None:

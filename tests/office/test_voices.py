@@ -3,7 +3,6 @@
 import html
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from tests.farm.node_client import NodeClient, NodeSite, mp3
 from tests.office.conftest import MakeSite
 from tests.rig.calls import Answer, call
 from tests.rig.office import People, Visitor
-from tests.rig.samples import voice, write_voice, write_wav
+from tests.rig.samples import write_voice
 from tests.rig.service import Service
 
 NAME = '<i>Ann</i> & "co"'
@@ -192,20 +191,6 @@ def test_a_refused_recording_is_explained_as_by_the_command(
         assert (answer.status, message in answer.body.decode()) == (400, True), message
         assert 'value="Ann herself"' in answer.body.decode()
     assert clone_site.service.cli("voice", "list", "--account", "ben") == []
-
-
-def test_a_short_recording_leaves_no_file(clone_site: NodeSite, ben: Visitor, tmp_path: Path) -> None:
-    samples = clone_site.service.folder / "data" / "samples"
-    before = sorted(samples.rglob("*.*"))
-    short = write_wav(tmp_path / "short.wav", voice(1)).read_bytes()
-    answer = ben.upload("/voices/new", ("sample", "short.wav", short), **FORM)
-    assert (answer.status, b"send at least 3 s" in answer.body) == (400, True)
-    assert sorted(samples.rglob("*.*")) == before
-
-
-def test_a_form_over_the_limit_is_refused(ben: Visitor) -> None:
-    answer = ben.upload("/voices/new", ("sample", "a.wav", bytes(21 * 2**20)), **FORM)
-    assert answer.status == 413
 
 
 def others(visitor: Visitor, voice_id: str) -> list[Answer]:

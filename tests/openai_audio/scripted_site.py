@@ -163,7 +163,7 @@ class Visitor:
         self.key = key
         self._account = account
         self._open: list[RawConnection] = []
-        self._settings: dict[str, str] = {}
+        self.changed_settings: dict[str, str] = {}
 
     @contextlib.asynccontextmanager
     async def newcomer(self) -> AsyncIterator["Visitor"]:
@@ -179,7 +179,7 @@ class Visitor:
             await visitor.close()
             self.voice.say(None)
             await visitor.balance_becomes(await visitor.balance())
-            for setting, value in visitor._settings.items():
+            for setting, value in visitor.changed_settings.items():
                 await perform(self.site.db, SetSetting(name=setting, value=value))
             await self.site.config.refresh()
             for channel in (KOKORO, DEFAULT_SPEECH):
@@ -267,7 +267,7 @@ class Visitor:
     async def set(self, name: str, value: str) -> None:
         """Changes a site setting."""
         before = {known: now for known, now, _ in config.applied(self.site.config.current)}
-        self._settings.setdefault(name, str(before[name]))
+        self.changed_settings.setdefault(name, str(before[name]))
         await perform(self.site.db, SetSetting(name=name, value=value))
 
     async def close(self) -> None:

@@ -1,15 +1,12 @@
 """Speech by a server that sends its mp3 while it speaks: what leaves when, and who pays."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from myna.audio.encoders import SoundFormat
-from myna.channel_circuits import FAILURES_MAX
-from myna.engines.registry import DEFAULT_SPEECH
 from myna.store.batch import CallState, TaskStatus
 from tests.audio.test_encoders import heard
 from tests.engines.conftest import until
@@ -119,18 +116,6 @@ async def test_an_mp3_is_passed_on_while_it_arrives(visitor: Visitor, server: Se
     assert await visitor.reason() == (CallState.KEPT, "")
 
 
-async def test_nothing_leaves_before_the_first_sound(visitor: Visitor, server: Server) -> None:
-    tag = b"ID3\x04\x00\x00\x00\x00\x0f\x00" + bytes(15 * 128)
-    answer = await visitor.speak(response_format="mp3")
-    server.send(tag, ONE[:100])
-    head = asyncio.ensure_future(answer.head())
-    await asyncio.sleep(0.1)
-    assert not head.done()
-    server.send(ONE[100:], Server.END)
-    await head
-    assert await answer.rest() == tag + ONE
-
-
 @pytest.mark.parametrize(
     "sent",
     [
@@ -203,24 +188,6 @@ async def test_sound_over_the_limit_is_refunded(visitor: Visitor, server: Server
     await visitor.balance_becomes(UNITS)
 
 
-@pytest.mark.parametrize("broken_stream", ["keep", "refund"])
-async def test_a_server_that_always_breaks_off_opens_its_circuit(
-    visitor: Visitor, server: Server, broken_stream: str
-) -> None:
-    await visitor.set("broken_stream", broken_stream)
-    async with contextlib.AsyncExitStack() as accounts:
-        for _ in range(FAILURES_MAX):
-            one = await accounts.enter_async_context(visitor.newcomer())
-            answer = await one.speak(response_format="mp3")
-            server.send(ONE)
-            await read(await answer.head(), 1)
-            server.send(Server.CUT)
-            await answer.rest()
-            assert (answer.status, answer.whole) == (200, False)
-        assert visitor.site.channels.circuits.open(DEFAULT_SPEECH)
-        assert (await (await visitor.speak(response_format="mp3")).head()).status == 503
-
-
 async def test_the_second_request_of_a_text_has_the_deadline_of_the_first(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,19 +199,6 @@ async def test_the_second_request_of_a_text_has_the_deadline_of_the_first(
         server.send(ONE, Server.END)
         assert await (await answer.head()).rest() == ONE
         assert len(server.orders()) == 2
-        await visitor.balance_becomes(UNITS - 1)
-        assert await visitor.stored() == ONE
-
-
-async def test_a_silent_server_ends_at_the_deadline_with_its_sound_kept_if_the_site_says_so(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with scripted_site(tmp_path, monkeypatch, speech=server.base, upstream_idle_s=0.5) as visitor:
-        await visitor.set("broken_stream", "keep")
-        answer = await visitor.speak(response_format="mp3")
-        server.send(ONE)
-        assert await (await answer.head()).rest() == ONE
-        assert not answer.whole
         await visitor.balance_becomes(UNITS - 1)
         assert await visitor.stored() == ONE
 

@@ -3,14 +3,13 @@
 import asyncio
 import base64
 import json
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from myna.audio.encoders import RATE_HZ, Encoder, SoundFormat
-from myna.engines.interface import STREAM_RATE_HZ, EngineCrashed, EngineTimedOut, SoundTooLong
+from myna.engines.interface import EngineCrashed, EngineTimedOut, SoundTooLong
 from myna.engines.registry import KOKORO
 from myna.speech import sound_stream
 from myna.store.batch import CallState, TaskStatus
@@ -135,16 +134,6 @@ async def test_an_engine_that_fails_after_a_sound_is_kept_with_that_sound_if_the
     assert await visitor.reason() == (CallState.KEPT, "StreamFailed")
 
 
-async def test_a_failure_before_a_sound_is_refunded_also_where_broken_streams_are_kept(
-    visitor: Visitor,
-) -> None:
-    await visitor.set("broken_stream", "keep")
-    answer = await visitor.speak()
-    visitor.voice.say(EngineCrashed("crashed"))
-    assert (await answer.head()).status == 500
-    await visitor.balance_becomes(UNITS)
-
-
 async def test_a_sound_over_the_limit_is_refunded_also_where_broken_streams_are_kept(
     visitor: Visitor,
 ) -> None:
@@ -217,17 +206,6 @@ async def test_an_encoder_that_does_not_start_is_refunded(
     await visitor.balance_becomes(UNITS)
 
 
-async def test_a_slow_encoder_does_not_slow_the_engine_down(visitor: Visitor) -> None:
-    answer = await visitor.speak(response_format="opus")
-    began = time.monotonic()
-    visitor.voice.say(*[tone(20.0)] * 2, None)
-    await until(lambda: bool(visitor.voice.ended))
-    spoken_s = time.monotonic() - began
-    await (await answer.head()).rest()
-    assert answer.whole
-    assert spoken_s < (time.monotonic() - began) / 2
-
-
 async def test_a_slow_reader_does_not_slow_the_engine_down(visitor: Visitor) -> None:
     parts = [tone(20.0)] * 6  # 5.8 MB, more than the sockets buffer
     answer = await visitor.speak()
@@ -253,16 +231,6 @@ async def test_a_repeated_request_gets_the_stored_sound_in_the_same_format(visit
     assert again.body == await visitor.stored()
     assert visitor.voice.asked == 1
     assert await visitor.balance() == UNITS - 1
-
-
-async def test_the_same_key_with_another_format_is_400(visitor: Visitor) -> None:
-    headers = {"Idempotency-Key": "one"}
-    answer = await visitor.speak(headers=headers)
-    visitor.voice.say(ONE, None)
-    await (await answer.head()).rest()
-    other = await visitor.speak(headers=headers, response_format="wav")
-    await (await other.head()).rest()
-    assert other.status == 400
 
 
 async def test_a_copy_waits_for_the_first_request_and_gets_its_sound(visitor: Visitor) -> None:
@@ -305,18 +273,3 @@ async def test_events_tell_of_a_failure_and_of_the_refund(visitor: Visitor) -> N
     assert last.startswith("event: error\ndata: ") and "The call was refunded" in last
     assert "speech.audio.done" not in answer.body.decode()
     assert await visitor.balance() == UNITS
-
-
-def test_the_engines_sound_has_the_rate_of_the_encoders() -> None:
-    assert STREAM_RATE_HZ == RATE_HZ
-
-
-async def test_a_text_has_as_many_characters_as_openais_clients_send(visitor: Visitor) -> None:
-    answer = await visitor.speak("a" * 4096)
-    visitor.voice.say(ONE, None)
-    assert await (await answer.head()).rest() == ONE
-    refused = await (await visitor.speak("a" * 4097)).head()
-    await refused.rest()
-    assert (refused.status, refused.error["message"]) == (
-        400, "input: has 4097 characters; at most 4096 are allowed.",
-    )  # fmt: skip

@@ -154,19 +154,6 @@ async def test_translations_go_to_the_path_of_translations(
     assert upstream.received[0].path == "/v1/audio/translations"
 
 
-async def test_each_format_has_its_type(visitor: Visitor, upstream: TranscriptionUpstream) -> None:
-    for kind, body, media_type in (
-        ("text", b"heard\n", "text/plain"),
-        ("srt", b"1\n00:00:00,000 --> 00:00:01,000\nheard\n\n", "application/x-subrip"),
-        ("vtt", b"WEBVTT\n\n00:00.000 --> 00:01.000\nheard\n\n", "text/vtt"),
-        ("verbose_json", b'{"task":"transcribe","text":"heard"}', "application/json"),
-    ):
-        upstream.body, upstream.media_type = body, "text/plain"
-        answer = await transcribe(visitor, ("response_format", kind))
-        assert (answer.status, answer.body) == (200, body)
-        assert answer.headers["content-type"].partition(";")[0] == media_type
-
-
 @pytest.mark.parametrize(
     "fault",
     [
@@ -262,13 +249,6 @@ async def test_a_stream_has_the_answer_of_the_channel_as_events(
     await client.close()
     for fields in ((("stream", "false"),), (("stream", "true"), ("response_format", "verbose_json"))):
         assert (await transcribe(visitor, *fields)).body == upstream.body
-
-
-async def test_an_unknown_model_is_404(visitor: Visitor) -> None:
-    for model in ("whisper-2", "svc-chat", "tts-1"):
-        answer = await transcribe(visitor, model=model)
-        assert (answer.status, answer.error["code"]) == (404, "model_not_found")
-    assert await visitor.balance() == UNITS
 
 
 async def test_whisper_that_is_not_installed_is_404_and_the_log_says_once_what_to_do(

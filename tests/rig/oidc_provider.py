@@ -125,17 +125,17 @@ class OidcProvider:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                provider._answer(self, b"")
+                provider.answer(self, b"")
 
             def do_POST(self) -> None:
-                provider._answer(self, self.rfile.read(int(self.headers["content-length"])))
+                provider.answer(self, self.rfile.read(int(self.headers["content-length"])))
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the name of the base class
                 pass
 
         return Handler
 
-    def _answer(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
+    def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
         parts = urlsplit(request.path)
         self.asked.append(parts.path)
         if parts.path in self.plan.hanging:

@@ -1,6 +1,5 @@
 """The flow with a provider over a socket: attempts, metadata, keys, and what the provider does wrong."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,7 +10,7 @@ from myna import key_throttle
 from myna.http_client import ClientResponse, HttpClient
 from myna.sign_in.oidc import attempts, provider
 from myna.sign_in.oidc.attempts import LIFE_MS, Purpose
-from myna.sign_in.oidc.flow import Answer, Finished, Oidc
+from myna.sign_in.oidc.flow import Answer, Oidc
 from myna.sign_in.oidc.refusal import Failure, OidcRefused
 from tests.rig.oidc_provider import DROP, WELL_KNOWN, OidcProvider, Plan, key_of, public
 from tests.sign_in.oidc_site import CLIENT, COOKIE, OidcSite
@@ -71,16 +70,6 @@ async def test_an_attempt_expires_after_ten_minutes(site: OidcSite) -> None:
 
 
 @each_database
-async def test_expired_attempts_are_deleted(site: OidcSite) -> None:
-    await site.begin()
-    await attempts.remove_expired(site.books.db)
-    assert await site.books.sql("SELECT count(*) FROM oidc_attempts") == [(1,)]
-    await site.books.sql("UPDATE oidc_attempts SET created_at = created_at - $1", LIFE_MS)
-    await attempts.remove_expired(site.books.db)
-    assert await site.books.sql("SELECT count(*) FROM oidc_attempts") == [(0,)]
-
-
-@each_database
 async def test_a_network_has_a_limited_number_of_attempts(
     site: OidcSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,13 +112,6 @@ async def test_an_answer_that_names_another_issuer_or_none_is_refused(
     sqlite_site.provider.plan = Plan(callback={"iss": iss})
     assert await refusal(sqlite_site, await sqlite_site.answer()) is Failure.NOT_VALID
     assert TOKEN_PATH not in sqlite_site.provider.asked
-
-
-async def test_a_provider_that_does_not_announce_iss_need_not_send_it(sqlite_site: OidcSite) -> None:
-    sqlite_site.provider.plan = Plan(
-        metadata={"authorization_response_iss_parameter_supported": DROP}, callback={"iss": DROP}
-    )
-    assert (await sqlite_site.whole()).claims.sub == "person-1"
 
 
 @pytest.mark.parametrize(
@@ -274,17 +256,6 @@ async def test_a_new_key_is_fetched_and_unknown_ones_do_not_flood_the_provider(
         with pytest.raises(OidcRefused):
             await site.whole()
     assert site.provider.asked.count(KEYS_PATH) == 2
-
-
-async def test_sign_ins_at_once_and_later_ones_ask_for_metadata_and_keys_once(
-    sqlite_site: OidcSite,
-) -> None:
-    answers = await asyncio.gather(*(sqlite_site.answer() for _ in range(5)))
-    done: list[Finished] = await asyncio.gather(*(sqlite_site.finish(one) for one in answers))
-    assert len(done) == 5
-    await sqlite_site.whole()
-    assert sqlite_site.provider.asked.count(WELL_KNOWN) == 1
-    assert sqlite_site.provider.asked.count(KEYS_PATH) == 1
 
 
 async def test_a_public_client_sends_its_id_and_no_secret(

@@ -13,7 +13,7 @@ from myna.sign_in.sessions import IDLE_MS, LIFE_MS, SEEN_EVERY_MS, SESSIONS_MAX,
 from myna.store.queries import preferences
 from myna.store.queries.preferences import Preferences
 from tests.rig.actors import perform
-from tests.sign_in.people import ADDRESS, BROWSER, ELSEWHERE, OPERATOR, OTHER_PASSWORD, PASSWORD, person
+from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD, person
 from tests.store.books import Books
 from tests.store.fixtures import each_database
 
@@ -187,18 +187,6 @@ async def test_an_account_has_a_limited_number_of_sessions(books: Books) -> None
     assert len(await sessions.of_account(books.db, ann.id)) == SESSIONS_MAX
     assert await sessions.find(books.db, every[0]) is None
     await found(books, every[1])
-
-
-@each_database
-async def test_maintenance_deletes_expired_sessions(books: Books) -> None:
-    await person(books)
-    await books.stop_clock()
-    await signed_in(books)
-    await books.move_clock(IDLE_MS - 1)
-    newer = await signed_in(books, address=ELSEWHERE)
-    await books.move_clock(1)
-    await sessions.remove_expired(books.db)
-    assert await books.sql("SELECT token_hash FROM sessions") == [(tokens.hash_of(newer),)]
 
 
 async def test_a_user_agent_is_cut_and_has_no_control_characters(books: Books) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from myna.sign_in import passwords, sessions, throttle
 from myna.sign_in.refusal import SignInRefused, TooManyAttempts
-from myna.sign_in.throttle import FORGET_MS, FREE_FAILURES, WAIT_MAX_MS
+from myna.sign_in.throttle import FORGET_MS, FREE_FAILURES
 from tests.sign_in.people import ADDRESS, BROWSER, ELSEWHERE, OTHER_PASSWORD, PASSWORD, at_once, person
 from tests.store.books import Books
 from tests.store.fixtures import each_database
@@ -47,12 +47,6 @@ async def test_from_the_fifth_failure_on_the_next_attempt_waits_twice_as_long_up
     assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
     assert await wait_s(books) == 0
     await fails(books, times=FREE_FAILURES)
-
-
-@pytest.mark.parametrize("failures", [1, 4, 5, 14, 100, 10**9])
-def test_a_wait_is_at_most_five_minutes(failures: int) -> None:
-    assert 0 <= throttle.wait_ms_after(failures) <= WAIT_MAX_MS
-    assert bool(throttle.wait_ms_after(failures)) == (failures > FREE_FAILURES)
 
 
 async def test_a_name_without_an_account_waits_as_long(books: Books) -> None:
@@ -151,14 +145,6 @@ async def test_attempts_at_once_are_counted_before_they_are_verified(books: Book
     _, failed = await at_once(passwords.verify(books.db, "ann", OTHER_PASSWORD, PROXY) for _ in range(MANY))
     assert len(failed) == MANY
     assert sum(not isinstance(error, TooManyAttempts) for error in failed) == FREE_FAILURES + 1
-
-
-@each_database
-async def test_attempts_that_begin_at_once_see_the_block_of_another(books: Books) -> None:
-    subjects = throttle.of_account("sign-in", (await person(books)).id)
-    begun, blocked = await at_once(throttle.begin(books.db, subjects) for _ in range(MANY))
-    assert len(begun) == FREE_FAILURES + 1
-    assert {type(error) for error in blocked} == {TooManyAttempts}
 
 
 @each_database

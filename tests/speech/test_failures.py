@@ -1,14 +1,11 @@
 """The answer and the refund when a speech channel at an upstream fails."""
 
-import itertools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from myna.channel_circuits import FAILURES_MAX
-from myna.engines.interface import EngineFailed, EngineTimedOut, ServerBusy, UtteranceRefused
-from myna.speech.synthesize import error_for
 from tests.conformance.caller import Caller, check_error
 from tests.rig.service import Service, ServiceMaker
 from tests.rig.upstream import Upstream
@@ -105,18 +102,3 @@ def test_a_timeout_of_a_long_text_opens_no_circuit(
         assert [caller.speak(text, speed=speed).status for caller in callers] == [500] * FAILURES_MAX
     assert callers[0].speak("a", speed="4.0").status == 503
     assert made.stderr.count("circuit of channel 'default-speech' is open for 10 s") == 1
-
-
-def test_what_tells_most_of_several_failures_is_told_whatever_the_order() -> None:
-    ranked = [
-        (UtteranceRefused("400"), 400, {"x-should-retry": "false"}),
-        (ServerBusy("429", 9), 429, {"Retry-After": "9"}),
-        (EngineTimedOut("slow"), 504, {"x-should-retry": "false"}),
-        (EngineFailed("500"), 500, {}),
-    ]
-    for (better, status, headers), (worse, *_) in itertools.combinations(ranked, 2):
-        for failures in ([better, worse], [worse, better]):
-            error = error_for(failures)
-            assert (error.openai_status, error.headers, error.status) == (status, headers, 500)
-    waits = error_for([ServerBusy("429", wait) for wait in (9, None, 4)])
-    assert waits.headers == {"Retry-After": "4"}

@@ -43,17 +43,6 @@ async def test_a_key_is_charged_up_to_its_cap(books: Books) -> None:
     assert (await used(books, customer), await books.balance(customer)) == (10, 990)
 
 
-async def test_charges_of_one_batch_share_the_cap(books: Books) -> None:
-    customer = await capped(books, 10)
-    other = await books.second_key(customer)
-    outcomes = await books.charge(
-        *(charge_of(key, units=4) for key in (customer, other, customer, other, customer, other))
-    )
-    assert [isinstance(outcome, Charged) for outcome in outcomes] == [True, True, True, True, False, True]
-    assert outcomes[4] == CAP
-    assert (await used(books, customer), await books.balance(customer)) == (8, 980)
-
-
 async def test_charges_at_once_never_exceed_the_cap(books: Books) -> None:
     customer, second = await capped(books, 10), await books.open_again()
     charges = [charge_of(customer) for _ in range(30)]
@@ -78,14 +67,6 @@ async def test_a_refund_gives_back_to_the_cap_once(books: Books) -> None:
     (outcome,) = (await books.db.commit_batch([refund_of(second)], [charge_of(customer, units=5)]))[1]
     assert outcome == CAP
     assert isinstance((await books.charge(charge_of(customer, units=4)))[0], Charged)
-
-
-async def test_refunded_units_of_the_cap_can_be_charged_in_the_same_batch(books: Books) -> None:
-    customer = await capped(books, 10)
-    first = await books.opened(customer, units=10)
-    _, (outcome,) = await books.db.commit_batch([refund_of(first)], [charge_of(customer, units=9)])
-    assert isinstance(outcome, Charged)
-    assert await used(books, customer) == 9
 
 
 async def test_a_charge_that_is_sent_again_takes_once(books: Books) -> None:
@@ -136,13 +117,6 @@ async def test_a_period_ends_with_its_last_millisecond(books: Books) -> None:
     await caps.renew(books.db, customer.key_hash, "UTC")
     await books.opened(customer, units=9)
     assert await used(books, customer) == 9
-
-
-async def test_a_second_renewal_in_a_period_keeps_what_is_used(books: Books) -> None:
-    customer = await capped(books, 10)
-    await books.opened(customer, units=7)
-    await caps.renew(books.db, customer.key_hash, "UTC")
-    assert await used(books, customer) == 7
 
 
 async def test_a_cap_with_other_units_keeps_what_is_used_and_one_of_another_period_does_not(

@@ -149,14 +149,15 @@ async def test_refusals_have_the_same_order_on_both_databases(books: Books) -> N
     assert await books.counters(poor) == (0, 0, 0)
 
 
-async def test_a_call_keeps_its_request_and_its_channel(books: Books) -> None:
+async def test_a_call_keeps_its_request_its_channel_and_its_usage(books: Books) -> None:
     customer = await books.customer()
     kept, other, refunded = [await books.opened(customer, request_id=f"req-{n}") for n in range(3)]
     await books.end(
-        structs.replace(keep_of(kept), channel="main"),
-        structs.replace(keep_of(other), channel="spare"),
+        structs.replace(keep_of(kept), channel="main", usage='{"input_tokens":1}'),
+        structs.replace(keep_of(other), channel="spare", usage='{"input_tokens":2}'),
         structs.replace(refund_of(refunded), channel="main"),
     )
-    assert await books.sql("SELECT request_id, state, channel FROM calls ORDER BY request_id") == [
-        ("req-0", 1, "main"), ("req-1", 1, "spare"), ("req-2", 2, "main"),
+    assert await books.sql("SELECT request_id, state, channel, usage FROM calls ORDER BY request_id") == [
+        ("req-0", 1, "main", '{"input_tokens":1}'), ("req-1", 1, "spare", '{"input_tokens":2}'),
+        ("req-2", 2, "main", ""),
     ]  # fmt: skip

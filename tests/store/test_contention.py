@@ -85,19 +85,6 @@ async def test_a_locked_account_delays_no_other_account(
     assert await books.balance(stuck) == 10
 
 
-async def test_other_calls_of_an_account_do_not_wait_for_its_task(
-    postgres_books: Books, commits: GroupCommit
-) -> None:
-    customer = await postgres_books.customer(units=CALLS)
-    call = await ordered(postgres_books, customer)
-    async with locked(postgres_books, call, "task"):
-        ending = asyncio.ensure_future(commits.end(refund_of(call), None))
-        await spend(commits, customer, CALLS - 1)
-        assert not ending.done()
-    assert await asyncio.wait_for(ending, SOON_S) is EndOutcome.DONE
-    assert (await postgres_books.task(call.call_id))[0] == TaskStatus.FAILED
-
-
 async def test_a_lock_timeout_is_not_an_unavailable_database(
     postgres_books: Books, commits: GroupCommit, caplog: pytest.LogCaptureFixture
 ) -> None:

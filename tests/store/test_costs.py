@@ -8,8 +8,6 @@ import asyncpg
 import pytest
 
 from myna.actions.nodes import DrainNode
-from myna.store import sqlite_batch
-from myna.store.batch import Charge, End
 from myna.store.database import Transaction
 from myna.store.postgresql_batch import BatchWriter, LockPolicy
 from myna.store.queries import clones, tasks
@@ -18,7 +16,7 @@ from myna.store.schema import SchemaWatch
 from myna.store.sqlite import SqliteConnection, clock_ms
 from myna.wire.farm import TRIES_MAX
 from tests.rig.actors import perform
-from tests.store.books import AUDIO, Books, books_of, charge_of, keep_of, refund_of, speech
+from tests.store.books import AUDIO, Books, books_of, charge_of, keep_of, refund_of
 from tests.tasks.task_service import TaskService, proof_of, task_service_on
 
 pytestmark = pytest.mark.anyio
@@ -96,34 +94,6 @@ async def test_the_cost_of_a_query_does_not_depend_on_other_rows(service: TaskSe
         await books.sql(f"DELETE FROM {table} WHERE created_at = 1")
     await fill(books, MANY)
     assert await steps(books, QUESTIONS[what]) <= few + 5
-
-
-def _own_tables(books: Books, ends: list[End], charges: list[Charge]) -> list[str]:
-    """The statements of this batch that build such a table; the batch is committed."""
-    raw = SqliteConnection(books.folder / "myna.sqlite", clock_ms, read_only=False).raw
-    ran: list[tuple[str, Any]] = []
-    raw.exec_trace = lambda _, sql, values: ran.append((sql, values)) is None
-    raw.execute("BEGIN IMMEDIATE")
-    sqlite_batch.run(raw, ends, charges, clock_ms())
-    raw.execute("COMMIT")
-    raw.exec_trace = None
-    assert len(ran) > 3
-    found = [
-        sql
-        for sql, values in ran
-        if any(step[1] == "OpenEphemeral" for step in raw.execute(f"EXPLAIN {sql}", values))
-    ]
-    raw.close()
-    return found
-
-
-@pytest.mark.parametrize("spoken", [False, True])
-async def test_a_batch_of_one_call_needs_no_temporary_table(tmp_path: Path, spoken: bool) -> None:
-    async with books_of("", tmp_path) as books:
-        call = charge_of(await books.customer(), task=speech() if spoken else None)
-        assert _own_tables(books, [], [call]) == []
-        assert _own_tables(books, [keep_of(call, None, AUDIO if spoken else None)], []) == []
-        assert await books.state(call.call_id) == 1
 
 
 CHANGES = 5000
@@ -218,8 +188,3 @@ async def test_a_vacuum_empties_the_index_of_open_calls_if_few_pages_changed(
 
     assert await entries(raw) == 0
     await books.sql("DELETE FROM calls WHERE created_at = 0")
-
-
-async def test_a_vacuum_of_calls_is_due_after_a_fiftieth_of_them(postgres_books: Books) -> None:
-    ((options,),) = await postgres_books.sql("SELECT reloptions FROM pg_class WHERE relname = 'calls'")
-    assert "autovacuum_vacuum_scale_factor=0.02" in options

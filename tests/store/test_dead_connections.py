@@ -83,37 +83,6 @@ async def test_a_dead_connection_is_given_up_at_the_deadline_and_replaced(
     await until(connected, "the pool has connections that live", IN_TIME_S)
 
 
-async def test_a_dead_connection_replaces_the_whole_pool(db: Postgresql, proxy: PostgresProxy) -> None:
-    """All are over the same dead network: one deadline passes, not one for each connection."""
-    proxy.silence()
-    with pytest.raises(DatabaseUnavailable):
-        await read(db)
-    await asyncio.gather(*[task for task in asyncio.all_tasks() if task.get_name() == "interrupted-query"])
-    await asyncio.wait_for(db.fetch("SELECT 1"), IN_TIME_S)
-
-
-async def test_a_dead_connection_does_not_delay_shutdown(proxy: PostgresProxy) -> None:
-    db = await Postgresql.open(proxy.url)
-    started = asyncio.Event()
-
-    async def hang(connection: Transaction) -> None:
-        await connection.fetch("SELECT 1")
-        proxy.silence()
-        started.set()
-        await connection.fetch("SELECT 1")
-
-    hanging = asyncio.create_task(db.transaction(hang))
-    await started.wait()
-    await asyncio.wait_for(db.close(), IN_TIME_S)
-    with pytest.raises(db.unavailable):
-        await asyncio.wait_for(hanging, IN_TIME_S)
-
-
-async def test_an_idle_dead_connection_does_not_delay_shutdown(db: Postgresql, proxy: PostgresProxy) -> None:
-    proxy.silence()
-    await asyncio.wait_for(db.close(), IN_TIME_S)
-
-
 async def test_charges_continue_after_the_batch_connection_died(postgres_books: Books, brief: None) -> None:
     """The batch in flight is sent again on a new connection, well before the pool's 30 s are over."""
     customer = await postgres_books.customer()

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -165,16 +166,20 @@ async def test_an_interrupt_while_the_load_is_in_another_thread_leaves_nothing(
     """On SQLite it comes between the check of the files and the COMMIT, or before."""
     db = await Books("", tmp_path / "restored").open_again()
     restoring = asyncio.create_task(source.restore(db, data))
-    load, loading = backup._load_page, asyncio.Event()
+    transaction, loading = db.transaction, asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    async def interrupted(*args: object) -> None:
-        loop.call_soon_threadsafe(restoring.cancel)
-        loop.call_soon_threadsafe(loading.set)
-        await load(*args)  # type: ignore[arg-type]
+    def interrupted(work: Any, *args: Any, **named: Any) -> Any:
+        async def load(*given: Any) -> Any:
+            loop.call_soon_threadsafe(restoring.cancel)
+            loop.call_soon_threadsafe(loading.set)
+            return await work(*given)
 
-    monkeypatch.setattr(backup, "_load_page", interrupted)
-    await asyncio.wait([restoring])
+        return transaction(load, *args, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(db, "transaction", interrupted)
+        await asyncio.wait([restoring])
     await db.transaction(_nothing)  # the thread is through
     assert loading.is_set()
     assert (await db.has_schema()) == (data / "audio").exists() == (not restoring.cancelled())

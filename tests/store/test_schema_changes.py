@@ -74,13 +74,6 @@ async def test_a_migration_that_only_adds_runs_under_processes_that_it_serves(
         await migrate(serving)
 
 
-async def test_processes_of_the_same_version_start_beside_each_other(
-    new_postgres_books: Books, serving: Postgresql
-) -> None:
-    assert await migrate(new_postgres_books.db) == newest("postgresql")
-    await new_postgres_books.db.ready()
-
-
 async def test_a_process_does_not_start_during_a_migration(new_postgres_books: Books) -> None:
     other = await asyncpg.connect(new_postgres_books.url)
     async with other.transaction():

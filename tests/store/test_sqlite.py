@@ -174,30 +174,6 @@ def test_the_writer_copies_what_the_thread_could_not(tmp_path: Path, monkeypatch
     writer.close()
 
 
-async def test_a_long_read_blocks_no_writer(
-    sqlite_books: Books, commits: GroupCommit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The WAL only grows meanwhile; it restarts after the read."""
-    monkeypatch.setattr(sqlite_checkpoints, "EVERY_S", 0.02)
-    monkeypatch.setattr(sqlite_checkpoints, "LONG_PAGES", 50)
-    db = await sqlite_books.open_again()
-    assert isinstance(db, Sqlite)
-    own = GroupCommit(db, queue_max=2000)
-    own.start()
-    customer = await sqlite_books.customer(units=100_000)
-    reader = apsw.Connection(str(sqlite_books.folder / "myna.sqlite"))
-    reader.execute("BEGIN")
-    reader.execute("SELECT count(*) FROM accounts").fetchall()
-
-    for _ in range(200):
-        assert isinstance(await own.charge(charge_of(customer), SOON_S), Charged)
-
-    reader.execute("COMMIT")
-    reader.close()
-    await own.close(SOON_S)
-    await db.close()
-
-
 def test_without_a_request_the_writer_takes_no_lock(tmp_path: Path) -> None:
     WriterHandover(tmp_path).yield_lock()
     assert list(tmp_path.iterdir()) == []
@@ -266,12 +242,3 @@ async def test_a_new_database_is_private_whatever_the_umask(tmp_path: Path, umas
     file = tmp_path / "above" / "data" / "myna.sqlite"
     await make(file)
     assert (mode(file.parent), mode(file)) == (0o700, 0o600)
-
-
-async def test_an_existing_database_keeps_its_permissions(tmp_path: Path) -> None:
-    file = tmp_path / "data" / "myna.sqlite"
-    await make(file)
-    file.parent.chmod(0o750)
-    file.chmod(0o640)
-    await make(file)
-    assert (mode(file.parent), mode(file)) == (0o750, 0o640)

@@ -3,7 +3,6 @@
 import pytest
 
 from myna.config import DAY_MS
-from myna.store.queries import storage
 from myna.store.queries import stored_responses as store
 from myna.store.queries.stored_responses import StoredResponse
 from tests.store.books import Books, Customer
@@ -54,14 +53,6 @@ async def test_a_conversation_is_read_as_far_back_as_its_limit(books: Books) -> 
     assert await names(books, customer, "resp_4") == ["resp_1", "resp_2", "resp_3", "resp_4"]
     assert await names(books, customer, "resp_4", row.size_bytes) == ["resp_3", "resp_4"]
     assert await names(books, customer, "resp_2") == ["resp_1", "resp_2"]
-
-
-async def test_the_bytes_count_in_the_storage_of_the_account(books: Books) -> None:
-    owner, other = await books.customer(), await books.customer()
-    size_bytes = sum([(await put(books, owner, name)).size_bytes for name in ("resp_1", "resp_2")])
-    assert await storage.of_account(books.db, owner.account_id) == size_bytes
-    assert await storage.of_account(books.db, other.account_id) == 0
-    assert await storage.reached(books.db, size_bytes) == {owner.account_id: size_bytes}
 
 
 async def test_a_conversation_is_deleted_once_its_last_response_is_old(books: Books) -> None:

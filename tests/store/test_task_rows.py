@@ -6,7 +6,6 @@ from myna.store.batch import TaskStatus
 from myna.store.queries import tasks
 from tests.store.books import (
     AUDIO,
-    DIFFERENT_AUDIO,
     Books,
     Customer,
     charge_of,
@@ -66,37 +65,6 @@ async def test_each_task_of_a_batch_ends_with_its_own_call(books: Books) -> None
     await books.end(refund_of(calls[0], "one"), keep_of(calls[1], None, AUDIO), refund_of(calls[2], "three"))
     assert [(await books.task(call.call_id))[4] for call in calls] == ["one", "", "three"]
     assert [(await books.task(call.call_id))[0] for call in calls] == [3, 2, 3]
-
-
-async def test_a_completion_after_a_refund_changes_nothing(books: Books) -> None:
-    customer = await books.customer()
-    call = await books.opened(customer, task=speech())
-    await books.end(refund_of(call, "too late"))
-    assert await books.end(keep_of(call, None, AUDIO)) == ["lost"]
-    assert await books.task(call.call_id) == (3, "", 0, b"", "too late")
-
-
-@pytest.mark.parametrize("in_one_batch", [True, False])
-async def test_two_completions_of_one_task_keep_one_audio(books: Books, in_one_batch: bool) -> None:
-    customer = await books.customer()
-    call = await books.opened(customer, task=speech())
-    first, second = keep_of(call, None, AUDIO), keep_of(call, None, DIFFERENT_AUDIO)
-    if in_one_batch:
-        await books.end(first, second)
-    else:
-        await books.end(first)
-        await books.end(second)
-    assert await books.task(call.call_id) == COMPLETED
-
-
-@pytest.mark.parametrize("reasons", [("a", "b"), ("b", "a")])
-async def test_the_reason_of_the_first_of_two_refunds_in_one_batch_counts(
-    books: Books, reasons: tuple[str, str]
-) -> None:
-    customer = await books.customer()
-    call = await books.opened(customer, task=speech())
-    await books.end(*[refund_of(call, reason) for reason in reasons])
-    assert (await books.task(call.call_id))[4] == reasons[0]
 
 
 async def test_a_task_is_only_shown_to_its_account(books: Books) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -49,12 +48,9 @@ def refused(body: bytes) -> str:
 @pytest.mark.parametrize(
     "body",
     [
-        b'{"text":"x","more":[1.0,-0.0,1e5,true,null],"inner":{"a":{"a":1}}}',
-        b' {\t"text" :\r\n "x" } ',
-        rb'{"text":"\u0078\/\ud83d\ude00"}',
-        b'{"text":"\xe4\xbd\xa0","n":123456789012345678}',
-        b'{"text":"x","list":[{"a":1},{"a":1}]}',
-        b'{"text":"x","\xe4\xbd\xa0":{"":{"":""}}}',
+        *(b'{"text":"x","more":[1.0,-0.0,1e5,true,null],"inner":{"a":{"a":1}}}', b' {\t"text" :\r\n "x" } '),
+        *(rb'{"text":"\u0078\/\ud83d\ude00"}', b'{"text":"\xe4\xbd\xa0","n":123456789012345678}'),
+        *(b'{"text":"x","list":[{"a":1},{"a":1}]}', b'{"text":"x","\xe4\xbd\xa0":{"":{"":""}}}'),
     ],
 )
 def test_decode_returns_all_fields_beside_the_checked_ones(body: bytes) -> None:
@@ -166,12 +162,6 @@ def test_a_body_that_is_not_an_object_is_refused() -> None:
 )
 def test_the_error_names_the_field_and_what_it_must_be(body: bytes, said: str) -> None:
     assert refused(body) == said
-
-
-def test_the_error_shows_a_number_as_the_string_to_send_unless_it_is_very_long() -> None:
-    for number in (b"1", b"1.5", b"-0.25"):
-        assert refused(b'{"text":' + number + b"}").endswith(f'; send "{number.decode()}".')
-    assert refused(b'{"text":' + b"9" * 4000 + b"}") == "text: must be a string, not an integer."
 
 
 @pytest.mark.parametrize(
@@ -316,19 +306,6 @@ def test_objects_and_arrays_are_counted_outside_of_strings() -> None:
 )
 def test_ignored_fields_are_listed_as_a_valid_header_value(names: list[str], message: str) -> None:
     assert ignored(dict.fromkeys(names), Order) == message
-
-
-def test_only_the_first_ignored_fields_are_read() -> None:
-    compared = []
-
-    class Fields(dict[str, Any]):
-        def __iter__(self) -> Iterator[str]:
-            for name in super().__iter__():
-                compared.append(name)
-                yield name
-
-    assert ignored(Fields.fromkeys(f"好{n}" for n in range(1000)), Order) == "1000 more"
-    assert len(compared) == NAMES_MAX
 
 
 class Strict(Struct, forbid_unknown_fields=True):

@@ -32,7 +32,7 @@ _ONE_BLAS_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 _SET_BY_OPERATOR = "OMP_NUM_THREADS"  # applies to OpenBLAS too, which would prefer the variable above
 # A job that waited for a larger share of its time than this is not started: it would probably be killed at
 # its deadline, and replacing a killed process takes a second. Under overload that would add to the overload.
-_QUEUE_SHARE_MAX = 0.75
+QUEUE_SHARE_MAX = 0.75
 KILL_WAIT_S = 5.0
 """Time limit for a killed process to end; it takes milliseconds."""
 EXIT_POLL_S = 1.0
@@ -74,7 +74,7 @@ class PendingJob:
         self._progress = progress
         self.queued_at = self.loop.time()
         self.ends_at = self.queued_at + deadline_s
-        self._start_by = self.loop.time() + deadline_s * _QUEUE_SHARE_MAX
+        self._start_by = self.loop.time() + deadline_s * QUEUE_SHARE_MAX
         self.answer: asyncio.Future[bytes] = self.loop.create_future()
         self.released: asyncio.Future[None] = self.loop.create_future()
         self.released.set_result(None)

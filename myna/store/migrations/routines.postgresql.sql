@@ -30,7 +30,7 @@
 --   all       waits for every lock: for the end of a call in a transaction that has locked its account
 DROP FUNCTION IF EXISTS commit_batch;
 CREATE FUNCTION commit_batch(
-    e_ids bytea[], e_states bigint[], e_channels text[], e_reasons text[], e_more json,
+    e_ids bytea[], e_states bigint[], e_channels text[], e_reasons text[], e_usages text[], e_more json,
     c_ids bytea[], c_hashes bytea[], c_scopes bigint[], c_pays bigint[], c_units bigint[],
     c_lives bigint[], c_versions bigint[], c_requests text[], c_routes text[], c_more json,
     reservation_life bigint, lock_policy text
@@ -117,11 +117,12 @@ BEGIN
     IF cardinality(e_ids) > 0 THEN
         -- `+ 0` keeps the planner from the index of open calls, which has an entry for each call since the last vacuum.
         WITH moved AS (
-            UPDATE calls SET state = e.state, ended_at = v_now, channel = e.channel, reason = e.reason
+            UPDATE calls SET state = e.state, ended_at = v_now, channel = e.channel, reason = e.reason,
+                             usage = e.usage
             FROM (
-                SELECT DISTINCT ON (id) id, state, channel, reason, n
-                FROM unnest(e_ids, e_states, e_channels, e_reasons)
-                     WITH ORDINALITY AS e(id, state, channel, reason, n)
+                SELECT DISTINCT ON (id) id, state, channel, reason, usage, n
+                FROM unnest(e_ids, e_states, e_channels, e_reasons, e_usages)
+                     WITH ORDINALITY AS e(id, state, channel, reason, usage, n)
                 ORDER BY id, n
             ) AS e
             WHERE calls.id = e.id AND calls.state + 0 = 0 AND calls.account_id = ANY (locked)

@@ -48,6 +48,7 @@ class CallRow(Struct, frozen=True):
     route: str
     channel: str
     reason: str
+    usage: str
     request_id: str
     task_id: int
     created_at: int

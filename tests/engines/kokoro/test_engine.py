@@ -1,22 +1,17 @@
 """The embedded neural voice with a tiny model and the real runtime."""
 
 import asyncio
-import logging
-import os
-import signal
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 import soundfile
 
 from demo import tiny_voices
 from myna.engines.interface import (
-    CallerDisconnected,
     Client,
-    EngineCrashed,
     EngineFailed,
     EngineLimits,
     EngineUnavailable,
@@ -26,12 +21,11 @@ from myna.engines.interface import (
 )
 from myna.engines.kokoro.config import KokoroConfig
 from myna.engines.kokoro.engine import Kokoro
-from myna.engines.kokoro.job import RATE_HZ, PieceJob, PieceSound, TextJob
+from myna.engines.kokoro.job import RATE_HZ, PieceJob, PieceSound
+from myna.engines.pool.pool import Pool
 from myna.errors import ConfigError
 from myna.telemetry.metrics import UNSPOKEN_CHARACTERS
-from tests.engines.conftest import kokoro, mean_hz, names, started, until
-from tests.rig.disks import BlockedFile
-from tests.rig.processes import runs
+from tests.engines.conftest import kokoro, mean_hz, names, started
 
 pytestmark = pytest.mark.anyio
 
@@ -117,16 +111,6 @@ async def test_progress_ends_at_1(engine: Kokoro, tmp_path: Path) -> None:
     assert fractions[-1] == 1
 
 
-async def test_characters_that_no_voice_can_speak_are_logged_and_counted(
-    engine: Kokoro, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    before = counted()
-    await engine.speak(said("你好 ภาษา 🎉"), tmp_path / "a.mp3", DEADLINE_S)
-    assert "5 characters were not spoken, of: Thai, Emoji" in caplog.text
-    assert counted() - before == 5
-
-
 def counted() -> float:
     """The characters that were not spoken, by the process's metrics."""
     return UNSPOKEN_CHARACTERS.collect()[0].samples[0].value
@@ -143,40 +127,6 @@ async def test_a_sound_over_the_limit_fails_and_leaves_no_file(engine: Kokoro, t
     with pytest.raises(SoundTooLong):
         await engine.speak(said(sound_max_s=1.0), tmp_path / "a.mp3", DEADLINE_S)
     assert not names(tmp_path)
-
-
-async def test_a_process_that_dies_fails_the_text_and_is_replaced(model: Path, tmp_path: Path) -> None:
-    async with started(kokoro(model)) as engine:
-        pid = engine.pids()[0]
-        voice = BlockedFile(model / "voices" / "zf_xiaobei.bin")
-        speaking = asyncio.create_task(engine.speak(said(), tmp_path / "a.mp3", DEADLINE_S))
-        await until(voice.blocks)
-        os.kill(pid, signal.SIGKILL)
-        with pytest.raises(EngineCrashed):
-            await speaking
-        voice.release()
-        await until(lambda: engine.up() and engine.pids()[0] != pid)
-        assert (await engine.speak(said(), tmp_path / "b.mp3", DEADLINE_S)).seconds > 0
-
-
-async def test_a_cancelled_call_ends_its_work(engine: Kokoro, tmp_path: Path) -> None:
-    begun = asyncio.Event()
-    client = Client(progress=lambda _: begun.set())
-    speaking = asyncio.create_task(engine.speak(said(SENTENCES * 20), tmp_path / "a.mp3", DEADLINE_S, client))
-    await begun.wait()
-    speaking.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await speaking
-    assert not names(tmp_path)
-    await until(engine.up)
-    assert (await engine.speak(said(), tmp_path / "b.mp3", DEADLINE_S)).seconds > 0
-
-
-async def test_closing_ends_all_processes(model: Path) -> None:
-    async with started(kokoro(model, 2)) as engine:
-        pids = engine.pids()
-        assert len(pids) == 3
-    assert not any(map(runs, pids))
 
 
 @pytest.mark.parametrize("content", [b"", b"\x08\x08" + bytes(1000)])
@@ -219,86 +169,20 @@ def test_a_voice_that_is_not_there_is_refused(model: Path) -> None:
         KokoroConfig(str(model), voices=["zf_xiaoni"]).build(LIMITS, Path())
 
 
-async def test_a_full_piece_at_the_lowest_speed_is_spoken(engine: Kokoro, tmp_path: Path) -> None:
-    """Four times 14 s of sound in one frame."""
-    text = "春眠不觉晓处处闻啼鸟夜来风雨声花落知多少春眠不觉晓处处闻啼鸟。"
-    plain = await engine.speak(said(text), tmp_path / "plain.mp3", DEADLINE_S)
-    slow = await engine.speak(said(text, speed=0.25), tmp_path / "slow.mp3", DEADLINE_S)
-    assert slow.seconds / 4 == pytest.approx(plain.seconds, rel=0.1)
-    assert slow.seconds > 40
-
-
-async def test_a_waiting_text_is_not_spoken_after_its_client_disconnected(
-    model: Path, tmp_path: Path
-) -> None:
-    engine = kokoro(model)
-    await engine.start()
-    left = asyncio.Event()
-    try:
-        pid = engine._pool.pids()[0]
-        os.kill(pid, signal.SIGSTOP)
-        first = asyncio.create_task(engine.speak(said("你好。"), tmp_path / "a.mp3", DEADLINE_S))
-        await until(lambda: not engine._pool._idle)
-        client = Client(disconnected=left.wait)
-        second = asyncio.create_task(engine.speak(said(), tmp_path / "b.mp3", DEADLINE_S, client))
-        await until(lambda: len(engine._pool._waiting) == 1)
-        left.set()
-        with pytest.raises(CallerDisconnected):
-            await second
-        os.kill(pid, signal.SIGCONT)
-        assert (await first).seconds > 0
-    finally:
-        await engine.close()
-
-
-async def test_a_model_that_returns_no_numbers_fails_the_text(tmp_path: Path) -> None:
-    model = tiny_voices.neural(tmp_path / "kokoro", VOICE_IDS)
-    np.full((510, 1, 256), np.nan, "<f4").tofile(model / "voices" / "zf_xiaobei.bin")
-    async with started(kokoro(model)) as engine:
-        with pytest.raises(EngineFailed, match="not finite"):
-            await engine.speak(said(), tmp_path / "a.mp3", DEADLINE_S)
-
-
-def test_a_voice_speaks_english_by_itself_where_the_english_voice_is_missing(tmp_path: Path) -> None:
-    model = tiny_voices.neural(tmp_path / "kokoro", ["zf_xiaobei"])
-    engine = kokoro(model, 2)
-    voice = engine._voices["zf_xiaobei"]
-    assert voice.mixed == voice.style
-
-
-async def test_closing_the_sound_in_the_middle_ends_its_work_first(
-    engine: Kokoro, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended: list[str] = []
-    pieces = (await engine._text_pool.run(TextJob(SENTENCES, "zh-CN"), DEADLINE_S)).pieces
-
-    async def speak_first_piece_only(job: PieceJob, *_: object, **__: object) -> PieceSound:
-        if job.phonemes != pieces[0].phonemes:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.append(job.phonemes)
-        return PieceSound(bytes(2), 0.0)
-
-    monkeypatch.setattr(engine._pool, "run", speak_first_piece_only)
-    sound = engine.sound(said(), DEADLINE_S)
-    await anext(sound)
-    await asyncio.sleep(0)
-    await sound.aclose()
-    assert ended == [pieces[1].phonemes]
-
-
 async def test_the_first_piece_for_a_listener_is_spoken_alone(
     engine: Kokoro, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[str] = []
+    run = Pool.run
 
-    async def speak(job: PieceJob, *_: object, **__: object) -> PieceSound:
+    async def speak(pool: Pool[PieceSound], job: Any, *limits: Any, **more: Any) -> PieceSound:
+        if not isinstance(job, PieceJob):
+            return await run(pool, job, *limits, **more)
         begun.append(job.phonemes)
         await asyncio.sleep(0.01)
         return PieceSound(bytes(2), 0.0)
 
-    monkeypatch.setattr(engine._pool, "run", speak)
+    monkeypatch.setattr(Pool, "run", speak)
     async with aclosing(engine.sound(said(), DEADLINE_S, Client(hear=lambda parts: parts))) as sound:
         await anext(sound)
         assert len(begun) == 1

@@ -1,6 +1,5 @@
 """A body of POST /responses becomes a body of POST /chat/completions, or is refused by the field's name."""
 
-import time
 from typing import Any
 
 import pytest
@@ -302,10 +301,86 @@ def test_a_wrong_field_is_named(fields: dict[str, Any], message: str) -> None:
     assert refused(**fields).startswith(message)
 
 
-def test_the_time_is_linear_in_the_items() -> None:
-    """30,000 items of one turn, which would take half a minute if each of them copied those before it."""
-    items = [call(number) for number in range(30_000)]
-    begun = time.process_time()
-    (message,) = messages(*items)
-    assert len(message["tool_calls"]) == len(items)
-    assert time.process_time() - begun < 5
+# A name of a type, or several; "?" after it: or null; "[…]": an array of it.
+TYPES: dict[str, type | tuple[type, ...]] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "object": dict,
+    "any": object,
+}
+SHAPES: dict[str, dict[str, str]] = {
+    "Response": {
+        "id": "string", "object": "string", "created_at": "integer", "completed_at": "integer?",
+        "status": "string", "incomplete_details": "object?", "model": "string",
+        "previous_response_id": "string?", "instructions": "string?", "output": "[Item]", "error": "Error?",
+        "tools": "[FunctionTool]", "tool_choice": "any", "truncation": "string",
+        "parallel_tool_calls": "boolean", "text": "Text", "top_p": "number", "presence_penalty": "number",
+        "frequency_penalty": "number", "top_logprobs": "integer", "temperature": "number",
+        "reasoning": "Reasoning?", "usage": "Usage?", "max_output_tokens": "integer?",
+        "max_tool_calls": "integer?", "store": "boolean", "background": "boolean", "service_tier": "string",
+        "metadata": "object", "safety_identifier": "string?", "prompt_cache_key": "string?",
+    },
+    "message": {"id": "string", "status": "string", "role": "string", "content": "[Part]"},
+    "function_call": {
+        "id": "string", "call_id": "string", "name": "string", "arguments": "string", "status": "string",
+    },
+    "reasoning": {"id": "string", "summary": "[any]"},
+    "output_text": {"text": "string", "annotations": "[any]"},
+    "refusal": {"refusal": "string"},
+    "reasoning_text": {"text": "string"},
+    "Error": {"code": "string", "message": "string"},
+    "FunctionTool": {
+        "type": "string", "name": "string", "description": "string?", "parameters": "object?",
+        "strict": "boolean?",
+    },
+    "Text": {"format": "object"},
+    "Reasoning": {"effort": "string?", "summary": "string?"},
+    "Usage": {
+        "input_tokens": "integer", "output_tokens": "integer", "total_tokens": "integer",
+        "input_tokens_details": "object", "output_tokens_details": "object",
+    },
+}  # fmt: skip
+EVENTS: dict[str, dict[str, str]] = {
+    "response.(created|in_progress|completed|incomplete|failed)": {"response": "Response"},
+    "response.output_item.(added|done)": {"output_index": "integer", "item": "Item"},
+    "response.content_part.(added|done)": {
+        "item_id": "string", "output_index": "integer", "content_index": "integer", "part": "Part",
+    },
+    "response.(output_text|refusal|reasoning_text).delta": {
+        "item_id": "string", "output_index": "integer", "content_index": "integer", "delta": "string",
+    },
+    "response.(output_text|reasoning_text).done": {
+        "item_id": "string", "output_index": "integer", "content_index": "integer", "text": "string",
+    },
+    "response.refusal.done": {"item_id": "string", "content_index": "integer", "refusal": "string"},
+    "response.function_call_arguments.delta": {
+        "item_id": "string", "output_index": "integer", "delta": "string",
+    },
+    "response.function_call_arguments.done": {
+        "item_id": "string", "output_index": "integer", "arguments": "string",
+    },
+}  # fmt: skip
+
+
+REQUESTS: list[dict[str, Any]] = [
+    {"model": "m", "input": "hello"},
+    {
+        "model": "m",
+        "input": "hello",
+        "instructions": "Be brief.",
+        "tools": [{"type": "function", "name": "weather"}],
+        "tool_choice": "auto",
+        "parallel_tool_calls": None,
+        "text": {"format": None, "verbosity": None},
+        "reasoning": {"summary": "auto"},
+        "temperature": 0.5,
+        "top_p": None,
+        "presence_penalty": 1,
+        "metadata": None,
+        "prompt_cache_key": "k",
+        "service_tier": "auto",
+        "top_logprobs": 3,
+    },
+]
