@@ -23,7 +23,7 @@ from bench.load import CHAT_BODY, CHAT_PATH, KEY_FORMAT
 from bench.results import Machine, Table
 from myna import settings
 from myna.api.auth import KeyAuth
-from myna.api.v1 import ChatApi
+from myna.api.v1 import V1Api
 from myna.chat.complete import Chat
 from myna.engines.pool.admission import Slot
 from myna.http.asgi import Application
@@ -109,7 +109,15 @@ async def _layers(service: Service) -> dict[str, float]:
         synthesizer=service.synthesizer,
     )
     key_auth = KeyAuth(service.db, 1.0, KeyThrottle())
-    api = ChatApi(key_auth, chat, service.config)
+    api = V1Api(
+        key_auth=key_auth,
+        db=service.db,
+        config=service.config,
+        channels=service.channels,
+        capacity=service.capacity,
+        chat=chat,
+        synthesizer=service.synthesizer,
+    )
     limits = BodyLimits(
         body_max_bytes=service.settings.body_max_bytes,
         body_timeout_s=service.settings.body_timeout_s,

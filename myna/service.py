@@ -18,7 +18,7 @@ from myna.api.openai.models import ModelsApi
 from myna.api.openai.relayed import RelayApi
 from myna.api.openapi import OpenApi
 from myna.api.uploads import UploadsApi
-from myna.api.v1 import ChatApi, MeApi, SpeechApi
+from myna.api.v1 import V1Api
 from myna.channel_probe import Prober
 from myna.channels import Channels, restore_circuits
 from myna.chat.complete import Chat
@@ -272,17 +272,16 @@ class Service:
         """The routes of /v1 and /farm/v1, by exact path."""
         throttle = KeyThrottle()
         key_auth = KeyAuth(self.db, self.settings.charge_wait_s, throttle)
-        chat = ChatApi(key_auth, self.chat, self.config)
         relayed = RelayApi(key_auth, self.relay, self.relay_planner, self.stored_responses)
         lengths = ContextLengths(self.http_client, self.channels)
         models = ModelsApi(key_auth, self.db, self.config, self.openai_audio.whisper, lengths)
-        me = MeApi(key_auth, self.db)
-        speech = SpeechApi(
+        v1 = V1Api(
             key_auth=key_auth,
             db=self.db,
             config=self.config,
             channels=self.channels,
             capacity=self.capacity,
+            chat=self.chat,
             synthesizer=self.synthesizer,
         )
         farm = FarmApi(
@@ -299,13 +298,7 @@ class Service:
         return {
             **farm.routes(),
             **self.openai_audio.routes(key_auth),
-            "/v1/me": {"GET": me.me},
-            "/v1/models": {"GET": chat.models},
-            "/v1/chat/completions": {"POST": chat.completions},
-            "/v1/voices": {"GET": speech.voices},
-            "/v1/tts": {"POST": speech.speak},
-            "/v1/task": {"GET": speech.task},
-            "/v1/records": {"GET": speech.records},
+            **v1.routes(),
             "/openai/v1/chat/completions": {"POST": relayed.chat_completions},
             "/openai/v1/responses": {"POST": relayed.responses},
             RESPONSE_ROUTE: {"GET": relayed.stored_response, "DELETE": relayed.delete_response},

@@ -1,6 +1,7 @@
 """The endpoints of /v1: chat and models, speech, voices and records, /me."""
 
 import re
+from dataclasses import dataclass
 
 from msgspec import structs
 
@@ -13,6 +14,7 @@ from myna.config import ConfigCache
 from myna.engines.interface import EngineVoice
 from myna.errors import InvalidRequest, ModelNotFound, NotFound
 from myna.farm.capacity import Capacity
+from myna.http.asgi import Routes
 from myna.http.request import Request
 from myna.http.responses import Response
 from myna.keys import Scope
@@ -44,58 +46,81 @@ ID_MAX = 2**53
 _INTEGER = re.compile(r"-?[0-9]+")
 
 
-class SpeechApi:
-    """Handlers of the speech endpoints."""
+MODELS_CREATED = 1_767_225_600
+"""2026-01-01: the creation time of both models."""
 
-    def __init__(
-        self,
-        key_auth: KeyAuth,
-        db: Database,
-        config: ConfigCache,
-        channels: Channels,
-        capacity: Capacity,
-        synthesizer: Synthesizer,
-    ) -> None:
-        self._key_auth = key_auth
-        self._db = db
-        self._config = config
-        self._channels = channels
-        self._capacity = capacity
-        self._synthesizer = synthesizer
+
+@dataclass(frozen=True)
+class V1Api:
+    """The handlers of /v1."""
+
+    key_auth: KeyAuth
+    db: Database
+    config: ConfigCache
+    channels: Channels
+    capacity: Capacity
+    chat: Chat
+    synthesizer: Synthesizer
+
+    def routes(self) -> Routes:
+        return {
+            "/v1/me": {"GET": self.me},
+            "/v1/models": {"GET": self.models},
+            "/v1/chat/completions": {"POST": self.completions},
+            "/v1/voices": {"GET": self.voices},
+            "/v1/tts": {"POST": self.speak},
+            "/v1/task": {"GET": self.task},
+            "/v1/records": {"GET": self.records},
+        }
+
+    async def models(self, request: Request) -> Response:
+        verified = await self.key_auth.verify(request, Scope.CHAT)
+        await self.key_auth.in_time(self.config.at(verified.config_version))
+        owner = self.config.settings.owner
+        models = [Model(id=name, object="model", created=MODELS_CREATED, owned_by=owner) for name in MODELS]
+        return Response(to_json(ModelList("list", models)))
+
+    async def completions(self, request: Request) -> Response:
+        caller, body = await self.key_auth.caller_and_body(request, Scope.CHAT)
+        try:
+            answer = await self.chat.complete(caller, body, request.disconnected)
+        except ModelNotFound as error:
+            raise model_refused(error) from None
+        return Response(answer, headers=units.headers(caller.details))
 
     async def speak(self, request: Request) -> Response:
-        caller, body = await self._key_auth.caller_and_body(request, Scope.TTS)
+        caller, body = await self.key_auth.caller_and_body(request, Scope.TTS)
         try:
-            answer = await self._synthesizer.speak(caller, body, request.disconnected)
+            answer = await self.synthesizer.speak(caller, body, request.disconnected)
         except ModelNotFound as error:
             raise model_refused(error) from None
         return Response(answer.encode(), headers=units.headers(caller.details))
 
     async def voices(self, request: Request) -> Response:
-        verified = await self._key_auth.verify(request, Scope.TTS)
-        await self._key_auth.in_time(self._config.at(verified.config_version))
-        config = await self._key_auth.in_time(self._config.with_nodes())
-        nodes = await self._key_auth.in_time(self._capacity.nodes(config))
-        own = clones.ready(self._db, verified.key.account_id) if nodes else None
-        cloned = voices.usable_clones(await self._key_auth.in_time(own), config, nodes) if own else []
-        public = voices.usable(self._channels, config, nodes)
+        verified = await self.key_auth.verify(request, Scope.TTS)
+        await self.key_auth.in_time(self.config.at(verified.config_version))
+        config = await self.key_auth.in_time(self.config.with_nodes())
+        nodes = await self.key_auth.in_time(self.capacity.nodes(config))
+        own = clones.ready(self.db, verified.key.account_id) if nodes else None
+        cloned = voices.usable_clones(await self.key_auth.in_time(own), config, nodes) if own else []
+        public = voices.usable(self.channels, config, nodes)
         data = [_voice(voice, "public") for voice in public] + [_voice(voice, "clone") for voice in cloned]
         return Response(to_json(VoiceList("list", data, data[0].voice_id if data else "")))
 
     async def task(self, request: Request) -> Response:
-        verified = await self._key_auth.verify(request, Scope.TTS)
+        verified = await self.key_auth.verify(request, Scope.TTS)
         task_id = read_integer("id", request.query().get("id"))
         found = None
         if 0 < task_id <= ID_MAX:
-            query = store.of_account(self._db, verified.key.account_id, task_id)
-            found = await self._key_auth.in_time(query)
+            query = store.of_account(self.db, verified.key.account_id, task_id)
+            found = await self.key_auth.in_time(query)
         if found is None:
             raise NotFound("There is no such task; check the id.")
-        await self._key_auth.in_time(self._config.at(verified.config_version))
+        await self.key_auth.in_time(self.config.at(verified.config_version))
         return Response(to_json(TaskAnswer(1, self._task(found))))
 
     async def records(self, request: Request) -> Response:
-        verified = await self._key_auth.verify(request, Scope.RECORDS)
+        verified = await self.key_auth.verify(request, Scope.RECORDS)
         query = request.query()
         limit = read_integer("limit", query.get("limit", str(RECORDS_DEFAULT)))
         before = read_integer("before", query.get("before", str(ID_MAX)))
@@ -103,9 +128,9 @@ class SpeechApi:
             raise InvalidRequest(f"limit: must be from 1 to {RECORDS_MAX}.")
         if before < 1:
             raise InvalidRequest("before: must be the id of a record.")
-        page = store.page(self._db, verified.key.account_id, min(before, ID_MAX), limit + 1)
-        rows = await self._key_auth.in_time(page)
-        await self._key_auth.in_time(self._config.at(verified.config_version))
+        page = store.page(self.db, verified.key.account_id, min(before, ID_MAX), limit + 1)
+        rows = await self.key_auth.in_time(page)
+        await self.key_auth.in_time(self.config.at(verified.config_version))
         data = [self._record(row) for row in rows[:limit]]
         return Response(
             to_json(RecordList(object="list", count=len(data), data=data, has_more=len(rows) > limit))
@@ -115,14 +140,30 @@ class SpeechApi:
         return Task(
             id=row.id,
             status=row.status,
-            status_text=status_text(row, self._config.settings.language),
+            status_text=status_text(row, self.config.settings.language),
             text=row.text,
             chars=row.chars,
-            audio_url=self._synthesizer.url(row.audio),
+            audio_url=self.synthesizer.url(row.audio),
         )
 
     def _record(self, row: TaskRow) -> Record:
         return Record(**structs.asdict(self._task(row)), create_time=row.created_at // 1000)
+
+    async def me(self, request: Request) -> Response:
+        key = (await self.key_auth.verify(request, Scope(0))).key
+        used = await self.key_auth.in_time(keys_store.usage(self.db, key.id))
+        stats = KeyStats(used.calls, used.cost, used.ok_calls)
+        scopes, expires_at = Scope(key.scopes).names, key.expires_at // 1000
+        info = KeyInfo(
+            ok=1,
+            key_name=key.name,
+            masked=key.masked,
+            scopes=scopes,
+            use_count=used.calls,
+            expires_at=expires_at,
+            stats=stats,
+        )
+        return Response(to_json(info), headers=units.headers(request.details))
 
 
 def _voice(voice: EngineVoice, source: str) -> Voice:
@@ -136,55 +177,3 @@ def read_integer(name: str, value: str | None) -> int:
     if not _INTEGER.fullmatch(value) or len(value) > 1000:
         raise InvalidRequest(f"{name}: must be an integer.")
     return int(value)
-
-
-MODELS_CREATED = 1_767_225_600
-"""2026-01-01: the creation time of both models."""
-
-
-class ChatApi:
-    """Handlers of the chat endpoints."""
-
-    def __init__(self, key_auth: KeyAuth, chat: Chat, config: ConfigCache) -> None:
-        self._key_auth = key_auth
-        self._chat = chat
-        self._config = config
-
-    async def models(self, request: Request) -> Response:
-        verified = await self._key_auth.verify(request, Scope.CHAT)
-        await self._key_auth.in_time(self._config.at(verified.config_version))
-        owner = self._config.settings.owner
-        models = [Model(id=name, object="model", created=MODELS_CREATED, owned_by=owner) for name in MODELS]
-        return Response(to_json(ModelList("list", models)))
-
-    async def completions(self, request: Request) -> Response:
-        caller, body = await self._key_auth.caller_and_body(request, Scope.CHAT)
-        try:
-            answer = await self._chat.complete(caller, body, request.disconnected)
-        except ModelNotFound as error:
-            raise model_refused(error) from None
-        return Response(answer, headers=units.headers(caller.details))
-
-
-class MeApi:
-    """Handler of the key's self-information."""
-
-    def __init__(self, key_auth: KeyAuth, db: Database) -> None:
-        self._key_auth = key_auth
-        self._db = db
-
-    async def me(self, request: Request) -> Response:
-        key = (await self._key_auth.verify(request, Scope(0))).key
-        used = await self._key_auth.in_time(keys_store.usage(self._db, key.id))
-        stats = KeyStats(used.calls, used.cost, used.ok_calls)
-        scopes, expires_at = Scope(key.scopes).names, key.expires_at // 1000
-        info = KeyInfo(
-            ok=1,
-            key_name=key.name,
-            masked=key.masked,
-            scopes=scopes,
-            use_count=used.calls,
-            expires_at=expires_at,
-            stats=stats,
-        )
-        return Response(to_json(info), headers=units.headers(request.details))

@@ -18,7 +18,7 @@ from myna.chat.failover import Asker, FailedAttempt, answer_of, first_answer, un
 from myna.http_client import HttpClient
 from myna.ids import new_name
 from myna.wire.body import has_too_many_containers
-from myna.wire.lenient import UNREADABLE, json_text_of, object_of, strict, text_of
+from myna.wire.lenient import UNREADABLE, json_text_of, object_of, reason_of, strict, text_of
 
 TOOL_CALLS_MAX_BYTES = 2**20
 """The default maximum of a request body. Larger tool calls would take long to decode."""
@@ -98,7 +98,7 @@ def model_answer(answer: bytes, channel: Channel) -> ModelAnswer:
         choice = strict(_completion.decode, answer).choices.first
         if choice is None:
             raise unusable("NoChoices", "the answer has no choices", answer, channel)
-        content, reason = text_of(choice.message.content), text_of(choice.finish_reason)
+        content, reason = text_of(choice.message.content), reason_of(choice.finish_reason)
         found = _tool_calls.decode(_bounded(choice.message.tool_calls))
         tool_calls = None if found is None else [completed_call(call) for call in found]
     except UNREADABLE as error:

@@ -17,7 +17,7 @@ from myna.ids import new_name
 from myna.relay.events import ERROR
 from myna.wire.body import has_too_many_containers
 from myna.wire.encode import to_event
-from myna.wire.lenient import UNREADABLE, is_set, loads, objects_of, repaired, strict, text_of
+from myna.wire.lenient import UNREADABLE, is_set, loads, objects_of, reason_of, repaired, strict, text_of
 from myna.wire.openai import Usage
 
 COMPLETION_ID: Final = "chatcmpl-"
@@ -123,8 +123,8 @@ def _completed(place: int, choice: _Members) -> dict[str, Any]:
         whole["message"] = {"role": "assistant", "content": None} | _given(message)
         if calls:
             whole["message"]["tool_calls"] = list(map(completed_call, calls))
-    if not is_set(choice.get("finish_reason", _NULL)):
-        whole["finish_reason"] = "tool_calls" if calls else "stop"
+    reason = reason_of(loads(bytes(choice.get("finish_reason", _NULL))))
+    whole["finish_reason"] = reason or ("tool_calls" if calls else "stop")
     return whole
 
 

@@ -14,7 +14,7 @@ from myna.chat.upstream import completed_call
 from myna.ids import new_name
 from myna.wire.body import has_too_many_containers
 from myna.wire.encode import to_event
-from myna.wire.lenient import UNREADABLE, is_set, loads, object_of, objects_of
+from myna.wire.lenient import UNREADABLE, is_set, loads, object_of, objects_of, reason_of
 
 _MODEL: Final = re.compile(rb'"model"\s*:\s*"(?:[^"\\]|\\.)*+"')
 _EMPTY: Final = re.compile(rb'"usage"\s*:\s*\{\s*\}|"finish_reason"\s*:\s*""')
@@ -46,9 +46,9 @@ class Chunks:
             if is_set(value := first.get(name)):
                 self._members[name] = loads(bytes(value)) if isinstance(value, msgspec.Raw) else value
 
-    def completed(self, event: bytes, data: bytes) -> bytes:
-        """An event whose JSON is `data`, with what it needs."""
-        if self._named and not self._only_model and (_has_gaps(data) or _CALLS.search(data)):
+    def completed(self, event: bytes, data: bytes, *, ends: bool) -> bytes:
+        """An event whose JSON is `data`, with what it needs. `ends`: it has a reason to finish."""
+        if self._named and not self._only_model and (ends or _has_gaps(data) or _CALLS.search(data)):
             return self._filled(event, data)
         return self.with_model(event)
 
@@ -90,7 +90,7 @@ class Chunks:
     def _choice(self, place: int, choice: dict[str, Any]) -> dict[str, Any]:
         part: dict[str, Any] = {"delta": {}} if self._is_chat else {"text": ""}
         whole = {"index": place} | part | choice
-        whole["finish_reason"] = choice.get("finish_reason") or None
+        whole["finish_reason"] = reason_of(choice.get("finish_reason")) or None
         if calls := objects_of(object_of(whole.get("delta")).get("tool_calls")):
             whole["delta"] = whole["delta"] | {"tool_calls": [self._call(call) for call in calls]}
         return whole

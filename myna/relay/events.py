@@ -129,8 +129,7 @@ class EventRelay:
             and ERROR not in part
             and not self.done
         ):
-            self._note(part)
-            return self._chunks.completed(part, part[6:-2])
+            return self._chunks.completed(part, part[6:-2], ends=self._note(part))
         return self._feed(part)
 
     def close(self) -> bytes:
@@ -223,15 +222,18 @@ class EventRelay:
         if name in _CLOSING:
             self.done, self.last = True, self._chunks.with_model(event) + b"\n\n"
             return b""
-        self._note(data)
+        ends = self._note(data)
         self._replaced = replaced is not None
-        return self._chunks.completed(event + b"\n\n", data) if replaced is None else replaced
+        return self._chunks.completed(event + b"\n\n", data, ends=ends) if replaced is None else replaced
 
-    def _note(self, data: bytes) -> None:
-        """Notes which choices finish, and the last events of these, which may call a function."""
-        if _FINISHED.search(data):
+    def _note(self, data: bytes) -> bool:
+        """Notes which choices finish, and the last events of these, which may call a function. Whether one
+        finishes."""
+        ends = _FINISHED.search(data) is not None
+        if ends:
             self._finished |= _finished_in(data) if self._choices > 1 else {0}
         self._recent.append(data[:_RECENT_MAX_BYTES])
+        return ends
 
     def _end(self) -> bytes:
         """The end of choices that have none, where the server has said that the answer is complete."""

@@ -16,6 +16,13 @@ BOM = b"\xef\xbb\xbf"
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Raised for what is no JSON."""
 _FALSY = (b"null", b"false", b"0", b'""', b"{}", b"[]")
+_REASONS = ("stop", "length", "tool_calls", "content_filter", "function_call", "error")
+_OTHER_REASONS = {
+    "length": "length", "max_tok": "length", "tool": "tool_calls", "function": "tool_calls",
+    "filter": "content_filter", "safety": "content_filter", "sensitive": "content_filter",
+    "prohibited": "content_filter",
+}  # fmt: skip
+"""By a part of a server's word."""
 _SURROGATES = frozenset(map(chr, range(0xD800, 0xE000)))
 _decode = msgspec.json.Decoder().decode
 
@@ -104,6 +111,14 @@ def thought_of(value: Any) -> str:
 def json_text_of(value: Any) -> str:
     """A text, or the JSON of an object: the arguments of a function."""
     return dumps(value).decode() if isinstance(value, dict) else text_of(value)
+
+
+def reason_of(value: Any) -> str:
+    """Why an answer has ended, in one of OpenAI's words: clients with types know no others, and servers have
+    their own, such as `eos`, `model_length` and `end_turn`. Empty for no text."""
+    if not isinstance(value, str) or not value or value in _REASONS:
+        return value if isinstance(value, str) else ""
+    return next((reason for mark, reason in _OTHER_REASONS.items() if mark in value.lower()), "stop")
 
 
 def objects_of(value: Any) -> list[dict[str, Any]]:

@@ -72,6 +72,26 @@ def test_a_whole_answer_is_read_by_each_reader(name: str) -> None:
     assert response["status"] == "completed"
 
 
+@pytest.mark.parametrize(
+    ("reason", "known"),
+    [
+        ("eos", "stop"), ("end_turn", "stop"), ("STOP", "stop"), ("model_length", "length"),
+        ("MAX_TOKENS", "length"), ("tool_use", "tool_calls"), ("SAFETY", "content_filter"),
+    ],
+)  # fmt: skip
+def test_a_reason_to_finish_is_one_of_openais_for_each_reader(reason: str, known: str) -> None:
+    answer = completion(HELLO, finish=reason)
+    body = json.dumps(answer).encode()
+    assert upstream.model_answer(body, CHANNEL).finish_reason == known
+    assert json.loads(answers.completed(body, "gpt"))["choices"][0]["finish_reason"] == known
+    choice = {"index": 0, "delta": {}, "finish_reason": reason}
+    chunk = {"id": "x", "object": "o", "created": 1, "model": "m", "choices": [choice]}
+    sent = EventRelay(model=b'"m"').feed(b"data: %b\n\n" % json.dumps(chunk).encode())
+    assert json.loads(sent[6:]) == chunk | {"choices": [choice | {"finish_reason": known}]}
+    response = to_response(answer, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)
+    assert response["status"] == ("completed" if known in ("stop", "tool_calls") else "incomplete")
+
+
 def test_thinking_among_the_parts_of_a_content_is_reasoning() -> None:
     response = to_response(
         completion(HELLO | {"content": MISTRAL}), REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from myna.wire.lenient import count_of, json_text_of, object_of, objects_of, text_of, thought_of
+from myna.wire.lenient import count_of, json_text_of, object_of, objects_of, reason_of, text_of, thought_of
 
 
 class UnusableAnswer(Exception):
@@ -73,12 +73,11 @@ def usage_in(answer: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _choice(choice: dict[str, Any]) -> Choice:
-    reason = choice.get("finish_reason")
     return Choice(
         index=count_of(choice.get("index")) or 0,
         message=_message(choice.get("message")),
         delta=_message(choice.get("delta")),
-        finish_reason=reason if isinstance(reason, str) else None,
+        finish_reason=reason_of(choice.get("finish_reason")) or None,
     )
 
 
