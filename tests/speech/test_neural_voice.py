@@ -98,6 +98,10 @@ def test_a_text_is_spoken_in_each_voice_and_in_a_blend_from_the_next_call_on(cal
     assert message.startswith("voice_id: there is no")
     assert balance(caller) == 16
 
+    site.cli("settings", "set", "voice_recipes", "accept")
+    assert pitch_hz(caller, f"{OTHER}(3)+{MANDARIN}(1)") - low == pytest.approx(1500, rel=0.05)
+    site.cli("settings", "set", "voice_recipes", "refuse")
+
 
 def test_words_of_the_account_change_the_sound_and_what_is_not_spoken_is_named(caller: Caller) -> None:
     text = "<speak>世界<prosody rate='slow'>สวัสดี</prosody></speak>"
