@@ -117,6 +117,9 @@ class SiteSettings(Struct, frozen=True):
     account_rpm: Annotated[int, _whole(0, 10**12, "calls of an account in a minute; 0: no limit")] = 0
     account_concurrent: Annotated[int, _whole(0, 10**12, "open calls of an account; 0: no limit")] = 0
     account_units_per_day: Annotated[int, _whole(0, 10**12, "units of an account in 24 h; 0: no limit")] = 0
+    voice_recipes: Annotated[
+        str, _either("a recipe of voices as the voice of a request", "refuse", "accept")
+    ] = "refuse"
     task_deadline_s: Annotated[int, _whole(1, 86_400, "seconds from the order to a task's deadline")] = 120
     audio_keep_days: Annotated[int, _whole(0, 36_500, "days until audio is removed; 0 keeps it")] = 90
     responses_keep_days: Annotated[

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from msgspec import Struct, convert
+from msgspec import Struct, convert, structs
 
 from myna.channels import Channels, SpeechChannel
 from myna.clones import is_clone, voice_of
+from myna.engines.blend import can_make, parts_of
 from myna.engines.interface import EngineVoice
 from myna.errors import InvalidRequest, NoSpeechChannel
 from myna.farm.capacity import NO_NODES, Nodes
@@ -15,6 +16,7 @@ from myna.store.queries.config import Config
 from myna.voice_overrides import overridden
 
 NO_CHANNEL = "No speech channel is available now; nothing was charged, try again."
+_RECIPE_MAX_CHARS = 600
 NO_SUCH_VOICE = "voice_id: there is no such voice; GET /voices lists the existing ones."
 NOT_NOW = "This voice is unavailable now; nothing was charged, use another one or try again."
 
@@ -68,8 +70,11 @@ def choose(
     clones: Sequence[CloneRow],
     voice_id: str | None,
     route: Route | None = None,
+    *,
+    recipes: bool = False,
 ) -> VoiceChoice:
-    """The voice of this id, or the first usable one, on the channels of the route if given.
+    """The voice of this id, or the first usable one, on the channels of the route if given. With `recipes`
+    the id may be a recipe of listed voices.
 
     Raises InvalidRequest for an unknown voice or another account's clone, NoSpeechChannel if nothing can
     speak the voice now.
@@ -82,14 +87,14 @@ def choose(
     if is_clone(voice_id):  # never a public voice, even if a channel lists this id
         choice = _clone(config, nodes, clones, voice_id)
     else:
-        choice = _public(channels, config, nodes, voice_id, route)
+        choice = _public(channels, config, nodes, voice_id, route, recipes)
     if not choice.channels and not choice.nodes:
         raise NoSpeechChannel(NOT_NOW)
     return choice
 
 
 def _public(
-    channels: Channels, config: Config, nodes: Nodes, voice_id: str, route: Route | None
+    channels: Channels, config: Config, nodes: Nodes, voice_id: str, route: Route | None, recipes: bool
 ) -> VoiceChoice:
     """Raises InvalidRequest for a voice that no channel or node has, or that is hidden."""
     speaking = [
@@ -100,10 +105,26 @@ def _public(
     ]
     on_nodes = [(node_id, voice) for node_id, voice in _node_voices(config) if voice.voice_id == voice_id]
     found = overridden([voice for _, voice in [*speaking, *on_nodes]][:1], config.overrides)
+    if not found and recipes and "+" in voice_id and len(voice_id) <= _RECIPE_MAX_CHARS:
+        return _mixed(channels, config, voice_id, route)
     if not found:
         raise InvalidRequest(NO_SUCH_VOICE)
     up = tuple(channel for channel, _ in speaking if channel.up)
     return VoiceChoice(found[0], up, frozenset(node_id for node_id, _ in on_nodes) & nodes.keys())
+
+
+def _mixed(channels: Channels, config: Config, recipe: str, route: Route | None) -> VoiceChoice:
+    """The voice of a recipe, in the language of its largest part. Raises InvalidRequest if no channel can mix
+    it from voices that are listed."""
+    able = []
+    for channel in channels.speech(config, route):
+        listed = {voice.voice_id: voice for voice in overridden(channel.voices, config.overrides)}
+        if channel.engine.blends and can_make(recipe, listed.keys() - channel.recipes.keys()):
+            able.append((channel, listed[parts_of(recipe)[0].voice_id]))
+    if not able:
+        raise InvalidRequest(NO_SUCH_VOICE)
+    voice = structs.replace(able[0][1], voice_id=recipe, name=recipe)
+    return VoiceChoice(voice, tuple(channel for channel, _ in able if channel.up), frozenset())
 
 
 def _clone(config: Config, nodes: Nodes, clones: Sequence[CloneRow], voice_id: str) -> VoiceChoice:

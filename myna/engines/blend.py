@@ -1,4 +1,5 @@
-"""Recipes of blends: some of an engine's voices, mixed by weight, like zf_xiaoxiao:2+zf_xiaobei:1.
+"""Recipes of blends: some of an engine's voices, mixed by weight, like zf_xiaoxiao:2+zf_xiaobei:1. The form
+of Kokoro-FastAPI, zf_xiaoxiao(2)+zf_xiaobei(1), is the same recipe.
 
 An engine that can blend accepts a recipe of its voices in place of a voice's id: see `Engine.blends`.
 """
@@ -30,7 +31,8 @@ def parts_of(recipe: str) -> tuple[BlendPart, ...]:
     recipe must be."""
     weights: dict[str, float] = {}
     for part in recipe.split("+"):
-        voice_id, colon, weight = part.partition(":")
+        written = part.removesuffix(")").replace("(", ":", 1) if part.endswith(")") else part
+        voice_id, colon, weight = written.partition(":")
         if not voice_id:
             raise ValueError(f"must be voices with their weights, like {EXAMPLE}")
         if colon and (not _WEIGHT.fullmatch(weight) or not float(weight)):

@@ -142,7 +142,10 @@ class Planner:
         clones = []
         if nodes and voices.needs_clones(self._channels, config, nodes, request.voice_id):
             clones = await clones_store.ready(self._db, await self._ledger.account_of(caller))
-        choice = voices.choose(self._channels, config, nodes, clones, request.voice_id, route)
+        choice = voices.choose(
+            *(self._channels, config, nodes, clones, request.voice_id, route),
+            recipes=settings.voice_recipes == "accept",
+        )
         choice, refusal = await self._with_slot(caller, request, choice, sound_s, slot)
         plan = SpeechPlan(
             request=request,

@@ -8,7 +8,7 @@ import pytest
 from demo import tiny_voices
 from myna import activity, voice_overrides, voices
 from myna.actions import voices as voice_actions
-from myna.actions.voices import BlendVoice, DeleteBlend
+from myna.actions.voices import BlendVoice, DeleteBlend, HideVoice
 from myna.channels import Channels
 from myna.engines.interface import EngineLimits, EngineVoice
 from myna.engines.kokoro.config import KokoroConfig
@@ -92,6 +92,20 @@ async def test_the_channel_speaks_the_recipe(books: Books, channels: Channels) -
     assert channel.engine_voice_id("zf_xiaobei") == "zf_xiaobei"
     with pytest.raises(InvalidRequest):
         voices.choose(channels, await config_of(books), {}, (), RECIPE)
+
+
+async def test_a_request_may_name_a_recipe_of_listed_voices_if_the_site_accepts_them(
+    books: Books, channels: Channels
+) -> None:
+    recipe = "af_heart(1)+zm_yunxi(2)"
+    choice = voices.choose(channels, await config_of(books), {}, (), recipe, recipes=True)
+    (channel,) = choice.channels
+    assert (choice.voice.language, choice.voice.gender) == ("zh-CN", "male")
+    assert channel.engine_voice_id(choice.voice.voice_id) == recipe
+    await perform(books.db, HideVoice(voice_id="af_heart"), channels=channels)
+    for unknown in (recipe, "zm_yunxi+nobody", "zm_yunxi+zm_yunxi", "+" * 601):
+        with pytest.raises(InvalidRequest):
+            voices.choose(channels, await config_of(books), {}, (), unknown, recipes=True)
 
 
 async def test_gender_and_language_are_those_of_the_largest_part(books: Books, channels: Channels) -> None:

@@ -98,6 +98,10 @@ def test_a_text_is_spoken_in_each_voice_and_in_a_blend_from_the_next_call_on(cal
     assert message.startswith("voice_id: there is no")
     assert balance(caller) == 16
 
+    site.cli("settings", "set", "voice_recipes", "accept")
+    assert pitch_hz(caller, f"{OTHER}(3)+{MANDARIN}(1)") - low == pytest.approx(1500, rel=0.05)
+    site.cli("settings", "set", "voice_recipes", "refuse")
+
 
 def test_words_of_the_account_change_the_sound_and_what_is_not_spoken_is_named(caller: Caller) -> None:
     text = "<speak>世界<prosody rate='slow'>สวัสดี</prosody></speak>"
@@ -160,6 +164,8 @@ def test_espeak_alone_speaks_if_the_neural_voice_does_not_start(
     (model_of(service) / "model.onnx").write_bytes(b"damaged")
     caller = new_caller(service.start())
     assert "default-kokoro does not start, so only espeak speaks" in service.stderr
+    ready = call("GET", f"{service.root_url}/readyz")
+    assert ready.status == 200 and "default-kokoro" in ready.json["reasons"]
     voices = voice_ids(caller)
     assert voices and MANDARIN not in voices
     assert caller.speak(TEXT, voice_id=voices[0]).status == 200
