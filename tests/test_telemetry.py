@@ -15,6 +15,7 @@ from tests.rig.calls import call
 from tests.rig.service import Service, ServiceMaker
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import SOON_S, wait_until
+from tests.speech.test_failures import with_voices
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -75,6 +76,13 @@ def test_a_call_tells_its_route_tokens_and_first_byte(service: Service, upstream
         )
         ours = [line for line in checked.stdout.splitlines() + checked.stderr.splitlines() if "myna_" in line]
         assert ours == []
+
+
+def test_a_speech_server_gets_the_id_of_its_call(make_service: ServiceMaker, upstream: Upstream) -> None:
+    service = with_voices(make_service(chat_url="parrot:", speech=upstream.url), upstream)
+    upstream.behave()
+    assert make_caller(service).speak("hello", {"X-Request-Id": "spoken"}).status == 200
+    assert upstream.requests[-1].headers["x-request-id"] == "spoken"
 
 
 def test_dashboard_and_alerts_name_metrics_that_exist(service: Service) -> None:

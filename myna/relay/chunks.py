@@ -61,10 +61,9 @@ class Chunks:
             self._channels = found[0] if found else b""
         return event.replace(self._channels, self._named, 1) if self._channels else event
 
-    def end(self, unfinished: Iterable[int], *, called: bool) -> bytes:
-        """The chunk that ends these choices, which have no reason to finish; empty if there are none.
-        `called`: a function was called."""
-        reason = "tool_calls" if called else "stop"
+    def end(self, unfinished: Iterable[int]) -> bytes:
+        """The chunk that ends these choices, which have no reason to finish; empty if there are none."""
+        reason = "tool_calls" if self._calls else "stop"
         part: dict[str, Any] = {"delta": {}} if self._is_chat else {"text": "", "logprobs": None}
         choices = [{"index": index, **part, "finish_reason": reason} for index in unfinished]
         if not self._named or not choices:

@@ -10,7 +10,6 @@ last event is not passed on: the caller sends it after the call was kept.
 """
 
 import re
-from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
@@ -39,9 +38,6 @@ _EMPTY_EVENTS: Final = re.compile(rb"\n{3,}")
 _LONG: Final = re.compile(rb"(?:(?!data:)[^\n]*\n)*data:[ \t]*(?=\{)")
 """The beginning of a long event."""
 _LONG_ERROR: Final = re.compile(rb'\{\s*"error"\s*:\s*+(?!null|false|0[,}\s]|""|\{\s*\}|\[\s*\])')
-_RECENT: Final = 4
-_RECENT_MAX_BYTES: Final = 4096
-_CALL: Final = b'"arguments"'
 _FINISHED: Final = re.compile(rb'"finish_reason" ?: ?"(?!"|null")')
 _FINISHED_MAX_BYTES: Final = 32
 """No match of `_FINISHED` is longer."""
@@ -105,7 +101,6 @@ class EventRelay:
         self._long_end = b""
         self._finished: set[int] = set()
         self._replaced = False
-        self._recent: deque[bytes] = deque(maxlen=_RECENT)
         self._started = self.begun = self.done = False
         self.last = b""
 
@@ -227,20 +222,17 @@ class EventRelay:
         return self._chunks.completed(event + b"\n\n", data, ends=ends) if replaced is None else replaced
 
     def _note(self, data: bytes) -> bool:
-        """Notes which choices finish, and the last events of these, which may call a function. Whether one
-        finishes."""
+        """Notes which choices finish; whether one does."""
         ends = _FINISHED.search(data) is not None
         if ends:
             self._finished |= _finished_in(data) if self._choices > 1 else {0}
-        self._recent.append(data[:_RECENT_MAX_BYTES])
         return ends
 
     def _end(self) -> bytes:
         """The end of choices that have none, where the server has said that the answer is complete."""
         if not self.begun or self._typed or self._replaced:
             return b""
-        called = any(_CALL in data for data in self._recent)
-        return self._chunks.end(set(range(self._choices)) - self._finished, called=called)
+        return self._chunks.end(set(range(self._choices)) - self._finished)
 
     def _observed(self, data: bytes) -> bytes | None:
         if self._observer is None:

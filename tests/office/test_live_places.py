@@ -23,6 +23,7 @@ class Visit:
 
     def __init__(self, account_id: int) -> None:
         self.account = Account(account_id)
+        self.owner = f"account {account_id}"
         self.request = type("Request", (), {"scope": {}})
         self.session = self.db = object()
 

@@ -109,7 +109,8 @@ class People:
 
     def signed_in(self, name: str, *, operator: bool = False, units: int = 1000) -> Visitor:
         """A new account, invited by the command line, with a session."""
-        arguments = ["account", "add", name, "--units", str(units), "--email", f"{name}@example.org"]
+        mailbox = re.sub(r"[^\w.+-]", "", name)
+        arguments = ["account", "add", name, "--units", str(units), "--email", f"{mailbox}@example.org"]
         made = self.service.cli(*arguments, *(["--operator"] if operator else []))
         visitor = self.visitor()
         visitor.open_link(made["link"])

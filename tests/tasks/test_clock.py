@@ -17,21 +17,6 @@ pytestmark = pytest.mark.anyio
 
 
 @each_database
-async def test_a_task_whose_lease_expired_is_requeued(service: TaskService) -> None:
-    node = await service.node()
-    call, job = await service.lease_new(node)
-    assert await service.sweep_leases() == (0, 0)
-    await service.books.move_clock(LEASE_MS + 1)
-
-    assert await service.sweep_leases() == (1, 0)
-
-    assert (await service.status(call), await service.tries(call)) == (0, 1)
-    assert await service.lease_of(call) == (node, 0, 0)
-    again = await service.leased(await service.node())
-    assert (again.id, again.epoch) == (job.id, 2)
-
-
-@each_database
 async def test_a_task_whose_tries_are_exhausted_is_refunded(service: TaskService) -> None:
     customer, node = await service.books.customer(), await service.node()
     call = await service.ordered(customer, idempotency_key=idempotency_key_of())
@@ -168,56 +153,7 @@ async def test_a_task_taken_over_by_nodes_stores_its_response(
     assert await service.books.answer(call.call_id) == [(whole,)]
 
 
-@each_database
-async def test_an_ended_call_is_not_taken_over_by_nodes(service: TaskService) -> None:
-    customer = await service.books.customer()
-    call = await service.started_here(customer)
-    await service.ledger.refund_all({call.call_id: "swept"})
-    before = await service.books.sql("SELECT * FROM calls")
-    assert not await service.tasks.queue_for_nodes(customer.account_id, call.call_id, 120.0, None)
-    assert await service.books.sql("SELECT * FROM calls") == before
-    assert await service.status(call) == 3
-
-
-async def test_a_leased_task_is_not_taken_over_again(service: TaskService) -> None:
-    customer, node = await service.books.customer(), await service.node()
-    call, job = await service.lease_new(node, customer)
-    before = await service.books.sql("SELECT * FROM calls")
-    assert not await service.tasks.queue_for_nodes(customer.account_id, call.call_id, 120.0, None)
-    assert await service.books.sql("SELECT * FROM calls") == before
-    assert await service.beats(node, proof_of(job))
-    assert await service.tasks.complete(node, proof_of(job), AUDIO)
-
-
 # ---- voices of accounts
-
-
-@each_database
-async def test_a_voice_has_three_tries(service: TaskService) -> None:
-    node, voice_id = await service.node(clones=["zh"]), await service.clone(await service.books.customer())
-    await service.tasks.fail(node, failure(await service.leased(node), returned=True))
-    await service.tasks.fail(node, failure(await service.leased(node)))
-    await service.let_lease_expire(node)
-    assert await service.sweep_leases() == (1, 0)
-    await service.let_lease_expire(node)
-    assert (await service.clone_row(voice_id))[0] == 1
-    assert await service.sweep_leases() == (0, 0)
-    assert await service.clone_row(voice_id) == (3, TRIES_EXHAUSTED, "")
-
-
-@each_database
-async def test_a_lease_of_a_voice_ends_with_its_last_millisecond(service: TaskService) -> None:
-    await service.books.stop_clock()
-    node, sample = await service.node(clones=["zh"]), b"s" * 32
-    voice_id = await service.clone(await service.books.customer(), sample=sample)
-    for status in (0,) * (TRIES_MAX - 1) + (3,):
-        await service.leased(node)
-        await service.books.move_clock(LEASE_MS - 1)
-        assert await service.tasks.reference(node, sample) == f"{voice_id}.wav"
-        await service.books.move_clock(1)
-        assert await service.tasks.reference(node, sample) is None
-        await service.sweep_leases()
-        assert (await service.clone_row(voice_id))[0] == status
 
 
 @pytest.mark.parametrize("change", [{"epoch": 7}, {"token": "0" * 32}])

@@ -9,7 +9,7 @@ import pytest
 from myna.errors import StaleLease
 from myna.store.batch import AUDIO_PLACEHOLDER, NOT_STORED, TASK_PLACEHOLDER, Audio, CallState, Replayed
 from myna.store.limits import STORED_ANSWER_MAX_BYTES
-from myna.wire.farm import TRIES_MAX, Job, LeaseProof
+from myna.wire.farm import Job, LeaseProof
 from tests.store.books import (
     AUDIO,
     DIFFERENT_AUDIO,
@@ -20,7 +20,7 @@ from tests.store.books import (
 )
 from tests.store.fixtures import each_database
 from tests.store.stalls import until
-from tests.tasks.task_service import FREE, LEASE_MS, TaskService, failure, proof_of
+from tests.tasks.task_service import LEASE_MS, TaskService, failure, proof_of
 
 pytestmark = pytest.mark.anyio
 
@@ -62,46 +62,6 @@ async def test_a_final_failure_is_refunded_at_once(service: TaskService) -> None
     assert await service.books.answer(call.call_id) == []
 
 
-async def test_a_failure_that_is_not_final_requeues_the_task(service: TaskService) -> None:
-    customer, node = await service.books.customer(), await service.node()
-    call, job = await service.lease_new(node, customer)
-    await service.tasks.fail(node, failure(job))
-    assert (await service.status(call), await service.tries(call)) == (0, 1)
-    assert await service.lease_of(call) == (node, 0, 0)
-    assert await service.books.balance(customer) == 9
-    again = await service.leased(await service.node())
-    assert (again.id, again.epoch) == (job.id, job.epoch + 1)
-    assert again.token != job.token
-
-
-async def test_the_third_failure_is_final(service: TaskService) -> None:
-    customer, node = await service.books.customer(), await service.node()
-    call = await service.ordered(customer)
-    for left in (2, 1, 0):
-        assert await service.status(call) == 0
-        await service.tasks.fail(node, failure(await service.leased(node)))
-        assert await service.books.balance(customer) == (9 if left else 10)
-    assert await service.books.task(call.call_id) == FAILED
-
-
-async def test_a_returned_job_does_not_use_a_try(service: TaskService) -> None:
-    node = await service.node()
-    call = await service.ordered(await service.books.customer())
-    for _ in range(TRIES_MAX + 2):
-        await service.tasks.fail(node, failure(await service.leased(node), returned=True))
-        assert (await service.status(call), await service.tries(call)) == (0, 0)
-        assert await service.lease_of(call) == FREE
-
-
-async def test_a_job_returned_in_its_last_try_keeps_that_try(service: TaskService) -> None:
-    node = await service.node()
-    call = await service.ordered(await service.books.customer())
-    for _ in range(TRIES_MAX - 1):
-        await service.tasks.fail(node, failure(await service.leased(node)))
-    await service.tasks.fail(node, failure(await service.leased(node), returned=True))
-    assert (await service.status(call), await service.tries(call)) == (0, TRIES_MAX - 1)
-
-
 @each_database
 async def test_a_failure_whose_refund_fails_changes_nothing(service: TaskService) -> None:
     """The state of the task and the end of its call change in one transaction."""
@@ -125,16 +85,6 @@ async def test_progress_is_stored_and_below_100(service: TaskService) -> None:
         assert await service.books.sql("SELECT progress FROM tasks") == [(percent,)]
 
 
-async def test_a_beat_renews_valid_leases_and_names_the_others(service: TaskService) -> None:
-    node, customer = await service.node(), await service.books.customer()
-    jobs = [(await service.lease_new(node, customer))[1] for _ in range(3)]
-    await service.tasks.complete(node, proof_of(jobs[1]), AUDIO)
-    await service.books.move_clock(LEASE_MS - 5000)
-    assert [await service.beats(node, proof_of(job)) for job in jobs] == [True, False, True]
-    await service.books.move_clock(LEASE_MS - 5000)
-    assert await service.tasks.has_lease(node, proof_of(jobs[0]))
-
-
 # ---- retries of a completion
 
 
@@ -152,27 +102,6 @@ async def test_a_repeated_completion_counts_once(service: TaskService) -> None:
     await service.books.move_clock(10 * LEASE_MS)  # also late
     assert await service.tasks.has_lease(node, proof_of(job))
     assert not await service.tasks.complete(node, proof_of(job), AUDIO)
-
-
-async def test_another_audio_for_a_completed_task_is_stale(service: TaskService) -> None:
-    node = await service.node()
-    call, job = await service.lease_new(node)
-    await service.tasks.complete(node, proof_of(job), AUDIO)
-    with pytest.raises(StaleLease):
-        await service.tasks.complete(node, proof_of(job), DIFFERENT_AUDIO)
-    assert await service.books.task(call.call_id) == COMPLETED
-
-
-@pytest.mark.parametrize("wrong", ["token", "epoch", "node"])
-async def test_a_completion_with_another_lease_is_stale(service: TaskService, wrong: str) -> None:
-    node, other = await service.node(), await service.node()
-    _, job = await service.lease_new(node)
-    await service.tasks.complete(node, proof_of(job), AUDIO)
-    changes = {"token": {"token": "0" * 32}, "epoch": {"epoch": job.epoch + 1}, "node": {}}[wrong]
-    caller = other if wrong == "node" else node
-    assert not await service.tasks.has_lease(caller, proof_of(job, **changes))
-    with pytest.raises(StaleLease):
-        await service.tasks.complete(caller, proof_of(job, **changes), AUDIO)
 
 
 @each_database
@@ -264,16 +193,6 @@ async def test_an_expired_lease_is_stale_before_the_sweep(service: TaskService, 
     await service.books.move_clock(LEASE_MS + 1)
     assert not await send(service, node, proof_of(job))
     assert await is_unchanged(service, node)
-
-
-@each_request
-async def test_a_failed_task_is_stale(service: TaskService, send: Send) -> None:
-    node, customer = await service.node(), await service.books.customer()
-    call, job = await service.lease_new(node, customer)
-    await service.tasks.fail(node, failure(job, final=True))
-    assert not await send(service, node, proof_of(job))
-    assert await service.books.task(call.call_id) == FAILED
-    assert await service.books.balance(customer) == 10
 
 
 @each_request

@@ -1,16 +1,21 @@
-"""The estimated wait of a new task, and refusals before the charge."""
+"""What limits orders: the estimate of the wait, the disk and the quota."""
 
 import math
 
 import pytest
 
+from myna import quota as module
 from myna.actions.nodes import DisableNode, DrainNode
-from myna.errors import InvalidRequest, NoSpeechChannel, Overloaded
+from myna.actions.settings import SetSetting
+from myna.errors import DiskFull, NoSpeechChannel, Overloaded, StorageQuotaReached
 from myna.farm.capacity import Capacity
+from myna.store.batch import Audio
+from myna.store.files.free_space import FreeSpace
 from myna.store.queries import config as config_store
-from myna.store.queries.farm.able import DEFAULT_CHARS_PER_S, ONLINE_MS
+from myna.store.queries import storage, tasks
+from myna.store.queries.farm.able import ONLINE_MS
 from tests.rig.actors import perform
-from tests.store.books import AUDIO, Customer
+from tests.store.books import AUDIO, Customer, keep_of
 from tests.store.fixtures import each_database
 from tests.tasks.task_service import HUNDRED, VOICE, TaskService, proof_of
 
@@ -29,11 +34,6 @@ async def wait_s(
     nodes = await capacity.nodes(config)
     able = {row.node_id for row in config.node_voices if row.voice_id == voice} & nodes.keys()
     return await capacity.wait_s(customer.account_id, chars, able, nodes, config, within_s)
-
-
-async def test_an_unmeasured_node_has_the_default_speed(service: TaskService) -> None:
-    await service.node(slots=1)
-    assert await wait_s(service, await service.books.customer()) == pytest.approx(100 / DEFAULT_CHARS_PER_S)
 
 
 async def test_queued_tasks_of_the_account_are_ahead_of_its_next_task(service: TaskService) -> None:
@@ -199,24 +199,95 @@ async def test_queued_tasks_per_account_are_limited(
     assert [await service.books.balance(customer) for customer in (busy, other)] == [8, 9]
 
 
-async def test_a_text_over_the_limit_is_refused_before_its_sound_is_estimated(
-    service: TaskService, monkeypatch: pytest.MonkeyPatch
+MIB = 2**20
+
+
+async def stores(service: TaskService, customer: Customer, size_bytes: int) -> int:
+    """Charges and completes a task with audio of this size. Returns its id."""
+    audio = Audio(f"{size_bytes:032x}.mp3", size_bytes, b"s" * 32)
+    charge = await service.started_here(customer)
+    await service.books.end(keep_of(charge, None, audio))
+    ((task_id,),) = await service.books.sql("SELECT id FROM tasks WHERE call_id = $1", charge.call_id)
+    return int(task_id)
+
+
+@pytest.fixture(autouse=True)
+def no_query_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHARE_MAX", 1e9)
+
+
+async def test_below_the_disk_reserve_nothing_is_charged(service: TaskService) -> None:
+    await service.node()
+    customer = await service.books.customer(units=1)
+    service.space = FreeSpace(service.books.folder, 2**50)
+    await service.space.refresh()
+    with pytest.raises(DiskFull):
+        await service.admitted(customer)
+    assert await service.books.balance(customer) == 1
+    assert await service.books.sql("SELECT count(*) FROM tasks") == [(0,)]
+    service.space = FreeSpace(service.books.folder, 1)
+    await service.space.refresh()
+    await service.admitted(customer)
+    assert await service.books.balance(customer) == 0
+
+
+@each_database
+async def test_an_account_at_its_quota_is_refused_before_the_charge_and_no_other(
+    service: TaskService,
 ) -> None:
-    await service.node(slots=4, chars_per_s=1000.0)
+    await service.node()
+    await perform(service.db, SetSetting(name="account_storage_mib", value="1"))
+    full, other = await service.books.customer(units=10), await service.books.customer(units=10)
+    await stores(service, full, MIB - 1)
+    await stores(service, other, 5)
+    await service.config.refresh()
+    await service.quota.refresh()
+    await service.admitted(full)
+
+    await stores(service, full, 1)
+    await service.quota.refresh()
+    units = await service.books.balance(full)
+    with pytest.raises(
+        StorageQuotaReached, match=r"stores 1 MiB .* may store 1; nothing was charged"
+    ) as refused:
+        await service.admitted(full)
+    assert "Ask the operator" in str(refused.value)  # waiting does not help if audio is never removed
+    assert "Wait" not in str(refused.value)
+    assert await service.books.balance(full) == units
+    await service.admitted(other)
+
+
+async def test_removed_audio_or_a_larger_quota_allows_new_orders(service: TaskService) -> None:
+    await service.node()
+    await perform(service.db, SetSetting(name="account_storage_mib", value="1"))
+    customer = await service.books.customer(units=10)
+    task_id = await stores(service, customer, 2 * MIB)
+    await service.config.refresh()
+    await service.quota.refresh()
+    with pytest.raises(StorageQuotaReached):
+        await service.admitted(customer)
+
+    for mib in ("3", "0"):  # at once, without another query
+        await perform(service.db, SetSetting(name="account_storage_mib", value=mib))
+        await service.admitted(customer)
+    await perform(service.db, SetSetting(name="account_storage_mib", value="1"))
+    await service.config.refresh()
+    with pytest.raises(StorageQuotaReached):
+        await service.admitted(customer)
+
+    await service.db.transaction(lambda connection: tasks.mark_audio_removed(connection, task_id))
+    assert await storage.of_account(service.db, customer.account_id) == 0
+    await service.quota.refresh()
+    await service.admitted(customer)
+
+
+@each_database
+async def test_samples_and_previews_count_until_their_voice_is_deleted(service: TaskService) -> None:
     customer = await service.books.customer()
-
-    async def nowhere(*_: object) -> None:
-        raise AssertionError("a refused text needs no thread")
-
-    monkeypatch.setattr("myna.speech.plan.asyncio.to_thread", nowhere)
-    with pytest.raises(InvalidRequest, match="has 1000000 characters"):
-        await service.admitted(customer, text=" " * 1_000_000)
-    assert await service.books.balance(customer) == 10
-
-
-async def test_a_text_with_too_much_sound_is_refused(service: TaskService) -> None:
-    await service.node(slots=4, chars_per_s=1000.0)
-    customer = await service.books.customer()
-    with pytest.raises(InvalidRequest, match="minutes of sound"):
-        await service.admitted(customer, text="ﷺ" * 1000)
-    assert await service.books.balance(customer) == 10
+    voice_id = await service.clone(customer)
+    sizes = "UPDATE clones SET sample_bytes = 2000000, preview_bytes = 100 WHERE voice_id = $1"
+    await service.books.sql(sizes, voice_id)
+    assert await storage.reached(service.db, 2000100) == {customer.account_id: 2000100}
+    assert await storage.reached(service.db, 2000101) == {}
+    await service.books.sql("DELETE FROM clones WHERE voice_id = $1", voice_id)
+    assert await storage.of_account(service.db, customer.account_id) == 0

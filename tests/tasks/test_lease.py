@@ -7,22 +7,19 @@ from typing import Any
 import asyncpg
 import pytest
 
-from myna.actions.nodes import DisableNode, DrainNode, EnableNode
-from myna.clones import PREVIEW
+from myna.actions.nodes import DisableNode, DrainNode
 from myna.store.queries.farm import queue
 from myna.store.queries.farm.queue import TASK, NextJob
-from myna.wire.farm import Heartbeat, Job, JobReference
+from myna.wire.farm import Heartbeat, Job
 from tests.rig.actors import perform
 from tests.store.books import AUDIO, Books
 from tests.store.fixtures import each_database
 from tests.tasks.task_service import (
-    DEADLINE_MS,
     LEASE_MS,
     LEASE_S,
     TEXT,
     VOICE,
     TaskService,
-    failure,
     proof_of,
     task_service_on,
 )
@@ -127,22 +124,6 @@ async def test_leases_are_round_robin_over_accounts(service: TaskService) -> Non
     assert turns == [*names * 3, *[names[0]] * 6]
 
 
-async def test_a_node_leases_only_jobs_in_its_voices(service: TaskService) -> None:
-    await service.ordered(await service.books.customer(), "another voice")
-    node, able = await service.node(), await service.node("another voice", "a third")
-    assert await service.tasks.lease(node, 1, 0) == []
-    assert (await service.leased(able)).voice_id == "another voice"
-
-
-async def test_a_disabled_node_leases_nothing(service: TaskService) -> None:
-    node = await service.node(name="the node")
-    await service.ordered(await service.books.customer())
-    await perform(service.nodes.db, DisableNode(name="the node"))
-    assert await service.tasks.lease(node, 1, 0) == []
-    await perform(service.nodes.db, EnableNode(name="the node"))
-    assert await service.leased(node)
-
-
 async def test_a_draining_node_completes_its_job_and_leases_nothing(service: TaskService) -> None:
     node, customer = await service.node(name="the node"), await service.books.customer()
     call, job = await service.lease_new(node, customer)
@@ -162,17 +143,6 @@ async def test_jobs_of_a_disabled_node_are_requeued_without_using_a_try(service:
     assert (await service.status(call), await service.tries(call)) == (0, 0)
     assert not await service.beats(node, proof_of(job))
     assert (await service.leased(await service.node())).id == job.id
-
-
-async def test_an_overdue_task_is_not_leased_even_before_the_sweep(service: TaskService) -> None:
-    node, customer = await service.node(), await service.books.customer()
-    late = await service.ordered(customer, deadline_ms=1000)
-    await service.ordered(customer, text="in time")
-    await service.books.move_clock(1001)
-    assert [job.text for job in await service.tasks.lease(node, 1, 0)] == ["in time"]
-    assert await service.tasks.lease(node, 1, 0) == []
-    assert await service.status(late) == 0
-    await service.ledger.sweep()
 
 
 @each_database
@@ -275,55 +245,6 @@ async def test_a_locked_job_is_skipped_without_waiting(postgres_service: TaskSer
 
 
 # ---- voices of accounts
-
-
-async def test_a_new_voice_is_leased_to_a_node_that_clones_its_language(service: TaskService) -> None:
-    customer = await service.books.customer()
-    voice_id = await service.clone(customer, "zh", b"z" * 32)
-    other, node = await service.node(clones=["en"]), await service.node(clones=["en", "zh"])
-    assert await service.tasks.lease(other, 1, 0) == []
-    job = await service.leased(node)
-    reference = JobReference(sha256=(b"z" * 32).hex(), size_bytes=8, transcript="你好", language="zh")
-    assert job == Job(
-        kind="clone",
-        id=job.id,
-        epoch=1,
-        token=job.token,
-        lease_s=LEASE_S,
-        text=PREVIEW["zh"],
-        voice_id=voice_id,
-        speed=1.0,
-        reference=reference,
-    )
-    assert (await service.clone_row(voice_id))[0] == 1
-
-
-@each_database
-async def test_a_job_in_a_cloned_voice_is_leased_to_nodes_that_clone_its_language(
-    service: TaskService,
-) -> None:
-    customer, maker = await service.books.customer(), await service.node(clones=["zh"])
-    voice_id = await service.clone(customer, "zh", b"z" * 32)
-    await service.ordered(customer, voice_id)
-    made = await service.leased(maker)
-    assert await service.tasks.lease(maker, 1, 0) == []  # the voice is not ready
-    await service.tasks.complete(maker, proof_of(made), AUDIO)
-
-    assert await service.tasks.lease(await service.node(clones=["en"]), 1, 0) == []
-    assert await service.tasks.lease(await service.node(), 1, 0) == []
-    job = await service.leased(await service.node(clones=["zh"]))
-    assert (job.kind, job.voice_id, job.text) == ("task", voice_id, TEXT)
-    assert job.reference == JobReference(
-        sha256=(b"z" * 32).hex(), size_bytes=8, transcript="你好", language="zh"
-    )
-
-
-async def test_a_job_in_a_failed_voice_is_not_leased(service: TaskService) -> None:
-    customer, node = await service.books.customer(), await service.node(clones=["zh"])
-    voice_id = await service.clone(customer)
-    await service.ordered(customer, voice_id, deadline_ms=DEADLINE_MS)
-    await service.tasks.fail(node, failure(await service.leased(node), final=True))
-    assert await service.tasks.lease(node, 1, 0) == []
 
 
 @each_database

@@ -110,16 +110,6 @@ async def test_a_second_poll_of_a_node_ends_the_first(service: TaskService, quic
     assert await asyncio.wait_for(first, LONG_S) == []
 
 
-async def test_polls_get_jobs_in_the_order_of_their_arrival(service: TaskService) -> None:
-    nodes, customer = [await service.node() for _ in range(3)], await service.books.customer()
-    polls = await start_polls(service, nodes)
-    for poll in polls:
-        await service.ordered(customer)
-        service.tasks.notify_nodes()
-        assert len(await poll) == 1
-        assert sum(poll.done() for poll in polls) == polls.index(poll) + 1
-
-
 @pytest.mark.parametrize("change", [DisableNode, DrainNode, RemoveNode])
 async def test_the_poll_of_a_disabled_draining_or_removed_node_ends(
     service: TaskService, quick_checks: None, change: type[DisableNode | DrainNode | RemoveNode]

@@ -52,6 +52,7 @@ from myna.http_client import (
 )
 from myna.http_client.flow import Flow
 from myna.sandbox.confinement import AllowedPaths
+from myna.telemetry.logs import trace_headers
 from myna.urls import without_login
 
 VOICES_WAIT_S: Final = 10.0
@@ -67,6 +68,7 @@ _WAITING_MAX: Final = 16
 
 # Statuses of servers without a list of voices, such as LocalAI.
 _NO_VOICE_LIST: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
+_SPEECH: Final = {"Content-Type": "application/json", "Accept": "audio/mpeg"}
 _MP3: Final = ("audio/mpeg", "audio/mp3")
 _MEDIA_TYPE: Final = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,40}")
 
@@ -293,7 +295,7 @@ class OpenAISpeech:
             answer = await self._http_client.request(
                 "POST",
                 f"{self._url}/audio/speech",
-                headers={**self._headers, "Content-Type": "application/json", "Accept": "audio/mpeg"},
+                headers=self._headers | _SPEECH | trace_headers(),
                 body=msgspec.json.encode(request),
                 deadline_s=deadline_s,
                 answer_max_bytes=max_bytes,

@@ -64,7 +64,10 @@ class Pool(Generic[R]):
         retries: bool = False,
     ) -> None:
         self._module = module
-        self._engine = module.split(".")[-2:][0]
+        engine = module.split(".")[-2:][0]
+        self._jobs_waiting = metrics.ENGINE_WAITING.labels(engine)
+        self._processes_running = metrics.ENGINE_PROCESSES.labels(engine)
+        self._wait_seconds = metrics.ENGINE_WAIT_SECONDS.labels(engine)
         self._setup = msgspec.Raw(msgspec.msgpack.encode(setup))
         self._start_deadline_s = start_deadline_s
         self._program = self._child_program(None)
@@ -101,7 +104,7 @@ class Pool(Generic[R]):
             undo.pop_all()
         self._log_confinement(children[0].confinement)
         self._running = dict(enumerate(children))
-        self._measure()
+        self._processes_running.set(len(self._running))
         self._supervisors = [asyncio.create_task(self._supervise(*item)) for item in self._running.items()]
 
     def _child_program(self, files: AllowedPaths | None) -> ChildProgram:
@@ -191,6 +194,7 @@ class Pool(Generic[R]):
         """Ends all processes; jobs that wait or run fail with EngineUnavailable. May be called twice."""
         running = list(self._running.values())
         self._running.clear()
+        self._processes_running.set(0)
         for supervisor in self._supervisors:
             supervisor.cancel()
         try:
@@ -224,8 +228,7 @@ class Pool(Generic[R]):
             job.fail(EngineTimedOut("The deadline passed while the job waited in the queue."))
 
     def _measure(self) -> None:
-        metrics.ENGINE_WAITING.labels(self._engine).set(len(self._waiting) + len(self._waiting_long))
-        metrics.ENGINE_PROCESSES.labels(self._engine).set(len(self._running))
+        self._jobs_waiting.set(len(self._waiting) + len(self._waiting_long))
 
     def _queue(self, job: PendingJob) -> FairQueue[PendingJob]:
         return self._waiting_long if job.long else self._waiting
@@ -255,6 +258,7 @@ class Pool(Generic[R]):
 
     def _mark_down(self, index: int, reason: str) -> None:
         self._running.pop(index, None)
+        self._processes_running.set(len(self._running))
         self._measure()
         if not self._running:
             self._fail_waiting(reason)
@@ -273,6 +277,7 @@ class Pool(Generic[R]):
                 pause_s = min(2 * pause_s, _RETRY_MAX_S)
             else:
                 self._running[index] = child
+                self._processes_running.set(len(self._running))
                 self._measure()
                 return child
 
@@ -284,7 +289,7 @@ class Pool(Generic[R]):
                 if job.worth_starting():
                     queue.served(job.queue_key)
                     waited_s = job.loop.time() - job.queued_at
-                    metrics.ENGINE_WAIT_SECONDS.labels(self._engine).observe(waited_s)
+                    self._wait_seconds.observe(waited_s)
                     return job
                 job.fail(EngineTimedOut(_TOO_LATE))
             child.wakeup.clear()
