@@ -25,7 +25,7 @@ help:
 	@echo "make test-pythons  tests without processes on every Python from 3.11 on that is installed"
 	@echo "make quick      the tests near to what changed since main (DEPTH=0: all that import it)"
 	@echo "make mutants    changes the code of units, limits, tasks and sign-in: a test must fail (hours;"
-	@echo "                one module: MODULE=myna/caps.py)"
+	@echo "                one module: MODULE=myna/accounts/caps.py)"
 	@echo "make campaigns  kill, freeze and disconnect under load, on both databases (slow)"
 	@echo "make model      any order of events against the model of the queue (slow)"
 	@echo "make model-kokoro  fetches the neural voices that the demo and the tests speak with, 118 MB"

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import uvicorn
 
-from myna.http_client import HttpClient
+from myna.http.client import HttpClient
 
 DEADLINE_S = 60.0
 ANSWER_MAX_BYTES = 8 * 2**20

@@ -22,13 +22,14 @@ from bench import contenders
 from bench.contenders import ROOT, Setup
 from bench.load import CHAT_BODY, CHAT_PATH, KEY_FORMAT
 from bench.speech import TTS
-from myna import app, settings
-from myna.channels import PARROT
+from myna import settings
+from myna.channels.channels import PARROT
 from myna.http import server
 from myna.http.asgi import Routes
 from myna.http.request import Request
 from myna.http.responses import Response
-from myna.service import Service
+from myna.server import app
+from myna.server.service import Service
 
 COUNTED_PATH = "/v1/counted"
 WARM, ROUNDS = 30, 31

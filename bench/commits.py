@@ -12,8 +12,8 @@ import msgspec
 from bench import fill, processes
 from bench.fill import Size
 from bench.load import KEY_FORMAT
-from myna.ids import new_id
-from myna.keys import Scope, hash_of
+from myna.accounts.keys import Scope, hash_of
+from myna.lib.ids import new_id
 from myna.store import sqlite_batch
 from myna.store.batch import CallState, Charge, End
 from myna.store.sqlite import SqliteConnection, clock_ms

@@ -22,10 +22,10 @@ import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from bench.processes import Program, cores, pinned
-from myna.aio.timeouts import Timeouts
-from myna.aio.write_buffer import FlushQueue
 from myna.http import connection, server_config
 from myna.http.asgi_types import RESPOND
+from myna.lib.aio.timeouts import Timeouts
+from myna.lib.aio.write_buffer import FlushQueue
 
 UNCHANGED, NO_BUFFER, NO_TIMERS, UVICORN = "as it is", "no write buffer", "no shared timers", "uvicorn"
 ARMS = (UNCHANGED, NO_BUFFER, NO_TIMERS, UVICORN)

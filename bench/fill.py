@@ -16,12 +16,12 @@ from typing import NamedTuple
 import asyncpg
 
 from bench.load import KEY_FORMAT
-from myna import rollup
-from myna.activity import Actor
-from myna.ids import new_id
-from myna.keys import PREFIX, Scope, hash_of
+from myna.accounts.activity import Actor
+from myna.accounts.keys import PREFIX, Scope, hash_of
+from myna.accounts.sign_in import passwords
+from myna.billing import rollup
+from myna.lib.ids import new_id
 from myna.settings import Settings
-from myna.sign_in import passwords
 from myna.store.batch import CallState, EntryKind, TaskStatus
 from myna.store.database import connect
 from myna.store.migrate import migrate

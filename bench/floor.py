@@ -5,9 +5,10 @@ What Myna adds to it is what accounts cost: the charge, the keep, and the waitin
 
 import os
 
-from myna import app, settings
+from myna import settings
 from myna.http import server
-from myna.service import Service
+from myna.server import app
+from myna.server.service import Service
 from myna.settings import Settings
 from myna.store.batch import Charge, Charged, ChargeOutcome, End, EndOutcome
 from myna.store.database import Database

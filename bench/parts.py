@@ -22,27 +22,27 @@ from bench.floor import Floor
 from bench.load import CHAT_BODY, CHAT_PATH, KEY_FORMAT
 from bench.results import Machine, Table
 from myna import settings
+from myna.accounts.key_throttle import KeyThrottle
+from myna.accounts.keys import Scope, UnverifiedCaller, hash_of
 from myna.api.auth import KeyAuth
 from myna.api.v1 import V1Api
-from myna.chat.complete import Chat
+from myna.billing.ledger import Call
 from myna.engines.pool.admission import Slot
+from myna.gateway.chat.complete import Chat
 from myna.http.asgi import Application
 from myna.http.asgi_types import BODY_COMPLETE
 from myna.http.body_limits import BodyBudget, BodyLimits
+from myna.http.client import ClientResponse, HttpClient
 from myna.http.request import Request
 from myna.http.responses import Response
-from myna.http_client import ClientResponse, HttpClient
-from myna.ids import new_id
-from myna.key_throttle import KeyThrottle
-from myna.keys import Scope, UnverifiedCaller, hash_of
-from myna.ledger import Call
-from myna.service import Service
+from myna.lib.ids import new_id
+from myna.lib.telemetry.access_log import AccessLog
+from myna.lib.telemetry.requests import RequestDetails
+from myna.server.service import Service
 from myna.store import sqlite_batch
 from myna.store.batch import CallState, Charge, End
 from myna.store.group_commit import GroupCommit
 from myna.store.sqlite import Sqlite, SqliteConnection, clock_ms
-from myna.telemetry.access_log import AccessLog
-from myna.telemetry.requests import RequestDetails
 
 IN_MEMORY = Path("/dev/shm")  # noqa: S108  made unique below
 REPEATED, TRIES = 1000, 15

@@ -23,9 +23,9 @@ from bench import contenders, fill, parts
 from bench.fill import Size
 from bench.load import KEY_FORMAT
 from bench.processes import Program
-from myna import rollup
-from myna.ids import new_id
-from myna.keys import Scope, hash_of
+from myna.accounts.keys import Scope, hash_of
+from myna.billing import rollup
+from myna.lib.ids import new_id
 from myna.settings import Settings
 from myna.store import schema
 from myna.store.batch import CallState, Charge, End

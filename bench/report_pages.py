@@ -14,13 +14,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench import fill
-from myna import reports
-from myna.reports import LedgerFilter
+from myna.billing import reports
+from myna.billing.reports import LedgerFilter
+from myna.lib.zones import day_of
 from myna.settings import Settings
 from myna.store.batch import EntryKind
 from myna.store.database import Database, connect
 from myna.store.queries import rollup
-from myna.zones import day_of
 from tests.rig import postgres
 
 ROUNDS = 15

@@ -10,7 +10,7 @@ import msgspec
 import uvicorn
 
 from bench.bare_floor import ANSWER_MAX_BYTES, HEADERS, BareFloor, Conversation
-from myna.http_client import HttpClient
+from myna.http.client import HttpClient
 
 CONNECTIONS_MAX = 4096
 DEADLINE_S = 600.0

@@ -2,11 +2,11 @@
 
 import asyncio
 
-from myna.activity import command_line
+from myna.accounts.activity import command_line
+from myna.accounts.sign_in import links
+from myna.accounts.sign_in.links import LIFE_MS, Purpose
 from myna.cli.console import open_database
 from myna.settings import Settings
-from myna.sign_in import links
-from myna.sign_in.links import LIFE_MS, Purpose
 
 
 def first_link(settings: Settings) -> str:

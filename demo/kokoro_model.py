@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 
 from myna.cli.progress import ProgressBar
+from myna.engines.models import install
+from myna.engines.models.catalog import missing
+from myna.engines.models.interface import Report
+from myna.engines.models.kokoro import KOKORO
 from myna.errors import CommandError
-from myna.models import install
-from myna.models.catalog import missing
-from myna.models.interface import Report
-from myna.models.kokoro import KOKORO
 
 
 def cached() -> Path:

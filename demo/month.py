@@ -22,17 +22,17 @@ from demo.output import Output
 from demo.program import DemoFailed
 from demo.runner import keep_running, run_demo, stops_after_tour
 from demo.service import Service, choose_settings, exchange
-from myna import keys
+from myna.accounts import keys
+from myna.accounts.activity import Actor
+from myna.accounts.keys import Scope
 from myna.actions import Action, R, perform
 from myna.actions.accounts import AddAccount, GrantUnits
 from myna.actions.channels import AddChannel
 from myna.actions.codes import AddCodes, RedeemCode
 from myna.actions.keys import IssueKey, LimitKey, RevokeKey, SetKeyCap
 from myna.actions.routes import AddRoute
-from myna.activity import Actor
 from myna.cli.console import exclusive
-from myna.ids import first_of
-from myna.keys import Scope
+from myna.lib.ids import first_of
 from myna.settings import Settings
 from myna.store.batch import CallState, Charge, End
 from myna.store.database import Database

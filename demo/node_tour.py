@@ -11,7 +11,7 @@ from demo.output import Output
 from demo.program import DemoFailed, Program
 from demo.service import Service, exchange
 from demo.user import ACCOUNT, User
-from myna.clones import PREVIEW
+from myna.voices.clones import PREVIEW
 
 LANGUAGE = "zh"
 VOICE = "zh-female-1"

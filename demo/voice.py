@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from demo.kokoro_model import cached, ensured, is_cached
 from demo.output import Output
 from myna.cli.progress import ProgressBar
+from myna.engines.models import install
+from myna.engines.models.catalog import folder_of
+from myna.engines.models.installed import installed
+from myna.engines.models.kokoro import KOKORO
 from myna.errors import CommandError, ConfigError
-from myna.models import install
-from myna.models.catalog import folder_of
-from myna.models.installed import installed
-from myna.models.kokoro import KOKORO
 from myna.settings import Settings
 
 VARIABLE, NEURAL, SMALL = "VOICE", "kokoro", "espeak"

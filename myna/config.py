@@ -13,13 +13,13 @@ from msgspec import Struct, structs
 
 from myna import settings
 from myna.errors import CommandError, DatabaseUnavailable
-from myna.names import is_name
-from myna.sentences import WrongValue
+from myna.errors.sentences import WrongValue
+from myna.lib.names import is_name
+from myna.lib.zones import zone_of
 from myna.store.database import Database
 from myna.store.queries import config as store
 from myna.store.queries.config import Config
 from myna.wire import openai_voices
-from myna.zones import zone_of
 
 log = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.inspect import FloatType, IntType, type_info
 
-from myna import setting_kinds as kinds
 from myna.errors import ConfigError
-from myna.setting_kinds import Setting, listed, toml_position, with_secret_files
-from myna.urls import is_base_url, without_login
+from myna.lib import setting_kinds as kinds
+from myna.lib.setting_kinds import Setting, listed, toml_position, with_secret_files
+from myna.lib.urls import is_base_url, without_login
 
 PREFIX = "MYNA_"
 DEFAULT_FILE = "myna.toml"

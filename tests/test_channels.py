@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from myna import channel_keys
 from myna.actions.channels import check
-from myna.channel_circuits import FAILURES_MAX, Circuits
-from myna.channel_keys import ChannelKeys
-from myna.channels import (
+from myna.channels import keys as channel_keys
+from myna.channels.channels import (
     FROM_SETTINGS,
     Channels,
     from_settings,
     in_order,
     resolved,
 )
+from myna.channels.circuits import FAILURES_MAX, Circuits
+from myna.channels.keys import ChannelKeys
+from myna.channels.routes import Route, RouteKind
 from myna.errors import CommandError
-from myna.http_client import HttpClient
-from myna.routes import Route, RouteKind
+from myna.http.client import HttpClient
 from myna.settings import Settings
 from myna.store.queries.config import ChannelRow, ChannelVoiceRow, Config
 from tests.store.stalls import until

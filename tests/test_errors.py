@@ -17,8 +17,9 @@ import shlex
 import msgspec
 import pytest
 
-from myna import activity, errors
-from myna.activity import Actor, words
+from myna import errors
+from myna.accounts import activity
+from myna.accounts.activity import Actor, words
 from myna.cli import build
 from myna.errors import CommandError, MynaError
 from myna.http.responses import envelope, public_error

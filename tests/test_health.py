@@ -15,10 +15,10 @@ from starlette.requests import Request
 
 from myna.api import health as module
 from myna.api.health import CACHE_MAX_AGE_S, HealthApi
-from myna.app import SCHEMA_CHANGED
-from myna.channel_circuits import FAILURES_MAX
+from myna.channels.circuits import FAILURES_MAX
 from myna.errors import DatabaseUnavailable
-from myna.sentences import CHAT_CHANNELS_FAIL
+from myna.errors.sentences import CHAT_CHANNELS_FAIL
+from myna.server.app import SCHEMA_CHANGED
 from myna.settings import POSTGRESQL_CONNECTIONS
 from myna.store.files.audio import AudioStore
 from myna.store.schema import newest

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from myna.aio.timeouts import TICK_S, Timeouts
-from myna.balance_estimate import DAYS_MAX, BalanceEstimate, estimate
+from myna.billing.balance_estimate import DAYS_MAX, BalanceEstimate, estimate
 from myna.errors import Overloaded
-from myna.ids import CHUNKS, new_id, new_name
-from myna.shares import Shares
+from myna.lib.aio.timeouts import TICK_S, Timeouts
+from myna.lib.ids import CHUNKS, new_id, new_name
+from myna.lib.shares import Shares
 
 MANY = 3 * CHUNKS
 

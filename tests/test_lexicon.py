@@ -2,14 +2,15 @@
 
 import pytest
 
-from myna import accounts, lexicon
+from myna.accounts import accounts
 from myna.actions.words import AddWord, RemoveWord
 from myna.config import ConfigCache
 from myna.errors import CommandError
-from myna.lexicon import Lexicons
 from myna.store.database import Transaction
 from myna.store.queries import words as store
 from myna.store.queries.accounts import AccountRow
+from myna.voices import lexicon
+from myna.voices.lexicon import Lexicons
 from tests.rig.actors import perform
 from tests.store.books import Books
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from myna.telemetry import logs
-from myna.telemetry.logs import JsonFormatter, LogWriter, masked
+from myna.lib.telemetry import logs
+from myna.lib.telemetry.logs import JsonFormatter, LogWriter, masked
 from tests.rig.calls import Answer, Wire, call
 from tests.rig.postgres import Postgres
 from tests.rig.service import Service, ServiceMaker

@@ -9,13 +9,13 @@ from threading import Thread
 import pytest
 from prometheus_client import REGISTRY
 
-from myna.channel_causes import likely_cause, wrong_url
-from myna.channel_circuits import FAILURES_MAX, OPERATOR, PROBE_EVERY_S, CircuitChange, Circuits
-from myna.channels import Channel
+from myna.channels.channels import Channel
+from myna.channels.circuits import FAILURES_MAX, OPERATOR, PROBE_EVERY_S, CircuitChange, Circuits
+from myna.channels.routes import Route, RouteKind, check, check_known, find, listed
 from myna.config import SiteSettings
 from myna.errors import CommandError, ModelNotFound
-from myna.http_client import HttpClient
-from myna.routes import Route, RouteKind, check, check_known, find, listed
+from myna.gateway.causes import likely_cause, wrong_url
+from myna.http.client import HttpClient
 from myna.store.queries import routes as store
 from myna.store.queries.config import Config
 from myna.store.queries.routes import RouteRow

@@ -8,8 +8,8 @@ import pytest
 
 from myna import settings
 from myna.errors import ConfigError
+from myna.lib.urls import is_base_url
 from myna.settings import SETTINGS, Settings, load, usable_cores
-from myna.urls import is_base_url
 
 ANY = "0.0.0.0"  # noqa: S104 - nothing is bound here
 SECRET = "s3cr3t-w0rd"

@@ -159,7 +159,7 @@ def test_the_wheel_contains_only_the_service(tmp_path: Path) -> None:
 def test_nothing_happens_at_import() -> None:
     """Importing the application opens no data file, starts no thread and reads no setting."""
     probe = (
-        "import sys, threading, os; os.environ['MYNA_PORT'] = 'wrong'; import myna.app, myna.cli;"
+        "import sys, threading, os; os.environ['MYNA_PORT'] = 'wrong'; import myna.server.app, myna.cli;"
         "myna.cli.build().resolved_commands();"
         "assert threading.active_count() == 1, threading.enumerate();"
         "assert 'rjieba' not in sys.modules and 'espeakng_loader' not in sys.modules"

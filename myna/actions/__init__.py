@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
 from msgspec import Struct, field, structs
 
-from myna import activity
-from myna.accounts import find
-from myna.activity import Actor
-from myna.channel_keys import ChannelKeys
-from myna.channels import Channels
+from myna.accounts import activity
+from myna.accounts.accounts import find
+from myna.accounts.activity import Actor
+from myna.channels.channels import Channels
+from myna.channels.keys import ChannelKeys
 from myna.errors import CommandError
 from myna.settings import Settings
 from myna.store.database import Database, Transaction

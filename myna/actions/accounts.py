@@ -4,11 +4,11 @@ from typing import Annotated
 
 from msgspec import structs
 
-from myna.accounts import UNITS_MAX, check_details, check_memo, check_name, check_units
+from myna.accounts.accounts import UNITS_MAX, check_details, check_memo, check_name, check_units
+from myna.accounts.limits import put as put_limits
 from myna.actions import Action, Change, Field
 from myna.actions.limits import Concurrent, Rpm, UnitsPerDay, given_limits
 from myna.errors import CommandError
-from myna.limits import put as put_limits
 from myna.store.queries import accounts as store
 from myna.store.queries import ledger
 from myna.store.queries import preferences as preference_store

@@ -6,18 +6,18 @@ from urllib.parse import urlsplit
 
 from msgspec import structs
 
-from myna import channel_keys
 from myna.actions import Action, Change, Field
-from myna.channel_causes import wrong_url
-from myna.channels import FROM_SETTINGS, OF_NODE, PARROT, from_settings, no_channel
+from myna.channels import keys as channel_keys
+from myna.channels.channels import FROM_SETTINGS, OF_NODE, PARROT, from_settings, no_channel
 from myna.engines import registry
 from myna.errors import CommandError
-from myna.names import check_model, is_name
+from myna.gateway.causes import wrong_url
+from myna.lib.names import check_model, is_name
+from myna.lib.urls import is_base_url
 from myna.settings import can_name_a_key
 from myna.store.queries import config as store
 from myna.store.queries import routes
 from myna.store.queries.config import ChannelRow
-from myna.urls import is_base_url
 
 NAME_MAX_CHARS = 100
 PRIORITY_MAX = 1_000_000

@@ -11,10 +11,10 @@ from typing import Annotated
 
 from msgspec import Struct, structs
 
-from myna import durations
-from myna.accounts import UNITS_MAX, check_memo
+from myna.accounts.accounts import UNITS_MAX, check_memo
 from myna.actions import Action, Change, Field
 from myna.errors import CommandError
+from myna.lib import durations
 from myna.store.batch import EntryKind
 from myna.store.database import Queries
 from myna.store.queries import codes as store

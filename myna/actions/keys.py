@@ -5,15 +5,16 @@ from typing import Annotated
 
 from msgspec import Struct, structs
 
-from myna import caps, durations, keys
+from myna.accounts import caps, keys
+from myna.accounts.keys import ALL_SCOPES, Issued, Scope, Terms
+from myna.accounts.limits import of_row
+from myna.accounts.limits import put as put_limits
 from myna.actions import Action, Change, Field
 from myna.actions.limits import Concurrent, Rpm, UnitsPerDay, given_limits
+from myna.channels.routes import check_known
 from myna.errors import CommandError
-from myna.keys import ALL_SCOPES, Issued, Scope, Terms
-from myna.limits import of_row
-from myna.limits import put as put_limits
-from myna.names import is_name
-from myna.routes import check_known
+from myna.lib import durations
+from myna.lib.names import is_name
 from myna.store.queries import caps as cap_store
 from myna.store.queries import keys as store
 from myna.store.queries import limits as limit_store

@@ -2,8 +2,8 @@
 
 from typing import Annotated, Protocol
 
+from myna.accounts.limits import Given, parsed
 from myna.actions import Field
-from myna.limits import Given, parsed
 
 _VALUES = "a number, none, or default for the site's."
 Rpm = Annotated[str | None, Field(f"Calls in a minute: {_VALUES}", hyphen=True)]

@@ -8,7 +8,7 @@ from msgspec import Struct
 from myna.actions import Action, Change, Field
 from myna.errors import CommandError
 from myna.farm.nodes import NAME_MAX_CHARS, TOKEN_LIFE_MS, TOKEN_PREFIX, hash_of
-from myna.names import is_name
+from myna.lib.names import is_name
 from myna.store.queries.farm import nodes as store
 
 Name = Annotated[str, Field("The name of the node.", argument="NAME")]

@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 from msgspec import structs
 
 from myna.actions import Action, Change, Field
-from myna.channels import from_settings
+from myna.channels.channels import from_settings
+from myna.channels.routes import Route, RouteKind, check, of_row, price_setting
 from myna.errors import CommandError
-from myna.routes import Route, RouteKind, check, of_row, price_setting
 from myna.store.queries import config as config_store
 from myna.store.queries import routes as store
 from myna.store.queries.routes import RouteRow

@@ -9,14 +9,14 @@ from typing import Annotated
 import msgspec
 
 from myna.actions import Action, Change, Field
-from myna.channels import SpeechChannel
+from myna.channels.channels import SpeechChannel
 from myna.engines.blend import EXAMPLE, BlendPart, parts_of
 from myna.engines.interface import EngineVoice
 from myna.errors import CommandError
 from myna.store.queries import config as config_store
 from myna.store.queries import voices as store
 from myna.store.queries.config import BlendRow, Config
-from myna.voice_overrides import check_name, list_public
+from myna.voices.overrides import check_name, list_public
 from myna.wire.farm import CLONE_PREFIX, VoiceId
 
 BLENDS_MAX = 100

@@ -6,9 +6,9 @@ from msgspec import structs
 
 from myna.actions import Action, Change, Field
 from myna.errors import CommandError
-from myna.lexicon import WORDS_MAX, checked_reading, checked_word
 from myna.store.queries import words as store
 from myna.store.queries.words import SITE, WordRow
+from myna.voices.lexicon import WORDS_MAX, checked_reading, checked_word
 
 Word = Annotated[str, Field("The word as it is written in texts.", argument="WORD")]
 Account = Annotated[str, Field("The account whose texts it is for; default: those of all.")]

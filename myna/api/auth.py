@@ -6,11 +6,11 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from myna import keys
+from myna.accounts import keys
+from myna.accounts.key_throttle import KeyThrottle
+from myna.accounts.keys import Scope, UnverifiedCaller
 from myna.errors import InvalidRequest, ModelNotFound, MynaError, Unauthorized
 from myna.http.request import Request
-from myna.key_throttle import KeyThrottle
-from myna.keys import Scope, UnverifiedCaller
 from myna.store.batch import IdempotencyKey
 from myna.store.database import Database, in_time
 from myna.store.queries.keys import KeySnapshot

@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from myna.errors import DatabaseUnavailable, Unauthorized
-from myna.files.disk_threads import DiskThreads
 from myna.http.asgi_types import draining
+from myna.lib.files.disk_threads import DiskThreads
 from myna.store.database import Database, in_time
 from myna.store.files.audio import AudioStore
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from itertools import islice
 
-from myna.telemetry.requests import RequestDetails
+from myna.lib.telemetry.requests import RequestDetails
 from myna.wire.body import NAMES_MAX
 
 

@@ -5,19 +5,19 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from myna import voices
+from myna.accounts.keys import Scope
 from myna.api import units
 from myna.api.auth import KeyAuth, model_refused
-from myna.channels import Channels
-from myna.chat.complete import Chat
+from myna.channels.channels import Channels
 from myna.config import ConfigCache
 from myna.engines.interface import EngineVoice
 from myna.errors import InvalidRequest, ModelNotFound, NotFound
 from myna.farm.capacity import Capacity
+from myna.gateway.chat.complete import Chat
 from myna.http.asgi import Routes
 from myna.http.request import Request
 from myna.http.responses import Response
-from myna.keys import Scope
+from myna.speech import catalogue as voices
 from myna.speech.status import status_text
 from myna.speech.synthesize import Synthesizer
 from myna.store.database import Database

@@ -4,20 +4,20 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from myna import accounts
+from myna.accounts import accounts
+from myna.accounts.activity import command_line
+from myna.accounts.sign_in import links, second_factor, sessions
+from myna.accounts.sign_in.links import LIFE_MS, Purpose
+from myna.accounts.sign_in.oidc import identities
+from myna.accounts.sign_in.oidc.id_token import is_subject
+from myna.accounts.sign_in.oidc.identities import Identity
+from myna.accounts.sign_in.oidc.refusal import OidcRefused
+from myna.accounts.sign_in.second_factor import SecondFactor
 from myna.actions.accounts import SetPreferences
-from myna.activity import command_line
 from myna.cli.actions import perform
 from myna.cli.actions import register as register_action
 from myna.cli.console import Json, Wide, address_note, read_settings, seconds, show, show_rows, with_database
 from myna.errors import CommandError
-from myna.sign_in import links, second_factor, sessions
-from myna.sign_in.links import LIFE_MS, Purpose
-from myna.sign_in.oidc import identities
-from myna.sign_in.oidc.id_token import is_subject
-from myna.sign_in.oidc.identities import Identity
-from myna.sign_in.oidc.refusal import OidcRefused
-from myna.sign_in.second_factor import SecondFactor
 from myna.store.database import Database
 from myna.store.queries import preferences
 from myna.store.queries.accounts import AccountRow

@@ -5,7 +5,8 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from myna import accounts, limits
+from myna.accounts import accounts, limits
+from myna.accounts.sign_in.links import Purpose
 from myna.actions.accounts import (
     AddAccount,
     DisableAccount,
@@ -19,7 +20,6 @@ from myna.cli.account_access import link_to
 from myna.cli.account_access import register as register_access
 from myna.cli.actions import perform, register
 from myna.cli.console import Json, Wide, seconds, show, show_rows, with_database
-from myna.sign_in.links import Purpose
 from myna.store.database import Database
 from myna.store.queries import limits as limit_store
 from myna.store.queries.accounts import AccountRow

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from cyclopts import App, Parameter
 from msgspec import NODEFAULT, structs
 
+from myna.accounts.activity import command_line
 from myna.actions import Action, Field, R, fields_of
 from myna.actions import perform as perform_action
-from myna.activity import command_line
-from myna.channel_keys import ChannelKeys
-from myna.channels import Channels
+from myna.channels.channels import Channels
+from myna.channels.keys import ChannelKeys
 from myna.cli.console import Json, Whole, read_settings, say_next, show, with_database
 from myna.store.database import Database
 

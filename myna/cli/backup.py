@@ -9,10 +9,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from myna import audit
-from myna.backup import backup as backups
-from myna.backup.archive import ArchiveReader, ArchiveWriter, Manifest
-from myna.backup.backup import MISSING_SHOWN_MAX, BackupResult, RestoreInDoubt
+from myna.billing import audit
 from myna.cli.console import (
     Json,
     exclusive,
@@ -24,6 +21,9 @@ from myna.cli.console import (
 )
 from myna.errors import CommandError
 from myna.settings import Settings
+from myna.store.backup import backup as backups
+from myna.store.backup.archive import ArchiveReader, ArchiveWriter, Manifest
+from myna.store.backup.backup import MISSING_SHOWN_MAX, BackupResult, RestoreInDoubt
 from myna.store.database import Database
 from myna.store.files.audio import AudioStore
 from myna.store.queries.audit import Breach

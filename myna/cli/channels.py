@@ -12,7 +12,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from msgspec import structs
 
-from myna import channel_keys, channel_trial, channels
+from myna.accounts.activity import command_line
 from myna.actions.channels import (
     AddChannel,
     DisableChannel,
@@ -22,10 +22,10 @@ from myna.actions.channels import (
     SetChannel,
     SetChannelKey,
 )
-from myna.activity import command_line
-from myna.channel_causes import Cause, cause_in_url, likely_cause
-from myna.channel_keys import ChannelKeys
-from myna.channels import Channel, Channels, no_channel
+from myna.channels import channels
+from myna.channels import keys as channel_keys
+from myna.channels.channels import Channel, Channels, no_channel
+from myna.channels.keys import ChannelKeys
 from myna.cli.actions import named, perform, register
 from myna.cli.console import (
     Json,
@@ -41,14 +41,16 @@ from myna.cli.console import (
 from myna.engines.interface import Engine, EngineFailed, EngineLimits
 from myna.engines.registry import site_engines
 from myna.errors import CommandError
-from myna.http_client import HttpClient
-from myna.sandbox.confinement import AllowedPaths
+from myna.gateway import trial as channel_trial
+from myna.gateway.causes import Cause, cause_in_url, likely_cause
+from myna.http.client import HttpClient
+from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.urls import is_loopback, without_login
 from myna.store.database import Database
 from myna.store.queries import circuits
 from myna.store.queries import config as store
 from myna.store.queries.circuits import CircuitRow
 from myna.store.queries.config import ChannelRow, Config
-from myna.urls import is_loopback, without_login
 
 app = App(name="channel", help="Upstream channels for chat and speech.")
 Name = Annotated[str, Parameter(help="The name of the channel.")]

@@ -8,10 +8,10 @@ from typing import Annotated
 import msgspec
 from cyclopts import App, Parameter
 
-from myna import audit as books
 from myna import config
 from myna import settings as process_settings
 from myna.actions.settings import SetSetting
+from myna.billing import audit as books
 from myna.cli.actions import perform, register
 from myna.cli.console import Json, Wide, moment, read_settings, show, show_rows, with_database
 from myna.store.database import Database

@@ -8,19 +8,19 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 from msgspec import structs
 
-from myna import accounts
-from myna import activity as log
+from myna.accounts import accounts
+from myna.accounts import activity as log
+from myna.accounts.keys import Scope
 from myna.cli import COMMANDS
 from myna.cli.console import Json, Whole, Wide, seconds, show_rows, with_database
 from myna.errors import CommandError
-from myna.keys import Scope
+from myna.lib.telemetry.requests import Usage
 from myna.store.batch import CallState, EntryKind
 from myna.store.database import Queries
 from myna.store.queries import history
 from myna.store.queries.activity import PAST_ALL as LATEST
 from myna.store.queries.activity import ActivityRow
 from myna.store.queries.history import PAST_ALL, CallRow, Entry
-from myna.telemetry.requests import Usage
 
 Limit = Annotated[Whole, Parameter(help="How many to list, 1 to 10000.", validator=Number(gte=1, lte=10_000))]
 

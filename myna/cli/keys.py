@@ -6,13 +6,13 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import App, Parameter
 
-from myna import accounts, caps, keys, limits
+from myna.accounts import accounts, caps, keys, limits
+from myna.accounts.keys import Scope
 from myna.actions import Action
 from myna.actions.keys import IssueKey, LimitKey, RenameKey, RevokeKey, RollKey, SetKeyCap, SetKeyRoutes
 from myna.actions.limits import given_limits
 from myna.cli.actions import register
 from myna.cli.console import Json, Wide, read_settings, seconds, show_rows, with_database
-from myna.keys import Scope
 from myna.store.database import Database
 from myna.store.queries import caps as cap_store
 from myna.store.queries import keys as store

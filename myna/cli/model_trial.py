@@ -14,8 +14,8 @@ from myna.engines.interface import EngineFailed, EngineVoice, SpeechResult, Utte
 from myna.engines.sherpa.config import THREADS_MAX, SherpaConfig
 from myna.engines.sherpa.engine import Sherpa
 from myna.errors import CommandError, ConfigError
+from myna.lib.sandbox.confinement import AllowedPaths
 from myna.node.benchmark import reference_voice, sentence
-from myna.sandbox.confinement import AllowedPaths
 
 TRIAL_S = 600.0
 NAMED_MAX = 10

@@ -12,13 +12,13 @@ from cyclopts import App, Parameter
 
 from myna.cli.console import Json, owner_of_files, read_settings, show, show_rows
 from myna.cli.progress import ProgressBar
+from myna.engines.models import install
+from myna.engines.models.catalog import Model, folder_of, missing
+from myna.engines.models.installed import MODELS
+from myna.engines.models.interface import Report
+from myna.engines.models.progress import ProgressFile
 from myna.engines.sherpa.known_models import KNOWN
 from myna.errors import CommandError, ConfigError
-from myna.models import install
-from myna.models.catalog import Model, folder_of, missing
-from myna.models.installed import MODELS
-from myna.models.interface import Report
-from myna.models.progress import ProgressFile
 
 app = App(name="models", help="Models: fetch and list them, and test a voice for a compute node.")
 app.command(

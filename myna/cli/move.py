@@ -13,15 +13,15 @@ from typing import Annotated
 from cyclopts import Parameter
 from msgspec import structs
 
-from myna import audit
 from myna import settings as settings_module
-from myna.backup import backup as backups
-from myna.backup.archive import ArchiveReader, ArchiveWriter, Manifest
-from myna.backup.backup import RestoreInDoubt
+from myna.billing import audit
 from myna.cli.backup import counted
 from myna.cli.console import MOVED, Json, check_schema, exclusive, open_database, show
 from myna.errors import CommandError, ConfigError
 from myna.settings import PREFIX, Settings
+from myna.store.backup import backup as backups
+from myna.store.backup.archive import ArchiveReader, ArchiveWriter, Manifest
+from myna.store.backup.backup import RestoreInDoubt
 from myna.store.database import Database
 from myna.store.files.audio import AudioStore
 from myna.store.queries.audit import OVERDUE_RULE

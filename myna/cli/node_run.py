@@ -15,15 +15,15 @@ from myna import __version__
 from myna.cli.console import Json, read_settings, say_next, show, show_rows
 from myna.cli.nodes import app
 from myna.errors import CommandError, ConfigError
-from myna.http_client import HttpClient
+from myna.http.client import HttpClient
+from myna.lib.sandbox.confinement import keep_to_ourselves
+from myna.lib.telemetry import logs
 from myna.node import config as node_config
 from myna.node import credentials
 from myna.node.check import check as check_engines
 from myna.node.credentials import Credentials
 from myna.node.runner import run as run_node
 from myna.node.server_client import ServerClient, ServerFailed
-from myna.sandbox.confinement import keep_to_ourselves
-from myna.telemetry import logs
 from myna.wire.farm import Joined
 
 __all__ = ["app"]

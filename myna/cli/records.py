@@ -5,9 +5,10 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from myna import accounts, records
-from myna.activity import command_line
+from myna.accounts import accounts
+from myna.accounts.activity import command_line
 from myna.cli.console import Json, Whole, Wide, read_settings, seconds, show, show_rows, with_database
+from myna.speech import records
 from myna.store.batch import TaskStatus
 from myna.store.database import Database, Queries
 from myna.store.files.audio import AudioStore

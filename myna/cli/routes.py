@@ -4,10 +4,10 @@ from cyclopts import App
 from msgspec import structs
 
 from myna.actions.routes import AddRoute, RemoveRoute, SetRoute
+from myna.channels.routes import BUILT_IN, Route, listed
 from myna.cli.actions import named, register
 from myna.cli.console import Json, Wide, show_rows, with_database
 from myna.config import settings_of
-from myna.routes import BUILT_IN, Route, listed
 from myna.store.queries import config as store
 from myna.store.queries.config import Config
 

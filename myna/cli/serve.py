@@ -10,8 +10,11 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from myna import __version__, app, cli
-from myna.activity import command_line
+from myna import __version__, cli
+from myna.accounts.activity import command_line
+from myna.accounts.sign_in import links
+from myna.accounts.sign_in.links import LIFE_MS, Purpose
+from myna.accounts.sign_in.oidc.client import client_of
 from myna.api.health import MULTIPROCESS
 from myna.cli.console import (
     Json,
@@ -25,16 +28,14 @@ from myna.cli.console import (
 from myna.errors import CommandError
 from myna.http import server
 from myna.http.open_files import fitted, raise_limit
-from myna.sandbox.confinement import keep_to_ourselves
+from myna.lib.sandbox.confinement import keep_to_ourselves
+from myna.lib.telemetry import logs
+from myna.server import app
 from myna.settings import Settings
-from myna.sign_in import links
-from myna.sign_in.links import LIFE_MS, Purpose
-from myna.sign_in.oidc.client import client_of
 from myna.speech.site_engines import speech_engines
 from myna.store.migrate import migrate as migrate_schema
-from myna.telemetry import logs
 
-FACTORY = "myna.app:create"
+FACTORY = "myna.server.app:create"
 NO_OPERATOR = "no operator can sign in to the back office: 'myna account add NAME --operator' prints a link"
 
 log = logging.getLogger(__name__)

@@ -9,13 +9,14 @@ from typing import Annotated
 from cyclopts import Parameter
 from msgspec import structs
 
-from myna import accounts, lexicon
+from myna.accounts import accounts
 from myna.cli.console import Json, show, with_database
 from myna.engines.how_read import VOICES, readings
 from myna.engines.interface import EngineFailed
 from myna.errors import CommandError, ConfigError
 from myna.store.database import Database
 from myna.store.queries.words import SITE
+from myna.voices import lexicon
 
 
 def read(

@@ -11,11 +11,11 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from msgspec import structs
 
-from myna import accounts, clones, voice_overrides
+from myna.accounts import accounts
+from myna.accounts.activity import command_line
 from myna.actions import Action, R
 from myna.actions.voices import BlendVoice, DeleteBlend, HideVoice, OrderVoices, RenameVoice, ShowVoice
-from myna.activity import command_line
-from myna.channels import Channels
+from myna.channels.channels import Channels
 from myna.cli.actions import perform, register
 from myna.cli.console import (
     Json,
@@ -27,14 +27,13 @@ from myna.cli.console import (
     show_rows,
     with_database,
 )
-from myna.clones import CloneRequest
 from myna.engines.inspector.inspector import Inspector
 from myna.engines.interface import EngineLimits
 from myna.engines.registry import site_engines
 from myna.errors import CommandError, ConfigError
 from myna.farm.nodes import Nodes, NodeState
-from myna.http_client import HttpClient
-from myna.sandbox.confinement import AllowedPaths
+from myna.http.client import HttpClient
+from myna.lib.sandbox.confinement import AllowedPaths
 from myna.store.database import Database
 from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import smallest
@@ -42,7 +41,10 @@ from myna.store.files.samples import SampleStore
 from myna.store.queries import clones as clones_store
 from myna.store.queries.clones import CloneRow, OwnedClone
 from myna.store.states import CloneStatus
-from myna.voice_overrides import PublicVoice
+from myna.voices import clones
+from myna.voices import overrides as voice_overrides
+from myna.voices.clones import CloneRequest
+from myna.voices.overrides import PublicVoice
 
 app = App(name="voice", help="Public voices, and voices cloned by accounts.")
 app.command("myna.cli.voice_reading:read", name="read")

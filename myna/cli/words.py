@@ -5,7 +5,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from msgspec import structs
 
-from myna import accounts
+from myna.accounts import accounts
 from myna.actions.words import AddWord, RemoveWord
 from myna.cli.actions import register
 from myna.cli.console import Json, seconds, show_rows, with_database

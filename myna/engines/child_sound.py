@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import soxr
 
-from myna.audio.mp3 import Mp3File
+from myna.engines.audio.mp3 import Mp3File
 from myna.engines.interface import STREAM_RATE_HZ, SpeechResult, bounded
 from myna.engines.job_output import OutputFile
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import structs
 
-from myna.audio.mp3 import Mp3File
+from myna.engines.audio.mp3 import Mp3File
 from myna.engines.interface import (
     STREAM_RATE_HZ,
     Client,
@@ -29,9 +29,9 @@ from myna.engines.interface import (
 )
 from myna.engines.job_output import OutputFile, SpeechJob, TakePart, sound_of
 from myna.engines.pool.pool import Pool
-from myna.files.disk_threads import DiskExecutor
-from myna.files.fsync import make_durable, remove
-from myna.ids import new_name
+from myna.lib.files.disk_threads import DiskExecutor
+from myna.lib.files.fsync import make_durable, remove
+from myna.lib.ids import new_name
 
 _STORE_S: Final = 1.0
 J = TypeVar("J", bound=SpeechJob)

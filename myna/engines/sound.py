@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from myna.audio.stretch import FACTOR_MAX, FACTOR_MIN, Stretch
+from myna.engines.audio.stretch import FACTOR_MAX, FACTOR_MIN, Stretch
 from myna.engines.interface import EngineFailed
 
 Samples = npt.NDArray[np.float32]

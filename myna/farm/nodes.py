@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from myna.channels import OF_NODE
+from myna.channels.channels import OF_NODE
 from myna.errors import NodeRefused, Unavailable
 from myna.store.database import Database
 from myna.store.queries.farm import nodes as store

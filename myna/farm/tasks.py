@@ -18,12 +18,11 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from myna import lexicon
-from myna.clones import preview_text
 from myna.errors import DatabaseUnavailable, StaleLease
 from myna.farm.nodes import node_channel
 from myna.farm.polls import Polls
-from myna.files.disk_threads import wait_shielded
+from myna.lib.files.disk_threads import wait_shielded
+from myna.lib.telemetry import metrics
 from myna.store.batch import AUDIO_PLACEHOLDER, Audio, CallState, End, EndOutcome, TaskStatus, to_store
 from myna.store.database import Database, Transaction
 from myna.store.notifications import Notifications
@@ -34,7 +33,8 @@ from myna.store.queries.farm import nodes as nodes_store
 from myna.store.queries.farm import queue, refusals
 from myna.store.queries.farm.queue import CLONE, TASK, LeasedRow, NextJob, Proof
 from myna.store.queries.tasks import TaskRow
-from myna.telemetry import metrics
+from myna.voices import lexicon
+from myna.voices.clones import preview_text
 from myna.wire.farm import SLOTS_MAX, TRIES_MAX, Failure, Heartbeat, Job, JobReference, LeaseProof
 
 log = logging.getLogger(__name__)

@@ -38,10 +38,10 @@ from myna.http.request import Request
 from myna.http.request_head import request_id_of, traceparent_of
 from myna.http.responses import Response, envelope, public_error, respond
 from myna.http.stream import Header, ResponseStream, has_streamed
-from myna.telemetry import access_log as access
-from myna.telemetry import logs
-from myna.telemetry.access_log import AccessLog
-from myna.telemetry.requests import CompletedRequest, RequestDetails
+from myna.lib.telemetry import access_log as access
+from myna.lib.telemetry import logs
+from myna.lib.telemetry.access_log import AccessLog
+from myna.lib.telemetry.requests import CompletedRequest, RequestDetails
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from msgspec import Struct, field
 
 from myna.errors import TooManyBodies
-from myna.shares import Shares
+from myna.lib.shares import Shares
 
 SMALL_BODY_BYTES = 64 * 1024
 """Smaller bodies are neither counted nor paced: the limit on connections bounds their memory."""

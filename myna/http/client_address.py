@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from myna.addresses import Network, networks, parsed
 from myna.http.asgi_types import Scope
+from myna.lib.addresses import Network, networks, parsed
 
 FORWARDED = b"forwarded"
 X_FORWARDED_FOR = b"x-forwarded-for"

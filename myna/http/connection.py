@@ -11,8 +11,6 @@ from typing import Any, cast
 import httptools
 from uvicorn.server import ServerState
 
-from myna.aio.timeouts import Timer
-from myna.aio.write_buffer import WriteBuffer
 from myna.errors import InvalidRequest, MynaError, Overloaded
 from myna.http import request_head
 from myna.http.asgi import HEALTH_PATHS, UNANSWERED, Application
@@ -21,7 +19,9 @@ from myna.http.exchange import Exchange, refusal
 from myna.http.request_head import request_id_of
 from myna.http.server_config import ServerConfig
 from myna.http.stream import Header
-from myna.ids import new_name
+from myna.lib.aio.timeouts import Timer
+from myna.lib.aio.write_buffer import WriteBuffer
+from myna.lib.ids import new_name
 
 HEADERS_MAX_BYTES = 64 * 1024
 HEADERS_TIMEOUT_S = 20.0

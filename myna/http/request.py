@@ -17,7 +17,7 @@ from myna.http.body_limits import SMALL_BODY_BYTES, BodyLimits
 from myna.http.client_address import address_of
 from myna.http.request_head import request_id_of
 from myna.http.stream import Header, ResponseStream
-from myna.telemetry.requests import RequestDetails
+from myna.lib.telemetry.requests import RequestDetails
 
 QUERY_PARAMETERS_MAX = 100
 

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import httptools
 
 from myna.http.asgi_types import REQUEST_ID, Scope
-from myna.ids import new_id
+from myna.lib.ids import new_id
 
 Headers = list[tuple[bytes, bytes]]
 Ends = tuple[tuple[str, int] | None, tuple[str, int] | None]

@@ -16,14 +16,14 @@ import uvicorn
 from prometheus_client import multiprocess as metric_files
 from uvicorn.supervisors import multiprocess
 
-from myna.aio.timeouts import Timeouts
-from myna.aio.write_buffer import FlushQueue
 from myna.errors import CommandError, ConfigError
 from myna.http.asgi_types import App
 from myna.http.client_address import TrustedProxies
 from myna.http.connection import Protocol
 from myna.http.server_config import ServerConfig, WaitingConnections
-from myna.sandbox.confinement import keep_to_ourselves
+from myna.lib.aio.timeouts import Timeouts
+from myna.lib.aio.write_buffer import FlushQueue
+from myna.lib.sandbox.confinement import keep_to_ourselves
 from myna.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -4,12 +4,12 @@ from typing import Final
 
 import uvicorn
 
-from myna.addresses import client_network
-from myna.aio.timeouts import Timeouts
-from myna.aio.write_buffer import FlushQueue
 from myna.errors import Overloaded
 from myna.http.client_address import TrustedProxies
-from myna.shares import Shares
+from myna.lib.addresses import client_network
+from myna.lib.aio.timeouts import Timeouts
+from myna.lib.aio.write_buffer import FlushQueue
+from myna.lib.shares import Shares
 
 ADDRESS_SHARE: Final = 2
 """Half of all connections may wait for one address."""

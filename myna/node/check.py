@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from myna.engines.interface import Engine, EngineFailed, EngineUnavailable
+from myna.lib.sandbox.confinement import AllowedPaths
 from myna.node.benchmark import trial
 from myna.node.engines import start, too_many_voices
-from myna.sandbox.confinement import AllowedPaths
 
 
 async def check(engines: Sequence[Engine], folder: Path) -> list[dict[str, object]]:

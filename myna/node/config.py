@@ -25,9 +25,9 @@ from myna.engines.espeak.config import EspeakConfig
 from myna.engines.interface import Engine, EngineLimits
 from myna.engines.registry import KINDS, EngineConfig
 from myna.errors import ConfigError
+from myna.lib.setting_kinds import toml_position
 from myna.node.engines import JOB_MAX_S, too_many_voices
 from myna.node.requirements import pattern_requirement
-from myna.setting_kinds import toml_position
 from myna.settings import usable_cores
 from myna.wire import validation_errors
 from myna.wire.farm import SLOTS_MAX

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from myna.engines.interface import EngineFailed
 from myna.errors import CommandError
-from myna.http_client import HttpClient
+from myna.http.client import HttpClient
+from myna.lib.sandbox.confinement import AllowedPaths
 from myna.node.benchmark import trial
 from myna.node.config import NodeConfig
 from myna.node.credentials import Credentials
@@ -17,7 +18,6 @@ from myna.node.references import References
 from myna.node.retry import OutageLog
 from myna.node.server_client import ProtocolTooOld, ServerClient
 from myna.node.work import Work
-from myna.sandbox.confinement import AllowedPaths
 
 CONNECT_MAX_S: Final = 10.0
 OTHER_CONNECTIONS: Final = 3

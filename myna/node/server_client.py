@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from myna.http_client import AnswerTooLarge, ClientResponse, HttpClient, RequestFailed
+from myna.http.client import AnswerTooLarge, ClientResponse, HttpClient, RequestFailed
 from myna.wire.farm import (
     JOB_HEADER,
     PREFIX,

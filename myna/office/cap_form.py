@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from myna.caps import Period
+from myna.accounts.caps import Period
 from myna.office.messages import N_
 from myna.store.queries.caps import CapRow
 

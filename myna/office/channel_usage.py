@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from markupsafe import Markup
 from msgspec import Struct
 
-from myna import reports
+from myna.billing import reports
+from myna.billing.reports import SiteHour
+from myna.lib.hours import HOUR_MS, hour_of
+from myna.lib.zones import hour_offset
 from myna.office.charts import small_bars
 from myna.office.messages import N_
 from myna.office.render import duration
 from myna.office.visit import Visit
-from myna.reports import SiteHour
-from myna.store.hours import HOUR_MS, hour_of
-from myna.zones import hour_offset
 
 HOURS = 24
 

@@ -5,7 +5,7 @@ import shlex
 
 from msgspec import Struct
 
-from myna.keys import Scope
+from myna.accounts.keys import Scope
 
 PLACEHOLDER = "YOUR_KEY"
 

@@ -15,9 +15,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Match, Route
 
+from myna.accounts.sign_in import passwords, sessions
+from myna.accounts.sign_in.oidc import identities
+from myna.accounts.sign_in.refusal import SignInRefused
 from myna.errors import CommandError, InvalidRequest, MethodNotAllowed, MynaError, NotFound
 from myna.http.asgi_types import Receive, Scope, Send
 from myna.http.responses import public_error
+from myna.lib.telemetry import logs
 from myna.office import forms, refill, submission
 from myna.office.messages import N_
 from myna.office.page import Handler, Page, Who
@@ -36,11 +40,7 @@ from myna.office.web_security import (
     check_same_origin,
     protect,
 )
-from myna.sign_in import passwords, sessions
-from myna.sign_in.oidc import identities
-from myna.sign_in.refusal import SignInRefused
 from myna.store.transaction_queue import transactions_of
-from myna.telemetry import logs
 
 log = logging.getLogger(__name__)
 

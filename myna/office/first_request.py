@@ -3,11 +3,11 @@
 import time
 from functools import partial
 
-from myna import reports
+from myna.billing import reports
+from myna.billing.reports import DAY_MS, HOURS_MAX_DAYS, Usage
+from myna.lib.hours import HOUR_MS
 from myna.office.live import Part
 from myna.office.visit import Visit
-from myna.reports import DAY_MS, HOURS_MAX_DAYS, Usage
-from myna.store.hours import HOUR_MS
 from myna.store.queries import keys as store
 from myna.store.queries import refusals as refusal_store
 from myna.store.queries.keys import KeyRow

@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping
 
 from msgspec import Struct, field, structs
 
-from myna import limits
-from myna.limits import DEFAULT
+from myna.accounts import limits
+from myna.accounts.limits import DEFAULT
+from myna.channels.routes import TRANSCRIPTION_ROUTE, Route, listed
 from myna.office.visit import Visit
-from myna.routes import TRANSCRIPTION_ROUTE, Route, listed
 from myna.store.batch import NO_LIMITS
 from myna.store.queries import config as config_store
 from myna.store.queries import limits as store

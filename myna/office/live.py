@@ -14,11 +14,11 @@ from markupsafe import Markup
 from msgspec import Struct
 from starlette.responses import Response, StreamingResponse
 
+from myna.accounts.sign_in import sessions
 from myna.errors import Overloaded
 from myna.http.asgi_types import stopping
+from myna.lib.shares import Shares
 from myna.office.visit import Visit
-from myna.shares import Shares
-from myna.sign_in import sessions
 from myna.store.transaction_queue import transactions_of
 
 INTERVAL_S = 1.0

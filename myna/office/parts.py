@@ -4,18 +4,18 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Struct
 
-from myna.channels import Channels
-from myna.chat.complete import Chat
+from myna.accounts.refusals import Refusals
+from myna.accounts.sign_in.oidc.flow import Oidc
+from myna.channels.channels import Channels
 from myna.config import ConfigCache
 from myna.engines.inspector.inspector import Inspector
 from myna.farm.capacity import Capacity
-from myna.http_client import HttpClient
-from myna.model_fetching import ModelFetching
-from myna.refusals import Refusals
-from myna.relay.plan import Planner
-from myna.relay.relay import Relay
+from myna.gateway.chat.complete import Chat
+from myna.gateway.relay.plan import Planner
+from myna.gateway.relay.relay import Relay
+from myna.http.client import HttpClient
+from myna.office.model_fetching import ModelFetching
 from myna.settings import Settings
-from myna.sign_in.oidc.flow import Oidc
 from myna.speech.previews import Previews
 from myna.speech.synthesize import Synthesizer
 from myna.store.database import Database

@@ -17,7 +17,7 @@ from markupsafe import escape
 from msgspec import Struct, field
 from starlette.datastructures import FormData
 
-from myna.sentences import SentenceError
+from myna.errors.sentences import SentenceError
 
 SECRETS = frozenset({"code", "current_password", "key", "password", "secret"})
 """Names of fields that no page repeats."""

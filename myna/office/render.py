@@ -16,10 +16,10 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup, escape
 
+from myna.errors.sentences import SentenceError
 from myna.office import messages
 from myna.office.messages import N_
-from myna.sentences import SentenceError
-from myna.voices import spoken_language
+from myna.speech.catalogue import spoken_language
 
 _FOLDER = Path(__file__).parent
 STATIC = {path.name: path.read_bytes() for path in sorted((_FOLDER / "static").iterdir()) if path.is_file()}

@@ -11,16 +11,16 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from myna import keys
+from myna.accounts import keys
+from myna.accounts.keys import Scope, UnverifiedCaller
 from myna.errors import CommitInDoubt, MynaError
-from myna.keys import Scope, UnverifiedCaller
+from myna.lib.telemetry import logs
+from myna.lib.telemetry.requests import RequestDetails
 from myna.office.messages import N_
 from myna.office.visit import Visit
 from myna.office.web_security import security_headers
 from myna.store.batch import IdempotencyKey
 from myna.store.queries import accounts
-from myna.telemetry import logs
-from myna.telemetry.requests import RequestDetails
 
 ONCE_MAX_CHARS = 64
 CHARGED_ONCE = "its `once` is the idempotency key of the call"

@@ -4,9 +4,9 @@ from functools import partial
 
 from msgspec import Struct
 
-from myna import voices
 from myna.engines.interface import EngineVoice
 from myna.office.visit import Visit
+from myna.speech import catalogue as voices
 from myna.store.queries import clones
 from myna.store.queries import config as config_store
 from myna.store.queries.config import Config

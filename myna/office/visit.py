@@ -16,27 +16,27 @@ from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from myna.accounts.activity import Actor
+from myna.accounts.sign_in.sessions import Session
 from myna.actions import Action, R, perform
-from myna.activity import Actor
 from myna.errors import CommandError, InvalidRequest, NotFound
+from myna.errors.sentences import SentenceError
 from myna.http.asgi_types import DETAILS, EOF_RECEIVED, OPEN_STREAM, Receive, Scope, Send
 from myna.http.request_head import request_id_of
 from myna.http.stream import ResponseStream, has_streamed
+from myna.lib.telemetry.requests import RequestDetails
+from myna.lib.urls import is_loopback, is_origin
+from myna.lib.zones import zone_of
 from myna.office import forms
 from myna.office.messages import N_
 from myna.office.refill import Refill, refilled
 from myna.office.render import Renderer, date
 from myna.office.submission import FIELD, Result, Submission
 from myna.office.web_security import NOTICE_COOKIE, Cookies
-from myna.sentences import SentenceError
-from myna.sign_in.sessions import Session
 from myna.store.database import Database, Queries
 from myna.store.queries.accounts import AccountRow
 from myna.store.queries.keys import KeyRow
 from myna.store.transaction_queue import transactions_of
-from myna.telemetry.requests import RequestDetails
-from myna.urls import is_loopback, is_origin
-from myna.zones import zone_of
 
 if TYPE_CHECKING:
     from myna.office.parts import Parts

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from starlette.requests import Request
 from starlette.responses import Response
 
-from myna import sentences
-from myna.errors import Forbidden, RateLimited
+from myna.errors import Forbidden, RateLimited, sentences
 
 SESSION_COOKIE = "myna"
 NOTICE_COOKIE = "myna-notice"

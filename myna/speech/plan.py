@@ -6,8 +6,11 @@ from functools import cached_property
 
 from msgspec import Struct, structs
 
-from myna import voices
-from myna.channels import Channels
+from myna.accounts.keys import UnverifiedCaller
+from myna.billing.ledger import Ledger
+from myna.billing.quota import Quota
+from myna.channels.channels import Channels
+from myna.channels.routes import Route
 from myna.config import ConfigCache, SiteSettings
 from myna.engines.interface import SPEED_MAX, SPEED_MIN
 from myna.engines.pool.admission import TOO_LONG, Slot
@@ -16,16 +19,13 @@ from myna.engines.text.signs import speakable
 from myna.engines.text.ssml import Unmarked, unmarked
 from myna.errors import InvalidRequest, NoSpeechChannel, Overloaded, TextTooLong, Unavailable
 from myna.farm.capacity import NO_NODES, Capacity, Nodes
-from myna.keys import UnverifiedCaller
-from myna.ledger import Ledger
-from myna.lexicon import OFF_THE_LOOP_CHARS, Lexicons
-from myna.quota import Quota
-from myna.routes import Route
+from myna.speech import catalogue as voices
 from myna.speech.length import check_sound
 from myna.store.batch import NewTask, TaskStatus
 from myna.store.database import Database
 from myna.store.files.free_space import FreeSpace
 from myna.store.queries import clones as clones_store
+from myna.voices.lexicon import OFF_THE_LOOP_CHARS, Lexicons
 
 TOO_LONG_A_QUEUE = (
     "The compute nodes have more to speak than they can in time; nothing was charged, try again later."

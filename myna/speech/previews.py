@@ -10,16 +10,16 @@ import hashlib
 import logging
 from pathlib import Path
 
-from myna.channels import Channels, SpeechChannel
-from myna.clones import preview_text
+from myna.channels.channels import Channels, SpeechChannel
 from myna.engines.interface import Client, EngineFailed, EngineVoice, Utterance
 from myna.engines.pool.admission import Slot
 from myna.errors import NotFound, Overloaded, Unavailable
+from myna.speech.catalogue import spoken_language
 from myna.speech.length import check_sound
 from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import FreeSpace
 from myna.store.queries.config import Config
-from myna.voices import spoken_language
+from myna.voices.clones import preview_text
 
 log = logging.getLogger(__name__)
 

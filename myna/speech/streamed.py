@@ -9,10 +9,13 @@ from functools import partial
 import msgspec
 from msgspec import Struct
 
-from myna import routes, voices
-from myna.audio.encoders import SoundFormat
-from myna.channels import Channels
+from myna.accounts.keys import Scope, UnverifiedCaller
+from myna.billing.ledger import Call, ChargeOrder, Ledger
+from myna.channels import routes
+from myna.channels.channels import Channels
+from myna.channels.routes import Route, RouteKind
 from myna.config import ConfigCache
+from myna.engines.audio.encoders import SoundFormat
 from myna.engines.interface import EngineFailed, EngineVoice
 from myna.engines.pool.admission import Slot
 from myna.engines.text.signs import speakable
@@ -26,10 +29,8 @@ from myna.errors import (
     UpstreamFailed,
 )
 from myna.farm.capacity import NO_NODES, Capacity
-from myna.keys import Scope, UnverifiedCaller
-from myna.ledger import Call, ChargeOrder, Ledger
-from myna.routes import Route, RouteKind
 from myna.settings import Settings
+from myna.speech import catalogue as voices
 from myna.speech.delivery import Delivery, Outlet, Style, Workshop
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
 from myna.speech.synthesize import BROKEN_OFF, Answers, Disconnected, Synthesizer

@@ -10,8 +10,11 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from myna.channel_failures import BUSY, FAILED, FULL, REFUSED, SLOW, error_of
-from myna.channels import Channels, SpeechChannel
+from myna.accounts.keys import Scope, UnverifiedCaller
+from myna.billing.ledger import Call, ChargeOrder, Ledger
+from myna.channels.channels import Channels, SpeechChannel
+from myna.channels.outbound import ChannelFull
+from myna.channels.routes import SPEECH_ROUTE
 from myna.config import ConfigCache, SiteSettings
 from myna.engines.interface import (
     CallerDisconnected,
@@ -42,18 +45,15 @@ from myna.errors import (
     UpstreamFailed,
 )
 from myna.farm.tasks import Tasks
-from myna.keys import Scope, UnverifiedCaller
-from myna.ledger import Call, ChargeOrder, Ledger
-from myna.outbound import ChannelFull
-from myna.routes import SPEECH_ROUTE
+from myna.lib.telemetry import metrics
 from myna.settings import Settings
 from myna.speech.draft import draft, filled
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan, read_speed
 from myna.store.batch import Audio, Replayed, TaskStatus
 from myna.store.files.audio import AudioStore
-from myna.telemetry import metrics
 from myna.wire.body import decode, ignored
 from myna.wire.encode import to_json_text
+from myna.wire.failures import BUSY, FAILED, FULL, REFUSED, SLOW, error_of
 from myna.wire.v1 import SpeechDone, SpeechOrdered, SpeechRequest
 
 log = logging.getLogger(__name__)

@@ -17,9 +17,10 @@ from functools import partial
 
 from msgspec import Struct
 
-from myna.aio.timeouts import Timeouts
 from myna.errors import CommitInDoubt, Overloaded
-from myna.ids import new_id
+from myna.lib.aio.timeouts import Timeouts
+from myna.lib.ids import new_id
+from myna.lib.telemetry import metrics
 from myna.store.batch import (
     CallState,
     Charge,
@@ -31,7 +32,6 @@ from myna.store.batch import (
     RefusalReason,
 )
 from myna.store.database import Database
-from myna.telemetry import metrics
 
 log = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import asyncpg
 
 from myna.errors import DatabaseUnavailable, ReportTooSlow
+from myna.lib.telemetry import metrics
 from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
 from myna.store.database import Queries
 from myna.store.limits import REPORT_QUERY_MAX_MS
@@ -26,7 +27,6 @@ from myna.store.rows import in_arrays
 from myna.store.schema import SchemaWatch
 from myna.store.tables.postgresql import PostgresqlTables
 from myna.store.transaction_queue import OWNER_READS_WAITING_MAX, TransactionQueue
-from myna.telemetry import metrics
 
 T = TypeVar("T")
 

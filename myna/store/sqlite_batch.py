@@ -11,6 +11,7 @@ from typing import cast
 import apsw
 import msgspec
 
+from myna.lib.hours import hour_of
 from myna.store import sqlite_limits
 from myna.store.batch import (
     AUDIO_PLACEHOLDER,
@@ -29,7 +30,6 @@ from myna.store.batch import (
     Replayed,
     TaskStatus,
 )
-from myna.store.hours import hour_of
 from myna.store.limits import IDEMPOTENCY_KEY_LIFE_MS
 from myna.store.sqlite_changes import Changes, Statement, write
 from myna.store.sqlite_limits import Counted, Ended, Limited

@@ -17,8 +17,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
 
-from myna import sentences
-from myna.errors import Overloaded
+from myna.errors import Overloaded, sentences
 
 OWNER_WAITING_MAX = 8
 OWNER_READS_WAITING_MAX = 40

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from myna.sentences import WrongValue
+from myna.errors.sentences import WrongValue
 
 DEFAULT: Final = (
     "alloy=af_alloy,ash=am_michael,ballad=bm_george,coral=af_bella,echo=am_echo,fable=bm_fable,nova=af_nova,"

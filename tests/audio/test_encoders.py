@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from myna.audio.encoders import RATE_HZ, UNKNOWN_SIZE, SoundFormat, encoder_of
+from myna.engines.audio.encoders import RATE_HZ, UNKNOWN_SIZE, SoundFormat, encoder_of
 
 SECONDS = 3
 TONE_HZ = 440

@@ -10,10 +10,10 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from myna.audio import mpeg
-from myna.audio.containers import Container, is_truncated, kind, parts
-from myna.audio.mp3 import Mp3File
-from myna.audio.mpeg import STRAY_MAX_BYTES, duration_s, frame
+from myna.engines.audio import mpeg
+from myna.engines.audio.containers import Container, is_truncated, kind, parts
+from myna.engines.audio.mp3 import Mp3File
+from myna.engines.audio.mpeg import STRAY_MAX_BYTES, duration_s, frame
 from tests.rig.container_files import FFMPEG_SHAPES, WITHOUT_LENGTH, ffmpeg_file
 from tests.rig.samples import mp3, voice, write_mp3
 

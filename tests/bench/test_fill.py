@@ -18,8 +18,9 @@ from bench.load import CHAT_PATH, Target, Work
 from bench.processes import Started
 from bench.stream import StreamLoad
 from bench.stream_load import Job, Outcome
-from myna import audit, keys
-from myna.keys import Scope, UnverifiedCaller
+from myna.accounts import keys
+from myna.accounts.keys import Scope, UnverifiedCaller
+from myna.billing import audit
 from myna.settings import Settings
 from myna.store.database import connect
 from myna.store.files.audio import AudioStore

@@ -1,5 +1,5 @@
 """What a caller is told about the failures of channels, by what their servers answered: see
-`myna.channel_failures`."""
+`myna.wire.failures`."""
 
 import itertools
 import json
@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from myna.channel_failures import MEANINGS, SLOW
-from myna.channels import Channel
-from myna.chat.failover import FailedAttempt, error_for, of_error, of_status
+from myna.channels.channels import Channel
 from myna.errors import MynaError, UpstreamFailed
-from myna.http_client import ClientResponse
-from myna.relay import answers, responses
+from myna.gateway.chat.failover import FailedAttempt, error_for, of_error, of_status
+from myna.gateway.relay import answers, responses
+from myna.http.client import ClientResponse
+from myna.wire.failures import MEANINGS, SLOW
 
 KEY = "a-key-without-a-prefix"
 CHANNEL = Channel(kind="chat", name="up", url="http://gpu-box:8000/v1", model="", key=KEY)

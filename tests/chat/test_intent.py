@@ -10,12 +10,12 @@ import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from myna.chat.context_lengths import lengths_in
-from myna.chat.discovery import KNOWN, MODELS_MAX, FoundServer, KnownServer, find_servers
-from myna.chat.han import han_count
-from myna.chat.intent import KEYWORDS, speech_text
 from myna.config import context_lengths
-from myna.http_client import HttpClient
+from myna.gateway.chat.context_lengths import lengths_in
+from myna.gateway.chat.discovery import KNOWN, MODELS_MAX, FoundServer, KnownServer, find_servers
+from myna.gateway.chat.han import han_count
+from myna.gateway.chat.intent import KEYWORDS, speech_text
+from myna.http.client import HttpClient
 from tests.rig.waiting import free_port
 
 SPOKEN = [

@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from myna import outbound
-from myna.channel_circuits import FAILURES_MAX
-from myna.channels import Channel, Channels
-from myna.chat.failover import Nobody
-from myna.chat.upstream import ask
+from myna.channels import outbound
+from myna.channels.channels import Channel, Channels
+from myna.channels.circuits import FAILURES_MAX
 from myna.errors import Overloaded
-from myna.http_client import HttpClient
+from myna.gateway.chat.failover import Nobody
+from myna.gateway.chat.upstream import ask
+from myna.http.client import HttpClient
+from myna.lib.telemetry import metrics
 from myna.settings import Settings
-from myna.telemetry import metrics
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import SOON_S
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from myna.channel_circuits import FAILURES_MAX
-from myna.channels import PARROT, Channel, Channels
-from myna.chat.failover import FailedAttempt, Nobody
-from myna.chat.upstream import TOOL_CALLS_MAX_BYTES, ModelAnswer, ask
+from myna.channels.channels import PARROT, Channel, Channels
+from myna.channels.circuits import FAILURES_MAX
 from myna.errors import UpstreamFailed
-from myna.http_client import ClientResponse
-from myna.http_client.client import HttpClient
+from myna.gateway.chat.failover import FailedAttempt, Nobody
+from myna.gateway.chat.upstream import TOOL_CALLS_MAX_BYTES, ModelAnswer, ask
+from myna.http.client import ClientResponse
+from myna.http.client.client import HttpClient
 from myna.settings import Settings
 from tests.rig.upstream import Upstream
 

@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from myna.app import SCHEMA_CHANGED
+from myna.server.app import SCHEMA_CHANGED
 from tests.cli.conftest import Cli
 from tests.rig.service import ServiceMaker
 from tests.rig.waiting import free_port, wait_until

@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from myna.actions.nodes import EnrollNode
-from myna.clones import CONSENT
 from myna.farm.nodes import Nodes
 from myna.settings import Settings
 from myna.store.database import connect
+from myna.voices.clones import CONSENT
 from myna.wire.farm import Hello, NodeVoice
 from tests.cli.conftest import Cli
 from tests.rig.actors import perform

@@ -8,7 +8,7 @@ from typing import Any
 import openai
 import pytest
 
-from myna.audio.encoders import RATE_HZ, SoundFormat
+from myna.engines.audio.encoders import RATE_HZ, SoundFormat
 from tests.audio.test_encoders import heard
 from tests.openai_audio.transcription_upstream import TranscriptionUpstream
 from tests.rig.commands import CommandLine

@@ -6,12 +6,11 @@ from typing import Any
 
 import msgspec
 
-from myna import accounts, clones
-from myna.clones import CloneRequest
+from myna.accounts import accounts
+from myna.accounts.keys import Scope
 from myna.engines.inspector.inspector import Inspector
 from myna.farm.nodes import Nodes
 from myna.farm.tasks import Tasks
-from myna.keys import Scope
 from myna.store.batch import Audio, Charge, NewTask, TaskStatus
 from myna.store.database import Transaction
 from myna.store.files.audio import AudioStore
@@ -20,6 +19,8 @@ from myna.store.queries import clones as store
 from myna.store.queries import config as config_store
 from myna.store.queries.clones import CloneRow, Deleted, NewClone
 from myna.store.states import CloneStatus
+from myna.voices import clones
+from myna.voices.clones import CloneRequest
 from myna.wire.farm import Job
 from tests.rig.actors import TESTER
 from tests.store.books import Books, Customer

@@ -6,19 +6,21 @@ from pathlib import Path
 import pytest
 
 from demo import tiny_voices
-from myna import activity, voice_overrides, voices
+from myna.accounts import activity
 from myna.actions import voices as voice_actions
 from myna.actions.voices import BlendVoice, DeleteBlend, HideVoice
-from myna.channels import Channels
+from myna.channels.channels import Channels
 from myna.engines.interface import EngineLimits, EngineVoice
 from myna.engines.kokoro.config import KokoroConfig
 from myna.errors import CommandError, InvalidRequest
 from myna.farm.nodes import Nodes
-from myna.http_client import HttpClient
+from myna.http.client import HttpClient
 from myna.settings import Settings
+from myna.speech import catalogue as voices
 from myna.store.queries import config as config_store
 from myna.store.queries.config import Config
-from myna.voice_overrides import PublicVoice
+from myna.voices import overrides as voice_overrides
+from myna.voices.overrides import PublicVoice
 from myna.wire.farm import NodeVoice
 from tests.rig.actors import perform
 from tests.store.books import Books

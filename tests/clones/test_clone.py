@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from myna import accounts, clones
+from myna.accounts import accounts
 from myna.actions.settings import SetSetting
-from myna.clones import CLONES_MAX, CONSENT
 from myna.errors import CommandError
 from myna.store.postgresql import Postgresql
 from myna.store.queries import clones as store
 from myna.store.states import CloneStatus
+from myna.voices import clones
+from myna.voices.clones import CLONES_MAX, CONSENT
 from tests.clones.clone_setup import CloneSetup
 from tests.engines.conftest import until
 from tests.rig.actors import TESTER, perform

@@ -4,17 +4,17 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from myna import voice_overrides
 from myna.actions.voices import HideVoice, OrderVoices, RenameVoice, ShowVoice
-from myna.channels import Channels
+from myna.channels.channels import Channels
 from myna.engines.espeak.engine import VOICES, Espeak
 from myna.engines.interface import EngineVoice
 from myna.engines.registry import ESPEAK
 from myna.errors import CommandError
 from myna.farm.nodes import Nodes
-from myna.http_client import HttpClient
+from myna.http.client import HttpClient
 from myna.settings import Settings
 from myna.store.queries import config as config_store
+from myna.voices import overrides as voice_overrides
 from myna.wire.farm import NodeVoice
 from tests.rig.actors import perform
 from tests.store.books import Books

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from myna.channel_circuits import FAILURES_MAX
+from myna.channels.circuits import FAILURES_MAX
 from tests.conformance.caller import DELIVERED, REFUNDED, Caller, Stats
 from tests.conformance.conftest import make_caller
 from tests.rig.calls import call
@@ -21,7 +21,7 @@ CALLS = {"chat": "/chat/completions", "responses": "/responses"}
 KEEP_ALIVE = b": keep-alive"
 WITH_COMMENTS_SOON = (
     "-c",
-    "from myna.relay import streaming\nstreaming.KEEP_ALIVE_EVERY_S = 0.1\n"
+    "from myna.gateway.relay import streaming\nstreaming.KEEP_ALIVE_EVERY_S = 0.1\n"
     "from myna.cli import main; main(['serve'])",
 )
 LONG_BYTES = 2**20

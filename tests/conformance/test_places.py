@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from myna.channel_circuits import FAILURES_MAX
-from myna.channel_trial import MESSAGE
+from myna.channels.circuits import FAILURES_MAX
+from myna.gateway.trial import MESSAGE
 from tests.conformance.audio_urls import listen
 from tests.conformance.caller import DELIVERED, REFUNDED, Caller, Stats, check_error
 from tests.conformance.conftest import LIMITS, ON_BOTH_DATABASES, make_caller, wait_for_voices

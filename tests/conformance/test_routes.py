@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from myna.channel_circuits import FAILURES_MAX
+from myna.channels.circuits import FAILURES_MAX
 from tests.conformance.caller import COPY_WAIT_S, DELIVERED, REFUNDED, UNCHARGED, Caller, Stats
 from tests.rig.calls import Answer, call
 from tests.rig.service import Service

@@ -62,7 +62,7 @@ class Machine:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         systemctl = SYSTEMCTL.format(
-            unit=self.path("/etc/systemd/system/myna.service"),
+            unit=self.path("/etc/systemd/system/myna.server.service"),
             backup=self.path("/etc/systemd/system/myna-backup.service"),
             data=self.path("/var/lib/myna"),
             log=folder / "log",

@@ -12,9 +12,9 @@ from demo import tiny_voices
 from myna import config, settings
 from myna.engines.config import VoiceConfig
 from myna.engines.registry import KINDS
+from myna.lib.telemetry import metrics
 from myna.node.config import FILE, NodeFile, load
 from myna.settings import PREFIX, Settings
-from myna.telemetry import metrics
 from tests.docs.pages import DOCS, ROOT, code, fences, rows, table
 
 CONFIGURATION = DOCS / "configuration.md"

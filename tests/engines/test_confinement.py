@@ -155,7 +155,7 @@ async def test_threads_that_a_module_starts_are_confined_too(tmp_path: Path) -> 
 
 CONFINED = """
 import os, signal, sys, threading
-from myna.sandbox import confinement, system_calls
+from myna.lib.sandbox import confinement, system_calls
 {before}
 confined = confinement.confine(confinement.AllowedPaths())
 {after}

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import soundfile
 
-from myna.audio.mp3 import Mp3File
-from myna.audio.stretch import Stretch
+from myna.engines.audio.mp3 import Mp3File
+from myna.engines.audio.stretch import Stretch
 from myna.engines.espeak.rate import Pace, paced
 from myna.engines.espeak.text import runs_of
 from myna.engines.interface import UnsupportedUtterance

@@ -10,8 +10,8 @@ import pytest
 import soundfile
 
 from demo import tiny_voices
-from myna.audio.loudness import TARGET_LUFS, integrated
 from myna.engines import job_output
+from myna.engines.audio.loudness import TARGET_LUFS, integrated
 from myna.engines.espeak.engine import VOICES, Espeak
 from myna.engines.interface import (
     STREAM_RATE_HZ,

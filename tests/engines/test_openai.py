@@ -9,7 +9,7 @@ import pytest
 
 from myna.engines.interface import EngineBusy, EngineFailed, EngineTimedOut, EngineUnavailable, NothingSpoken
 from myna.engines.openai.engine import OpenAISpeech
-from myna.http_client import HttpClient
+from myna.http.client import HttpClient
 from tests.engines.conftest import HELLO, KEY, names, speak, speech_server
 from tests.engines.speech_upstream import AUDIO_MPEG, SpeechUpstream
 from tests.http_client.faulty_server import PeerConnection, answer

@@ -8,7 +8,7 @@ import pytest
 from myna.engines.interface import EngineFailed, EngineVoice
 from myna.engines.openai.engine import OpenAISpeech
 from myna.engines.openai.voices import read_voices
-from myna.http_client import HttpClient
+from myna.http.client import HttpClient
 from tests.engines.conftest import speech_server
 from tests.engines.speech_upstream import SpeechUpstream
 from tests.http_client.faulty_server import answer

@@ -14,7 +14,7 @@ import pytest
 import soundfile
 
 from demo import tiny_voices
-from myna.audio.loudness import TARGET_LUFS, integrated
+from myna.engines.audio.loudness import TARGET_LUFS, integrated
 from myna.engines.interface import EngineFailed, EngineLimits, EngineUnavailable, EngineVoice, Utterance
 from myna.engines.sherpa.config import SherpaConfig
 from myna.engines.sherpa.models import inspect

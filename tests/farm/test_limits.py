@@ -20,10 +20,10 @@ from myna.farm.tasks import Tasks
 from myna.http import server
 from myna.http.asgi import Application
 from myna.http.body_limits import BodyBudget, BodyLimits
+from myna.lib.telemetry.access_log import AccessLog
 from myna.settings import Settings
 from myna.store.database import Transaction, connect
 from myna.store.migrate import migrate
-from myna.telemetry.access_log import AccessLog
 from myna.wire.farm import PREFIX
 from tests.farm.node_client import mp3
 from tests.http.local_server import RawConnection, until
@@ -169,7 +169,7 @@ async def test_an_upload_is_refused_also_if_its_file_cannot_be_removed(
 
 
 async def test_with_a_stalled_disk_uploads_are_503(farm: LocalFarm, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("myna.files.disk_threads.QUEUE_MAX", 0)
+    monkeypatch.setattr("myna.lib.files.disk_threads.QUEUE_MAX", 0)
     client = await farm.upload(mp3())
     status, body = await client.answer()
     assert (status, b"Send it again." in body) == (503, True)

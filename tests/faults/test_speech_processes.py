@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from myna.audio.encoders import RATE_HZ, SoundFormat
+from myna.engines.audio.encoders import RATE_HZ, SoundFormat
 from tests.audio.test_encoders import heard
 from tests.conformance.caller import DELIVERED, REFUNDED, Caller, Stats
 from tests.faults.conftest import ServiceOn, audited, new_caller

@@ -14,8 +14,8 @@ from myna.http.asgi_types import OPEN_STREAM, Message, Receive, Scope, Send
 from myna.http.body_limits import BodyBudget, BodyLimits
 from myna.http.request import Request
 from myna.http.responses import Response
+from myna.lib.telemetry.access_log import AccessLog
 from myna.settings import Settings
-from myna.telemetry.access_log import AccessLog
 from tests.rig.waiting import free_port
 
 WAIT_S = 60

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
-from myna.telemetry import access_log as module
-from myna.telemetry.access_log import AccessLog
-from myna.telemetry.requests import CompletedRequest, RequestDetails
+from myna.lib.telemetry import access_log as module
+from myna.lib.telemetry.access_log import AccessLog
+from myna.lib.telemetry.requests import CompletedRequest, RequestDetails
 from tests.http.conftest import line_of
 from tests.rig.calls import Answer, call
 from tests.rig.commands import CommandLine

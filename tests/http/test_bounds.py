@@ -12,25 +12,25 @@ from typing import Any
 
 import pytest
 
-from myna import keys
+from myna.accounts import keys
 from myna.api.v1 import read_integer
-from myna.channels import Channel, Channels
-from myna.chat import upstream
-from myna.chat.complete import instruction_of
-from myna.chat.failover import Nobody
-from myna.chat.han import han_count
-from myna.chat.intent import speech_text
+from myna.channels.channels import Channel, Channels
 from myna.engines.openai.text import cut
 from myna.errors import InvalidRequest
+from myna.gateway.chat import upstream
+from myna.gateway.chat.complete import instruction_of
+from myna.gateway.chat.failover import Nobody
+from myna.gateway.chat.han import han_count
+from myna.gateway.chat.intent import speech_text
 from myna.http.body_limits import BodyBudget, BodyLimits
+from myna.http.client import ClientResponse
 from myna.http.request import Request
 from myna.http.responses import public_error
-from myna.http_client import ClientResponse
+from myna.lib.telemetry import logs
+from myna.lib.telemetry.requests import RequestDetails
 from myna.settings import Settings
 from myna.speech.draft import draft
 from myna.speech.plan import check_text, read_speed
-from myna.telemetry import logs
-from myna.telemetry.requests import RequestDetails
 from myna.wire import farm, v1
 from myna.wire.body import decode
 from tests.http.cpu_time import Reader, cpu_s, judge, reference

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myna.addresses import networks
 from myna.http.client_address import HOPS_MAX, UNCLEAR, TrustedProxies
+from myna.lib.addresses import networks
 from tests.rig.calls import call
 from tests.rig.commands import CommandLine
 from tests.rig.forks import Forks

@@ -153,7 +153,7 @@ REQUESTS = 40
 """More than asyncio's default executor has threads."""
 
 SERVE = """
-from myna import service
+from myna.server import service
 from myna.http import server
 from myna.store import sqlite
 service.FINISH_WAIT_S = sqlite.CLOSE_MAX_S = server.CLOSE_WAIT_S = 0.3
@@ -226,7 +226,7 @@ def test_dropped_log_lines_are_counted_and_reported_in_the_next_line(
     make_service: ServiceMaker, unread: tuple[int, int]
 ) -> None:
     reading, writing = unread
-    small = "from myna.telemetry import logs\nlogs.WAITING_MAX_BYTES = 2000\n"
+    small = "from myna.lib.telemetry import logs\nlogs.WAITING_MAX_BYTES = 2000\n"
     service = started(make_service, small, writing)
     os.close(writing)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from myna.http_client import ClientResponse, HttpClient
+from myna.http.client import ClientResponse, HttpClient
 from tests.rig.waiting import SOON_S
 
 HEADERS: Mapping[str, str] = {"Content-Type": "application/json", "Authorization": "Bearer top-secret"}

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from myna.http_client import ClientResponse, ConnectionBroken, HttpClient, Unreachable
+from myna.http.client import ClientResponse, ConnectionBroken, HttpClient, Unreachable
 from tests.http_client.client_calls import get, post
 from tests.http_client.conftest import Serve
 from tests.http_client.faulty_server import PeerConnection, answer, answering, once

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from myna.http_client import AnswerTooLarge, ClientResponse, ConnectionBroken, HttpClient
-from myna.http_client.connection import ClientConnection
+from myna.http.client import AnswerTooLarge, ClientResponse, ConnectionBroken, HttpClient
+from myna.http.client.connection import ClientConnection
 from tests.http_client.client_calls import HEADERS, post
 from tests.http_client.conftest import Serve
 from tests.http_client.faulty_server import Behaviour, PeerConnection, answer, answering, endless, once

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from myna.http_client import ConnectionBroken, HttpClient, Unreachable
+from myna.http.client import ConnectionBroken, HttpClient, Unreachable
 from tests.http_client.client_calls import BODY, HEADERS, get, post
 from tests.http_client.conftest import Serve
 from tests.http_client.faulty_server import PeerConnection, answer, answering, disconnecting, once

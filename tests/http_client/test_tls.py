@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from myna.http_client import (
+from myna.http.client import (
     ClientResponse,
     Flow,
     HttpClient,

@@ -4,10 +4,10 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import SimpleNamespace
 
+from myna.accounts.keys import Scope, UnverifiedCaller
+from myna.billing.ledger import Call, ChargeOrder, Ledger
 from myna.config import ConfigCache
 from myna.errors import MynaError
-from myna.keys import Scope, UnverifiedCaller
-from myna.ledger import Call, ChargeOrder, Ledger
 from myna.store.batch import IdempotencyKey, NewTask, Replayed
 from myna.store.database import Database
 from myna.store.group_commit import GroupCommit

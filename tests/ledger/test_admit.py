@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from myna import keys
+from myna.accounts import keys
+from myna.accounts.caps import Cap, Period
+from myna.accounts.keys import Scope
 from myna.actions.accounts import DisableAccount, EnableAccount
 from myna.actions.keys import RevokeKey, SetKeyCap
 from myna.actions.settings import SetSetting
-from myna.caps import Cap, Period
+from myna.billing.ledger import TOO_LARGE_TO_REPEAT, ChargeOrder
 from myna.errors import (
     CapReached,
     DatabaseUnavailable,
@@ -21,8 +23,6 @@ from myna.errors import (
     SpeechNotInScope,
     Unauthorized,
 )
-from myna.keys import Scope
-from myna.ledger import TOO_LARGE_TO_REPEAT, ChargeOrder
 from myna.store.batch import NOT_STORED, Replayed
 from myna.store.limits import STORED_ANSWER_MAX_BYTES
 from myna.store.queries import caps as cap_store

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from myna import ledger as ledger_module
+from myna.billing import ledger as ledger_module
 from myna.errors import CallRefunded, CommitInDoubt
 from myna.store.batch import CallState, Charged, End
 from tests.ledger.ledger_service import LedgerService, ledger_service_on

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from myna import accounts
+from myna.accounts import accounts
 from myna.actions.accounts import GrantFirstUnits, GrantUnits
 from myna.errors import CommandError
 from myna.store.batch import Charged

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from myna.accounts.keys import Scope
 from myna.errors import CommitInDoubt, DatabaseUnavailable, UpstreamFailed
-from myna.keys import Scope
 from myna.store.batch import CallState, Charged, TaskStatus
 from myna.store.postgresql import Postgresql
 from tests.ledger.ledger_service import LedgerService, ledger_service_on

@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
-from myna import durations, keys
+from myna.accounts import keys
+from myna.accounts.keys import Scope, UnverifiedCaller
 from myna.actions.keys import RenameKey, RevokeKey, RollKey
 from myna.errors import CommandError, Unauthorized
-from myna.keys import Scope, UnverifiedCaller
+from myna.lib import durations
 from myna.store.queries import keys as store
 from tests.rig.actors import perform
 from tests.store.books import Books

@@ -2,11 +2,11 @@
 
 import pytest
 
+from myna.accounts.limits import as_texts, parsed, rate_headers
 from myna.actions.accounts import LimitAccount
 from myna.actions.keys import LimitKey
 from myna.actions.settings import SetSetting
 from myna.errors import CommandError, RateLimited
-from myna.limits import as_texts, parsed, rate_headers
 from myna.store.batch import Rate
 from tests.ledger.ledger_service import LedgerService
 from tests.rig.actors import perform

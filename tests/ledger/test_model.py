@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from msgspec import structs
 
+from myna.accounts.keys import Scope
 from myna.actions.accounts import DisableAccount, EnableAccount, GrantUnits
 from myna.actions.keys import RevokeKey
 from myna.errors import CommandError
-from myna.keys import Scope
 from myna.store.batch import (
     CallState,
     Charge,

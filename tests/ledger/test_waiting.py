@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from myna.billing.ledger import ChargeOrder
 from myna.errors import NoSpeechChannel
-from myna.ledger import ChargeOrder
 from myna.store.batch import Replayed
 from tests.ledger.ledger_service import LedgerService, Plan, caller_of, ledger_service_on, refusing
 from tests.store.books import Books, idempotency_key_of

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from myna.service import Service
+from myna.server.service import Service
 from tests.maintenance.serving import service_on
 from tests.store.books import Books
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from myna.config import ConfigCache
-from myna.service import Service
+from myna.server.service import Service
 from myna.settings import Settings
 from myna.store.database import Database
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from myna.channel_circuits import FAILURES_MAX
-from myna.channels import restore_circuits
-from myna.service import Service
+from myna.channels.channels import restore_circuits
+from myna.channels.circuits import FAILURES_MAX
+from myna.server.service import Service
 from myna.store.queries import circuits as store
 from myna.store.queries import config as config_store
 from myna.store.queries.config import ChannelRow
@@ -91,7 +91,7 @@ async def test_a_channel_without_its_key_is_logged_once(
     off = structs.replace(ROW, name="off", enabled=0)
     for row in (ROW, off):
         await books.db.transaction(lambda connection, row=row: config_store.add_channel(connection, row))
-    caplog.set_level(logging.WARNING, "myna.channels")
+    caplog.set_level(logging.WARNING, "myna.channels.channels")
     await service.jobs.refresh_config()
     await service.jobs.refresh_config()
     (line,) = caplog.messages

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from myna import audit
 from myna.actions.settings import SetSetting
+from myna.billing import audit
+from myna.billing.ledger import DEADLINE_MARGIN_S
 from myna.config import DAY_MS, ConfigCache, SiteSettings
-from myna.ledger import DEADLINE_MARGIN_S
-from myna.maintenance import LEFTOVER_AGE_S
-from myna.service import Service
+from myna.server.maintenance import LEFTOVER_AGE_S
+from myna.server.service import Service
 from myna.store.batch import Audio, CallState
 from myna.store.queries import stored_responses
 from myna.store.queries.stored_responses import StoredResponse

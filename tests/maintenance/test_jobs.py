@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 from prometheus_client import Gauge
 
-from myna.channel_circuits import FAILURES_MAX
-from myna.maintenance import LEFTOVER_AGE_S, remove_parts
-from myna.service import Service
-from myna.sign_in import links, passwords, sessions
-from myna.sign_in.links import LIFE_MS
-from myna.sign_in.links import Purpose as LinkPurpose
-from myna.sign_in.oidc import attempts
-from myna.sign_in.oidc.attempts import Purpose
-from myna.sign_in.refusal import SignInRefused
+from myna.accounts.sign_in import links, passwords, sessions
+from myna.accounts.sign_in.links import LIFE_MS
+from myna.accounts.sign_in.links import Purpose as LinkPurpose
+from myna.accounts.sign_in.oidc import attempts
+from myna.accounts.sign_in.oidc.attempts import Purpose
+from myna.accounts.sign_in.refusal import SignInRefused
+from myna.channels.circuits import FAILURES_MAX
+from myna.lib.telemetry import metrics
+from myna.server.maintenance import LEFTOVER_AGE_S, remove_parts
+from myna.server.service import Service
 from myna.store.queries import audit_state, form_submissions
 from myna.store.queries import config as config_store
 from myna.store.queries.config import ChannelRow
-from myna.telemetry import metrics
 from tests.maintenance.serving import AUDIT_EVERY_S
 from tests.rig.service import ServiceMaker
 from tests.rig.upstream import Upstream

@@ -3,9 +3,9 @@
 import pytest
 from msgspec import structs
 
-from myna.refusals import REMEMBERED_MAX, STORED_MAX, Refusals
+from myna.accounts.refusals import REMEMBERED_MAX, STORED_MAX, Refusals
+from myna.lib.telemetry.requests import CompletedRequest, RequestDetails
 from myna.store.queries import refusals as store
-from myna.telemetry.requests import CompletedRequest, RequestDetails
 from tests.store.books import Books
 from tests.store.fixtures import each_database
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import trustme
 
+from myna.engines.models import install
+from myna.engines.models.catalog import Model
 from myna.errors import CommandError
-from myna.models import install
-from myna.models.catalog import Model
 from tests.models import stand_in
 from tests.models.file_server import FileServer
 

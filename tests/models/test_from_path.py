@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from myna.engines.models import install
 from myna.errors import CommandError
-from myna.models import install
 from tests.models.conftest import Recorded, left_beside
 from tests.models.stand_in import HALF, INSTALLED, MODEL, TINY, VOICES, contents, npz, tarball, wheels
 

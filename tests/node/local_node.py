@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from myna.engines.interface import NO_CLIENT, Client, EngineUnavailable, EngineVoice, SpeechResult, Utterance
-from myna.http_client import HttpClient
+from myna.http.client import HttpClient
+from myna.lib.sandbox.confinement import AllowedPaths
 from myna.node.engines import Engines
 from myna.node.main import NodeProgram, StopSignals
 from myna.node.references import References
 from myna.node.retry import OutageLog
 from myna.node.server_client import ServerClient
 from myna.node.work import Work
-from myna.sandbox.confinement import AllowedPaths
 from tests.rig.farm_site import FarmSite
 from tests.store.stalls import until
 

@@ -8,15 +8,17 @@ from pathlib import Path
 from types import ModuleType
 
 import myna
-from myna import channel_failures, errors, limits
+from myna import errors
+from myna.accounts import limits
+from myna.accounts.sign_in import refusal
+from myna.errors.sentences import SentenceError
 from myna.office import messages
-from myna.sentences import SentenceError
-from myna.sign_in import refusal
 from myna.speech import synthesize
+from myna.wire import failures as channel_failures
 
 PACKAGE = Path(myna.__file__).parent
 OFFICE = Path(messages.__file__).parents[1]
-BEFORE_START = {"myna.store.migrate", "myna.backup", "myna.settings"}
+BEFORE_START = {"myna.store.migrate", "myna.store.backup", "myna.settings"}
 """They raise before there is a page."""
 PHRASES_OF = ("_check_line", "_check_range", "_check_whole")
 """Functions whose first argument is the phrase `what` of a sentence."""
@@ -87,7 +89,7 @@ def _modules() -> list[ModuleType]:
     """The modules of the office, those that it imports, and those of errors and of signing in."""
     paths = [*OFFICE.rglob("*.py"), *(PACKAGE / "actions").glob("*.py")]
     names = {_dotted(path) for path in [*paths, *(PACKAGE / "sign_in").glob("*.py")]}
-    names |= {"myna.errors", "myna.names", "myna.channel_failures", "myna.wire.openai_voices"}
+    names |= {"myna.errors", "myna.lib.names", "myna.wire.failures", "myna.wire.openai_voices"}
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("myna"):

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import jinja2
 
-from myna import config, sentences, settings
-from myna.models.installed import MODELS
+from myna import config, settings
+from myna.engines.models.installed import MODELS
+from myna.errors import sentences
 from myna.office import messages
 from myna.office.render import Renderer
 from myna.store.queries import audit

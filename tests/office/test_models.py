@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from filelock import FileLock
 
-from myna.models.progress import Progress, ProgressFile, read
+from myna.engines.models.progress import Progress, ProgressFile, read
 from tests.office.conftest import MakeSite
 from tests.rig.office import People, Visitor, text_of
 from tests.rig.service import Service

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from myna.clones import CONSENT, CONSENTS
+from myna.voices.clones import CONSENT, CONSENTS
 from tests.farm.node_client import NodeClient, NodeSite, mp3
 from tests.office.conftest import MakeSite
 from tests.rig.calls import Answer, call

@@ -13,17 +13,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from myna import accounts, app, audit, config, service
+from myna import config
+from myna.accounts import accounts
 from myna.actions.accounts import AddAccount
 from myna.actions.keys import IssueKey
 from myna.actions.settings import SetSetting
+from myna.billing import audit
 from myna.engines.interface import NO_CLIENT, Client, EngineVoice, SoundPart, Utterance
 from myna.engines.kokoro.engine import Kokoro
 from myna.engines.kokoro.job import RATE_HZ, KokoroModel
 from myna.engines.registry import DEFAULT_SPEECH, KOKORO
 from myna.http import server
 from myna.http.server import Server
-from myna.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox.confinement import AllowedPaths
+from myna.server import app, service
 from myna.settings import Settings
 from myna.store.batch import CallState, TaskStatus
 from tests.engines.conftest import until

@@ -9,7 +9,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from myna.audio.encoders import SoundFormat
+from myna.engines.audio.encoders import SoundFormat
 from tests.rig.commands import CommandLine
 from tests.rig.service import Service
 

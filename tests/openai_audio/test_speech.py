@@ -11,7 +11,7 @@ import pytest
 import soundfile
 
 from demo import tiny_voices
-from myna.audio.encoders import RATE_HZ, SoundFormat
+from myna.engines.audio.encoders import RATE_HZ, SoundFormat
 from myna.engines.registry import DEFAULT_SPEECH, KOKORO
 from myna.wire import openai_voices
 from tests.audio.test_encoders import heard

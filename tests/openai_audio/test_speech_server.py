@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from myna.audio.encoders import SoundFormat
+from myna.engines.audio.encoders import SoundFormat
 from myna.store.batch import CallState, TaskStatus
 from tests.audio.test_encoders import heard
 from tests.engines.conftest import until

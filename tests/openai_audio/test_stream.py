@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from myna.audio.encoders import RATE_HZ, Encoder, SoundFormat
+from myna.engines.audio.encoders import RATE_HZ, Encoder, SoundFormat
 from myna.engines.interface import EngineCrashed, EngineTimedOut, SoundTooLong
 from myna.engines.registry import KOKORO
 from myna.speech import sound_stream

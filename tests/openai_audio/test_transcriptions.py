@@ -75,7 +75,7 @@ async def site(
 ) -> AsyncIterator[Visitor]:
     """A site with two channels, whose route `hear-1` costs COST units."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("myna.transcription.embedded.is_installed", lambda: False)
+        patched.setattr("myna.gateway.transcription.embedded.is_installed", lambda: False)
         folder = tmp_path_factory.mktemp("site")
         async with scripted_site(folder, patched, upload_max_bytes=UPLOAD_MAX_BYTES) as site:
             await add_route(site, dict(zip(CHANNELS, shared_upstreams, strict=True)))
@@ -254,9 +254,9 @@ async def test_a_stream_has_the_answer_of_the_channel_as_events(
 async def test_whisper_that_is_not_installed_is_404_and_the_log_says_once_what_to_do(
     visitor: Visitor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, "myna.transcription.embedded")
+    caplog.set_level(logging.WARNING, "myna.gateway.transcription.embedded")
     for has_library in (False, False, True, True):
-        monkeypatch.setattr("myna.transcription.embedded.is_installed", lambda has=has_library: has)
+        monkeypatch.setattr("myna.gateway.transcription.embedded.is_installed", lambda has=has_library: has)
         answer = await transcribe(visitor, model="whisper-1")
         assert (answer.status, answer.error["code"]) == (404, "model_not_found")
         assert answer.error["message"].startswith("model: whisper-1 is not offered on this site; ")
@@ -348,7 +348,7 @@ async def test_a_recording_without_memory_is_refused_before_the_charge(
     def full(self: BodyBudget, size_bytes: int, account_id: int) -> None:
         raise TooManyBodies
 
-    monkeypatch.setattr("myna.transcription.transcribe.BodyBudget.take", full)
+    monkeypatch.setattr("myna.gateway.transcription.transcribe.BodyBudget.take", full)
     answer = await transcribe(visitor)
     assert answer.status == 503 and "nothing was charged" in answer.error["message"]
     assert upstream.received == []

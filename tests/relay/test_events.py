@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from myna.relay.events import BUFFERED_MAX_BYTES, BrokenEvents, EventRelay
+from myna.gateway.relay.events import BUFFERED_MAX_BYTES, BrokenEvents, EventRelay
 from tests.http.cpu_time import cpu_s, reference
 from tests.rig.event_streams import DONE, ERROR, HTML, chunk, event
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from myna import quota as quota_module
+from myna.accounts.keys import Scope, UnverifiedCaller
 from myna.actions.settings import SetSetting
+from myna.billing import quota as quota_module
 from myna.errors import DiskFull, InvalidRequest, StorageQuotaReached
-from myna.keys import Scope, UnverifiedCaller
-from myna.relay.stored_responses import Earlier, StoredResponses, own_items, referenced_in
-from myna.service import Service
+from myna.gateway.relay.stored_responses import Earlier, StoredResponses, own_items, referenced_in
+from myna.server.service import Service
 from myna.settings import Settings
 from myna.store.files.free_space import FreeSpace
 from myna.store.queries.stored_responses import StoredResponse

@@ -10,7 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message
 
-from myna import accounts
+from myna.accounts import accounts
+from myna.accounts.sign_in.sessions import Session
 from myna.config import SiteSettings
 from myna.office.pages import ledger, usage
 from myna.office.parts import Parts
@@ -18,7 +19,6 @@ from myna.office.render import Renderer
 from myna.office.visit import Visit
 from myna.office.web_security import Cookies
 from myna.settings import Settings
-from myna.sign_in.sessions import Session
 from tests.http.cpu_time import BLOCKED_MAX, busiest_s, cpu_s, reference
 from tests.store.books import Books, Customer
 

@@ -5,14 +5,14 @@ from itertools import pairwise
 
 import pytest
 
-from myna import reports, rollup
+from myna.accounts.keys import Scope
 from myna.actions.accounts import GrantUnits
+from myna.billing import reports, rollup
+from myna.billing.reports import LedgerFilter, Usage
 from myna.errors import CommandError, InvalidRequest
-from myna.keys import Scope
-from myna.reports import LedgerFilter, Usage
+from myna.lib.zones import day_of
 from myna.store.batch import EntryKind
 from myna.store.queries import reports as store
-from myna.zones import day_of
 from tests.rig.actors import perform
 from tests.store.books import Books, Customer, charge_of, keep_of, refund_of
 

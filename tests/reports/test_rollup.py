@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from myna import audit, reports, rollup
-from myna.audit import HOURS_DAYS
+from myna.billing import audit, reports, rollup
+from myna.billing.audit import HOURS_DAYS
 from myna.store.batch import Charge
 from myna.store.files.audio import AudioStore
 from myna.store.queries.audit_reports import DAYS_RULE, HOURS_RULE, SITE_RULE

@@ -1,9 +1,9 @@
 """Who makes the changes of a test."""
 
 from myna import actions
+from myna.accounts.activity import Actor
 from myna.actions import Action, R
-from myna.activity import Actor
-from myna.channels import Channels
+from myna.channels.channels import Channels
 from myna.settings import Settings
 from myna.store.database import Database
 

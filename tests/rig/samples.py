@@ -8,7 +8,7 @@ import lameenc
 import numpy as np
 from numpy.typing import NDArray
 
-from myna.audio.mp3 import Mp3File
+from myna.engines.audio.mp3 import Mp3File
 
 RATE_HZ = 24_000
 

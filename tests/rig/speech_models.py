@@ -6,9 +6,9 @@ import pytest
 
 from demo import kokoro_model as kokoro
 from myna.cli.progress import ProgressBar
+from myna.engines.models import install
+from myna.engines.models.whisper import WHISPER
 from myna.errors import CommandError
-from myna.models import install
-from myna.models.whisper import WHISPER
 
 
 @pytest.fixture(scope="session")

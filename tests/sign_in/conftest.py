@@ -8,7 +8,7 @@ from pathlib import Path
 import argon2
 import pytest
 
-from myna.sign_in import passwords
+from myna.accounts.sign_in import passwords
 from tests.store.books import Books, books_of
 
 FAST = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)

@@ -4,13 +4,13 @@ import time
 
 from msgspec import structs
 
-from myna.http_client import HttpClient
-from myna.sign_in import sessions
-from myna.sign_in.oidc import identities
-from myna.sign_in.oidc.attempts import Purpose
-from myna.sign_in.oidc.client import CALLBACK_PATH, Client
-from myna.sign_in.oidc.flow import Answer, Finished, Oidc
-from myna.sign_in.oidc.identities import Identity
+from myna.accounts.sign_in import sessions
+from myna.accounts.sign_in.oidc import identities
+from myna.accounts.sign_in.oidc.attempts import Purpose
+from myna.accounts.sign_in.oidc.client import CALLBACK_PATH, Client
+from myna.accounts.sign_in.oidc.flow import Answer, Finished, Oidc
+from myna.accounts.sign_in.oidc.identities import Identity
+from myna.http.client import HttpClient
 from myna.store.queries.accounts import AccountRow
 from tests.rig.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
 from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 from typing import TypeVar
 
+from myna.accounts.activity import Actor
+from myna.accounts.sign_in import passwords
 from myna.actions.accounts import AddAccount
-from myna.activity import Actor
-from myna.sign_in import passwords
 from myna.store.queries.accounts import AccountRow
 from tests.rig.actors import perform
 from tests.store.books import Books

@@ -2,11 +2,11 @@
 
 import pytest
 
-from myna import accounts, activity
+from myna.accounts import accounts, activity
+from myna.accounts.sign_in import links, passwords, sessions, tokens
+from myna.accounts.sign_in.links import LIFE_MS, NOT_VALID, NewAccount, Purpose
 from myna.actions.accounts import DisableAccount
 from myna.errors import CommandError
-from myna.sign_in import links, passwords, sessions, tokens
-from myna.sign_in.links import LIFE_MS, NOT_VALID, NewAccount, Purpose
 from tests.rig.actors import perform
 from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD, at_once, person
 from tests.store.books import Books

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from myna import key_throttle
-from myna.http_client import ClientResponse, HttpClient
-from myna.sign_in.oidc import attempts, provider
-from myna.sign_in.oidc.attempts import LIFE_MS, Purpose
-from myna.sign_in.oidc.flow import Answer, Oidc
-from myna.sign_in.oidc.refusal import Failure, OidcRefused
+from myna.accounts import key_throttle
+from myna.accounts.sign_in.oidc import attempts, provider
+from myna.accounts.sign_in.oidc.attempts import LIFE_MS, Purpose
+from myna.accounts.sign_in.oidc.flow import Answer, Oidc
+from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
+from myna.http.client import ClientResponse, HttpClient
 from tests.rig.oidc_provider import DROP, WELL_KNOWN, OidcProvider, Plan, key_of, public
 from tests.sign_in.oidc_site import CLIENT, COOKIE, OidcSite
 from tests.sign_in.people import ADDRESS, at_once

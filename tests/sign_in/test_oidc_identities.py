@@ -3,15 +3,15 @@
 import pyotp
 import pytest
 
-from myna import activity
+from myna.accounts import activity
+from myna.accounts.sign_in import passwords, second_factor, sessions
+from myna.accounts.sign_in.oidc import identities
+from myna.accounts.sign_in.oidc.identities import Identity
+from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
+from myna.accounts.sign_in.refusal import SignInRefused
 from myna.actions.accounts import DisableAccount
 from myna.errors import CommandError
-from myna.http_client import HttpClient
-from myna.sign_in import passwords, second_factor, sessions
-from myna.sign_in.oidc import identities
-from myna.sign_in.oidc.identities import Identity
-from myna.sign_in.oidc.refusal import Failure, OidcRefused
-from myna.sign_in.refusal import SignInRefused
+from myna.http.client import HttpClient
 from tests.rig.actors import perform
 from tests.rig.oidc_provider import OidcProvider
 from tests.sign_in.oidc_site import OidcSite

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myna import activity
+from myna.accounts import activity
+from myna.accounts.sign_in import passwords, sessions
+from myna.accounts.sign_in.refusal import WRONG, WRONG_PASSWORD, SignInRefused, TooManyAttempts
 from myna.actions.accounts import DisableAccount
 from myna.errors import CommandError
-from myna.sign_in import passwords, sessions
-from myna.sign_in.refusal import WRONG, WRONG_PASSWORD, SignInRefused, TooManyAttempts
 from tests.rig.actors import perform
 from tests.rig.waiting import SOON_S, wait_until
 from tests.sign_in.conftest import FAST

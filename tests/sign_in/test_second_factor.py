@@ -5,15 +5,15 @@ import re
 import pyotp
 import pytest
 
-from myna import activity
+from myna.accounts import activity
+from myna.accounts.activity import Actor
+from myna.accounts.sign_in import links, passwords, second_factor, sessions
+from myna.accounts.sign_in.links import LIFE_MS, Purpose
+from myna.accounts.sign_in.refusal import WRONG_CODE, SignInRefused, TooManyAttempts
+from myna.accounts.sign_in.second_factor import STEP_S, SecondFactor
+from myna.accounts.sign_in.sessions import PENDING_MS, Session
 from myna.actions.accounts import DisableAccount
-from myna.activity import Actor
 from myna.errors import CommandError
-from myna.sign_in import links, passwords, second_factor, sessions
-from myna.sign_in.links import LIFE_MS, Purpose
-from myna.sign_in.refusal import WRONG_CODE, SignInRefused, TooManyAttempts
-from myna.sign_in.second_factor import STEP_S, SecondFactor
-from myna.sign_in.sessions import PENDING_MS, Session
 from myna.store.queries.accounts import AccountRow
 from tests.rig.actors import perform
 from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD, at_once, person

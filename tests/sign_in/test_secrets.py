@@ -5,13 +5,13 @@ import logging
 import pyotp
 import pytest
 
-from myna import activity
-from myna.activity import Actor
-from myna.sign_in import links, passwords, second_factor, sessions, tokens
-from myna.sign_in.links import LIFE_MS, NewAccount, Purpose
+from myna.accounts import activity
+from myna.accounts.activity import Actor
+from myna.accounts.sign_in import links, passwords, second_factor, sessions, tokens
+from myna.accounts.sign_in.links import LIFE_MS, NewAccount, Purpose
+from myna.lib.telemetry.logs import masked
 from myna.store.queries import passwords as password_store
 from myna.store.queries import second_factors
-from myna.telemetry.logs import masked
 from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD
 from tests.store.books import Books
 from tests.store.fixtures import each_database

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from myna import activity
+from myna.accounts import activity
+from myna.accounts.sign_in import passwords, sessions, tokens
+from myna.accounts.sign_in.refusal import SignInRefused
+from myna.accounts.sign_in.sessions import IDLE_MS, LIFE_MS, SEEN_EVERY_MS, SESSIONS_MAX, STEP_UP_MS, Session
 from myna.actions.accounts import DisableAccount, EnableAccount, SetPreferences
 from myna.errors import CommandError
-from myna.sign_in import passwords, sessions, tokens
-from myna.sign_in.refusal import SignInRefused
-from myna.sign_in.sessions import IDLE_MS, LIFE_MS, SEEN_EVERY_MS, SESSIONS_MAX, STEP_UP_MS, Session
 from myna.store.queries import preferences
 from myna.store.queries.preferences import Preferences
 from tests.rig.actors import perform

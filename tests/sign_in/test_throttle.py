@@ -2,9 +2,9 @@
 
 import pytest
 
-from myna.sign_in import passwords, sessions, throttle
-from myna.sign_in.refusal import SignInRefused, TooManyAttempts
-from myna.sign_in.throttle import FORGET_MS, FREE_FAILURES
+from myna.accounts.sign_in import passwords, sessions, throttle
+from myna.accounts.sign_in.refusal import SignInRefused, TooManyAttempts
+from myna.accounts.sign_in.throttle import FORGET_MS, FREE_FAILURES
 from tests.sign_in.people import ADDRESS, BROWSER, ELSEWHERE, OTHER_PASSWORD, PASSWORD, at_once, person
 from tests.store.books import Books
 from tests.store.fixtures import each_database

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from myna.channel_circuits import FAILURES_MAX
+from myna.channels.circuits import FAILURES_MAX
 from tests.conformance.caller import Caller, check_error
 from tests.rig.service import Service, ServiceMaker
 from tests.rig.upstream import Upstream

@@ -6,25 +6,25 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from myna.channels import Channels, SpeechChannel
+from myna.billing.ledger import Call
+from myna.billing.quota import Quota
+from myna.channels.channels import Channels, SpeechChannel
 from myna.engines.interface import EngineVoice, SpeechResult
 from myna.engines.openai.engine import OpenAISpeech
 from myna.engines.pool.admission import Admission, Slot
 from myna.errors import CommitInDoubt, UpstreamFailed
 from myna.farm.capacity import Capacity
 from myna.farm.tasks import Tasks
-from myna.files.disk_threads import DiskExecutor
-from myna.http_client import HttpClient
-from myna.ledger import Call
-from myna.quota import Quota
+from myna.http.client import HttpClient
+from myna.lib.files.disk_threads import DiskExecutor
 from myna.settings import Settings
+from myna.speech.catalogue import VoiceChoice
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
 from myna.speech.synthesize import Answers, Synthesizer
 from myna.store.batch import CallState, TaskStatus
 from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import FreeSpace
 from myna.store.postgresql import Postgresql
-from myna.voices import VoiceChoice
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.store.books import AUDIO, Books, speech
 from tests.store.postgres_proxy import proxy_to

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from myna.channel_circuits import FAILURES_MAX
+from myna.channels.circuits import FAILURES_MAX
 from tests.conformance.caller import DELIVERED, UNCHARGED, Caller, Stats, check_error
 from tests.rig.calls import Wire, call
 from tests.rig.commands import CommandLine

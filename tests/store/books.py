@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from myna import accounts, keys
-from myna import audit as whole_audit
+from myna.accounts import accounts, keys
+from myna.accounts.keys import Issued, Scope
 from myna.actions.accounts import AddAccount
 from myna.actions.keys import IssueKey
-from myna.durations import text_of
-from myna.ids import new_id
-from myna.keys import Issued, Scope
+from myna.billing import audit as whole_audit
+from myna.lib.durations import text_of
+from myna.lib.ids import new_id
 from myna.store.batch import (
     Audio,
     CallState,

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from myna import audit, caps, rollup
+from myna.accounts import caps
+from myna.accounts.caps import Cap, Period
 from myna.actions.accounts import AddAccount, LimitAccount
 from myna.actions.codes import AddCodes, RedeemCode
 from myna.actions.keys import LimitKey, SetKeyCap
-from myna.caps import Cap, Period
+from myna.billing import audit, rollup
 from myna.store.batch import Audio, TaskStatus
 from myna.store.database import Transaction
 from myna.store.files.audio import AudioStore

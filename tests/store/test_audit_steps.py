@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from myna import audit, rollup
 from myna.actions.accounts import GrantUnits
-from myna.audit import AUDIO_RULE, CHECKPOINT_RULE, Report
-from myna.ids import first_of, millis_of, new_id
+from myna.billing import audit, rollup
+from myna.billing.audit import AUDIO_RULE, CHECKPOINT_RULE, Report
+from myna.lib.ids import first_of, millis_of, new_id
 from myna.store import postgresql
 from myna.store.batch import Audio, Charge, Charged, ChargeRefused, RefusalReason
 from myna.store.database import Database, Transaction

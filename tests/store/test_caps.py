@@ -6,9 +6,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from myna import caps
+from myna.accounts import caps
+from myna.accounts.caps import Cap, Period
 from myna.actions.keys import RollKey, SetKeyCap
-from myna.caps import Cap, Period
 from myna.errors import CommandError
 from myna.store.batch import Charged, ChargeRefused, RefusalReason
 from myna.store.queries import caps as store

@@ -3,10 +3,10 @@
 import pytest
 from msgspec import structs
 
+from myna.accounts.keys import Scope
 from myna.actions.accounts import DisableAccount, EnableAccount
 from myna.actions.keys import RevokeKey
 from myna.actions.settings import SetSetting
-from myna.keys import Scope
 from myna.store.batch import Charged, ChargeOutcome, ChargeRefused, RefusalReason, Replayed
 from tests.rig.actors import perform
 from tests.store.books import (

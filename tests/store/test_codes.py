@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from myna import accounts
+from myna.accounts import accounts
 from myna.actions import codes
 from myna.actions.codes import (
     ALPHABET,

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import pytest
 
 from myna.errors import DiskFull
+from myna.lib.telemetry import metrics
 from myna.store.files import free_space as module
 from myna.store.files.free_space import FreeSpace
-from myna.telemetry import metrics
 
 pytestmark = pytest.mark.anyio
 

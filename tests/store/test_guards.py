@@ -6,8 +6,8 @@ import apsw
 import asyncpg
 import pytest
 
-from myna import activity
-from myna.activity import Actor
+from myna.accounts import activity
+from myna.accounts.activity import Actor
 from myna.store.queries import ledger
 from tests.store.books import AUDIO, Books, charge_of, keep_of, refund_of, speech
 

@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from myna.actions.accounts import GrantUnits
-from myna.ids import new_id
+from myna.lib.ids import new_id
 from myna.store.batch import CallState, EntryKind
 from myna.store.queries import history
 from myna.store.queries.history import PAST_ALL, CallRow, Entry

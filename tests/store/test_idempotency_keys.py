@@ -3,7 +3,7 @@
 import pytest
 from msgspec import structs
 
-from myna.keys import Scope
+from myna.accounts.keys import Scope
 from myna.store.batch import (
     AUDIO_PLACEHOLDER,
     TASK_PLACEHOLDER,

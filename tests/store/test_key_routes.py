@@ -4,8 +4,8 @@ import pytest
 
 from myna.actions.keys import IssueKey, RollKey, SetKeyRoutes
 from myna.actions.routes import AddRoute, RemoveRoute, SetRoute
-from myna.durations import text_of
 from myna.errors import CommandError
+from myna.lib.durations import text_of
 from myna.settings import Settings
 from myna.store.batch import ChargeOutcome, ChargeRefused, RefusalReason, Replayed
 from myna.store.queries import config as config_store

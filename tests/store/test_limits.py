@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from myna import caps, keys
+from myna.accounts import caps, keys
+from myna.accounts.caps import Cap, Period
+from myna.accounts.limits import as_texts
 from myna.actions.accounts import LimitAccount
 from myna.actions.keys import LimitKey, RollKey, SetKeyCap, SetKeyRoutes
-from myna.caps import Cap, Period
-from myna.limits import as_texts
 from myna.store.batch import (
     Charged,
     ChargeOutcome,

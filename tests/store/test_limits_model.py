@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from myna.accounts.limits import as_texts
 from myna.actions.accounts import LimitAccount
 from myna.actions.keys import LimitKey
-from myna.limits import as_texts
 from myna.store.batch import CallState, Charge, ChargeRefused, DefaultLimits, Limits, RefusalReason
 from myna.store.limits import DAY_MS, MINUTE_MS
 from tests.rig.actors import perform

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import asyncpg
 import pytest
 
-from myna import caps
+from myna.accounts import caps
 from myna.actions.accounts import DisableAccount
 from myna.actions.keys import RevokeKey, SetKeyCap
 from myna.store import postgresql_batch

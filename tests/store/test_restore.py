@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from myna import audit
-from myna.backup import backup
-from myna.backup.archive import ArchiveReader, ArchiveWriter
-from myna.clones import delete
+from myna.accounts.sign_in import links, passwords, sessions
+from myna.accounts.sign_in.links import LIFE_MS, Purpose
+from myna.accounts.sign_in.refusal import SignInRefused
+from myna.billing import audit
 from myna.settings import Settings
-from myna.sign_in import links, passwords, sessions
-from myna.sign_in.links import LIFE_MS, Purpose
-from myna.sign_in.refusal import SignInRefused
 from myna.store import postgresql
+from myna.store.backup import backup
+from myna.store.backup.archive import ArchiveReader, ArchiveWriter
 from myna.store.batch import Audio
 from myna.store.database import Database, Transaction, connect
 from myna.store.files.audio import AudioStore
@@ -25,6 +24,7 @@ from myna.store.postgresql import Postgresql
 from myna.store.queries import clones, tasks
 from myna.store.states import CloneStatus
 from myna.store.tables import tables
+from myna.voices.clones import delete
 from tests.rig.actors import TESTER
 from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD, person
 from tests.store.books import Books, keep_of, speech

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from myna.accounts.sign_in import sessions
 from myna.errors import Overloaded
-from myna.sign_in import sessions
 from myna.store.batch import Charged
 from myna.store.database import Queries, Transaction
 from myna.store.transaction_queue import OWNER_WAITING_MAX, OWNERS, TransactionQueue, transactions_of

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from myna.accounts.key_throttle import KeyThrottle
 from myna.actions.nodes import EnrollNode
 from myna.api.farm.handlers import FarmApi
 from myna.engines.inspector.inspector import Inspector
 from myna.farm.nodes import Nodes
 from myna.farm.tasks import Tasks
-from myna.ids import new_id
-from myna.key_throttle import KeyThrottle
+from myna.lib.ids import new_id
 from myna.settings import Settings
 from myna.store.database import Database
 from myna.store.files.audio import AudioStore

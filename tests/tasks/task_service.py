@@ -6,17 +6,16 @@ from typing import Any
 
 import msgspec
 
-from myna.channels import Channels
-from myna.clones import CONSENT
+from myna.accounts.keys import Scope, UnverifiedCaller
+from myna.billing.ledger import Call, ChargeOrder
+from myna.billing.quota import Quota
+from myna.channels.channels import Channels
 from myna.engines.pool.admission import Slot
 from myna.farm.capacity import Capacity
 from myna.farm.nodes import Nodes
 from myna.farm.tasks import TRIES_EXHAUSTED, Tasks
-from myna.http_client import HttpClient
-from myna.ids import new_id
-from myna.keys import Scope, UnverifiedCaller
-from myna.ledger import Call, ChargeOrder
-from myna.quota import Quota
+from myna.http.client import HttpClient
+from myna.lib.ids import new_id
 from myna.settings import Settings
 from myna.speech.plan import CheckedSpeech, Planner
 from myna.store.batch import Charge, NewTask, Replayed, TaskStatus
@@ -25,6 +24,7 @@ from myna.store.files.free_space import FreeSpace
 from myna.store.queries import clones
 from myna.store.queries import config as config_store
 from myna.store.queries.clones import NewClone
+from myna.voices.clones import CONSENT
 from myna.wire.farm import Failure, Heartbeat, Job, LeaseProof
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.store.books import Books, Customer

@@ -10,17 +10,17 @@ from myna.actions.nodes import DisableNode
 from myna.actions.settings import SetSetting
 from myna.api.farm.auth import NodeAuth
 from myna.api.farm.handlers import FarmApi
+from myna.billing.ledger import Call
 from myna.engines.inspector.inspector import Inspector
 from myna.errors import InvalidRequest, Unavailable
 from myna.farm.nodes import Nodes
 from myna.http.body_limits import BodyBudget, BodyLimits
 from myna.http.request import Request
 from myna.http.responses import Response
-from myna.ledger import Call
+from myna.lib.telemetry.requests import RequestDetails
 from myna.store.queries import config as config_store
 from myna.store.queries.config import Config, NodesOffer
 from myna.store.queries.farm.nodes import CHANGE_EVERY_MS, CHANGES_AT_ONCE, NodeRow
-from myna.telemetry.requests import RequestDetails
 from myna.wire.farm import PROTOCOL, PROTOCOL_HEADER, Hello, NodeVoice
 from tests.rig.actors import perform
 from tests.rig.waiting import SOON_S

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from myna import quota as module
 from myna.actions.nodes import DisableNode, DrainNode
 from myna.actions.settings import SetSetting
+from myna.billing import quota as module
 from myna.errors import DiskFull, NoSpeechChannel, Overloaded, StorageQuotaReached
 from myna.farm.capacity import Capacity
 from myna.store.batch import Audio

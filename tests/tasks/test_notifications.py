@@ -8,12 +8,13 @@ from typing import TypeVar
 import asyncpg
 import pytest
 
-from myna import accounts, voices
+from myna.accounts import accounts
 from myna.actions.nodes import DrainNode, EnableNode
 from myna.actions.words import AddWord
 from myna.errors import InvalidRequest, NoSpeechChannel
 from myna.farm import polls
 from myna.farm.capacity import Capacity
+from myna.speech import catalogue as voices
 from myna.store import notifications
 from myna.store.queries import clones
 from myna.store.queries import config as config_store

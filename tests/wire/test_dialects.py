@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from myna.channels import Channel
-from myna.chat import upstream
-from myna.relay import answers
-from myna.relay.events import EventRelay
-from myna.relay.shapes import WithUsage
+from myna.channels.channels import Channel
+from myna.gateway.chat import upstream
+from myna.gateway.relay import answers
+from myna.gateway.relay.events import EventRelay
+from myna.gateway.relay.shapes import WithUsage
 from myna.wire import lenient
 from myna.wire.encode import to_event
 from myna.wire.responses.answer import to_response

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from myna.accounts.key_throttle import KeyThrottle
 from myna.errors import BodyTooLarge, BodyTooSlow, NodeRefused, NodeTooOld
 from myna.farm.nodes import JoinedNode, Nodes, credential_in
 from myna.http.request import Request
-from myna.key_throttle import KeyThrottle
 from myna.store.database import Database, in_time
 from myna.store.queries.farm.nodes import NodeRow
 from myna.wire.body import decode

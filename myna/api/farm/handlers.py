@@ -4,6 +4,7 @@ import asyncio
 
 from msgspec import Struct, structs
 
+from myna.accounts.key_throttle import KeyThrottle
 from myna.api.farm.auth import NodeAuth
 from myna.api.farm.concurrency import ConcurrencyLimits
 from myna.api.farm.uploads import Uploads
@@ -14,7 +15,6 @@ from myna.farm.tasks import Tasks
 from myna.http.asgi import Routes
 from myna.http.request import Request
 from myna.http.responses import Response
-from myna.key_throttle import KeyThrottle
 from myna.settings import Settings
 from myna.store.database import Database
 from myna.store.files.audio import AudioStore

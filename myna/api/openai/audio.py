@@ -3,15 +3,17 @@
 from myna.api.auth import KeyAuth
 from myna.api.openai.audio_speech import AudioSpeechApi
 from myna.api.openai.audio_transcriptions import AudioTranscriptionsApi
-from myna.channels import Channels
+from myna.billing.ledger import Ledger
+from myna.channels.channels import Channels
 from myna.config import ConfigCache
 from myna.engines.transcoder.transcoder import Transcoder
 from myna.farm.capacity import Capacity
-from myna.files.disk_threads import DiskExecutor
+from myna.gateway.transcription.embedded import EmbeddedWhisper
+from myna.gateway.transcription.transcribe import Transcriber
 from myna.http.asgi import Routes
-from myna.http_client import HttpClient
-from myna.ledger import Ledger
-from myna.sandbox.confinement import AllowedPaths
+from myna.http.client import HttpClient
+from myna.lib.files.disk_threads import DiskExecutor
+from myna.lib.sandbox.confinement import AllowedPaths
 from myna.settings import Settings, usable_cores
 from myna.speech.delivery import Workshop
 from myna.speech.plan import Planner
@@ -21,8 +23,6 @@ from myna.store.database import Database
 from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import FreeSpace
 from myna.store.files.spool import Spool
-from myna.transcription.embedded import EmbeddedWhisper
-from myna.transcription.transcribe import Transcriber
 
 
 class OpenAIAudio:

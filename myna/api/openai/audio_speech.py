@@ -2,16 +2,16 @@
 
 from functools import partial
 
-from myna import voices
+from myna.accounts.keys import Scope
 from myna.api import units
 from myna.api.auth import KeyAuth
-from myna.channels import Channels
+from myna.channels.channels import Channels
 from myna.config import ConfigCache
 from myna.farm.capacity import Capacity
 from myna.http.request import Request
 from myna.http.responses import Response
 from myna.http.stream import ResponseStream
-from myna.keys import Scope
+from myna.speech import catalogue as voices
 from myna.speech.delivery import Outlet
 from myna.speech.streamed import StreamedSpeech, named
 from myna.store.database import Database

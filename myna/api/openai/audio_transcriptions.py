@@ -2,21 +2,21 @@
 
 from msgspec import structs
 
+from myna.accounts.keys import Scope, UnverifiedCaller
 from myna.api import units
 from myna.api.auth import KeyAuth
 from myna.api.openai.multipart import Form
 from myna.errors import DiskFull, MynaError
-from myna.files.disk_threads import DiskExecutor
+from myna.gateway.transcription import request as requests
+from myna.gateway.transcription.request import Upload
+from myna.gateway.transcription.transcribe import Transcriber
 from myna.http.asgi import Handler
 from myna.http.body_limits import BodyBudget
 from myna.http.request import Request
 from myna.http.responses import Response, envelope
-from myna.keys import Scope, UnverifiedCaller
+from myna.lib.files.disk_threads import DiskExecutor
 from myna.store.files.free_space import FreeSpace
 from myna.store.files.spool import Spool
-from myna.transcription import request as requests
-from myna.transcription.request import Upload
-from myna.transcription.transcribe import Transcriber
 
 NO_SPACE = "The disk has no space for recordings; nothing was charged, try again later."
 SPOOLED_MAX = 40

@@ -2,19 +2,19 @@
 
 from msgspec import UNSET
 
-from myna import routes
+from myna.accounts.keys import Scope
 from myna.api.auth import KeyAuth
-from myna.chat.context_lengths import ContextLengths
+from myna.channels import routes
+from myna.channels.routes import Route
 from myna.config import ConfigCache
 from myna.errors import ModelNotFound
+from myna.gateway.chat.context_lengths import ContextLengths
+from myna.gateway.transcription.embedded import EmbeddedWhisper
 from myna.http.asgi import MODELS_PREFIX
 from myna.http.request import Request
 from myna.http.responses import Response
-from myna.keys import Scope
-from myna.routes import Route
 from myna.store.database import Database
 from myna.store.queries import routes as store
-from myna.transcription.embedded import EmbeddedWhisper
 from myna.wire.encode import to_json
 from myna.wire.openai import RoutedModel, RoutedModelList
 

@@ -3,16 +3,16 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from myna.accounts.keys import Scope, UnverifiedCaller
 from myna.api.auth import KeyAuth
+from myna.gateway.relay import responses
+from myna.gateway.relay.plan import CHAT, COMPLETIONS, EMBEDDINGS, Planner, RelayPlan
+from myna.gateway.relay.relay import Relay
+from myna.gateway.relay.stored_responses import StoredResponses
 from myna.http.asgi import RESPONSES_PREFIX, Handler
 from myna.http.request import Request
 from myna.http.responses import Response
 from myna.http.stream import ResponseStream
-from myna.keys import Scope, UnverifiedCaller
-from myna.relay import responses
-from myna.relay.plan import CHAT, COMPLETIONS, EMBEDDINGS, Planner, RelayPlan
-from myna.relay.relay import Relay
-from myna.relay.stored_responses import StoredResponses
 from myna.wire.encode import to_json
 from myna.wire.openai import DeletedResponse
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from myna.audio.loudness import Leveller
-from myna.audio.stretch import Stretch
+from myna.engines.audio.loudness import Leveller
+from myna.engines.audio.stretch import Stretch
 from myna.engines.child_sound import Sink, make_sound
 from myna.engines.espeak.job import EspeakJob
 from myna.engines.espeak.library import load

@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 import soxr
 
-from myna.audio.containers import Container, kind
-from myna.audio.levels import Sound, clipped, levels
+from myna.engines.audio.containers import Container, kind
+from myna.engines.audio.levels import Sound, clipped, levels
 from myna.engines.inspector.job import (
     SAMPLE_MAX_BYTES,
     SAMPLE_MAX_S,
@@ -29,8 +29,8 @@ from myna.engines.inspector.job import (
 from myna.engines.inspector.recording import Recording, UnreadableRecording, opened
 from myna.engines.interface import NoAudio, SampleRefused
 from myna.engines.pool.child_main import Work, silence_libraries
-from myna.files.atomic_file import AtomicFile
-from myna.sandbox.limits import limit_resources
+from myna.lib.files.atomic_file import AtomicFile
+from myna.lib.sandbox.limits import limit_resources
 
 _MEMORY_MAX_BYTES = 256 * 2**20  # beyond what is loaded: the file, twice, and decoding
 _FILE_MAX_BYTES = 4 * 2**20  # a sample of 60 s has 2.9 million

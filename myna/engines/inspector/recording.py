@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import soundfile
 
-from myna.audio import mpeg
-from myna.audio.containers import Container, is_truncated, kind, parts
-from myna.audio.levels import Sound
+from myna.engines.audio import mpeg
+from myna.engines.audio.containers import Container, is_truncated, kind, parts
+from myna.engines.audio.levels import Sound
 
 try:
     import av

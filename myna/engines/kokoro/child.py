@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from myna.audio.loudness import levelled
+from myna.engines.audio.loudness import levelled
 from myna.engines.interface import EngineFailed, EngineUnavailable
 from myna.engines.kokoro.job import (
     MODEL_FILE,

@@ -43,8 +43,8 @@ from myna.engines.kokoro.job import (
 from myna.engines.output_file import DurableFiles
 from myna.engines.pool.admission import Admission
 from myna.engines.pool.pool import Pool
-from myna.sandbox.confinement import AllowedPaths
-from myna.telemetry import metrics
+from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.telemetry import metrics
 
 log = logging.getLogger(__name__)
 

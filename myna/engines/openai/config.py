@@ -10,9 +10,9 @@ from myna.engines.config import VoiceIds, check_unique
 from myna.engines.interface import EngineLimits
 from myna.engines.openai.engine import OpenAISpeech
 from myna.errors import ConfigError
-from myna.files.disk_threads import DiskExecutor
-from myna.http_client import HttpClient
-from myna.urls import is_base_url
+from myna.http.client import HttpClient
+from myna.lib.files.disk_threads import DiskExecutor
+from myna.lib.urls import is_base_url
 from myna.wire.farm import AUDIO_MAX_BYTES
 
 

@@ -14,8 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from myna.audio.mpeg import duration_s, info_frames
-from myna.channel_failures import BUSY, NO_QUOTA, SLOW, read, retry_after_s
+from myna.engines.audio.mpeg import duration_s, info_frames
 from myna.engines.interface import (
     NO_CLIENT,
     CallerDisconnected,
@@ -39,9 +38,7 @@ from myna.engines.interface import (
 from myna.engines.openai.text import cut
 from myna.engines.openai.voices import CLASSIC, read_voices
 from myna.engines.output_file import store_s
-from myna.files.atomic_file import AtomicFile
-from myna.files.disk_threads import DiskExecutor
-from myna.http_client import (
+from myna.http.client import (
     AnswerTooLarge,
     ClientResponse,
     HttpClient,
@@ -50,10 +47,13 @@ from myna.http_client import (
     TimedOut,
     Unreachable,
 )
-from myna.http_client.flow import Flow
-from myna.sandbox.confinement import AllowedPaths
-from myna.telemetry.logs import trace_headers
-from myna.urls import without_login
+from myna.http.client.flow import Flow
+from myna.lib.files.atomic_file import AtomicFile
+from myna.lib.files.disk_threads import DiskExecutor
+from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.telemetry.logs import trace_headers
+from myna.lib.urls import without_login
+from myna.wire.failures import BUSY, NO_QUOTA, SLOW, read, retry_after_s
 
 VOICES_WAIT_S: Final = 10.0
 VOICES_MAX_BYTES: Final = 1_048_576

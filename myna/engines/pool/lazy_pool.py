@@ -8,8 +8,8 @@ import msgspec
 
 from myna.engines.interface import EngineBusy, EngineUnavailable
 from myna.engines.pool.pool import Pool
-from myna.sandbox.confinement import AllowedPaths
-from myna.shares import Shares
+from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.shares import Shares
 
 R = TypeVar("R", bound=msgspec.Struct)
 

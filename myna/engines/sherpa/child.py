@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from myna.audio.loudness import levelled
+from myna.engines.audio.loudness import levelled
 from myna.engines.child_sound import Sink, make_sound
 from myna.engines.interface import (
     EngineFailed,

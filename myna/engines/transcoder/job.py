@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from myna.audio.encoders import SoundFormat
+from myna.engines.audio.encoders import SoundFormat
 
 SOURCE_MAX_BYTES: Final = 64 * 2**20
 SOUND_MAX_S: Final = 3600.0

@@ -3,12 +3,12 @@
 from collections.abc import Hashable
 from pathlib import Path
 
-from myna.audio.encoders import SoundFormat
+from myna.engines.audio.encoders import SoundFormat
 from myna.engines.pool.child_main import path_bytes
 from myna.engines.pool.lazy_pool import LazyPool
 from myna.engines.pool.pool import Pool
 from myna.engines.transcoder.job import Transcoded, TranscodeJob
-from myna.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox.confinement import AllowedPaths
 
 
 class Transcoder:

@@ -5,9 +5,9 @@ from functools import partial
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna import activity
+from myna.accounts import activity
+from myna.accounts.keys import Scope
 from myna.errors import NotFound
-from myna.keys import Scope
 from myna.office import reasons
 from myna.office.messages import N_
 from myna.office.page import Page

@@ -7,18 +7,19 @@ from markupsafe import Markup
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna import keys, reports
-from myna.balance_estimate import estimate
+from myna.accounts import keys
+from myna.billing import reports
+from myna.billing.balance_estimate import estimate
+from myna.billing.reports import DAY_MS, SPARKLINE_DAYS, Usage
+from myna.lib.zones import day_of
 from myna.office.charts import Series, stacked_bars
 from myna.office.page import Page
 from myna.office.pages.ledger import LABELS, memo_of
 from myna.office.visit import Visit
-from myna.reports import DAY_MS, SPARKLINE_DAYS, Usage
 from myna.store.batch import EntryKind
 from myna.store.queries import keys as key_store
 from myna.store.queries import preferences as preference_store
 from myna.store.queries.keys import KeyRow
-from myna.zones import day_of
 
 ENTRIES = 8
 EPOCH = date(1970, 1, 1)

@@ -6,10 +6,12 @@ from markupsafe import Markup
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna import caps, keys, reports
+from myna.accounts import caps, keys
+from myna.accounts.keys import Scope
 from myna.actions.keys import NO_CAP, LimitKey, RenameKey, RevokeKey, RollKey, SetKeyCap, SetKeyRoutes
+from myna.billing import reports
+from myna.billing.reports import Usage
 from myna.errors import NotFound
-from myna.keys import Scope
 from myna.office import live
 from myna.office.cap_form import PERIODS, CapFields, fields_of
 from myna.office.charts import sparkline
@@ -21,7 +23,6 @@ from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.pages.new_key import made
 from myna.office.visit import Visit
-from myna.reports import Usage
 from myna.store.queries import caps as cap_store
 from myna.store.queries import keys as store
 from myna.store.queries import refusals as refusal_store

@@ -8,13 +8,13 @@ from functools import partial
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna import reports
 from myna.actions.codes import RedeemCode
+from myna.billing import reports
+from myna.billing.reports import LedgerFilter, Month
 from myna.office import charts, csv_file
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.visit import Visit
-from myna.reports import LedgerFilter, Month
 from myna.store.batch import EntryKind
 from myna.store.queries import keys as keys_store
 from myna.store.transaction_queue import transactions_of

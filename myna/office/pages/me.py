@@ -5,16 +5,16 @@ from markupsafe import Markup
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna import activity
+from myna.accounts import activity
+from myna.accounts.sign_in import passwords, second_factor, sessions
+from myna.accounts.sign_in.oidc import identities
+from myna.accounts.sign_in.second_factor import Enrolment
+from myna.accounts.sign_in.sessions import Session
 from myna.actions.accounts import SetPreferences
 from myna.errors import CommandError
 from myna.office.page import Page
 from myna.office.visit import Visit
 from myna.office.web_security import SESSION_COOKIE
-from myna.sign_in import passwords, second_factor, sessions
-from myna.sign_in.oidc import identities
-from myna.sign_in.second_factor import Enrolment
-from myna.sign_in.sessions import Session
 from myna.store.queries import preferences
 
 

@@ -3,8 +3,8 @@
 from msgspec import structs
 from starlette.responses import Response
 
+from myna.accounts.keys import Issued, Scope
 from myna.actions.keys import IssueKey
-from myna.keys import Issued, Scope
 from myna.office.cap_form import PERIODS, CapFields
 from myna.office.client_lines import client_lines
 from myna.office.first_request import first_request

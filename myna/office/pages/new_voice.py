@@ -8,16 +8,17 @@ from msgspec import Struct
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
-from myna import activity, clones
-from myna.clones import CONSENTS, CloneRequest
+from myna.accounts import activity
 from myna.engines.inspector.job import SAMPLE_MAX_BYTES, SAMPLE_MAX_S, SAMPLE_MIN_S
 from myna.errors import CommandError
-from myna.files.fsync import remove
+from myna.lib.files.fsync import remove
 from myna.office import forms
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.pages.voices import cloned_languages
 from myna.office.visit import Visit
+from myna.voices import clones
+from myna.voices.clones import CONSENTS, CloneRequest
 
 FORM_MAX_BYTES = SAMPLE_MAX_BYTES + 256 * 1024
 TO_READ = {

@@ -12,20 +12,20 @@ from typing import Final
 
 from starlette.responses import Response
 
+from myna.accounts.sign_in import tokens
+from myna.accounts.sign_in.oidc import identities
+from myna.accounts.sign_in.oidc.attempts import TOKEN, Purpose
+from myna.accounts.sign_in.oidc.client import CALLBACK_PATH
+from myna.accounts.sign_in.oidc.flow import Answer, Finished, Oidc
+from myna.accounts.sign_in.oidc.identities import Identity
+from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
+from myna.accounts.sign_in.sessions import Session
 from myna.errors import CommandError, NotFound, Unavailable
 from myna.office.messages import N_
 from myna.office.page import Page, Who
 from myna.office.pages import sign_in
 from myna.office.visit import ROOT, Visit
 from myna.office.web_security import OIDC_COOKIE, SESSION_COOKIE
-from myna.sign_in import tokens
-from myna.sign_in.oidc import identities
-from myna.sign_in.oidc.attempts import TOKEN, Purpose
-from myna.sign_in.oidc.client import CALLBACK_PATH
-from myna.sign_in.oidc.flow import Answer, Finished, Oidc
-from myna.sign_in.oidc.identities import Identity
-from myna.sign_in.oidc.refusal import Failure, OidcRefused
-from myna.sign_in.sessions import Session
 
 log = logging.getLogger(__name__)
 

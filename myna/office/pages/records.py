@@ -5,11 +5,12 @@ from functools import partial
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna import activity, records
+from myna.accounts import activity
 from myna.errors import CommandError
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.visit import Visit
+from myna.speech import records
 from myna.speech.status import status_text
 from myna.store.batch import TaskStatus
 from myna.store.queries import tasks as store

@@ -5,12 +5,12 @@ from urllib.parse import urlencode
 from msgspec import Struct
 from starlette.responses import Response
 
+from myna.accounts.sign_in import links, second_factor, sessions
+from myna.accounts.sign_in.refusal import SignInRefused
 from myna.errors import CommandError
 from myna.office.page import Page, Who
 from myna.office.visit import LANGUAGE, ROOT, Visit
 from myna.office.web_security import SESSION_COOKIE
-from myna.sign_in import links, second_factor, sessions
-from myna.sign_in.refusal import SignInRefused
 
 
 class SignIn(Struct):

@@ -5,18 +5,18 @@ from urllib.parse import urlsplit
 from msgspec import Struct, structs
 from starlette.responses import Response
 
-from myna import channel_trial
 from myna.actions.accounts import GrantFirstUnits
 from myna.actions.channels import AddChannel
 from myna.actions.keys import IssueKey
-from myna.channels import PARROT, Channel
-from myna.chat import discovery
+from myna.channels.channels import PARROT, Channel
 from myna.errors import CommandError
+from myna.gateway import trial as channel_trial
+from myna.gateway.chat import discovery
+from myna.lib.urls import is_base_url, without_login
 from myna.office.page import Page, Who
 from myna.office.pages.new_key import made
 from myna.office.pages.site.channels import TRIAL_MAX_S
 from myna.office.visit import Visit
-from myna.urls import is_base_url, without_login
 
 FIRST_UNITS = 1000
 MEMO = "first units"

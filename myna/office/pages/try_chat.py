@@ -8,16 +8,16 @@ import msgspec
 from msgspec import Meta, Struct, field
 from starlette.responses import Response
 
+from myna.accounts.keys import Scope, UnverifiedCaller
+from myna.channels.routes import NAME_MAX_CHARS, RouteKind, listed
+from myna.gateway.relay.plan import CHAT
 from myna.http.responses import Response as WholeResponse
-from myna.keys import Scope, UnverifiedCaller
 from myna.office import runs
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.request_lines import chat_lines
 from myna.office.runs import Disconnected, Run
 from myna.office.visit import Visit
-from myna.relay.plan import CHAT
-from myna.routes import NAME_MAX_CHARS, RouteKind, listed
 from myna.store.queries import config as config_store
 from myna.wire.v1 import MODELS
 

@@ -8,12 +8,11 @@ import msgspec
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna import lexicon
-from myna.clones import preview_text
+from myna.accounts.keys import Scope
 from myna.engines.how_read import Reading, reading
 from myna.engines.interface import EngineFailed
 from myna.errors import NotFound
-from myna.keys import Scope
+from myna.errors.sentences import SentenceError
 from myna.office import live, runs
 from myna.office.live import Part
 from myna.office.page import Page
@@ -21,12 +20,13 @@ from myna.office.request_lines import speech_lines
 from myna.office.runs import Run
 from myna.office.usable_voices import usable_voices
 from myna.office.visit import Visit
-from myna.sentences import SentenceError
+from myna.speech.catalogue import spoken_language
 from myna.speech.plan import check_text
 from myna.speech.status import status_text
 from myna.store.batch import TaskStatus
 from myna.store.queries import tasks
-from myna.voices import spoken_language
+from myna.voices import lexicon
+from myna.voices.clones import preview_text
 from myna.wire.v1 import SpeechDone, SpeechOrdered
 
 FORM_MAX_BYTES = 512 * 1024

@@ -12,15 +12,15 @@ import msgspec
 from msgspec import Meta, structs
 from starlette.responses import Response
 
-from myna.chat.intent import speech_text
-from myna.keys import Scope, UnverifiedCaller
+from myna.accounts.keys import Scope, UnverifiedCaller
+from myna.gateway.chat.intent import speech_text
+from myna.gateway.relay.plan import CHAT, RelayPlan
 from myna.office import runs
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.pages.try_chat import FORM_MAX_BYTES, Chat, asked_of, page, request_of
 from myna.office.runs import Disconnected, Run
 from myna.office.visit import Streamed, Visit
-from myna.relay.plan import CHAT, RelayPlan
 from myna.store.batch import CallState
 from myna.store.queries import accounts, history
 from myna.store.queries.history import CallRow

@@ -8,16 +8,16 @@ from functools import partial
 from msgspec import Struct, structs
 from starlette.responses import Response
 
-from myna import reports
-from myna.keys import Scope
+from myna.accounts.keys import Scope
+from myna.billing import reports
+from myna.billing.reports import KeyUsage, Usage
+from myna.lib.hours import HOUR_MS
+from myna.lib.zones import EPOCH, day_of, hour_offset
 from myna.office import charts, csv_file
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.visit import Visit
-from myna.reports import KeyUsage, Usage
-from myna.store.hours import HOUR_MS
 from myna.store.queries import keys as keys_store
-from myna.zones import EPOCH, day_of, hour_offset
 
 PERIODS = {
     "24h": N_("24 hours"),

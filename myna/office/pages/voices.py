@@ -5,8 +5,7 @@ from functools import partial
 from msgspec import Struct
 from starlette.responses import FileResponse, Response
 
-from myna import activity, clones
-from myna.clones import is_clone
+from myna.accounts import activity
 from myna.engines.interface import EngineVoice
 from myna.errors import NotFound
 from myna.office import live, reasons
@@ -15,11 +14,13 @@ from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.usable_voices import usable_voices
 from myna.office.visit import Visit
+from myna.speech.catalogue import spoken_language
 from myna.store.queries import clones as store
 from myna.store.queries import config as config_store
 from myna.store.queries.clones import CloneRow
 from myna.store.states import CloneStatus
-from myna.voices import spoken_language
+from myna.voices import clones
+from myna.voices.clones import is_clone
 
 GENDERS = {"female": N_("female"), "male": N_("male"), "neutral": N_("neutral")}
 STATES = {

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 
 from myna.errors import DiskFull
-from myna.files.disk_threads import DiskThreads
-from myna.telemetry import metrics
+from myna.lib.files.disk_threads import DiskThreads
+from myna.lib.telemetry import metrics
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ below the fence and below the oldest open call is final.
 
 from msgspec import Struct
 
-from myna.ids import first_of, millis_of
+from myna.lib.ids import first_of, millis_of
 from myna.store.database import Queries, Transaction
 from myna.store.queries.audit import FIRST, KEPT_CALLS, KEPT_UNITS, Counts, KeyCounters
 from myna.store.queries.config import raise_version

@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import Struct
 
-from myna.ids import new_id
+from myna.lib.ids import new_id
 from myna.store.batch import EntryKind
 from myna.store.database import Queries, Transaction
 from myna.store.limits import IDEMPOTENCY_KEY_LIFE_MS

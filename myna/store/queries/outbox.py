@@ -1,4 +1,4 @@
-"""Queries on the outbox: ledger entries and ended calls that are not folded yet. See `myna/rollup.py`."""
+"""Queries on the outbox: ledger entries and ended calls that are not folded yet. See `billing/rollup.py`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""Queries that fold the calls and ledger entries from before the outbox. See `myna/rollup.py`."""
+"""Queries that fold the calls and ledger entries from before the outbox. See `myna/billing/rollup.py`."""
 
 from collections.abc import Iterable
 

@@ -1,6 +1,6 @@
 """Queries of the reports. All are searches by account or by hour in an index; none counts or skips rows.
 
-The tables and what is not folded yet are read in one snapshot, so that nothing lags: see `myna/rollup.py`.
+The tables and what is not folded yet are read in one snapshot, so that nothing lags: see `billing/rollup.py`.
 """
 
 from collections.abc import Iterable, Sequence

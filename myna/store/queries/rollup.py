@@ -1,4 +1,4 @@
-"""Queries of the job that folds the outbox into the tables of the reports. See `myna/rollup.py`."""
+"""Queries of the job that folds the outbox into the tables of the reports. See `myna/billing/rollup.py`."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

@@ -24,7 +24,7 @@ from myna.engines.kokoro.engine import Kokoro
 from myna.engines.kokoro.job import RATE_HZ, PieceJob, PieceSound
 from myna.engines.pool.pool import Pool
 from myna.errors import ConfigError
-from myna.telemetry.metrics import UNSPOKEN_CHARACTERS
+from myna.lib.telemetry.metrics import UNSPOKEN_CHARACTERS
 from tests.engines.conftest import kokoro, mean_hz, names, started
 
 pytestmark = pytest.mark.anyio

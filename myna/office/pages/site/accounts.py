@@ -4,15 +4,15 @@ from functools import partial
 
 from starlette.responses import Response
 
-from myna import activity
+from myna.accounts import activity
+from myna.accounts.sign_in import links, sessions
+from myna.accounts.sign_in.links import LIFE_MS, Purpose
 from myna.actions.accounts import AddAccount, DisableAccount, EnableAccount, GrantUnits, LimitAccount
 from myna.errors import CommandError, NotFound
 from myna.office.limit_form import LimitFields, fields_of_account, of_site, typed_limits
 from myna.office.messages import N_
 from myna.office.page import Page, Who
 from myna.office.visit import Visit
-from myna.sign_in import links, sessions
-from myna.sign_in.links import LIFE_MS, Purpose
 from myna.store.queries import accounts as store
 from myna.store.queries import activity as activity_store
 from myna.store.queries import keys as keys_store

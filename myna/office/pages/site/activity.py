@@ -4,7 +4,7 @@ from functools import partial
 
 from starlette.responses import Response
 
-from myna import activity
+from myna.accounts import activity
 from myna.office.messages import N_
 from myna.office.page import Page, Who
 from myna.office.visit import Visit

@@ -5,13 +5,13 @@ from functools import partial
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna import reports
+from myna.billing import reports
+from myna.billing.reports import LedgerFilter
 from myna.errors import NotFound
-from myna.ids import first_of, millis_of
+from myna.lib.ids import first_of, millis_of
 from myna.office.page import Page, Who
 from myna.office.pages.calls import call_page, state_of
 from myna.office.visit import CALL_ID, Visit
-from myna.reports import LedgerFilter
 from myna.store.batch import EntryKind
 from myna.store.database import Queries
 from myna.store.queries import accounts as accounts_store

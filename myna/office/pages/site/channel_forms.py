@@ -14,16 +14,16 @@ from myna.actions.channels import (
     SetChannel,
     SetChannelKey,
 )
-from myna.channel_causes import likely_cause
-from myna.channels import Channel, record_voices
+from myna.channels.channels import Channel, record_voices
+from myna.channels.routes import of_row
 from myna.engines.interface import EngineFailed
 from myna.errors import CommandError, NotFound
+from myna.gateway.causes import likely_cause
+from myna.lib.urls import without_login
 from myna.office.page import Page, Who
 from myna.office.pages.site.channels import KINDS, PATH, found, known
 from myna.office.visit import Visit
-from myna.routes import of_row
 from myna.store.queries import routes
-from myna.urls import without_login
 
 VENDORS = (
     ("Ollama", "http://127.0.0.1:11434/v1"),

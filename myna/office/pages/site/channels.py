@@ -6,20 +6,20 @@ from typing import Annotated
 from msgspec import Meta, Struct, structs
 from starlette.responses import Response
 
-from myna import channel_trial
 from myna.actions.channels import DisableChannel, EnableChannel, OrderChannels
-from myna.channel_trial import Trial
-from myna.channels import Channel, is_local, no_channel
+from myna.channels.channels import Channel, is_local, no_channel
+from myna.channels.routes import NAME_MAX_CHARS
 from myna.errors import CommandError
+from myna.gateway import trial as channel_trial
+from myna.gateway.trial import Trial
+from myna.lib.urls import without_login
 from myna.office.channel_usage import latencies
 from myna.office.messages import N_
 from myna.office.page import Page, Who
 from myna.office.visit import Visit
-from myna.routes import NAME_MAX_CHARS
 from myna.store.queries import circuits as circuit_store
 from myna.store.queries import config as config_store
 from myna.store.queries.circuits import CircuitRow
-from myna.urls import without_login
 
 PATH = "/site/channels"
 TRIAL_MAX_S = 60.0

@@ -6,13 +6,12 @@ from functools import partial
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna import model_fetching
 from myna.engines.registry import AUTO
 from myna.errors import CommandError
-from myna.model_fetching import ModelFetching
-from myna.office import live
+from myna.office import live, model_fetching
 from myna.office.live import Part
 from myna.office.messages import N_
+from myna.office.model_fetching import ModelFetching
 from myna.office.page import Page, Who
 from myna.office.visit import Visit
 

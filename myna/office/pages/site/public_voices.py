@@ -3,14 +3,15 @@
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna import channel_trial, voice_overrides
 from myna.actions.voices import BlendVoice, DeleteBlend, HideVoice, OrderVoices, RenameVoice, ShowVoice
 from myna.engines.blend import EXAMPLE
 from myna.errors import CommandError
+from myna.gateway import trial as channel_trial
 from myna.office.messages import N_
 from myna.office.page import Page, Who
 from myna.office.visit import Visit
-from myna.voice_overrides import PublicVoice
+from myna.voices import overrides as voice_overrides
+from myna.voices.overrides import PublicVoice
 
 PATH = "/site/voices"
 SPEAKERS = (N_("channel"), N_("node"))

@@ -6,13 +6,8 @@ from msgspec import Struct, structs
 from starlette.responses import Response
 
 from myna.actions.routes import AddRoute, RemoveRoute, SetRoute
-from myna.channels import Channel
-from myna.errors import NotFound
-from myna.office.messages import N_
-from myna.office.page import Page, Who
-from myna.office.pages.site.channels import known
-from myna.office.visit import Visit
-from myna.routes import (
+from myna.channels.channels import Channel
+from myna.channels.routes import (
     BUILT_IN,
     NAME_MAX_CHARS,
     PRICE_SETTINGS,
@@ -24,6 +19,11 @@ from myna.routes import (
     model_for,
     of_row,
 )
+from myna.errors import NotFound
+from myna.office.messages import N_
+from myna.office.page import Page, Who
+from myna.office.pages.site.channels import known
+from myna.office.visit import Visit
 from myna.store.queries import config as config_store
 from myna.store.queries import routes as store
 

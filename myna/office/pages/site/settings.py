@@ -2,8 +2,9 @@
 
 from starlette.responses import Response
 
-from myna import activity, config
+from myna import config
 from myna import settings as process_settings
+from myna.accounts import activity
 from myna.actions.settings import SetSetting
 from myna.office.messages import N_
 from myna.office.page import Page, Who

@@ -1,0 +1,110 @@
+"""Caps of keys: the units that a key may use in a day, a week or a month of the site's time zone.
+
+A charge takes from the cap and a refund gives back, in the transaction of the batch. A refund after the end
+of the period in which its call was charged changes nothing. The first charge after the end of a period is
+refused by the batch, renews the cap and is sent again.
+"""
+
+import re
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from msgspec import Struct
+
+from myna.errors import CapReached, CommandError, MynaError, Unauthorized
+from myna.lib import zones
+from myna.store.database import Database, Queries, Transaction
+from myna.store.queries import caps as store
+from myna.store.queries import keys as key_store
+from myna.store.queries.caps import CapRow
+
+UNITS_MAX = 2**53 - 1
+_CAP = re.compile(r"([1-9][0-9]{0,15})/(day|week|month)")
+
+
+class Period(StrEnum):
+    """How often a cap renews. A week begins on Monday."""
+
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+
+
+class Cap(Struct, frozen=True):
+    """A cap of `units` in each period."""
+
+    units: int
+    period: Period
+
+    def __str__(self) -> str:
+        return f"{self.units}/{self.period}"
+
+
+def parsed(text: str) -> Cap:
+    """The cap of a text such as `1000/month`. Raises CommandError."""
+    match = _CAP.fullmatch(text)
+    if not match or int(match[1]) > UNITS_MAX:
+        raise CommandError(
+            "{text!r} is not a cap: write units from 1 to {units_max} and day, week or month,"
+            " such as 1000/month.",
+            text=text,
+            units_max=UNITS_MAX,
+        )
+    return Cap(int(match[1]), Period(match[2]))
+
+
+def of_row(row: CapRow) -> Cap:
+    """The cap of a stored row."""
+    return Cap(row.units, Period(row.period))
+
+
+def used(row: CapRow, now: int) -> int:
+    """The units used in the period of `now` (Unix milliseconds)."""
+    return row.used if now < row.ends_at else 0
+
+
+def bounds(period: Period, now: int, zone: str) -> tuple[int, int]:
+    """The start and the end of the period of `now` in a time zone, all in Unix milliseconds."""
+    today = zones.day_of(zone, now)
+    if period is Period.DAY:
+        return zones.day_start(zone, today), zones.day_start(zone, today + 1)
+    if period is Period.WEEK:
+        monday = today - (today + zones.EPOCH.weekday()) % 7
+        return zones.day_start(zone, monday), zones.day_start(zone, monday + 7)
+    day = zones.EPOCH + timedelta(days=today)
+    return (
+        zones.month_start(zone, day.year, day.month),
+        zones.month_start(zone, day.year, day.month + 1),
+    )
+
+
+async def put(connection: Transaction, key_id: int, cap: Cap | None) -> None:
+    """Sets or, with None, removes the cap of a key whose account is locked. A new cap counts from now on."""
+    if cap is None:
+        await store.remove(connection, key_id)
+    else:
+        await store.put(connection, key_id, cap.units, cap.period)
+
+
+async def renew(db: Database, key_hash: bytes, zone: str) -> None:
+    """Begins the present period of a key's cap, unless another process has."""
+
+    async def work(connection: Transaction) -> None:
+        found = await key_store.by_hash(connection, key_hash)
+        if found is None or await key_store.locked(connection, found.key.id, None) is None:
+            return
+        cap = await store.of_key(connection, found.key.id)
+        ((now,),) = await connection.fetch("SELECT now_ms()")
+        if cap is not None and cap.ends_at <= now:
+            await store.renew(connection, cap.key_id, *bounds(Period(cap.period), now, zone))
+
+    await db.transaction(work)
+
+
+async def refusal(db: Queries, key_id: int, cost: int, zone: str) -> MynaError:
+    """The error of a charge that the cap of a key refused."""
+    cap = await store.of_key(db, key_id)
+    if cap is None:
+        return Unauthorized("This API key was changed in this moment; try again.")
+    renews_at = datetime.fromtimestamp(cap.ends_at // 1000, zones.zone_of(zone)).isoformat()
+    return CapReached(used=cap.used, units=cap.units, period=cap.period, renews_at=renews_at, cost=cost)

@@ -1,0 +1,151 @@
+"""Which account an identity at the provider may sign in to.
+
+An identity is the pair of issuer and subject. An e-mail address can link an identity to an account once, if
+the settings allow it; it never identifies anyone afterwards.
+"""
+
+from msgspec import Struct
+
+from myna.accounts import activity
+from myna.accounts.activity import Actor
+from myna.accounts.sign_in import passwords, sessions
+from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
+from myna.accounts.sign_in.refusal import SignInRefused
+from myna.accounts.sign_in.sessions import Session
+from myna.errors import CommandError
+from myna.store.database import Database, Queries, Transaction
+from myna.store.queries import accounts
+from myna.store.queries import oidc as store
+from myna.store.queries import sessions as session_store
+from myna.store.queries.accounts import AccountRow
+from myna.store.queries.oidc import IdentityRow
+
+NO_PASSWORD = "This is the only way to sign in to this account. Set a password first."  # noqa: S105  a sentence
+
+
+class Identity(Struct, frozen=True):
+    """A person at a provider."""
+
+    issuer: str
+    subject: str
+
+
+async def of_account(db: Queries, account_id: int) -> IdentityRow | None:
+    """The identity that is linked to the account."""
+    return await store.of_account(db, account_id)
+
+
+async def sign_in(db: Database, identity: Identity, *, email: str, address: str, user_agent: str) -> str:
+    """Opens a session for the linked account. Returns the token. The session is pending if the account has a
+    second factor, and allows nothing that needs a recent password. Raises OidcRefused.
+
+    `email` is a verified address that may link the identity to the only account that has it, "" for none.
+    """
+
+    async def work(connection: Transaction) -> str:
+        account_id = await _account_of(connection, identity)
+        if account_id is None and email:
+            account_id = await _linked_by_email(connection, identity, email, address)
+        if account_id is None:
+            raise OidcRefused(Failure.NOT_LINKED, "no account is linked to the identity")
+        try:
+            return await sessions.open_in(connection, account_id, address, user_agent, by_password=False)
+        except SignInRefused:
+            raise OidcRefused(Failure.NOT_LINKED, f"account {account_id} is disabled") from None
+
+    return await db.transaction(work)
+
+
+async def link(
+    db: Database, account: AccountRow, identity: Identity, by: Actor, *, session: bytes = b""
+) -> None:
+    """Links the identity to the account. In place of another identity, it ends the account's sessions but
+    that of the token hash `session`. Raises OidcRefused if it is linked to another account."""
+
+    async def work(connection: Transaction) -> None:
+        await accounts.lock(connection, account.id)
+        if await store.unlink(connection, account.id):
+            await session_store.delete_all(connection, account.id, but=session)
+        await _link_in(connection, account, identity, by)
+
+    await db.transaction(work)
+
+
+async def unlink(db: Database, account: AccountRow, by: Actor) -> None:
+    """Unlinks the account's identity and ends all its sessions. Raises CommandError if it has none."""
+
+    async def work(connection: Transaction) -> None:
+        await accounts.lock(connection, account.id)
+        await _unlink_in(connection, account, by)
+        await session_store.delete_all(connection, account.id)
+
+    await db.transaction(work)
+
+
+async def unlink_own(db: Database, session: Session, by: Actor) -> None:
+    """Unlinks the identity of the person who is signed in, and ends the other sessions. Raises CommandError
+    if there is none, or no other way to sign in."""
+    account = session.account
+
+    async def work(connection: Transaction) -> None:
+        await accounts.lock(connection, account.id)
+        if not await passwords.has_one(connection, account.id):
+            raise CommandError(NO_PASSWORD)
+        await _unlink_in(connection, account, by)
+        await session_store.delete_all(connection, account.id, but=session.token_hash)
+
+    await db.transaction(work)
+
+
+async def confirm(db: Database, session: Session, identity: Identity) -> str:
+    """Records that the person of this session was authenticated now. Returns the session's new token. Raises
+    OidcRefused if the identity is not the account's."""
+    found = await store.of_account(db, session.account.id)
+    if found is None or (found.issuer, found.subject) != (identity.issuer, identity.subject):
+        raise OidcRefused(Failure.OTHER_IDENTITY, f"account {session.account.id} has another identity")
+    try:
+        return await sessions.verified(db, session)
+    except SignInRefused:
+        raise OidcRefused(Failure.EXPIRED, "the session has ended") from None
+
+
+async def _account_of(connection: Transaction, identity: Identity) -> int | None:
+    """The account of the identity, locked. The link is read again under the lock."""
+    found = await store.by_subject(connection, identity.issuer, identity.subject)
+    if found is None:
+        return None
+    await accounts.lock(connection, found.account_id)
+    current = await store.by_subject(connection, identity.issuer, identity.subject)
+    return current.account_id if current and current.account_id == found.account_id else None
+
+
+async def _linked_by_email(
+    connection: Transaction, identity: Identity, email: str, address: str
+) -> int | None:
+    """Links the only account with this address, unless it has an identity. Returns it, locked."""
+    found = await accounts.by_email(connection, email) if email.isprintable() else []
+    if len(found) != 1 or found[0].disabled_at:
+        return None
+    account = found[0]
+    await accounts.lock(connection, account.id)
+    if await store.of_account(connection, account.id) or await store.was_unlinked(connection, account.id):
+        return None
+    by = Actor(account_id=account.id, name=account.name, address=address)
+    await _link_in(connection, account, identity, by)
+    return account.id
+
+
+async def _link_in(connection: Transaction, account: AccountRow, identity: Identity, by: Actor) -> None:
+    if not await store.link(connection, account.id, identity.issuer, identity.subject):
+        raise OidcRefused(Failure.TAKEN, "the identity is linked to another account")
+    command = activity.words("account", "oidc", account.name, subject=identity.subject)
+    await activity.record(connection, by, command, account.id)
+
+
+async def _unlink_in(connection: Transaction, account: AccountRow, by: Actor) -> None:
+    if not await store.unlink(connection, account.id):
+        raise CommandError("The account is not linked.")
+    await store.keep_unlinked(connection, account.id)
+    await activity.record(
+        connection, by, activity.words("account", "oidc", account.name, remove=True), account.id
+    )

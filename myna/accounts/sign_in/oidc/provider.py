@@ -1,0 +1,200 @@
+"""Asks the provider: its metadata (OpenID Connect Discovery 1.0), its keys, and the ID token for a code.
+
+Every request has a deadline and a limit on its answer; redirects are not followed.
+"""
+
+import asyncio
+import base64
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Generic, TypeVar
+from urllib.parse import quote_plus, urlencode
+
+import msgspec
+from msgspec import Struct
+
+from myna.accounts.sign_in.oidc.client import Client
+from myna.accounts.sign_in.oidc.id_token import Key
+from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
+from myna.http.client import ClientResponse, HttpClient, RequestFailed
+from myna.lib.urls import is_secure
+
+T = TypeVar("T")
+
+DEADLINE_S: Final = 10.0
+"""For each request."""
+ANSWER_MAX_BYTES: Final = 256 * 1024
+KEPT_S: Final = 3600.0
+"""How long metadata and keys are used."""
+AGAIN_S: Final = 60.0
+"""Keys are fetched again for an unknown key id at most once in this interval."""
+FAILED_S: Final = 5.0
+"""How long a failed request is not repeated."""
+_WELL_KNOWN = "/.well-known/openid-configuration"
+_ERROR = re.compile(r"[a-z_]{1,40}")
+
+
+class Metadata(Struct, frozen=True):
+    """The fields of the provider's metadata that are used."""
+
+    issuer: str
+    authorization_endpoint: str
+    token_endpoint: str
+    jwks_uri: str
+    authorization_response_iss_parameter_supported: bool = False
+    token_endpoint_auth_methods_supported: tuple[str, ...] = ("client_secret_basic",)
+    code_challenge_methods_supported: list[str] | None = None
+
+
+class _KeySet(Struct):
+    keys: list[object]
+
+
+class _Tokens(Struct):
+    id_token: str
+
+
+class _Error(Struct):
+    error: str = ""
+
+
+class Provider:
+    """The provider of one client. Remembers metadata and keys in the memory of the process."""
+
+    def __init__(self, client: Client, http_client: HttpClient) -> None:
+        self._client = client
+        self._http_client = http_client
+        self._metadata = _Remembered(self._fetch_metadata)
+        self._keys = _Remembered(self._fetch_keys)
+
+    async def metadata(self) -> Metadata:
+        """The metadata. Raises OidcRefused."""
+        return await self._metadata.get()
+
+    async def keys(self, *, newer: bool = False) -> list[Key]:
+        """The keys of ID tokens; `newer` ones are fetched within limits. Raises OidcRefused."""
+        return await self._keys.get(newer=newer)
+
+    async def exchange(self, code: str, verifier: str) -> str:
+        """The ID token for a code, which is not checked yet. Raises OidcRefused; EXPIRED if the code was used
+        or is too old, such as after a reload of the callback: then the person begins again."""
+        metadata = await self.metadata()
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self._client.redirect_uri,
+            "code_verifier": verifier,
+        }
+        headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+        if self._client.secret and "client_secret_basic" in metadata.token_endpoint_auth_methods_supported:
+            headers["Authorization"] = _basic(self._client)
+        else:
+            secret = {"client_secret": self._client.secret} if self._client.secret else {}
+            form |= {"client_id": self._client.client_id, **secret}
+        body = urlencode(form).encode()
+        answer = await self._request("POST", metadata.token_endpoint, headers, body)
+        if answer.status == 400 and _error_code(answer.body) == " invalid_grant":
+            raise OidcRefused(Failure.EXPIRED, "the token endpoint answered 400 invalid_grant")
+        return _decoded(answer, _Tokens, "the token endpoint").id_token
+
+    async def _fetch_metadata(self) -> Metadata:
+        """Raises OidcRefused, also if the metadata is that of another issuer (mix-up) or has an address that
+        is not secure."""
+        address = self._client.issuer.rstrip("/") + _WELL_KNOWN
+        answer = await self._request("GET", address, {"Accept": "application/json"}, None)
+        found = _decoded(answer, Metadata, "the metadata")
+        if found.issuer != self._client.issuer:
+            raise _unusable("the metadata is of another issuer")
+        for endpoint in (found.authorization_endpoint, found.token_endpoint, found.jwks_uri):
+            if not self._may_be_asked(endpoint):
+                raise _unusable("the metadata has an address that is not an https URL")
+        methods = found.code_challenge_methods_supported
+        if methods is not None and "S256" not in methods:
+            raise _unusable("the provider does not support PKCE with S256")
+        return found
+
+    async def _fetch_keys(self) -> list[Key]:
+        metadata = await self.metadata()
+        answer = await self._request("GET", metadata.jwks_uri, {"Accept": "application/json"}, None)
+        published = _decoded(answer, _KeySet, "the keys").keys
+        return [key for key in published if isinstance(key, dict)]
+
+    def _may_be_asked(self, endpoint: str) -> bool:
+        """Whether it is an https URL; of a provider on this machine also an http one there."""
+        url, _, query = endpoint.partition("?")
+        insecure = not url.startswith("https:")
+        ours = insecure and not self._client.issuer.startswith("http:")
+        return is_secure(url) and "@" not in url and "#" not in query and not ours
+
+    async def _request(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
+    ) -> ClientResponse:
+        try:
+            return await self._http_client.request(
+                method,
+                url,
+                headers=headers,
+                body=body,
+                deadline_s=DEADLINE_S,
+                answer_max_bytes=ANSWER_MAX_BYTES,
+            )
+        except RequestFailed as error:
+            raise _unusable(str(error)) from None
+
+
+class _Remembered(Generic[T]):
+    """A cached document of the provider. Concurrent callers share one request."""
+
+    def __init__(self, fetch: Callable[[], Awaitable[T]]) -> None:
+        self._fetch = fetch
+        self._lock = asyncio.Lock()
+        self._value: T | None = None
+        self._fetched_at = float("-inf")
+        self._failure: OidcRefused | None = None
+        self._failed_at = float("-inf")
+
+    async def get(self, *, newer: bool = False) -> T:
+        async with self._lock:
+            now = time.monotonic()
+            age = now - self._fetched_at
+            if self._value is not None and age < (AGAIN_S if newer else KEPT_S):
+                return self._value
+            if self._failure and now - self._failed_at < FAILED_S:
+                raise OidcRefused(self._failure.failure, str(self._failure))
+            try:
+                self._value = await self._fetch()
+            except OidcRefused as failure:
+                self._failure, self._failed_at = failure, time.monotonic()
+                raise
+            self._fetched_at = time.monotonic()
+            return self._value
+
+
+def _decoded(answer: ClientResponse, kind: type[T], what: str) -> T:
+    """The body of a successful answer. Raises OidcRefused."""
+    if answer.status != 200:
+        raise _unusable(f"{what} answered {answer.status}{_error_code(answer.body)}")
+    try:
+        return msgspec.json.decode(answer.body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise _unusable(f"{what}: the answer is malformed or incomplete") from None
+
+
+def _error_code(body: bytes) -> str:
+    """The code of an OAuth error such as `invalid_grant`, for the log."""
+    try:
+        code = msgspec.json.decode(body, type=_Error).error
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+    return f" {code}" if _ERROR.fullmatch(code) else ""
+
+
+def _basic(client: Client) -> str:
+    """The Authorization header (RFC 6749, 2.3.1: both parts are form-encoded first)."""
+    login = f"{quote_plus(client.client_id)}:{quote_plus(client.secret)}"
+    return f"Basic {base64.b64encode(login.encode()).decode()}"
+
+
+def _unusable(detail: str) -> OidcRefused:
+    return OidcRefused(Failure.PROVIDER, detail)

@@ -1,0 +1,107 @@
+"""Back-off after failed attempts to sign in, without locking a person out.
+
+Attempts are counted for the account (for a name without an account: for the name) and for the address. From
+the fifth failure in a row on, the next attempt must wait: 1 s, 2 s, 4 s, … and at most 5 minutes. An attempt
+counts as failed until it has succeeded, so parallel attempts are counted too. An attempt while blocked is not
+counted.
+
+Attempts from an address at which the account has a session are counted for this pair only: failures elsewhere
+don't stop that person. A session itself is never blocked. The loopback address is not counted, since every
+client of a proxy on this machine has it.
+"""
+
+import hashlib
+from typing import Final
+
+from msgspec import Struct
+
+from myna.accounts.sign_in.refusal import TooManyAttempts
+from myna.lib.addresses import client_network
+from myna.store.database import Database, Queries, Transaction
+from myna.store.queries import sessions
+from myna.store.queries import sign_in_failures as store
+
+FREE_FAILURES: Final = 4
+"""Failures in a row without a wait."""
+FIRST_WAIT_MS: Final = 1_000
+WAIT_MAX_MS: Final = 300_000
+FORGET_MS: Final = 3_600_000
+"""Failures are forgotten after this time without another one."""
+
+
+class Subjects(Struct, frozen=True):
+    """What an attempt counts for: the person, and the address, which is empty if it isn't counted."""
+
+    person: bytes
+    address: bytes
+
+    @property
+    def all(self) -> list[bytes]:
+        """In the order in which transactions lock them."""
+        return [subject for subject in (self.person, self.address) if subject]
+
+
+async def of_sign_in(db: Queries, account_id: int | None, name: str, address: str) -> Subjects:
+    """The subjects of an attempt with a name, by which an account was found or not.
+
+    Attempts count for the name as it was entered, in any case, not for the account: a wait must not tell
+    which names and e-mail addresses are of one account, or of any.
+    """
+    if account_id is not None and await sessions.known_address(db, account_id, address):
+        return Subjects(_subject("account at", f"{account_id} {address}"), b"")
+    return Subjects(_subject("name", name.casefold()), _of_address(address))
+
+
+def of_account(what: str, account_id: int) -> Subjects:
+    """The subject of an attempt by a person who has shown a session or a password."""
+    return Subjects(_subject(what, str(account_id)), b"")
+
+
+async def begin(db: Database, subjects: Subjects) -> None:
+    """Counts an attempt as a failure. Raises TooManyAttempts if one of the subjects is blocked."""
+    for subject in subjects.all:  # a blocked attempt costs no write
+        if wait_ms := await store.blocked_ms(db, subject):
+            raise TooManyAttempts(wait_ms)
+
+    async def work(connection: Transaction) -> None:
+        for subject in subjects.all:
+            failures = await store.count(connection, subject, FORGET_MS)
+            if failures is None:
+                raise TooManyAttempts(await store.blocked_ms(connection, subject))
+            if wait := wait_ms_after(failures):
+                await store.block(connection, subject, wait)
+
+    await db.transaction(work)
+
+
+async def succeeded(db: Database, subjects: Subjects) -> None:
+    """Forgets the failures of the person, and this attempt's for the address: a person who can sign in to one
+    account must not be able to try passwords of others without a wait."""
+
+    async def work(connection: Transaction) -> None:
+        await store.clear(connection, subjects.person)
+        if subjects.address:
+            await store.uncount(connection, subjects.address)
+
+    await db.transaction(work)
+
+
+async def remove_old(db: Database) -> None:
+    """Deletes forgotten failures."""
+    await db.transaction(lambda connection: store.delete_old(connection, FORGET_MS))
+
+
+def wait_ms_after(failures: int) -> int:
+    """The wait after this many failures in a row."""
+    if failures <= FREE_FAILURES:
+        return 0
+    return int(min(WAIT_MAX_MS, FIRST_WAIT_MS * 2 ** min(failures - FREE_FAILURES - 1, 20)))
+
+
+def _of_address(address: str) -> bytes:
+    network = client_network(address)
+    return _subject("address", network) if network else b""
+
+
+def _subject(kind: str, value: str) -> bytes:
+    return hashlib.sha256(f"{kind} {value}".encode(errors="surrogatepass")).digest()

@@ -1,0 +1,1 @@
+"""Units: the ledger, its audit, quotas and reports."""

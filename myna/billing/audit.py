@@ -1,0 +1,363 @@
+"""Checks every invariant of the books, and that the audio of completed tasks exists.
+
+An audit checks what became final since the last one, in steps of one snapshot each, and adds ranges without a
+breach to a checkpoint. Then it checks the open range, and every balance and counter against the sums of the
+checkpoint and of the open range, in one snapshot. Its cost grows with the calls since the last audit and with
+the accounts, not with the whole books. A full audit ignores the checkpoint and starts at the first entry.
+
+The checkpoint never covers a range with a breach, so every audit reports it again.
+"""
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from myna.config import DAY_MS, unreadable
+from myna.lib.ids import millis_of
+from myna.lib.zones import day_of, day_start
+from myna.store.database import Database, Queries, Transaction
+from myna.store.files.audio import AudioStore
+from myna.store.queries import audit as store
+from myna.store.queries import audit_reports, audit_state, outbox, rollup
+from myna.store.queries import config as config_store
+from myna.store.queries.audit import FIRST, LAST, Breach, Counts, KeyCounters, breach_of
+
+STEP_ENTRIES = 5_000
+"""Ledger entries of one step: a snapshot of some 50 ms."""
+HOLDERS_PAGE = 100_000
+HOURS_DAYS = 35
+"""How many days back an audit that isn't full reads hours. It reads the days before them instead."""
+STEP_TIMEOUT_S = 60.0
+"""Timeout of a query on one step. It ends an audit on a dead connection, whose claim then expires."""
+OPEN_TIMEOUT_S = 300.0
+"""Timeout of a query on the open range or on all accounts, which may cover a day's calls."""
+_FILES_PAGE = 1000
+_TRIES_MAX = 5
+SETTINGS_RULE = "a stored site setting can be read by this build"
+AUDIO_RULE = "a completed task's audio is in the store, whole"
+CHECKPOINT_RULE = "the checkpoint's sums are those of its entries and calls"
+
+
+class Report(Struct, frozen=True):
+    """The result of an audit. It read `checked`; `before` was covered by the checkpoint at its start, which
+    are the calls with ids below `since`."""
+
+    breaches: list[Breach]
+    full: bool
+    accounts: int
+    keys: int
+    checked: Counts
+    before: Counts
+    since: bytes
+
+    @property
+    def since_ms(self) -> int:
+        """`since` in Unix milliseconds; 0 if everything was checked."""
+        return millis_of(self.since)
+
+    @property
+    def breach_count(self) -> int:
+        return sum(breach.count for breach in self.breaches)
+
+
+class _CheckpointMoved(Exception):
+    """Another audit moved the checkpoint during this one."""
+
+
+class _Sums:
+    """Sums of ranges that this audit has read and that no checkpoint covers."""
+
+    def __init__(self) -> None:
+        self.units: Counter[int] = Counter()
+        self.usage: dict[int, KeyCounters] = {}
+
+    def add(self, units: dict[int, int], usage: dict[int, KeyCounters]) -> None:
+        self.units.update(units)
+        for key_id, used in usage.items():
+            self.usage[key_id] = self.usage.get(key_id, KeyCounters(0, 0, 0)).plus(used)
+
+
+async def run(db: Database, audio: AudioStore, *, full: bool = False, hash_audio: bool = False) -> Report:
+    """Audits and records the result. `full` ignores the checkpoint; `hash_audio` hashes the audio files too.
+
+    It restarts if a concurrent audit moves the checkpoint, and raises RuntimeError after several restarts.
+    """
+    for _ in range(_TRIES_MAX):
+        try:
+            report = await _Audit(db, audio, full=full, hash_audio=hash_audio).run()
+        except _CheckpointMoved:
+            continue
+        await _record(db, report)
+        return report
+    raise RuntimeError("other audits run at the same time")
+
+
+async def _record(db: Database, report: Report) -> None:
+    counted = msgspec.json.encode(counted_of(report)).decode()
+    await db.transaction(lambda connection: audit_state.finish(connection, report.breach_count, counted))
+
+
+def counted_of(report: Report) -> dict[str, int]:
+    """How many rows an audit checked, by kind."""
+    return {"accounts": report.accounts, "keys": report.keys, **msgspec.structs.asdict(report.checked)}
+
+
+class _Audit:
+    """One run. Calls below `_position` are checked. Their sums are in the checkpoint, which is at
+    `_checkpoint`, or else in `_sums`."""
+
+    def __init__(self, db: Database, audio: AudioStore, *, full: bool, hash_audio: bool) -> None:
+        self._db = db
+        self._audio = audio
+        self._full = full
+        self._hash_audio = hash_audio
+        self._advancing = not full
+        self._position = FIRST
+        self._checkpoint = FIRST
+        self._sums = _Sums()
+        self._checked = Counts()
+        self._breaches: list[Breach] = []
+
+    async def run(self) -> Report:
+        end = await close(self._db)
+        begin = await audit_state.state(self._db)
+        if self._full:
+            differences = await self._compare()
+        else:
+            self._position = self._checkpoint = begin.closed_until
+            differences = []
+        await self._walk(end)
+        await self._check(self._position, LAST)
+        self._breaches += await self._db.snapshot(store.broken_now, query_max_s=OPEN_TIMEOUT_S)
+        accounts = await self._pages("accounts", store.BALANCE_RULE, self._wrong_balances)
+        keys = await self._pages("keys", store.USAGE_RULE, self._wrong_counters)
+        await self._check_reports()
+        self._breaches += differences
+        if self._full and self._breaches:  # so that every later audit finds it too
+            await self._db.transaction(audit_state.drop)
+        unreadable_settings = unreadable(await config_store.load(self._db))
+        self._breaches += breach_of(SETTINGS_RULE, list(map(str, unreadable_settings)))
+        return Report(
+            breaches=_merged(self._breaches),
+            full=self._full,
+            accounts=accounts,
+            keys=keys,
+            checked=self._checked,
+            before=Counts() if self._full else begin.counts,
+            since=FIRST if self._full else begin.closed_until,
+        )
+
+    async def _walk(self, end: bytes) -> None:
+        """Checks the final ranges up to `end`, and advances the checkpoint until the first breach."""
+        while self._position < end:
+            start = self._position
+            until = await audit_state.step_end(self._db, start, end, STEP_ENTRIES)
+            whole, counts = await self._check(start, until)
+            if self._advancing and whole:
+                await self._advance(start, until, counts)
+            else:
+                self._advancing = False
+                await self._sum(start, until)
+            self._position = until
+
+    async def _check(self, start: bytes, end: bytes) -> tuple[bool, Counts]:
+        """Checks a range. Returns whether it has no breach, and its counts."""
+
+        async def read(db: Queries) -> tuple[list[Breach], Counts]:
+            missing = await audit_reports.missing_entries(db, start, end)
+            found = await store.broken_in(db, start, end) + breach_of(audit_reports.ENTRIES_RULE, missing)
+            return found, await store.count(db, start, end)
+
+        query_max_s = OPEN_TIMEOUT_S if end == LAST else STEP_TIMEOUT_S
+        breaches, counts = await self._db.snapshot(read, query_max_s=query_max_s)
+        wrong, files = await self._check_files(start, end)
+        breaches += breach_of(AUDIO_RULE, wrong)
+        counts = msgspec.structs.replace(counts, files=files)
+        self._checked = self._checked.plus(counts)
+        self._breaches += breaches
+        return not breaches, counts
+
+    async def _advance(self, start: bytes, until: bytes, counts: Counts) -> None:
+        if not await self._db.transaction(
+            lambda connection: audit_state.advance(connection, start, until, counts)
+        ):
+            raise _CheckpointMoved
+        self._checkpoint = until
+
+    async def _sum(self, start: bytes, until: bytes) -> None:
+        async def read(db: Queries) -> None:
+            self._sums.add(await store.units_of(db, start, until), await store.usage_of(db, start, until))
+
+        await self._db.snapshot(read, query_max_s=STEP_TIMEOUT_S)
+
+    async def _compare(self) -> list[Breach]:
+        """Walks from the first entry to the checkpoint, which another audit may move concurrently. Returns
+        where the checkpoint's sums differ from the sums of its entries."""
+        while True:
+            until, units, usage = await self._db.snapshot(audit_state.sums, query_max_s=OPEN_TIMEOUT_S)
+            if until == self._position:
+                wrong = _differences("account", self._sums.units, units)
+                return breach_of(CHECKPOINT_RULE, wrong + _differences("key", self._sums.usage, usage))
+            if until < self._position:
+                raise _CheckpointMoved
+            await self._walk(until)
+
+    async def _pages(
+        self, table: str, rule: str, wrong_in: Callable[[Queries, int, int], Awaitable[list[str]]]
+    ) -> int:
+        """Checks the balances or counters of all rows, one snapshot per page. Returns how many rows.
+        `wrong_in` returns a line for each wrong row with an id above the first number, up to the second."""
+        wrong: list[str] = []
+        rows = after = 0
+
+        async def read(db: Queries) -> tuple[int, int, list[str]]:
+            if not self._full and (await audit_state.state(db)).closed_until != self._checkpoint:
+                raise _CheckpointMoved
+            last, found = await store.page_end(db, table, after, HOLDERS_PAGE)
+            return last, found, await wrong_in(db, after, last)
+
+        while after < store.ID_MAX:
+            after, found, lines = await self._db.snapshot(read, query_max_s=OPEN_TIMEOUT_S)
+            rows += found
+            wrong += lines
+        self._breaches += breach_of(rule, wrong)
+        return rows
+
+    async def _check_reports(self) -> None:
+        """Checks the tables of the reports, against balances and counters only where these are right. A full
+        audit also sums all entries."""
+        broken = {breach.rule for breach in self._breaches}
+        if store.BALANCE_RULE not in broken:
+            await self._pages("accounts", audit_reports.SUMS_RULE, audit_reports.wrong_sums)
+        if store.USAGE_RULE not in broken:
+            await self._pages("accounts", audit_reports.HOURS_RULE, partial(wrong_hours, full=self._full))
+        await self._pages("accounts", audit_reports.DAYS_RULE, partial(wrong_days, full=self._full))
+        if self._full:
+            await self._pages("accounts", audit_reports.RUNNING_RULE, audit_reports.wrong_running_sums)
+        wrong = await self._db.snapshot(
+            partial(wrong_site_hours, full=self._full), query_max_s=OPEN_TIMEOUT_S
+        )
+        self._breaches += breach_of(audit_reports.SITE_RULE, wrong)
+
+    async def _wrong_balances(self, db: Queries, after: int, last: int) -> list[str]:
+        stored = not self._full
+        return await store.wrong_balances(db, after, last, self._position, self._sums.units, stored=stored)
+
+    async def _wrong_counters(self, db: Queries, after: int, last: int) -> list[str]:
+        stored = not self._full
+        return await store.wrong_counters(db, after, last, self._position, self._sums.usage, stored=stored)
+
+    async def _check_files(self, start: bytes, end: bytes) -> tuple[list[str], int]:
+        """Checks the audio of the tasks in this range. Returns a line per fault, and the number of files."""
+        wrong: list[str] = []
+        files = 0
+        while page := await store.audio_page(self._db, start, end, _FILES_PAGE):
+            found = await asyncio.to_thread(_audio_faults, self._audio, page, self._hash_audio)
+            if found:  # audio removed for its age during the check is no breach
+                remaining = {row[1] for row in await store.audio_page(self._db, start, end, _FILES_PAGE)}
+                wrong += [line for task_id, line in found if task_id in remaining]
+            files += len(page)
+            start = page[-1][0] + b"\0"
+        return wrong, files
+
+
+async def close(db: Database) -> bytes:
+    """Raises the fence to now. Returns the id below which all is final; FIRST if a transaction that may
+    still write below the fence takes too long."""
+
+    async def step(connection: Transaction) -> bytes:
+        await audit_state.raise_fence(connection, await audit_state.next_fence(connection))
+        return await audit_state.fence(connection)
+
+    fence = await db.transaction(step)
+    if not await db.writers_ended():
+        return FIRST
+    return await audit_state.closable_until(db, fence)  # another audit may have raised it since
+
+
+class _Written(Struct, frozen=True):
+    """The days before `day` are written for all accounts, in this zone; `start` is where that day begins, in
+    Unix ms."""
+
+    day: int
+    start: int
+    zone: str
+
+
+async def _written(db: Queries) -> _Written:
+    """The days up to the oldest that is still to be written; none while the days are rebuilt."""
+    state = await rollup.state(db)
+    if state.rebuilt_until < rollup.ALL_REBUILT:
+        return _Written(0, 0, state.zone)
+    ends = await outbox.pending_ends(db)
+    day = day_of(state.zone, min([state.now, *(end.hour for end in ends)]))
+    stale = await audit_reports.oldest_unwritten(db)
+    day = day if stale is None else min(day, stale)
+    return _Written(day, day_start(state.zone, day), state.zone)
+
+
+async def wrong_hours(db: Queries, after: int, last: int, *, full: bool) -> list[str]:
+    """A line for each key of the accounts with ids above `after` and up to `last` whose usage doesn't sum to
+    its counters. Only a full audit reads the hours of days that are written."""
+    written = await _written(db)
+    day, start = (0, 0) if full else (written.day, written.start)
+    return await audit_reports.wrong_hours(db, after, last, day, start)
+
+
+async def wrong_days(db: Queries, after: int, last: int, *, full: bool) -> list[str]:
+    """A line for each key of these accounts whose days don't sum to their hours: the last days, or all."""
+    written = await _written(db)
+    first = 0 if full else max(written.day - HOURS_DAYS, 0)
+    hours = range(0 if full else day_start(written.zone, first), written.start)
+    return await audit_reports.wrong_days(db, after, last, range(first, written.day), hours)
+
+
+async def wrong_site_hours(db: Queries, *, full: bool) -> list[str]:
+    """A line for each hour of the site that differs from those of the keys: of the last days, or all."""
+    start = 0 if full else (await rollup.state(db)).now - HOURS_DAYS * DAY_MS
+    return await audit_reports.wrong_site_hours(db, start)
+
+
+def _differences(kind: str, found: Mapping[int, object], stored: Mapping[int, object]) -> list[str]:
+    """A line for each id whose values differ. Zero sums are in neither mapping."""
+    ids = sorted(one for one in found.keys() | stored.keys() if found.get(one) != stored.get(one))
+    return [f"{kind} {one}: {stored.get(one)}, not {found.get(one)}" for one in ids]
+
+
+def _merged(breaches: list[Breach]) -> list[Breach]:
+    """Merges breaches of the same rule."""
+    found: dict[str, Breach] = {}
+    for one in breaches:
+        before = found.get(one.rule, Breach(one.rule, 0, []))
+        examples = (before.examples + one.examples)[: store.SHOWN_MAX]
+        found[one.rule] = Breach(one.rule, before.count + one.count, examples)
+    return list(found.values())
+
+
+def _audio_faults(audio: AudioStore, page: list[store.AudioRow], hash_audio: bool) -> list[tuple[int, str]]:
+    """The task id and a line for each task whose audio is missing or differs."""
+    found = []
+    for _, task_id, name, size, sha256 in page:
+        fault = _fault(audio.find(name), size, sha256, hash_audio)
+        if fault:
+            found.append((task_id, f"task {task_id}: {name} {fault}"))
+    return found
+
+
+def _fault(path: Path | None, size: int, sha256: bytes, hash_audio: bool) -> str:
+    try:
+        if path is None:
+            return "is missing"
+        if path.stat().st_size != size:
+            return "has another size"
+        if hash_audio and hashlib.sha256(path.read_bytes()).digest() != sha256:
+            return "has another SHA-256"
+    except FileNotFoundError:
+        return "is missing"
+    return ""

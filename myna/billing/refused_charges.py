@@ -1,0 +1,63 @@
+"""The errors of charges that were refused: what the caller is told."""
+
+from typing import assert_never
+
+from msgspec import Struct
+
+from myna.accounts import caps, limits
+from myna.errors import (
+    InsufficientUnits,
+    InvalidRequest,
+    ModelNotFound,
+    MynaError,
+    SpeechNotInScope,
+    Unauthorized,
+)
+from myna.store.batch import ChargeRefused, RefusalReason
+from myna.store.database import Queries
+from myna.store.queries import routes
+
+REUSED = "Idempotency-Key: this one came with another path or body before; use a new one."
+
+
+class Refusal(Struct, frozen=True):
+    """A refused charge of `units` on `route`, the key that it was for, and the time zone of the site."""
+
+    key_id: int
+    refused: ChargeRefused
+    units: int
+    route: str
+    zone: str
+
+
+async def told(db: Queries, key_id: int, error: MynaError) -> MynaError:
+    """The error of a request that can't be planned, to a key that is valid. The operator's names are
+    told only to those who may use them."""
+    if not isinstance(error, ModelNotFound) or not error.route:
+        return error
+    allowed = await routes.of_key(db, key_id)
+    return ModelNotFound(error.model, error.why) if allowed is None or error.route in allowed else error
+
+
+async def error_of(db: Queries, refusal: Refusal) -> MynaError:
+    """The error of a refused charge, whose key is valid."""
+    refused = refusal.refused
+    match refused.why:
+        case RefusalReason.KEY:
+            return Unauthorized("This API key was changed in this moment; try again.")
+        case RefusalReason.ROUTE:
+            return ModelNotFound(refusal.route)
+        case RefusalReason.REUSED:
+            return InvalidRequest(REUSED)
+        case RefusalReason.RATE:
+            return SpeechNotInScope()
+        case RefusalReason.UNITS:
+            return InsufficientUnits(refused.balance, refusal.units)
+        case RefusalReason.CAP:
+            return await caps.refusal(db, refusal.key_id, refusal.units, refusal.zone)
+        case RefusalReason.RPM | RefusalReason.CONCURRENT | RefusalReason.UNITS_PER_DAY:
+            return limits.error_of(refused, refusal.units)
+        case RefusalReason.STALE | RefusalReason.PENDING | RefusalReason.PERIOD | RefusalReason.BUSY:
+            raise AssertionError(f"a charge that is {refused.why} is sent again")
+        case never:
+            assert_never(never)

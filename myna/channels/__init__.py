@@ -1,0 +1,1 @@
+"""Upstream channels and the routes that they serve."""

@@ -1,0 +1,240 @@
+"""Encoders of the formats of `POST /audio/speech`: sound in, bytes out as they are made, mono at RATE_HZ.
+
+The streams can be played while they grow. A stream states no length: its first bytes leave before the last
+ones are made; `with_length` adds it where the sound is complete. The libraries of a format are imported at
+its first use, since a serving process may need none.
+"""
+
+import importlib.util
+import io
+import struct
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+import lameenc
+
+from myna.engines.audio.mp3 import mp3_encoder
+
+RATE_HZ: Final = 24_000
+UNKNOWN_SIZE: Final = 0xFFFF_FFFF
+"""The size in the header of a wav that is written to a stream."""
+_SAMPLE_BYTES: Final = 2
+_AAC_BITS_PER_S: Final = 64_000
+
+
+class SoundFormat(StrEnum):
+    """The values of `response_format`."""
+
+    MP3 = "mp3"
+    OPUS = "opus"
+    AAC = "aac"
+    FLAC = "flac"
+    WAV = "wav"
+    PCM = "pcm"
+
+    @property
+    def media_type(self) -> bytes:
+        return _MEDIA_TYPES[self]
+
+    @property
+    def available(self) -> bool:
+        """Whether this installation has the encoder: AAC needs the extra `m4a`."""
+        return self is not SoundFormat.AAC or importlib.util.find_spec("av") is not None
+
+
+_MEDIA_TYPES: Final = {
+    SoundFormat.MP3: b"audio/mpeg",
+    SoundFormat.OPUS: b"audio/ogg",
+    SoundFormat.AAC: b"audio/aac",
+    SoundFormat.FLAC: b"audio/flac",
+    SoundFormat.WAV: b"audio/wav",
+    SoundFormat.PCM: b"audio/pcm",
+}
+
+
+LENGTH_NEEDED: Final = frozenset({SoundFormat.FLAC})
+"""Formats that readers such as libsndfile refuse without a length, so that a stream of them can't be sent
+while it grows."""
+HEAD_BYTES: Final = 44
+"""What `with_length` needs of a stream."""
+
+
+def with_length(kind: SoundFormat, head: bytes, samples: int) -> bytes:
+    """The beginning of a stream of so many samples, with its length if it is a wav or FLAC. Source: RFC 9639,
+    8.2, for FLAC: 36 bits of the number of samples end at byte 26."""
+    if kind is SoundFormat.WAV:
+        size = samples * _SAMPLE_BYTES
+        sizes = struct.pack("<I", size + HEAD_BYTES - 8), struct.pack("<I", size)
+        return head[:4] + sizes[0] + head[8:40] + sizes[1] + head[HEAD_BYTES:]
+    if kind is SoundFormat.FLAC:
+        described = int.from_bytes(head[18:26], "big") >> 36 << 36 | samples
+        return head[:18] + described.to_bytes(8, "big") + head[26:]
+    return head
+
+
+class Encoder(Protocol):
+    """One stream. Its methods take milliseconds a second of sound, so they belong in a thread. It is used by
+    one thread at a time."""
+
+    def encode(self, pcm: bytes) -> bytes:
+        """The bytes that can be sent after these samples, any whole number of 16 bits. Encoders keep up to a
+        second of sound back."""
+
+    def finish(self) -> bytes:
+        """The rest of the stream. The encoder can't be used after it."""
+
+
+def encoder_of(kind: SoundFormat) -> Encoder:
+    """A new stream. Raises ValueError for a format that is not available."""
+    if not kind.available:
+        raise ValueError(f"{kind} needs the extra m4a")
+    return _ENCODERS[kind]()
+
+
+class _Pcm:
+    """Samples of 16 bits, little-endian, without a header."""
+
+    def encode(self, pcm: bytes) -> bytes:
+        return pcm
+
+    def finish(self) -> bytes:
+        return b""
+
+
+class _Wav:
+    """RIFF with PCM. Its sizes are those of a stream, as writers to a pipe state them."""
+
+    def __init__(self) -> None:
+        self._header = b"RIFF" + struct.pack("<I", UNKNOWN_SIZE) + b"WAVEfmt "
+        rate_bytes = RATE_HZ * _SAMPLE_BYTES
+        self._header += struct.pack("<IHHIIHH", 16, 1, 1, RATE_HZ, rate_bytes, _SAMPLE_BYTES, 16)
+        self._header += b"data" + struct.pack("<I", UNKNOWN_SIZE)
+
+    def encode(self, pcm: bytes) -> bytes:
+        header, self._header = self._header, b""
+        return header + pcm
+
+    def finish(self) -> bytes:
+        return self._header
+
+
+class _Mp3:
+    """The frames of the record's mp3, without the info frame, which is only known at the end."""
+
+    def __init__(self) -> None:
+        self._encoder: lameenc.Encoder = mp3_encoder(RATE_HZ)
+
+    def encode(self, pcm: bytes) -> bytes:
+        return bytes(self._encoder.encode(pcm)) if pcm else b""  # LAME reports empty input as an error
+
+    def finish(self) -> bytes:
+        return bytes(self._encoder.flush())
+
+
+class _Tail(io.RawIOBase):
+    """A file for libsndfile and FFmpeg that keeps what is appended. libsndfile rewrites a header at the end
+    of a file; that has been sent then, so it is dropped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._at = self._size = 0
+        self._appended = bytearray()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        written = bytes(data)
+        if self._at == self._size:
+            self._appended += written
+        self._at += len(written)
+        self._size = max(self._size, self._at)
+        return len(written)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = start + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        return 0
+
+    def take(self) -> bytes:
+        """What was appended since the last call."""
+        taken = bytes(self._appended)
+        self._appended.clear()
+        return taken
+
+
+_OPUS_56_KBPS: Final = 0.8
+"""libsndfile's level for that rate. Without one, libopus chooses some 37 kbit/s and takes twice as long."""
+
+
+class _Sndfile:
+    """FLAC, and Opus in Ogg, whose pages have a second of sound."""
+
+    def __init__(self, container: str, subtype: str, compression: float | None = None) -> None:
+        import soundfile
+
+        self._tail = _Tail()
+        self._file = soundfile.SoundFile(
+            self._tail,
+            "w",
+            samplerate=RATE_HZ,
+            channels=1,
+            format=container,
+            subtype=subtype,
+            compression_level=compression,
+        )
+
+    def encode(self, pcm: bytes) -> bytes:
+        self._file.buffer_write(pcm, "int16")
+        return self._tail.take()
+
+    def finish(self) -> bytes:
+        self._file.close()
+        return self._tail.take()
+
+
+class _Aac:
+    """AAC-LC in ADTS frames, by FFmpeg."""
+
+    def __init__(self) -> None:
+        import av
+
+        self._tail = _Tail()
+        self._new_frame = av.AudioFrame.from_ndarray
+        self._container = av.open(self._tail, "w", format="adts")
+        self._stream = self._container.add_stream("aac", rate=RATE_HZ, layout="mono")
+        self._stream.bit_rate = _AAC_BITS_PER_S
+        self._resampler = av.AudioResampler(format="fltp", layout="mono", rate=RATE_HZ)
+
+    def encode(self, pcm: bytes) -> bytes:
+        import numpy as np
+
+        if pcm:
+            samples = np.frombuffer(pcm, "<i2").reshape(1, -1)
+            frame = self._new_frame(samples, format="s16", layout="mono")
+            frame.sample_rate = RATE_HZ
+            for converted in self._resampler.resample(frame):
+                self._container.mux(self._stream.encode(converted))
+        return self._tail.take()
+
+    def finish(self) -> bytes:
+        self._container.mux(self._stream.encode(None))
+        self._container.close()
+        return self._tail.take()
+
+
+_ENCODERS: Final[Mapping[SoundFormat, Callable[[], Encoder]]] = {
+    SoundFormat.MP3: _Mp3,
+    SoundFormat.OPUS: lambda: _Sndfile("OGG", "OPUS", _OPUS_56_KBPS),
+    SoundFormat.AAC: _Aac,
+    SoundFormat.FLAC: lambda: _Sndfile("FLAC", "PCM_16"),
+    SoundFormat.WAV: _Wav,
+    SoundFormat.PCM: _Pcm,
+}

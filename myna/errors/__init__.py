@@ -1,0 +1,400 @@
+"""The errors that may reach a client.
+
+MynaError                    status  type                    when
+├── InvalidRequest           400     invalid_request_error   the request can't be read or isn't allowed
+│   ├── ClientDisconnected   400     invalid_request_error   before its answer; nobody gets this
+│   ├── MethodNotAllowed     405     invalid_request_error
+│   ├── BodyTooLarge         413     invalid_request_error
+│   ├── UnsupportedEncoding  415     invalid_request_error
+│   ├── BodyTooSlow          400     invalid_request_error
+│   ├── RangeNotSatisfiable  416     invalid_request_error   the requested range is outside the file
+│   └── NodeTooOld           426     invalid_request_error   the compute node speaks another protocol
+├── Unauthorized             401     authentication_error    the key is not valid for this request
+│   ├── ScopeMissing         401     authentication_error    the key lacks the scope; 403 below /openai/v1
+│   └── NodeRefused          401     authentication_error    the node's token or credential is not valid
+├── InsufficientUnits        402     insufficient_quota      the balance is below the price
+├── CapReached               402     insufficient_quota      the key has used the units of its cap
+├── StorageQuotaReached      402     insufficient_quota      the account stores as much as it may
+├── SpeechNotInScope         402     insufficient_quota      speech by chat on a key without `tts`
+├── Forbidden                403     permission_error        a form that no page of the site sent
+├── NotFound                 404     not_found_error
+│   └── ModelNotFound        404     not_found_error         no route has this name, or the key may not use it
+├── StaleLease               409     conflict_error          the job is not, or no longer, this node's
+├── RateLimited              429     rate_limit_error        a limit of the key or the account is reached
+├── TooManyFailures          429     rate_limit_error        too many unknown keys from this address
+├── UpstreamFailed           500     upstream_error          every channel failed; the units are refunded
+│   ├── RequestRefused       500     upstream_error          the channels refused the request itself
+│   ├── StreamFailed         500     upstream_error          an event: a channel broke its stream
+│   └── StreamUnread         500     upstream_error          an event: the client read its stream too slowly
+├── InternalError            500     server_error            an unhandled exception
+│   ├── CallRefunded         500     server_error            the call was refunded before its answer was kept
+│   └── CallAbandoned        500     server_error            the process ended first; nothing is charged
+└── Unavailable              503     service_unavailable     nothing was charged; may be retried
+    ├── NoSpeechChannel
+    ├── DiskFull
+    ├── Overloaded
+    ├── TextTooLong
+    ├── TooManyBodies
+    ├── ShuttingDown
+    ├── DatabaseUnavailable
+    └── ReportTooSlow
+
+Outside the tree: CommitInDoubt, which closes the connection without a response. docs/accounting.md says why
+each sentence about units is true when it is sent.
+Outside requests: ConfigError, a wrong setting (exit 2), and CommandError, a command refused (exit 1).
+"""
+
+import math
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import ClassVar
+
+from myna.errors import sentences
+from myna.errors.sentences import SentenceError
+
+MODEL_SHOWN_CHARS = 100
+NO_RETRY = MappingProxyType({"x-should-retry": "false"})  # OpenAI's SDKs obey it
+
+
+class MynaError(SentenceError):
+    """An error response. The message says what to change and contains no secret. Below /openai/v1, `code` is
+    OpenAI's word for it, `param` the field at fault, and `openai_status` and `openai_type` precede others.
+    """
+
+    status: ClassVar[int] = HTTPStatus.INTERNAL_SERVER_ERROR
+    type: ClassVar[str] = "server_error"
+    openai_status: int = 0
+    openai_type: str = ""
+    code: str | None = None
+    param: str | None = None
+    headers: Mapping[str, str] = MappingProxyType({})
+
+
+class InvalidRequest(MynaError):
+    """The caller must change the request; the message names the field."""
+
+    status, type = HTTPStatus.BAD_REQUEST, "invalid_request_error"
+
+
+class ClientDisconnected(InvalidRequest):
+    """The client disconnected before a part of its answer was sent. Only the access log shows it."""
+
+    def __init__(self) -> None:
+        super().__init__("The client disconnected before its answer; the units were refunded.")
+
+
+class MethodNotAllowed(InvalidRequest):
+    """The path has no such method. `allow` is the value of the Allow header."""
+
+    status = HTTPStatus.METHOD_NOT_ALLOWED
+
+    def __init__(self, method: str, allow: str) -> None:
+        super().__init__("{method} isn't offered here; use {allow}.", method=method, allow=allow)
+        self.headers = {"Allow": allow}
+
+
+class BodyTooLarge(InvalidRequest):
+    """The body is over `limit_bytes`; the connection is closed after the response."""
+
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(sentences.TOO_LARGE, limit_bytes=limit_bytes)
+
+
+class UnsupportedEncoding(InvalidRequest):
+    """The body is compressed; the connection is closed after the response."""
+
+    status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+
+    def __init__(self, encoding: str) -> None:
+        super().__init__(sentences.COMPRESSED, encoding=encoding[:40])
+
+
+class BodyTooSlow(InvalidRequest):
+    """The body didn't arrive completely in time; the connection is closed after the response."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(sentences.TOO_SLOW, seconds=seconds)
+
+
+class RangeNotSatisfiable(InvalidRequest):
+    """The requested range begins after the end of the file, which has `size` bytes."""
+
+    status = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
+
+    def __init__(self, size: int) -> None:
+        super().__init__(
+            "Range: the file has {size} bytes; ask for some of these, or for all of it.", size=size
+        )
+        self.headers = {"Content-Range": f"bytes */{size}"}
+
+
+class NodeTooOld(InvalidRequest):
+    """The compute node speaks another protocol than the site, whose number is `wanted`."""
+
+    status = HTTPStatus.UPGRADE_REQUIRED
+
+    def __init__(self, wanted: int) -> None:
+        super().__init__(sentences.NODE_TOO_OLD, wanted=wanted)
+        self.headers = {"Upgrade": f"myna-farm/{wanted}", "Connection": "upgrade"}
+
+
+class Unauthorized(MynaError):
+    """The key is not valid for this request."""
+
+    status, type = HTTPStatus.UNAUTHORIZED, "authentication_error"
+    code = "invalid_api_key"
+    headers = MappingProxyType({"WWW-Authenticate": "Bearer"})
+
+
+class ScopeMissing(Unauthorized):
+    """The key lacks the scope of the endpoint."""
+
+    openai_status = HTTPStatus.FORBIDDEN
+    code = "missing_scope"
+
+
+class NodeRefused(Unauthorized):
+    """The token or credential of the compute node is not valid."""
+
+
+class InsufficientUnits(MynaError):
+    """The account has `balance` units; this call costs `units`."""
+
+    status, type, code = HTTPStatus.PAYMENT_REQUIRED, "insufficient_quota", "insufficient_quota"
+
+    def __init__(self, balance: int, units: int) -> None:
+        super().__init__(
+            "The account has {balance} units and this call costs {units}; ask the operator for more.",
+            balance=balance,
+            units=units,
+        )
+
+
+class CapReached(MynaError):
+    """The key has used `used` of its `units` units per `period`, which renew at `renews_at`; this call costs
+    `cost`."""
+
+    status, type, code = HTTPStatus.PAYMENT_REQUIRED, "insufficient_quota", "insufficient_quota"
+
+    def __init__(self, *, used: int, units: int, period: str, renews_at: str, cost: int) -> None:
+        super().__init__(
+            sentences.CAP_REACHED, used=used, units=units, period=period, renews_at=renews_at, cost=cost
+        )
+
+
+class StorageQuotaReached(MynaError):
+    """The account stores `stored_mib` MiB of audio, samples and responses and may store `mib_max`."""
+
+    status, type, code = HTTPStatus.PAYMENT_REQUIRED, "insufficient_quota", "insufficient_quota"
+
+    def __init__(self, stored_mib: int, mib_max: int) -> None:
+        super().__init__(sentences.STORAGE_QUOTA_REACHED, stored_mib=stored_mib, mib_max=mib_max)
+
+
+class SpeechNotInScope(MynaError):
+    """A chat instruction asked for speech; the key has no `tts` scope."""
+
+    status, type, code = HTTPStatus.PAYMENT_REQUIRED, "insufficient_quota", "insufficient_quota"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The instruction asks for speech, and this key lacks the tts scope; use a key that has it."
+        )
+
+
+class Forbidden(MynaError):
+    """The back office does not accept this form."""
+
+    status, type = HTTPStatus.FORBIDDEN, "permission_error"
+
+
+class NotFound(MynaError):
+    """There is no such object for this caller."""
+
+    status, type = HTTPStatus.NOT_FOUND, "not_found_error"
+    code = "not_found"
+
+
+class ModelNotFound(NotFound):
+    """No route for this use has the name `model`, or the key is limited to others, or `why`. That is told to
+    keys alone that may use the `route`, if there is one."""
+
+    code = "model_not_found"
+
+    def __init__(self, model: str, why: str = "", route: str = "") -> None:
+        named = {"model": model[:MODEL_SHOWN_CHARS]} if route or not why else {}
+        super().__init__(sentences.NO_MODEL if named else why, **named)
+        self.model, self.why, self.route = model, why, route
+
+
+class StaleLease(MynaError):
+    """The node's lease of the job has expired, or the job has ended. The node discards its work."""
+
+    status, type = HTTPStatus.CONFLICT, "conflict_error"
+
+    def __init__(self) -> None:
+        super().__init__("The node doesn't have the lease of this job, or no longer has it: discard the job.")
+
+
+class RateLimited(MynaError):
+    """A limit of the key or the account is reached; nothing was charged. `headers` say when to try again."""
+
+    status, type = HTTPStatus.TOO_MANY_REQUESTS, "rate_limit_error"
+    code = "rate_limit_exceeded"
+
+    def __init__(self, sentence: str, headers: Mapping[str, str], **values: object) -> None:
+        super().__init__(sentence, **values)
+        self.headers = MappingProxyType(dict(headers))
+
+
+class TooManyFailures(MynaError):
+    """Too many requests from this address had an unknown key; another key may be tried in `retry_after_s`."""
+
+    status, type = HTTPStatus.TOO_MANY_REQUESTS, "rate_limit_error"
+    code = "rate_limit_exceeded"
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__(
+            "Too many requests from this address had an unknown API key; check the key, then try again later."
+        )
+        self.headers = MappingProxyType({"Retry-After": str(retry_after_s)})
+
+
+class UpstreamFailed(MynaError):
+    """Every channel failed; the units were refunded. /v1 knows the status 500 alone for that."""
+
+    type = "upstream_error"
+
+
+class RequestRefused(UpstreamFailed):
+    """The channels refused the request itself."""
+
+
+class StreamFailed(UpstreamFailed):
+    """The channel ended its stream before the answer was complete. `kept`: the units were kept, by the site
+    setting `broken_stream`."""
+
+    def __init__(self, why: str, *, kept: bool) -> None:
+        super().__init__(
+            "The answer is incomplete: {why}. The call was charged."
+            if kept
+            else "The answer is incomplete: {why}. The call was refunded.",
+            why=why,
+        )
+
+
+class StreamUnread(UpstreamFailed):
+    """The deadline of a stream passed while its client did not read it."""
+
+    def __init__(self) -> None:
+        super().__init__("The answer is incomplete: it was not read in time. The call was charged.")
+
+
+class InternalError(MynaError):
+    """An internal error. The log has its cause under the request id."""
+
+
+class CallRefunded(InternalError):
+    """The call's deadline passed and its units were refunded before the answer was kept."""
+
+    def __init__(self) -> None:
+        super().__init__("The call took longer than its deadline and was refunded; try again.")
+
+
+class CallAbandoned(InternalError):
+    """The process stopped before the call completed. The call was not charged, or was refunded."""
+
+    def __init__(self) -> None:
+        super().__init__("The service is shutting down; the call was given up and nothing is charged for it.")
+
+
+class Unavailable(MynaError):
+    """Nothing was charged. The call may be retried at once, or after `retry_after_s` seconds if given, which
+    Retry-After rounds up to at least 1."""
+
+    status, type = HTTPStatus.SERVICE_UNAVAILABLE, "service_unavailable"
+    headers = MappingProxyType({"Retry-After": "0"})
+
+    def __init__(self, sentence: str, retry_after_s: float | None = None, **values: object) -> None:
+        super().__init__(sentence, **values)
+        if retry_after_s is not None:
+            self.headers = MappingProxyType({"Retry-After": str(max(1, math.ceil(retry_after_s)))})
+
+
+class NoSpeechChannel(Unavailable):
+    """No channel and no online compute node can speak the request."""
+
+
+class DiskFull(Unavailable):
+    """The disk has less free space than the reserve. Old audio is removed once a minute."""
+
+    def __init__(
+        self, sentence: str = "The disk has no space for new audio; nothing was charged, try again later."
+    ) -> None:
+        super().__init__(sentence, 60)
+
+
+class Overloaded(Unavailable):
+    """More calls are waiting than the operator allows."""
+
+    def __init__(
+        self,
+        sentence: str = "The service is overloaded; nothing was charged, try again.",
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(sentence, retry_after_s)
+
+
+class TextTooLong(Unavailable):
+    """The text takes longer to speak than a call may take. A retry is refused too."""
+
+    headers = NO_RETRY
+
+
+class TooManyBodies(Unavailable):
+    """The budget for request bodies is used up; the connection is closed after the response."""
+
+    def __init__(self) -> None:
+        super().__init__("The memory for request bodies is used up; nothing was charged, try again.")
+
+
+class ShuttingDown(Unavailable):
+    """The process is shutting down; the connection is closed after the response."""
+
+    def __init__(self) -> None:
+        super().__init__("The service is shutting down; nothing was charged, try again.")
+
+
+class DatabaseUnavailable(Unavailable):
+    """The database doesn't answer; nothing was started."""
+
+    def __init__(
+        self, sentence: str = "The database is unavailable; nothing was charged, try again."
+    ) -> None:
+        super().__init__(sentence)
+
+
+class ReportTooSlow(Unavailable):
+    """A query of a report took longer than the limit. Nothing was read."""
+
+    def __init__(self) -> None:
+        super().__init__("This report takes too long to read; choose a shorter period, or try again.")
+
+
+class CommitInDoubt(Exception):
+    """Whether the call was charged is unknown, so no response is sent.
+
+    Raised if the outcome of a charge or a keep is in doubt, if a refund is late, and if a call that should be
+    refunded was kept.
+    """
+
+
+class ConfigError(Exception):
+    """A setting is invalid. The process prints the message and exits with 2 before anything starts."""
+
+
+class CommandError(SentenceError):
+    """A command failed. The process prints the message on stderr and exits with 1."""

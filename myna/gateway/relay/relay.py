@@ -1,0 +1,304 @@
+"""Use case: a call of /openai/v1 that a channel answers. Plan, charge, channel, keep or refund.
+
+A stream is kept once its answer is complete, before the last events leave, and when the client leaves after
+a part of the answer was sent. It is refunded where nothing was sent. Where the channel fails after a part was
+sent, the site setting `broken_stream` decides. The client's disconnect ends the request to the channel,
+unless the call has an idempotency key, whose retry gets the whole answer.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from myna.accounts.keys import Scope, UnverifiedCaller
+from myna.billing.ledger import Call, ChargeOrder, Ledger
+from myna.channels import routes
+from myna.channels.channels import PARROT, Channel, Channels
+from myna.channels.routes import RouteKind
+from myna.config import ConfigCache
+from myna.engines.pool.admission import Slot
+from myna.errors import (
+    CallAbandoned,
+    ClientDisconnected,
+    MynaError,
+    StreamFailed,
+    StreamUnread,
+    UpstreamFailed,
+)
+from myna.gateway.chat import tokens
+from myna.gateway.chat.complete import Chat, RequestSummary
+from myna.gateway.chat.failover import FailedAttempt, answer_of, first_answer
+from myna.gateway.chat.intent import speech_text
+from myna.gateway.relay import answers
+from myna.gateway.relay.plan import RelayPlan
+from myna.gateway.relay.shapes import DONE
+from myna.gateway.relay.streaming import EVENTS, HEADERS, ClientLeft, Passage, StreamedAnswer
+from myna.http.body_limits import read_body
+from myna.http.client import HttpClient, IdleTimedOut, TimedOut
+from myna.http.responses import Response
+from myna.http.stream import ResponseStream
+from myna.lib.telemetry import metrics
+from myna.lib.telemetry.requests import RequestDetails
+from myna.settings import Settings
+from myna.speech.synthesize import SpokenPlan
+from myna.store.batch import Replayed
+
+
+class Client(Protocol):
+    """What is needed of the client's request."""
+
+    def stream(self) -> ResponseStream:
+        """The response as a stream, of which nothing is sent yet."""
+
+    async def disconnected(self) -> None:
+        """Returns when the client has disconnected."""
+
+
+UnitHeaders = Callable[[RequestDetails], Mapping[str, str]]
+KEPT_SETTING: Final = "keep"
+REASONS: Final = {
+    TimedOut.__name__: "it took longer than a stream may",
+    IdleTimedOut.__name__: "the channel was silent for too long",
+}
+"""Why a stream is incomplete, by the kind of its failure."""
+
+
+class ToRelay(Struct, frozen=True):
+    """A plan, what it costs, and the stream of its client, or the speech that is the answer."""
+
+    plan: RelayPlan
+    order: ChargeOrder
+    answer: StreamedAnswer | SpokenPlan
+
+
+class Relay:
+    """Relays calls for one process. `unit_headers` makes the headers about the units of a charged call."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        config: ConfigCache,
+        channels: Channels,
+        http_client: HttpClient,
+        chat: Chat,
+        unit_headers: UnitHeaders,
+    ) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._config = config
+        self._channels = channels
+        self._http_client = http_client
+        self._chat = chat
+        self._unit_headers = unit_headers
+
+    async def answer(
+        self,
+        caller: UnverifiedCaller,
+        plan: Callable[[], Awaitable[RelayPlan]],
+        client: Client,
+    ) -> Response | ResponseStream:
+        """Answers a request. `plan` is called again if the configuration was stale. Raises MynaError."""
+        out = client.stream()
+
+        async def planned() -> ToRelay:
+            found = await plan()
+            if not found.speaks:
+                return ToRelay(found, self._order(found), self._answer_to(caller, found, out))
+            summary = RequestSummary(found.model, found.prompt_tokens)
+            text = speech_text(found.instruction) or found.instruction
+            speech = await self._chat.plan_speech(caller, text, summary, slot, found.route.name)
+            return ToRelay(found, speech.order, speech)
+
+        with Slot() as slot:
+            outcome = await self._ledger.charge_plan(caller, planned)
+            if isinstance(outcome, Replayed):
+                return self._replay(outcome.answer, caller.details, out)
+            charged, relayed = outcome
+            if isinstance(relayed.answer, SpokenPlan):
+                answer = await self._chat.speak(charged, relayed.answer, client.disconnected)
+                return self._spoken(answer.encode(), relayed.plan, caller.details, out)
+        if not relayed.plan.streams:
+            async with charged as call:
+                return await self._whole(call, relayed.plan, out)
+        await self._streamed(charged, relayed.plan, relayed.answer)
+        return out
+
+    def _answer_to(self, caller: UnverifiedCaller, plan: RelayPlan, out: ResponseStream) -> StreamedAnswer:
+        """The stream of one client. Made before the charge, after which nothing may fail outside the call."""
+        shape = plan.shape(self._settings.answer_max_bytes)
+        stores = caller.idempotency_key is not None
+        return StreamedAnswer(out, shape, partial(self._headers, caller.details), stores=stores)
+
+    def _order(self, plan: RelayPlan) -> ChargeOrder:
+        seconds = self._settings.stream_deadline_s if plan.streams else self._settings.call_deadline_s
+        return ChargeOrder(
+            pays=Scope.CHAT, units=plan.units, seconds=seconds, route=plan.route.name, model=plan.model
+        )
+
+    def _headers(self, details: RequestDetails) -> dict[str, str]:
+        return {**self._unit_headers(details), "X-Myna-Channel": details.channel}
+
+    def _replay(self, answer: str, details: RequestDetails, out: ResponseStream) -> Response | ResponseStream:
+        """The stored answer to a retry: one JSON object, or the events of a stream."""
+        headers = self._unit_headers(details)
+        if answer.startswith("{"):
+            return Response(answer.encode(), headers=headers)
+        out.start({**HEADERS, **headers}, EVENTS)
+        out.write(answer.encode())
+        out.end()
+        return out
+
+    def _spoken(
+        self, answer: bytes, plan: RelayPlan, details: RequestDetails, out: ResponseStream
+    ) -> Response | ResponseStream:
+        """The answer of a call that was spoken. Its content is the address of the audio."""
+        if not plan.streams:
+            return Response(answer, headers=self._headers(details))
+        out.start({**HEADERS, **self._headers(details)}, EVENTS)
+        out.write(b"".join([*answers.as_events(answer, with_usage=plan.counts_usage), DONE]))
+        out.end()
+        return out
+
+    # Whole answers:
+
+    async def _whole(self, call: Call, plan: RelayPlan, out: ResponseStream) -> Response:
+        async def attempt(channel: Channel, left_s: float) -> bytes:
+            if channel.url == PARROT:
+                parrot = answers.parrot(plan.instruction, plan.model, plan.prompt_tokens)
+                return plan.answer_of(channel, parrot)
+            return await self._request(call, plan, channel, left_s)
+
+        try:
+            async with asyncio.timeout(None) as limit:
+                if not call.repeatable:
+                    out.on_disconnect = lambda: limit.reschedule(0)
+                    if out.disconnected:
+                        limit.reschedule(0)
+                answer = await self._first(call, plan, attempt)
+        except TimeoutError:
+            raise ClientDisconnected from None
+        finally:
+            out.on_disconnect = None
+        await plan.store_answer(call.account_id, answer)
+        await call.keep(answer.decode(errors="replace") if call.repeatable else "")
+        return Response(answer, headers=self._headers(call.details))
+
+    async def _request(self, call: Call, plan: RelayPlan, channel: Channel, left_s: float) -> bytes:
+        """The checked answer of a channel. Raises FailedAttempt, TooManyBodies."""
+        embeds = plan.route.kind is RouteKind.EMBEDDINGS
+        limits = self._settings
+        answer = await answer_of(
+            self._http_client,
+            channel,
+            plan.path_for(channel),
+            body := plan.body_for(channel),
+            deadline_s=left_s,
+            answer_max_bytes=limits.embeddings_answer_max_bytes if embeds else limits.answer_max_bytes,
+            model_is_callers=routes.model_is_callers(plan.route),
+        )
+        tokens.note(call.details, answer.body, body)
+        size = len(answer.body)
+        return await read_body(partial(plan.answer_of, channel, answer.body), size, call.account_id)
+
+    async def _first(
+        self, call: Call, plan: RelayPlan, attempt: Callable[[Channel, float], Awaitable[bytes]]
+    ) -> bytes:
+        """The first answer of a channel. Raises MynaError."""
+
+        async def adapted(channel: Channel, left_s: float) -> bytes:
+            until = time.monotonic() + left_s
+            while True:
+                try:
+                    answer = await attempt(channel, until - time.monotonic())
+                except FailedAttempt as failed:
+                    if failed.final or not plan.adapt(channel, failed):
+                        raise
+                else:
+                    plan.answered(channel)
+                    return answer
+
+        return await first_answer(
+            self._channels,
+            plan.channels,
+            adapted,
+            asker=call,
+            seconds=call.seconds_left,
+            fair_try_s=self._settings.fair_try_s,
+            kind=plan.route.kind,
+        )
+
+    # Streams:
+
+    async def _streamed(self, charged: Call, plan: RelayPlan, streamed: StreamedAnswer) -> None:
+        """Sends the answer and ends the call. Raises MynaError while nothing was sent; an error after that is
+        an event, which leaves after the refund is committed."""
+        metrics.STREAMS_OPEN.inc()
+        try:
+            async with charged as call:
+                streamed.begin_in(self._config.settings.stream_begin_s)
+                failure = await self._stream(call, plan, streamed)
+        except MynaError as error:
+            if not streamed.begun:
+                raise
+            _fail(streamed, charged.details, error)
+        except asyncio.CancelledError:  # the process stops
+            if streamed.begun:
+                streamed.fail(CallAbandoned())
+            raise
+        else:
+            if failure is None:
+                streamed.end()
+            else:
+                _fail(streamed, charged.details, failure)
+        finally:
+            metrics.STREAMS_OPEN.dec()
+            streamed.stop()
+
+    async def _stream(self, call: Call, plan: RelayPlan, streamed: StreamedAnswer) -> MynaError | None:
+        """Passes on the answer, all but its last events, and keeps the call. Returns why a call is kept whose
+        answer is not complete."""
+
+        async def attempt(channel: Channel, left_s: float) -> bytes:
+            passage = Passage(streamed, plan, channel, answer_max_bytes=self._settings.answer_max_bytes)
+            try:
+                return await passage.run(self._http_client, left_s)
+            finally:
+                passage.note(call.details)
+
+        try:
+            last = await self._first(call, plan, attempt)
+        except ClientLeft:
+            if not streamed.sent:
+                raise ClientDisconnected from None
+            left = streamed.out.disconnected
+            why = ClientDisconnected if left else StreamUnread
+            await call.keep("", reason=why.__name__)
+            return None if left else StreamUnread()
+        except UpstreamFailed as failed:
+            cause = failed.__cause__
+            if not streamed.sent or not isinstance(cause, FailedAttempt):
+                raise
+            reason = REASONS.get(cause.kind, "the channel broke its stream")
+            if self._config.settings.broken_stream != KEPT_SETTING:
+                raise StreamFailed(reason, kept=False) from cause
+            failure = StreamFailed(reason, kept=True)
+            streamed.failure_event = streamed.shape.failed(failure)
+            copy = streamed.complete(streamed.failure_event)
+            await call.keep(copy, reason=StreamFailed.__name__)
+            return failure
+        if streamed.out.disconnected and not streamed.sent and not streamed.stores:
+            raise ClientDisconnected
+        await plan.store_answer(call.account_id, last)
+        await call.keep(streamed.complete(last))
+        return None
+
+
+def _fail(streamed: StreamedAnswer, details: RequestDetails, error: MynaError) -> None:
+    """Ends the stream with an event about the error, which the access log has too."""
+    details.failed(error)
+    streamed.fail(error)

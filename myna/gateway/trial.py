@@ -1,0 +1,155 @@
+"""Tries a channel with one real request, or lets a voice be heard, without a charge.
+
+The request takes the way of a call's: its result counts for the channel's circuit, so a success closes it.
+"""
+
+import os
+import time
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from myna.accounts import activity
+from myna.accounts.activity import Actor
+from myna.channels import channels
+from myna.channels.channels import Channel, Channels
+from myna.channels.circuits import OPERATOR
+from myna.engines.interface import Engine, EngineBusy, EngineFailed, Utterance, UtteranceRefused
+from myna.errors import CommandError, Overloaded, UpstreamFailed
+from myna.gateway.causes import in_line, likely_cause
+from myna.gateway.chat import upstream
+from myna.gateway.chat.failover import FailedAttempt, Nobody
+from myna.http.client import HttpClient, RequestFailed
+from myna.lib.names import check_model
+from myna.settings import Settings
+from myna.store.database import Database
+from myna.store.queries.config import Config
+from myna.wire.failures import NOT_OFFERED, REFUSED
+
+MESSAGE = "Say hello."
+MESSAGES = [{"role": "user", "content": MESSAGE}]
+TEXT = "Hello."
+ANSWER_MAX_CHARS = 200
+LISTEN_MAX_S = 60.0
+
+
+class Trial(Struct, frozen=True):
+    """What a channel answered, after `ms`. A speech channel spoke in `voice`, of `voices`, for `sound_s`."""
+
+    ms: int
+    answer: str = ""
+    voice: str = ""
+    voices: int = 0
+    sound_s: float = 0.0
+
+
+async def record(db: Database, name: str, model: str, *, by: Actor) -> None:
+    """Records that a channel is tried, with this model unless it is "". Raises CommandError."""
+    check_model(model)
+    command = activity.words("channel", "test", name, model=model or None)
+    await db.transaction(lambda connection: activity.record(connection, by, command))
+
+
+async def chat(
+    http_client: HttpClient, known: Channels, settings: Settings, channel: Channel, deadline_s: float
+) -> Trial:
+    """Sends a chat channel MESSAGE. Raises CommandError."""
+    began = time.monotonic()
+    try:
+        answer = await upstream.ask(
+            http_client,
+            known,
+            [channel],
+            channel.model,
+            msgspec.json.encode({"messages": MESSAGES}),
+            MESSAGE,
+            asker=Nobody(),
+            seconds=deadline_s,
+            fair_try_s=settings.fair_try_s,
+            answer_max_bytes=settings.answer_max_bytes,
+        )
+    except (UpstreamFailed, Overloaded) as failure:
+        raise await _failed(http_client, channel, failure) from None
+    return Trial(ms=_ms_since(began), answer=answer.content[:ANSWER_MAX_CHARS])
+
+
+async def speech(
+    http_client: HttpClient, known: Channels, channel: Channel, engine: Engine, path: Path, deadline_s: float
+) -> Trial:
+    """Has a speech channel speak TEXT in its first voice, into a new file at `path`. An engine of this
+    machine has been started. Raises CommandError."""
+    try:
+        if not channels.is_local(channel):
+            await engine.start()
+        if not engine.voices:
+            raise EngineFailed("The speech server lists no voice.")
+        voice = engine.voices[0]
+        began = time.monotonic()
+        utterance = Utterance(text=TEXT, voice_id=voice.voice_id, speed=1.0)
+        spoken = await engine.speak(utterance, path, deadline_s)
+    except EngineFailed as failure:
+        if isinstance(failure, UtteranceRefused):
+            known.circuits.succeeded(channel.name)
+        elif not isinstance(failure, EngineBusy):
+            known.circuits.failed(channel.name, str(failure), OPERATOR)
+        raise await _failed(http_client, channel, failure) from None
+    known.circuits.succeeded(channel.name)
+    return Trial(
+        ms=_ms_since(began),
+        voice=voice.voice_id,
+        voices=len(engine.voices),
+        sound_s=spoken.seconds,
+    )
+
+
+NOT_SPOKEN = "No channel speaks it now."
+
+
+async def listen(channels: Channels, config: Config, voice_id: str, text: str, path: Path) -> None:
+    """Has the first available channel with this voice speak `text` into a new file at `path`. Charged to
+    no account. Raises CommandError."""
+    failure = NOT_SPOKEN
+    for channel in channels.speech(config):
+        if channel.up and any(voice.voice_id == voice_id for voice in channel.voices):
+            utterance = Utterance(text=text, voice_id=channel.engine_voice_id(voice_id), speed=1.0)
+            try:
+                await channel.engine.speak(utterance, path, LISTEN_MAX_S)
+            except EngineFailed as failed:
+                failure = str(failed)
+            else:
+                return
+    raise CommandError("The voice {voice_id!r} can't be heard: {failure}", voice_id=voice_id, failure=failure)
+
+
+def _ms_since(began: float) -> int:
+    return round((time.monotonic() - began) * 1000)
+
+
+async def _failed(http_client: HttpClient, channel: Channel, failure: Exception) -> CommandError:
+    """The error about a failed trial, with its likely cause."""
+    why, refused = _reason(failure, channel)
+    cause = await likely_cause(http_client, channel, told=why, refused=refused)
+    if cause is None:
+        return CommandError("The channel {name!r} failed: {failure}.", name=channel.name, failure=why)
+    return CommandError(
+        "The channel {name!r} failed: {failure}. {cause}", name=channel.name, failure=why, cause=cause
+    )
+
+
+def _reason(failure: Exception, channel: Channel) -> tuple[str, bool]:
+    """The message of the deepest cause whose text never contains a secret, with what the server said; and
+    whether the server refused the request."""
+    deepest: BaseException = failure
+    message, said, refused = str(failure), "", isinstance(failure, UtteranceRefused)
+    while deepest.__cause__ is not None:
+        deepest = deepest.__cause__
+        if isinstance(deepest, RequestFailed | FailedAttempt):
+            message = str(deepest)
+        if isinstance(deepest, FailedAttempt):
+            said = in_line(deepest.server.message, channel)
+            refused = deepest.meaning in (REFUSED, NOT_OFFERED)
+    if isinstance(deepest, OSError) and deepest.errno:
+        known = os.strerror(deepest.errno) if deepest.errno > 0 else deepest.strerror
+        message = f"it can't be reached: {known}"
+    return f"{message}: {said}" if said else message.rstrip("."), refused

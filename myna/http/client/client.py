@@ -1,0 +1,227 @@
+"""The connection pool: limits concurrent calls and reuses idle connections."""
+
+import asyncio
+import errno
+import math
+import os
+import ssl
+import time
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from myna.http.client.connection import (
+    READ_MAX_BYTES,
+    Accept,
+    ClientConnection,
+    ClientResponse,
+    Exchange,
+    NotSent,
+    Sink,
+)
+from myna.http.client.errors import ConnectionBroken, OutOfFiles, TimedOut, Unreachable
+from myna.http.client.flow import Flow
+from myna.http.client.idle import REUSE_AFTER_S, IdleConnections
+from myna.http.client.target import Origin, target_of
+from myna.lib.aio.timeouts import Timeouts
+from myna.lib.aio.write_buffer import FlushQueue
+
+PREPARED_MAX: Final = 512
+
+
+class HttpClient:
+    """Opens at most `connections_max` connections, idle ones included; further calls are queued.
+
+    A call fails with Unreachable if connecting takes longer than `connect_timeout_s`, with IdleTimedOut if
+    the server sends nothing for `idle_s`, before its response or within it. `reuse_after_s`: see `idle.py`.
+    """
+
+    def __init__(
+        self,
+        *,
+        connections_max: int,
+        connect_timeout_s: float = 5.0,
+        idle_s: float = math.inf,
+        reuse_after_s: float = REUSE_AFTER_S,
+    ) -> None:
+        self._max = connections_max
+        self._connect_timeout_s = connect_timeout_s
+        self._idle_s = idle_s
+        self._slots = asyncio.Semaphore(connections_max)
+        self._target = lru_cache(maxsize=PREPARED_MAX)(target_of)
+        self._idle = IdleConnections(reuse_after_s)
+        self._open: set[ClientConnection] = set()
+        self._opening = 0
+        self._flush_queue = FlushQueue()
+        self._timeouts = Timeouts()
+        self._buffer = memoryview(bytearray(READ_MAX_BYTES))
+        self._closed_one = asyncio.Event()
+        self._tls: ssl.SSLContext | None = None
+        self._closed = False
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        deadline_s: float,
+        answer_max_bytes: int,
+        sink: Sink | None = None,
+        accept: Accept | None = None,
+        flow: Flow | None = None,
+    ) -> ClientResponse:
+        """Sends `body` and returns the whole response, of any status.
+
+        With a `sink`, the body goes there piece by piece if `accept(status, headers)` is true; the response's
+        `body` is empty then, and any other response's body is truncated to 64 KiB. Both run on the event loop
+        and must not block. An exception that one raises ends the call and is raised. `flow` pauses the
+        reading of the body.
+
+        `deadline_s` covers waiting for a connection, connecting, sending and reading. Raises RequestFailed;
+        ValueError for an unknown method.
+        """
+        target = self._target(method, url, tuple(headers.items()))
+        if body is None and method in ("GET", "DELETE"):
+            message = target.head + b"\r\n"
+        else:
+            message = b"%bContent-Length: %d\r\n\r\n%b" % (target.head, len(body or b""), body or b"")
+        call = Exchange(
+            message=message,
+            deadline=time.monotonic() + deadline_s,
+            idle_s=self._idle_s,
+            answer_max_bytes=answer_max_bytes,
+            sink=sink,
+            accept=accept,
+            flow=flow,
+        )
+        if self._slots.locked():
+            await self._wait_for_slot(call.deadline)
+        else:
+            await self._slots.acquire()
+        try:
+            return await self._exchange(target.origin, call)
+        finally:
+            self._slots.release()
+
+    async def close(self) -> None:
+        """Closes all connections. Calls in progress raise ConnectionBroken, later ones Unreachable."""
+        self._closed = True
+        for connection in tuple(self._open):
+            connection.fail(ConnectionBroken("The client was closed."))
+        while self._open:
+            await self._wait_for_close()
+
+    async def _exchange(self, origin: Origin, call: Exchange) -> ClientResponse:
+        """Sends on an idle connection, or on a new one if none is usable."""
+        while True:
+            idle = self._idle.take(origin)
+            connection = idle or await self._connect(origin, call.deadline)
+            try:
+                return await connection.exchange(call)
+            except NotSent:
+                if idle is None:
+                    raise
+            finally:
+                self._release(connection)
+
+    async def _wait_for_slot(self, deadline: float) -> None:
+        """Waits until fewer than `connections_max` calls are in progress. A slot allows one connection."""
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise TimedOut("No connection was free before the call's deadline.") from None
+
+    def _release(self, connection: ClientConnection) -> None:
+        if self._closed:
+            connection.abort()
+        else:
+            self._idle.put(connection)
+
+    async def _connect(self, origin: Origin, deadline: float) -> ClientConnection:
+        """Opens a connection. Raises Unreachable, also after `connect_timeout_s`, or TimedOut."""
+        connect_by = time.monotonic() + self._connect_timeout_s
+        if self._closed:
+            raise Unreachable("The client is closed.")
+        try:
+            async with asyncio.timeout(min(deadline, connect_by) - time.monotonic()):
+                await self._make_room()
+                return await self._open_connection(origin)
+        except TimeoutError:
+            if deadline <= connect_by:
+                raise TimedOut(f"{origin} was not connected before the call's deadline.") from None
+            raise Unreachable(f"{origin} didn't connect within {self._connect_timeout_s:g} s.") from None
+        except (OSError, UnicodeError) as error:
+            if _is_out_of_files(error):
+                raise OutOfFiles(
+                    f"{origin} can't be reached: this process has too many open files."
+                ) from error
+            raise Unreachable(f"{origin} can't be reached: {_reason(error)}.") from error
+
+    async def _make_room(self) -> None:
+        """Closes the longest idle connections until one more is allowed."""
+        while len(self._open) + self._opening >= self._max:
+            self._idle.close_oldest()
+            await self._wait_for_close()
+
+    async def _open_connection(self, origin: Origin) -> ClientConnection:
+        self._opening += 1
+        try:
+            context = await self._tls_context() if origin.secure else None
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: ClientConnection(
+                    origin=origin,
+                    flush_queue=self._flush_queue,
+                    timeouts=self._timeouts,
+                    buffer=self._buffer,
+                    on_closed=self._connection_closed,
+                ),
+                origin.host,
+                origin.port,
+                ssl=context,
+            )
+        finally:
+            self._opening -= 1
+        if connection.open:
+            self._open.add(connection)
+        if self._closed:
+            connection.abort()
+            raise Unreachable("The client is closed.")
+        return connection
+
+    async def _tls_context(self) -> ssl.SSLContext:
+        """The system's root certificates. Loaded once, in a thread: it takes tens of milliseconds."""
+        if self._tls is None:
+            context = await asyncio.to_thread(ssl.create_default_context)
+            context.set_alpn_protocols(["http/1.1"])
+            self._tls = context
+        return self._tls
+
+    def _connection_closed(self, connection: ClientConnection) -> None:
+        self._open.discard(connection)
+        self._idle.discard(connection)
+        self._closed_one.set()
+
+    async def _wait_for_close(self) -> None:
+        self._closed_one.clear()
+        await self._closed_one.wait()
+
+
+def _is_out_of_files(error: OSError | UnicodeError) -> bool:
+    """Whether a file descriptor was missing. A resolver that can't open its files does not say so."""
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return True
+    try:
+        os.close(os.dup(0))
+    except OSError as full:
+        return full.errno in (errno.EMFILE, errno.ENFILE)
+    return False
+
+
+def _reason(error: OSError | UnicodeError) -> str:
+    """The error without the address, which asyncio adds to the message of an OSError."""
+    if type(error) is OSError or isinstance(error, ConnectionError):
+        return os.strerror(error.errno) if error.errno else str(error)
+    return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,46 @@
+"""The reporting zone: days, months and the minutes at which hours begin."""
+
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from myna.errors.sentences import WrongValue
+from myna.lib.hours import HOUR_MS
+
+EPOCH = date(1970, 1, 1)
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """The zone of this IANA name. Raises ValueError."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise WrongValue("must be the name of a time zone, such as Europe/Berlin or UTC") from None
+
+
+@lru_cache(maxsize=4096)
+def day_start(zone: str, day: int) -> int:
+    """The first Unix millisecond of the day, which is the number of days since 1970-01-01."""
+    return _start_of(zone, EPOCH + timedelta(days=day))
+
+
+def day_of(zone: str, time_ms: int) -> int:
+    """The day that contains this time, as the number of days since 1970-01-01."""
+    return (datetime.fromtimestamp(time_ms / 1000, zone_of(zone)).date() - EPOCH).days
+
+
+def month_start(zone: str, year: int, month: int) -> int:
+    """The first Unix millisecond of the month; month 13 is the first of the next year."""
+    return _start_of(zone, date(year + (month - 1) // 12, (month - 1) % 12 + 1, 1))
+
+
+def hour_offset(zone: str, time_ms: int) -> int:
+    """The zone's offset from UTC at this time, modulo an hour, in ms."""
+    offset = datetime.fromtimestamp(time_ms / 1000, zone_of(zone)).utcoffset() or timedelta()
+    return offset // timedelta(milliseconds=1) % HOUR_MS
+
+
+def _start_of(zone: str, day: date) -> int:
+    """A day may begin after midnight, where clocks are set forward at midnight."""
+    start = datetime(day.year, day.month, day.day, tzinfo=zone_of(zone)).astimezone(UTC)
+    return int(start.timestamp() * 1000)

@@ -1,0 +1,1 @@
+"""The process: the ASGI application, the composition of the service, periodic jobs."""

@@ -1,0 +1,331 @@
+"""Periodic jobs: the sweep of open calls, removal of old audio and responses, voices of channels, the audit.
+
+Each job is an asyncio task, so one that fails or hangs stops no other. Most wait longer in a process without
+calls: what the process itself does not cause, others see to, or may wait.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from myna.accounts.refusals import Refusals
+from myna.accounts.sign_in import links, sessions, throttle
+from myna.accounts.sign_in.oidc import attempts
+from myna.billing import audit, rollup
+from myna.billing.ledger import Ledger
+from myna.billing.quota import Quota
+from myna.channels.channels import Channels, record_circuits, record_voices
+from myna.config import DAY_MS, ConfigCache, unreadable
+from myna.engines.interface import EngineFailed
+from myna.errors import DatabaseUnavailable
+from myna.farm.tasks import TRIES_EXHAUSTED, Tasks
+from myna.gateway.probe import Prober
+from myna.lib.telemetry import metrics
+from myna.settings import Settings
+from myna.store.database import Database, Transaction
+from myna.store.files.audio import AudioStore
+from myna.store.files.free_space import FreeSpace
+from myna.store.files.samples import SampleStore
+from myna.store.files.spool import Spool
+from myna.store.group_commit import GroupCommit
+from myna.store.queries import audit_state, form_submissions, stored_responses
+from myna.store.queries import ledger as ledger_store
+from myna.store.queries import tasks as tasks_store
+from myna.store.queries.due import due
+from myna.voices import clones
+
+log = logging.getLogger(__name__)
+
+CLEAN_EVERY_S = 60.0
+IDLE_CLEAN_S = 300.0
+IDLE_S = 30.0
+"""The intervals of a process that charges no calls."""
+VOICES_EVERY_S = 300.0
+CIRCUITS_EVERY_S = 1.0
+REFUSALS_EVERY_S = 1.0
+FREE_SPACE_EVERY_S = 1.0
+ROLL_EVERY_S = 1.0
+LEFTOVERS_EVERY_S = 3600.0
+LEFTOVER_AGE_S = 3600.0
+AUDIT_CHECK_S = 60.0
+"""How often a process checks whether an audit is due, and reads the result of the last one."""
+PAGE = 200
+_counted = msgspec.json.Decoder(dict[str, int])
+
+
+class Maintenance:
+    """The periodic jobs of one process. Every process runs them: each job is idempotent."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        db: Database,
+        commits: GroupCommit,
+        ledger: Ledger,
+        tasks: Tasks,
+        config: ConfigCache,
+        channels: Channels,
+        audio: AudioStore,
+        samples: SampleStore,
+        spool: Spool,
+        space: FreeSpace,
+        quota: Quota,
+        refusals: Refusals,
+        prober: Prober,
+    ) -> None:
+        self._settings = settings
+        self._db = db
+        self._commits = commits
+        self._ledger = ledger
+        self._tasks = tasks
+        self._config = config
+        self._channels = channels
+        self._audio = audio
+        self._samples = samples
+        self._spool = spool
+        self._space = space
+        self._quota = quota
+        self._refusals = refusals
+        self._prober = prober
+        self._running: list[asyncio.Task[None]] = []
+        self._checked_until = float("-inf")
+        self._leased = False
+
+    def start(self) -> None:
+        sweep_s = self._settings.sweep_every_s
+        every: dict[Callable[[], Awaitable[None]], float | tuple[float, float]] = {
+            self.do_what_is_due: (sweep_s / 2, sweep_s),  # the first bounds the delay until a lease expires
+            self.check_quota: (sweep_s, IDLE_S),
+            self.remove_expired_keys: (CLEAN_EVERY_S, IDLE_CLEAN_S),
+            self.remove_expired_sign_ins: (CLEAN_EVERY_S, IDLE_CLEAN_S),
+            self.remove_old_submissions: (CLEAN_EVERY_S, IDLE_CLEAN_S),
+            self.remove_old_audio: (CLEAN_EVERY_S, IDLE_CLEAN_S),
+            self.remove_old_responses: (CLEAN_EVERY_S, IDLE_CLEAN_S),
+            self.remove_leftovers: LEFTOVERS_EVERY_S,
+            self.refresh_voices: VOICES_EVERY_S,
+            self.probe_channels: CIRCUITS_EVERY_S,
+            self.record_circuits: CIRCUITS_EVERY_S,
+            self.store_refusals: REFUSALS_EVERY_S,
+            self.check_free_space: FREE_SPACE_EVERY_S,
+            self.roll: (ROLL_EVERY_S, IDLE_S),
+            self.audit: min(self._settings.audit_every_s, AUDIT_CHECK_S),
+        }
+        self._running = [
+            asyncio.create_task(
+                self._repeat(job, *(seconds if isinstance(seconds, tuple) else (seconds, seconds))),
+                name=job.__name__,
+            )
+            for job, seconds in every.items()
+        ]
+
+    async def close(self) -> None:
+        for running in self._running:
+            running.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def do_what_is_due(self) -> None:
+        """Runs the jobs that have something to do. The log has a schema of another build, and `app.py` ends
+        the process."""
+        metrics.COMMITS_WAITING.set(self._commits.waiting)
+        found = await due(self._db)
+        self._leased = found.leased
+        metrics.NODES_ONLINE.set(found.nodes_online)
+        with contextlib.suppress(DatabaseUnavailable):
+            await self._db.schema.check_version(found.schema, self._db)
+        if found.calls_overdue:
+            await self.sweep()
+        if found.jobs:
+            await self.requeue_expired()
+            await self.refund_exhausted()
+        await self.refresh_config(found.config)
+
+    async def sweep(self) -> None:
+        """Refunds calls that are open past their deadline. Expired leases first, since a lease that ends with
+        its task's deadline is a failure of its node."""
+        await self.requeue_expired()
+        refunded = await self._ledger.sweep()
+        if refunded:
+            log.warning("%d calls were left open past their deadline and are refunded", refunded)
+
+    async def refresh_config(self, version: int = 0) -> None:
+        """Reads the configuration unless it has this version, also in a process that receives no calls. The
+        files of keys may have changed in any case."""
+        if version == self._config.current.version:
+            await self._channels.load_keys(self._config.current)
+        else:
+            await self._config.refresh()
+        self._channels.warn_of_missing_keys(self._config.current)
+
+    async def requeue_expired(self) -> None:
+        """Requeues jobs whose lease expired."""
+        if requeued := await self._tasks.requeue_expired():
+            log.warning("%d jobs with expired leases are requeued", requeued)
+
+    async def refund_exhausted(self) -> None:
+        """Refunds the tasks whose tries are exhausted."""
+        if refunded := await self._ledger.refund_all(
+            dict.fromkeys(await self._tasks.exhausted(), TRIES_EXHAUSTED)
+        ):
+            log.warning("%d tasks with exhausted tries failed and are refunded", refunded)
+
+    async def remove_expired_keys(self) -> None:
+        """Deletes expired idempotency keys with their stored responses, a page at a time."""
+        while await self._db.transaction(lambda db: ledger_store.delete_expired_keys(db, PAGE)) == PAGE:
+            pass
+
+    async def remove_expired_sign_ins(self) -> None:
+        """Deletes expired sessions, links and attempts at the provider, and forgotten failures."""
+        expired = (sessions.remove_expired, links.remove_expired, attempts.remove_expired)
+        for remove in (*expired, throttle.remove_old):
+            await remove(self._db)
+
+    async def remove_old_submissions(self) -> None:
+        """Deletes the stored results of forms of the back office, and old forms."""
+        await self._db.transaction(form_submissions.delete_old)
+
+    async def remove_old_audio(self) -> None:
+        """Removes audio older than `audio_keep_days`, a page at a time."""
+        while await self._remove_page_of_audio() == PAGE:
+            pass
+
+    async def remove_old_responses(self) -> None:
+        """Removes stored responses older than `responses_keep_days`, a page of ends of conversations at a
+        time; all where none are stored any more."""
+        days = self._days("responses_keep_days")
+        if days is None:
+            return
+        while await self._db.transaction(lambda db: stored_responses.delete_old(db, days * DAY_MS, PAGE)):
+            pass
+
+    async def remove_leftovers(self) -> None:
+        """Removes files that interrupted jobs left. It walks the whole store."""
+        if removed := await self._remove_leftovers(time.time() - LEFTOVER_AGE_S):
+            log.info("%d files of interrupted jobs are removed", removed)
+
+    async def refresh_voices(self) -> None:
+        """Records the voices that the speech channels have now."""
+        for channel in self._channels.all(self._config.current):
+            if channel.kind == "speech" and channel.enabled:
+                try:
+                    await record_voices(self._db, self._channels, channel)
+                except EngineFailed as failure:
+                    log.warning("speech channel %r doesn't list its voices: %s", channel.name, failure)
+                except Exception:  # continues with the next channel
+                    log.exception("the voices of speech channel %r can't be recorded", channel.name)
+        await self._config.refresh()
+
+    async def probe_channels(self) -> None:
+        """Probes the channels whose calls fail for a few accounts only."""
+        suspected = self._channels.circuits.to_probe()
+        config = self._config.current
+        await asyncio.gather(*(self._prober.probe(config, *each) for each in suspected.items()))
+
+    async def record_circuits(self) -> None:
+        """Stores which circuits opened and closed, for the command line."""
+        await record_circuits(self._db, self._channels)
+
+    async def store_refusals(self) -> None:
+        """Stores the refused requests of keys, for their pages."""
+        await self._refusals.store()
+
+    async def check_free_space(self) -> None:
+        """Checks whether the disk has space for new audio."""
+        await self._space.refresh()
+
+    async def roll(self) -> None:
+        """Folds what the batches wrote into the tables of the reports."""
+        await rollup.roll(self._db, self._config.settings.time_zone)
+
+    async def check_quota(self) -> None:
+        """Checks which accounts have reached the storage quota."""
+        await self._quota.refresh()
+
+    async def audit(self) -> None:
+        """Audits the books if an audit is due and no other process runs one. Sets the metrics to the result
+        of the last audit of any process."""
+        every_ms = int(self._settings.audit_every_s * 1000)
+        if await self._db.transaction(lambda connection: audit_state.claim(connection, every_ms)):
+            for breach in (await audit.run(self._db, self._audio)).breaches:
+                log.error("audit: %s: %d rows, such as %s", breach.rule, breach.count, breach.examples[0])
+        state = await audit_state.state(self._db)
+        if state.audited_at:
+            metrics.AUDIT_BREACHES.set(state.breaches)
+            metrics.AUDIT_TIME.set(state.audited_at / 1000)
+            for kind, number in _counted.decode(state.counted).items():
+                metrics.AUDIT_CHECKED.labels(kind).set(number)
+
+    async def _remove_leftovers(self, before: float) -> int:
+        """Removes unreferenced files written before `before` (Unix seconds). Returns how many."""
+        removed = 0
+        for folder in ("audio", "samples"):
+            removed += await asyncio.to_thread(remove_parts, self._settings.data_folder / folder, before)
+        removed += await asyncio.to_thread(self._spool.remove_old, before)
+        removed += await clones.remove_orphans(self._db, self._samples, before)
+        files = await asyncio.to_thread(
+            lambda: list(self._audio.modified_between(self._checked_until, before))
+        )
+        for start in range(0, len(files), PAGE):
+            page = files[start : start + PAGE]
+            orphans = set(page) - await tasks_store.files_in_use(self._db, page)
+            for name in orphans:
+                await asyncio.to_thread(self._audio.delete, name)
+            removed += len(orphans)
+            await asyncio.sleep(0)  # lets calls run in between
+        self._checked_until = before  # each file is checked once
+        return removed
+
+    async def _remove_page_of_audio(self) -> int:
+        days = self._days("audio_keep_days")
+        if not days:
+            return 0
+        old = await tasks_store.old_audio(self._db, days * DAY_MS, PAGE)
+        # The files first: if the process dies in between, the next run repeats both.
+        await asyncio.to_thread(self._delete, [name for _, name in old])
+
+        async def record(connection: Transaction) -> None:
+            for task_id, _ in old:
+                await tasks_store.mark_audio_removed(connection, task_id)
+
+        await self._db.transaction(record)
+        return len(old)
+
+    def _days(self, setting: str) -> int | None:
+        """This site setting; None if it can't be read: what its default would remove can't be restored."""
+        if setting in {one.name for one in unreadable(self._config.current)}:
+            return None
+        return int(getattr(self._config.settings, setting))
+
+    def _delete(self, names: list[str]) -> None:
+        for name in names:
+            self._audio.delete(name)
+
+    async def _repeat(self, job: Callable[[], Awaitable[None]], seconds: float, idle_s: float) -> None:
+        """Runs the job every `seconds`, or `idle_s` without a charge or a lease since the last run."""
+        charges, until = -1, 0.0
+        while True:
+            if self._commits.charges != charges or self._leased or time.monotonic() >= until:
+                charges, until = self._commits.charges, time.monotonic() + idle_s
+                try:
+                    await job()
+                except Exception as error:  # the next run tries again
+                    log.error("%s failed", getattr(job, "__name__", "a job"), exc_info=error)
+            await asyncio.sleep(seconds)
+
+
+def remove_parts(folder: Path, before: float) -> int:
+    """Removes the part files below `folder` last written before `before` (Unix seconds): a child that is
+    killed together with the server leaves one. Returns how many."""
+    removed = 0
+    for part in folder.glob("*/.*.part"):
+        try:
+            if part.stat().st_mtime < before:
+                part.unlink()
+                removed += 1
+        except FileNotFoundError:  # its job ended, or another process removed it
+            continue
+    return removed

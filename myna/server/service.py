@@ -1,0 +1,357 @@
+"""The composition root: the only module that creates and connects the parts of a process."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
+
+from starlette.routing import Route
+
+from myna.accounts.key_throttle import KeyThrottle
+from myna.accounts.refusals import Refusals
+from myna.accounts.sign_in.oidc.client import client_of
+from myna.accounts.sign_in.oidc.flow import Oidc
+from myna.api import units
+from myna.api.auth import KeyAuth
+from myna.api.farm.handlers import FarmApi
+from myna.api.health import HealthApi
+from myna.api.openai.audio import OpenAIAudio
+from myna.api.openai.models import ModelsApi
+from myna.api.openai.relayed import RelayApi
+from myna.api.openapi import OpenApi
+from myna.api.uploads import UploadsApi
+from myna.api.v1 import V1Api
+from myna.billing.ledger import Ledger
+from myna.billing.quota import Quota
+from myna.channels.channels import Channels, restore_circuits
+from myna.config import ConfigCache
+from myna.engines.inspector.inspector import Inspector
+from myna.errors import NoSpeechChannel, sentences
+from myna.farm.capacity import Capacity
+from myna.farm.nodes import Nodes
+from myna.farm.tasks import Tasks
+from myna.gateway.chat.complete import Chat
+from myna.gateway.chat.context_lengths import ContextLengths
+from myna.gateway.probe import Prober
+from myna.gateway.relay.plan import Planner as RelayPlanner
+from myna.gateway.relay.relay import Relay, UnitHeaders
+from myna.gateway.relay.stored_responses import StoredResponses
+from myna.http.asgi import METRICS_PATH, MODEL_ROUTE, RESPONSE_ROUTE, Routes
+from myna.http.client import HttpClient
+from myna.lib.sandbox.confinement import AllowedPaths
+from myna.office import runs
+from myna.office.edge import Office
+from myna.office.model_fetching import ModelFetching
+from myna.office.parts import Parts
+from myna.server.maintenance import Maintenance
+from myna.settings import Settings
+from myna.speech.catalogue import require_channel
+from myna.speech.plan import Planner
+from myna.speech.previews import Previews
+from myna.speech.site_engines import SiteEngines, speech_engines
+from myna.speech.synthesize import Synthesizer
+from myna.store.database import Database, connect
+from myna.store.files.audio import AudioStore
+from myna.store.files.free_space import FreeSpace
+from myna.store.files.samples import SampleStore
+from myna.store.files.spool import Spool
+from myna.store.group_commit import GroupCommit
+from myna.store.migrate import migrate
+
+log = logging.getLogger(__name__)
+
+FINISH_WAIT_S = 5.0
+
+
+class Service:
+    """The parts of one serving process, and the order in which they start and stop."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        db: Database,
+        config: ConfigCache,
+        commits: GroupCommit,
+    ) -> None:
+        self.settings = settings
+        self.environ = environ
+        self.db = db
+        self.config = config
+        self.audio = AudioStore(settings.data_folder / "audio")
+        self.samples = SampleStore(settings.data_folder / "samples")
+        self.spool = Spool(settings.data_folder / "spool")
+        self.space = FreeSpace(settings.data_folder, settings.disk_reserve_bytes)
+        self.quota = Quota(db, config)
+        self.http_client = _http_client(settings)
+        self.oidc_client = client_of(settings)
+        self.engines = speech_engines(settings)
+        self.site_engines = SiteEngines(settings, self.engines)
+        self.commits = commits
+        self.channels = Channels(
+            settings=settings, environ=environ, http_client=self.http_client, local=self.engines
+        )
+        config.on_load = self.channels.load_keys
+        self.refusals = Refusals(db)
+        self.ledger = Ledger(db, self.commits, config, charge_wait_s=settings.charge_wait_s)
+        self.inspector = Inspector(files=AllowedPaths.of(reads=(settings.data_folder / "audio",)))
+        self.recordings = Inspector(files=AllowedPaths.of(writes=(settings.data_folder / "samples",)))
+        self.tasks = Tasks(db, lease_s=settings.lease_s)
+        self.capacity = Capacity(db)
+        self.planner = Planner(
+            db=db,
+            ledger=self.ledger,
+            config=config,
+            channels=self.channels,
+            capacity=self.capacity,
+            space=self.space,
+            quota=self.quota,
+            try_s=settings.upstream_idle_s,
+        )
+        self.synthesizer = Synthesizer(
+            settings=settings,
+            ledger=self.ledger,
+            config=config,
+            channels=self.channels,
+            tasks=self.tasks,
+            planner=self.planner,
+            audio=self.audio,
+        )
+        self.chat = self._chat()
+        self.relay_planner = RelayPlanner(config, self.channels)
+        self.relay = self._relay(units.headers)
+        self.stored_responses = StoredResponses(settings, db, self.ledger, config, self.quota, self.space)
+        self.openai_audio = self._openai_audio()
+        self.health = HealthApi(
+            db, self.audio, settings.metrics_token, self._missing, try_commit=self.commits.try_commit
+        )
+        self.jobs = self._maintenance()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def running(cls, settings: Settings, environ: Mapping[str, str]) -> AsyncIterator["Service"]:
+        """Starts the service. On exit, finishes or refunds the open calls, then closes the database."""
+        db = await connect(settings, serving=True)
+        try:
+            if settings.migrate == "on":
+                await migrate(db)
+            await db.ready()
+            await db.ready(contended=True)
+            log.info("the database is %s", settings.database_label)
+            allowed, needed = await db.connections_max(), settings.workers * settings.postgresql_connections
+            if allowed is not None and allowed < needed:
+                log.warning(
+                    "the database allows %d connections; MYNA_WORKERS x MYNA_POSTGRESQL_CONNECTIONS is %d",
+                    *(allowed, needed),
+                )
+            if not settings.on_sqlite and settings.sqlite_file.exists():
+                log.warning("%s is not used; 'myna move' moves its contents", settings.sqlite_file)
+            commits = cls.commits_of(db, settings)
+            service = cls(
+                settings=settings,
+                environ=environ,
+                db=db,
+                config=await ConfigCache.read(db),
+                commits=commits,
+            )
+            await service._start()
+            try:
+                yield service
+            finally:
+                await service._stop()
+        finally:
+            await db.close()
+
+    @staticmethod
+    def commits_of(db: Database, settings: Settings) -> GroupCommit:
+        """The group commit of charges and ends."""
+        return GroupCommit(db, settings.queue_max)
+
+    def _chat(self) -> Chat:
+        return Chat(
+            settings=self.settings,
+            ledger=self.ledger,
+            config=self.config,
+            channels=self.channels,
+            http_client=self.http_client,
+            planner=self.planner,
+            synthesizer=self.synthesizer,
+        )
+
+    def _relay(self, unit_headers: UnitHeaders) -> Relay:
+        return Relay(
+            settings=self.settings,
+            ledger=self.ledger,
+            config=self.config,
+            channels=self.channels,
+            http_client=self.http_client,
+            chat=self.chat,
+            unit_headers=unit_headers,
+        )
+
+    def _openai_audio(self) -> OpenAIAudio:
+        return OpenAIAudio(
+            settings=self.settings,
+            db=self.db,
+            ledger=self.ledger,
+            config=self.config,
+            channels=self.channels,
+            capacity=self.capacity,
+            planner=self.planner,
+            synthesizer=self.synthesizer,
+            audio=self.audio,
+            spool=self.spool,
+            space=self.space,
+            http_client=self.http_client,
+        )
+
+    def _maintenance(self) -> Maintenance:
+        return Maintenance(
+            settings=self.settings,
+            db=self.db,
+            commits=self.commits,
+            ledger=self.ledger,
+            tasks=self.tasks,
+            config=self.config,
+            channels=self.channels,
+            audio=self.audio,
+            samples=self.samples,
+            spool=self.spool,
+            space=self.space,
+            quota=self.quota,
+            refusals=self.refusals,
+            prober=Prober(self.http_client, self.channels, self.settings, self.audio),
+        )
+
+    async def _start(self) -> None:
+        self.commits.start()
+        if self.db.single_process:
+            while refunded := await self.ledger.recover():
+                log.warning("%d calls were left open by the last process and are refunded", refunded)
+        await asyncio.to_thread(self.audio.prepare)
+        await asyncio.to_thread(self.spool.prepare)
+        await self.space.refresh()
+        await self.site_engines.start()
+        await self.tasks.start()
+        await self.channels.load_keys(self.config.current)
+        await restore_circuits(self.db, self.channels)
+        self.jobs.start()
+
+    async def _stop(self) -> None:
+        self.health.stopping = True
+        await self.tasks.close()
+        await self.jobs.close()
+        await self.ledger.finish(FINISH_WAIT_S)
+        await self.commits.close(FINISH_WAIT_S)
+        await self.site_engines.close()
+        await self.inspector.close()
+        await self.recordings.close()
+        await self.openai_audio.close()
+        await self.http_client.close()
+
+    async def _missing(self) -> dict[str, str]:
+        """Why chat and speech are unavailable; "" if available. Raises DatabaseUnavailable."""
+        try:
+            config = await self.config.with_nodes()
+            require_channel(self.channels, config, await self.capacity.nodes(config))
+            speech = sentences.DISK_LOW if self.space.low else ""
+        except NoSpeechChannel:
+            speech = sentences.NO_SPEECH
+        return {"chat": self._missing_chat(), "speech": speech, **self.site_engines.down}
+
+    def _missing_chat(self) -> str:
+        channels = self.channels.chat(self.config.current)
+        if not channels:
+            return sentences.NO_CHAT_CHANNEL
+        fail = all(self.channels.circuits.open(channel.name) for channel in channels)
+        return sentences.CHAT_CHANNELS_FAIL if fail else ""
+
+    def routes(self) -> Routes:
+        """The routes of /v1 and /farm/v1, by exact path."""
+        throttle = KeyThrottle()
+        key_auth = KeyAuth(self.db, self.settings.charge_wait_s, throttle)
+        relayed = RelayApi(key_auth, self.relay, self.relay_planner, self.stored_responses)
+        lengths = ContextLengths(self.http_client, self.channels)
+        models = ModelsApi(key_auth, self.db, self.config, self.openai_audio.whisper, lengths)
+        v1 = V1Api(
+            key_auth=key_auth,
+            db=self.db,
+            config=self.config,
+            channels=self.channels,
+            capacity=self.capacity,
+            chat=self.chat,
+            synthesizer=self.synthesizer,
+        )
+        farm = FarmApi(
+            settings=self.settings,
+            db=self.db,
+            nodes=Nodes(self.db),
+            tasks=self.tasks,
+            audio=self.audio,
+            samples=self.samples,
+            inspector=self.inspector,
+            space=self.space,
+            throttle=throttle,
+        )
+        return {
+            **farm.routes(),
+            **self.openai_audio.routes(key_auth),
+            **v1.routes(),
+            "/openai/v1/chat/completions": {"POST": relayed.chat_completions},
+            "/openai/v1/responses": {"POST": relayed.responses},
+            RESPONSE_ROUTE: {"GET": relayed.stored_response, "DELETE": relayed.delete_response},
+            "/openai/v1/completions": {"POST": relayed.completions},
+            "/openai/v1/models": {"GET": models.list_all},
+            MODEL_ROUTE: {"GET": models.one},
+            "/openai/v1/embeddings": {"POST": relayed.embeddings},
+        }
+
+    def other_routes(self) -> list[Route]:
+        """The other routes, served by Starlette."""
+        openapi = OpenApi(self.settings.base_url, self.config)
+        uploads = UploadsApi(self.audio)
+        folder, try_s = self.settings.data_folder / "previews", self.settings.upstream_idle_s
+        previews = Previews(folder, self.audio, self.space, try_s=try_s)
+        office = Office(
+            Parts(
+                settings=self.settings,
+                environ=self.environ,
+                db=self.db,
+                config=self.config,
+                channels=self.channels,
+                capacity=self.capacity,
+                chat=self.chat,
+                relay=self._relay(partial(runs.stream_headers, self.settings.base_url.startswith("https:"))),
+                relay_planner=self.relay_planner,
+                synthesizer=self.synthesizer,
+                audio=self.audio,
+                samples=self.samples,
+                recordings=self.recordings,
+                previews=previews,
+                space=self.space,
+                refusals=self.refusals,
+                http_client=self.http_client,
+                commits=self.commits,
+                missing=self._missing,
+                models=ModelFetching(self.settings.data_folder, self.environ),
+                whisper_missing=self.openai_audio.whisper.missing,
+                oidc=Oidc(self.oidc_client, self.http_client) if self.oidc_client else None,
+            )
+        )
+        return [
+            *office.routes(),
+            Route("/healthz", self.health.healthz),
+            Route("/readyz", self.health.readyz),
+            Route(METRICS_PATH, self.health.metrics),
+            Route("/openapi.json", openapi.document),
+            Route("/uploads/{name}", uploads.file),
+        ]
+
+
+def _http_client(settings: Settings) -> HttpClient:
+    return HttpClient(
+        connections_max=settings.outbound_connections_max,
+        connect_timeout_s=settings.upstream_connect_s,
+        idle_s=settings.upstream_idle_s,
+    )

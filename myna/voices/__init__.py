@@ -1,0 +1,1 @@
+"""What the site knows of voices beside their engines: clones, overrides, words."""
