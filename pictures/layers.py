@@ -10,8 +10,8 @@ from pictures import svg
 CONTRACTS = Path(__file__).parents[1] / "pyproject.toml"
 PACKAGE = "myna"
 BANDS = {
-    "__main__": "entry points", "server": "process", "api": "edges", "actions": "use cases", "voices": "domain",
-    "store": "storage", "engines": "engines, I/O", "wire": "foundations",
+    "__main__": "entry points", "server": "process", "api": "edges", "actions": "use cases",
+    "voices": "domain", "store": "storage", "engines": "engines, I/O", "wire": "foundations",
 }  # fmt: skip
 """What the layers from this module's on are called."""
 TECHNOLOGY = {"starlette": "web", "apsw": "database"}

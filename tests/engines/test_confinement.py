@@ -239,3 +239,27 @@ def test_the_service_dumps_no_core_and_its_audio_is_private(
         (limit,) = (line for line in proc_file(pid, "limits").splitlines() if line.startswith("Max core"))
         assert limit.split()[4:6] == ["0", "0"]
     assert "processes of myna.engines.espeak.child are confined by a system call filter and" in service.stderr
+
+
+INSTALLED = """
+import asyncio
+from myna.engines.espeak.engine import Espeak
+from myna.lib.sandbox.confinement import AllowedPaths
+
+async def main():
+    engine = Espeak(processes=1, queue_max=1, job_deadline_s=60)
+    try:
+        await engine.start(AllowedPaths.of())
+    finally:
+        await engine.close()
+
+asyncio.run(main())
+"""
+
+
+def test_a_child_reads_the_package_where_it_is_installed(tmp_path: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    ended = subprocess.run(
+        [sys.executable, "-c", INSTALLED], cwd=tmp_path, env=env, capture_output=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr.decode()

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+import myna
 from myna.lib.sandbox.system_calls import deny_system_calls
 
 _PASSED_ON: Final = frozenset(
@@ -163,8 +164,7 @@ def _readable() -> list[bytes]:
     """The files of the interpreter and the packages, and the folders that the operator has set for them."""
     named = [os.environ.get(name, "").split(os.pathsep) for name in ("LD_LIBRARY_PATH", "PYTHONPATH")]
     packages = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
-    ours = str(Path(__file__).parents[1])
-    paths = (*_SYSTEM, sys.prefix, sys.base_prefix, ours, *packages, *chain(*named))
+    paths = (*_SYSTEM, sys.prefix, sys.base_prefix, *myna.__path__, *packages, *chain(*named))
     return [os.fsencode(path) for path in paths if path]
 
 
