@@ -24,7 +24,11 @@ class EventReader:
         if receive_bytes:
             self._connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         sent = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", **(headers or {})}
-        self._connection.request("POST", parts.path, json.dumps(body).encode(), sent)
+        try:
+            self._connection.request("POST", parts.path, json.dumps(body).encode(), sent)
+        except OSError:
+            self._connection.close()
+            raise
         self._response: http.client.HTTPResponse | None = None
         self.ended = False
         self.raw = b""
