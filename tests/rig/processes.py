@@ -24,6 +24,12 @@ def state(pid: int) -> str:
     return fields[0] if fields else ""
 
 
+def cpu_ticks(pid: int) -> int:
+    """The CPU time of the process so far, as proc_pid_stat(5) counts it; 0 for one that doesn't exist."""
+    fields = proc_file(pid, "stat").rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12]) if fields else 0
+
+
 def runs(pid: int) -> bool:
     """True if the process exists and is no zombie."""
     return state(pid) not in ("", "Z")
