@@ -11,6 +11,7 @@ import soundfile
 
 from myna.engines.espeak.engine import VOICES, Espeak
 from myna.engines.interface import (
+    EngineCrashed,
     EngineTimedOut,
     NothingSpoken,
     SoundTooLong,
@@ -19,7 +20,7 @@ from myna.engines.interface import (
     Utterance,
 )
 from tests.engines.conftest import names, started, until
-from tests.rig.processes import runs
+from tests.rig.processes import cpu_ticks, runs
 
 pytestmark = pytest.mark.anyio
 
@@ -104,22 +105,31 @@ async def test_an_unknown_voice_or_speed_never_reaches_the_engine(espeak: Espeak
             await espeak.speak(utterance, tmp_path / "said.mp3", 10)
 
 
-async def _speaking(espeak: Espeak, path: Path) -> "asyncio.Task[SpeechResult]":
+async def _speaking(espeak: Espeak, path: Path, times: int = 140) -> "asyncio.Task[SpeechResult]":
     """A long job whose file is being written."""
-    job = asyncio.create_task(_say(espeak, path, "今天天气很好，" * 140))
+    job = asyncio.create_task(_say(espeak, path, "今天天气很好，" * times))
     await until(lambda: bool(names(path.parent)))
     return job
 
 
-async def test_a_text_whose_child_is_killed_is_spoken_by_the_next_one(tmp_path: Path) -> None:
+async def test_children_killed_while_speaking_leave_no_file_and_the_next_job_works(tmp_path: Path) -> None:
     async with started(Espeak(processes=1, queue_max=5, job_deadline_s=60)) as espeak:
-        job = await _speaking(espeak, tmp_path / "said.mp3")
+        job = await _speaking(espeak, tmp_path / "said.mp3", times=5000)
+        [first] = espeak.pids()
 
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: first not in espeak.pids() and any(map(_works, espeak.pids())))
         os.kill(espeak.pids()[0], signal.SIGKILL)
 
-        await job
-        assert names(tmp_path) == ["said.mp3"]
+        with pytest.raises(EngineCrashed):
+            await job
+        assert names(tmp_path) == []
         assert (await _say(espeak, tmp_path / "said.mp3", "你好")).seconds > 0.3
+
+
+def _works(pid: int) -> bool:
+    """Whether it has used more CPU time than a process takes to start."""
+    return cpu_ticks(pid) > 100
 
 
 async def test_a_job_over_its_deadline_or_cancelled_leaves_no_file(tmp_path: Path) -> None:
@@ -147,3 +157,56 @@ async def test_a_sound_over_its_limit_is_refused_and_leaves_no_file(
         await espeak.speak(Utterance("今天天气很好，" * 10, _PLAIN, speed, sound_max_s=3.0), path, 60)
     assert names(tmp_path) == []
     assert (await espeak.speak(Utterance("你好", _PLAIN, 1.0, sound_max_s=3.0), path, 60)).seconds < 3
+
+
+async def test_a_slower_speed_makes_longer_audio(espeak: Espeak, tmp_path: Path) -> None:
+    speeds = (0.5, 0.45, 0.4, 0.35, 0.3, 0.25)
+    lengths_s = [(await _say(espeak, tmp_path / "a.mp3", "你好，世界", speed=s)).seconds for s in speeds]
+    assert lengths_s == sorted(lengths_s)
+
+
+@pytest.mark.parametrize("voice", _ONE_OF_EACH, ids=lambda v: v.voice_id)
+async def test_every_voice_speaks_digits_in_any_form(espeak: Espeak, tmp_path: Path, voice) -> None:  # type: ignore[no-untyped-def]
+    for text in ("１２３", "①②", "٣٤", "ⅷ", "½", "¾", "⅛", "²", "❶", "〣", "⼀"):
+        said = await _say(espeak, tmp_path / "said.mp3", text, voice.voice_id)
+        assert said.seconds > 0.3, text
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "你好\0，今天天气很好",
+        "你好\x01\x1b，今天天气很好\x7f",
+        "你好\ud800，今天天气很好👍",
+        "你\u200b好，今天天气很好",
+    ],
+)
+async def test_an_unspeakable_character_drops_no_other_text(espeak: Espeak, tmp_path: Path, odd: str) -> None:
+    plain = await _say(espeak, tmp_path / "plain.mp3", "你好，今天天气很好")
+    said = await _say(espeak, tmp_path / "odd.mp3", odd)
+    assert said.seconds == pytest.approx(plain.seconds, rel=0.1)
+
+
+async def test_a_thousand_han_characters_are_all_spoken(espeak: Espeak, tmp_path: Path) -> None:
+    few = await _say(espeak, tmp_path / "few.mp3", "今天天气很好" * 10)
+    many = await _say(espeak, tmp_path / "many.mp3", ("今天天气很好" * 167)[:1000])
+    assert many.seconds == pytest.approx(few.seconds * 1000 / 60, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("word", "voice_id"),
+    [
+        ("7", _PLAIN),
+        ("1234567, ", "en-us-male-1"),
+        ("ж", _PLAIN),
+        ("好", "yue-male-1"),
+        ("supercalifragilistic", "en-us-male-1"),
+        ("fine ", _PLAIN),
+    ],
+)
+async def test_a_text_without_stops_is_spoken_to_its_end(
+    espeak: Espeak, tmp_path: Path, word: str, voice_id: str
+) -> None:
+    few = await _say(espeak, tmp_path / "few.mp3", word * 10, voice_id)
+    many = await _say(espeak, tmp_path / "many.mp3", word * 50, voice_id)
+    assert many.seconds == pytest.approx(5 * few.seconds, rel=0.2)

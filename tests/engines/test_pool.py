@@ -18,6 +18,7 @@ from myna.engines.interface import (
     EngineUnavailable,
     NothingSpoken,
 )
+from myna.engines.pool.child_handle import Child
 from myna.engines.pool.pool import Pool
 from tests.engines.conftest import started, until
 from tests.engines.pool_jobs import busy, child_pool
@@ -226,3 +227,80 @@ async def test_a_pool_is_down_while_no_child_can_be_started(
     monkeypatch.delenv("PYTHONHOME")
     await until(pool.up)
     assert await pool.run(Command("echo", "again"), 60) == Word("again")
+
+
+async def test_the_job_after_an_idle_child_was_killed_works(pool: Pool[Word]) -> None:
+    os.kill(pool.pids()[0], signal.SIGKILL)
+    assert await pool.run(Command("echo", "again"), 60) == Word("again")
+
+
+async def test_a_child_killed_while_idle_is_replaced_without_a_job(pool: Pool[Word]) -> None:
+    [before] = pool.pids()
+    os.kill(before, signal.SIGKILL)
+    await until(lambda: pool.pids() != [before])
+    assert pool.up()
+
+
+async def test_a_child_killed_while_busy_fails_its_job_and_the_next_works(pool: Pool[Word]) -> None:
+    job = await busy(pool)
+    os.kill(pool.pids()[0], signal.SIGKILL)
+    with pytest.raises(EngineCrashed):
+        await job
+    assert await pool.run(Command("echo", "again"), 60) == Word("again")
+
+
+async def test_a_job_is_ended_at_the_deadline_of_the_pool() -> None:
+    async with started(child_pool(queue_max=2, job_deadline_s=0.5)) as pool:
+        with pytest.raises(EngineTimedOut):
+            await pool.run(Command("hang"), 60)
+
+
+async def test_a_job_cancelled_twice_still_waits_for_its_process(
+    pool: Pool[Word], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, kill, resumed = await busy(pool), Child.kill, asyncio.Event()
+    [pid] = pool.pids()
+
+    async def slow(child: Child) -> None:
+        await resumed.wait()
+        await kill(child)
+
+    monkeypatch.setattr("myna.engines.pool.child_handle.Child.kill", slow)
+    for _ in range(2):
+        job.cancel()
+        await asyncio.sleep(0.05)
+    assert not job.done()
+    resumed.set()
+    with pytest.raises(asyncio.CancelledError):
+        await job
+
+    assert not runs(pid)
+
+
+async def test_cancelling_a_waiting_job_leaves_the_child_running(pool: Pool[Word]) -> None:
+    running = await busy(pool)
+    before = pool.pids()
+    waiting = asyncio.create_task(pool.run(Command("die"), 30))
+    await asyncio.sleep(0)  # it is queued
+
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+    assert pool.pids() == before and not running.done()
+    running.cancel()
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3"), ({"OMP_NUM_THREADS": "3"}, "")],
+)
+async def test_a_child_has_one_blas_thread_unless_the_operator_sets_another_number(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], seen: str
+) -> None:
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, number in given.items():
+        monkeypatch.setenv(name, number)
+    async with started(child_pool(queue_max=2, job_deadline_s=5)) as pool:
+        assert await pool.run(Command("environ", "OPENBLAS_NUM_THREADS"), 60) == Word(seen)

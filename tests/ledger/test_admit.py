@@ -31,7 +31,7 @@ from myna.store.queries.config import Config
 from tests.ledger.ledger_service import LedgerService, caller_of, ledger_service_on, refusing
 from tests.rig.actors import perform
 from tests.rig.waiting import SOON_S
-from tests.store.books import Books, idempotency_key_of
+from tests.store.books import Books, idempotency_key_of, speech
 from tests.store.fixtures import each_database
 
 pytestmark = pytest.mark.anyio
@@ -320,3 +320,31 @@ async def test_a_retry_of_a_failed_call_becomes_a_new_call(books: Books, service
     async with await retry as call:
         await call.keep("the answer")
     assert await books.counters(customer) == (2, 1, 1)
+
+
+@each_database
+async def test_a_task_is_created_with_its_call(books: Books, service: LedgerService) -> None:
+    customer = await books.customer()
+    async with await service.admit(customer, service.order(pays=Scope.TTS, task=speech())) as call:
+        assert await books.sql("SELECT id FROM tasks") == [(call.task_id,)]
+
+
+async def test_a_retry_requires_a_valid_key(books: Books, service: LedgerService) -> None:
+    customer, retry_key = await books.customer(), idempotency_key_of()
+    async with await service.admit(customer, idempotency_key=retry_key) as call:
+        await call.keep("the answer")
+    await perform(books.db, RevokeKey(key=str(customer.key_id)))
+    for plan in (service.order(), refusing(BAD_REQUEST)):
+        with pytest.raises(Unauthorized):
+            await service.charge(caller_of(customer, retry_key), plan)
+
+
+@each_database
+async def test_another_request_with_the_same_idempotency_key_is_refused(
+    books: Books, service: LedgerService
+) -> None:
+    customer = await books.customer()
+    async with await service.admit(customer, idempotency_key=idempotency_key_of()) as call:
+        with pytest.raises(InvalidRequest, match="Idempotency-Key"):
+            await service.charge(caller_of(customer, idempotency_key_of(body="another")), service.order())
+        await call.keep("the answer")

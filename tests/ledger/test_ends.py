@@ -6,6 +6,7 @@ import pytest
 
 from myna.billing import ledger as ledger_module
 from myna.errors import CallRefunded, CommitInDoubt
+from myna.lib.telemetry import logs
 from myna.store.batch import CallState, Charged, End
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.store.books import (
@@ -178,3 +179,29 @@ async def test_finishing_waits_for_calls_that_still_run(books: Books, service: L
     async with call:
         await call.keep("the answer")
     await finishing
+
+
+async def test_recovery_refunds_more_calls_than_one_sweep_takes(
+    books: Books, service: LedgerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_module, "SWEEP_MAX", 4)
+    customer = await books.customer(units=10)
+    for _ in range(10):
+        await books.opened(customer)
+    counts = [await service.ledger.recover() for _ in range(4)]
+    assert counts == [4, 4, 2, 0]
+
+
+@each_database
+async def test_a_call_keeps_its_request_and_the_channel_that_answered(
+    books: Books, service: LedgerService
+) -> None:
+    logs.request_id.set("a-request")
+    async with await service.admit(await books.customer()) as kept:
+        kept.channel = "a channel"
+        await kept.keep("the answer")
+    async with await service.admit(await books.customer()) as refunded:
+        refunded.channel = "a channel"
+    for call in (kept, refunded):
+        row = await books.sql("SELECT request_id, channel FROM calls WHERE id = $1", call.id)
+        assert row == [("a-request", "a channel")]

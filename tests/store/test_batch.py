@@ -178,3 +178,46 @@ async def test_a_batch_does_not_use_plans_made_for_empty_tables(
 
     _, read = (await scans(writer))["calls_pkey"]
     assert read < 20 * batches * size
+
+
+async def test_calls_of_one_batch_end_once(books: Books) -> None:
+    customer = await books.customer(units=5)
+    calls = [await books.opened(customer, units=2) for _ in range(2)]
+    await books.end(*map(refund_of, calls))
+
+    assert await books.end(*map(keep_of, calls)) == [LOST, LOST]
+
+    assert await books.balance(customer) == 5
+    assert await books.counters(customer) == (2, 0, 0)
+
+
+async def test_each_call_of_a_batch_has_its_reason(books: Books) -> None:
+    customer = await books.customer(units=9)
+    whole, cut, cut_too, failed, broken = [await books.opened(customer) for _ in range(5)]
+    ends = {
+        whole: keep_of(whole, "an answer"),
+        cut: structs.replace(keep_of(cut), reason="StreamFailed"),
+        cut_too: structs.replace(keep_of(cut_too, "a part"), reason="StreamFailed"),
+        failed: refund_of(failed, "UpstreamFailed"),
+        broken: refund_of(broken, "StreamFailed"),
+    }
+
+    assert await books.end(*ends.values()) == [DONE] * 5
+
+    reasons = dict(await books.sql("SELECT id, reason FROM calls"))
+    assert reasons == {call.call_id: end.reason for call, end in ends.items()}
+    assert reasons[whole.call_id] == ""
+
+
+async def test_plans_are_discarded_only_after_their_lifetime(
+    new_postgres_books: Books, writer: BatchWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    customer, asked = await new_postgres_books.customer(), []
+    (await writer.connection()).add_query_logger(lambda query: asked.append(query.query))
+    for life_s, expected in ((3600.0, 0), (0.0, 3)):
+        monkeypatch.setattr(postgresql_batch, "PLANS_LIFE_S", life_s)
+        await writer.commit([], [charge_of(customer)])
+        asked.clear()
+        for _ in range(3):
+            await writer.commit([], [charge_of(customer)])
+        assert asked.count("DISCARD PLANS") == expected

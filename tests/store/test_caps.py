@@ -192,3 +192,29 @@ def test_a_cap_is_written_as_it_is_parsed() -> None:
     for text in ("", "0/day", "-1/day", "5", "5/year", "5/Day", f"{2**53}/day"):
         with pytest.raises(CommandError, match="not a cap"):
             caps.parsed(text)
+
+
+async def test_charges_of_one_batch_share_the_cap(books: Books) -> None:
+    customer = await capped(books, 10)
+    other = await books.second_key(customer)
+    outcomes = await books.charge(
+        *(charge_of(key, units=4) for key in (customer, other, customer, other, customer, other))
+    )
+    assert [isinstance(outcome, Charged) for outcome in outcomes] == [True, True, True, True, False, True]
+    assert outcomes[4] == CAP
+    assert (await used(books, customer), await books.balance(customer)) == (8, 980)
+
+
+async def test_refunded_units_of_the_cap_can_be_charged_in_the_same_batch(books: Books) -> None:
+    customer = await capped(books, 10)
+    first = await books.opened(customer, units=10)
+    _, (outcome,) = await books.db.commit_batch([refund_of(first)], [charge_of(customer, units=9)])
+    assert isinstance(outcome, Charged)
+    assert await used(books, customer) == 9
+
+
+async def test_a_second_renewal_in_a_period_keeps_what_is_used(books: Books) -> None:
+    customer = await capped(books, 10)
+    await books.opened(customer, units=7)
+    await caps.renew(books.db, customer.key_hash, "UTC")
+    assert await used(books, customer) == 7

@@ -158,3 +158,16 @@ async def test_a_transaction_waits_for_a_locked_account_for_a_bounded_time(
             await asyncio.wait_for(db.transaction(change), SOON_S)
     await db.transaction(change)
     await db.close()
+
+
+async def test_other_calls_of_an_account_do_not_wait_for_its_task(
+    postgres_books: Books, commits: GroupCommit
+) -> None:
+    customer = await postgres_books.customer(units=CALLS)
+    call = await ordered(postgres_books, customer)
+    async with locked(postgres_books, call, "task"):
+        ending = asyncio.ensure_future(commits.end(refund_of(call), None))
+        await spend(commits, customer, CALLS - 1)
+        assert not ending.done()
+    assert await asyncio.wait_for(ending, SOON_S) is EndOutcome.DONE
+    assert (await postgres_books.task(call.call_id))[0] == TaskStatus.FAILED

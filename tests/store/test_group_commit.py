@@ -263,3 +263,28 @@ async def test_queued_operations_are_committed_at_shutdown(books: Books, commits
     await commits.close(SOON_S)
     assert ending.done()
     assert await ending is EndOutcome.DONE
+
+
+@pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
+async def test_a_single_operation_is_committed_at_once(
+    books: Books, commits: GroupCommit, batches: list[int]
+) -> None:
+    customer = await books.customer()
+    waiting = [commits._enqueue(charge_of(customer)).future]
+    commits.start()
+    await asyncio.sleep(0)
+    waiting.append(commits._enqueue(charge_of(customer)).future)
+    await asyncio.gather(*waiting)
+    assert batches == [1, 1]
+
+
+async def test_a_charge_cancelled_before_it_was_sent_is_never_sent(
+    books: Books, commits: GroupCommit
+) -> None:
+    customer = await books.customer()
+    call = charge_of(customer)
+    with pytest.raises(TimeoutError):
+        await commits.charge(call, 0.01)
+    commits.start()
+    assert isinstance(await commits.charge(charge_of(customer), SOON_S), Charged)
+    assert await books.state(call.call_id) is None

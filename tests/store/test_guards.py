@@ -8,6 +8,7 @@ import pytest
 
 from myna.accounts import activity
 from myna.accounts.activity import Actor
+from myna.lib.ids import new_id
 from myna.store.queries import ledger
 from tests.store.books import AUDIO, Books, charge_of, keep_of, refund_of, speech
 
@@ -108,3 +109,24 @@ async def test_no_batch_makes_a_balance_negative(books: Books, accounts: int) ->
     with contextlib.suppress(*REFUSED, AssertionError):
         await books.charge(*[charge_of(customer, units=3) for customer in customers])
     assert [await books.balance(customer) for customer in customers] == [2] * accounts
+
+
+async def test_the_activity_cannot_be_truncated_on_postgresql(postgres_books: Books) -> None:
+    with pytest.raises(asyncpg.RaiseError, match="append-only"):
+        await postgres_books.sql("TRUNCATE activity")
+
+
+@pytest.mark.parametrize("statement", ["UPDATE calls SET state = 3", "UPDATE tasks SET status = 4"])
+async def test_unknown_states_are_refused(books: Books, statement: str) -> None:
+    call = await books.opened(await books.customer(), task=speech())
+    with pytest.raises(REFUSED, match=r"(?i)check"):
+        await books.sql(statement)
+    assert await books.state(call.call_id) == 0
+
+
+async def test_unknown_kinds_of_entries_are_refused(books: Books) -> None:
+    with pytest.raises(REFUSED, match=r"(?i)check"):
+        await books.sql(
+            "INSERT INTO ledger (call_id, kind, account_id, units, created_at) VALUES ($1, 4, 1, 1, 1)",
+            new_id(),
+        )

@@ -153,3 +153,30 @@ async def test_the_stored_answer_is_only_for_the_same_request(books: Books) -> N
     assert await stored(customer.account_id, order.key, order.fingerprint, Scope.TTS | Scope.RECORDS) is None
     await books.move_clock(DAY_MS)
     assert await stored(customer.account_id, order.key, order.fingerprint) is None
+
+
+async def test_a_refund_deletes_the_idempotency_key_of_a_task(books: Books) -> None:
+    """Its response was stored at the charge, but the audio was never made."""
+    customer, order = await books.customer(), speech(TaskStatus.QUEUED)
+    call = await books.opened(
+        customer, task=order, idempotency_key=idempotency_key_of(), draft=TASK_PLACEHOLDER
+    )
+    ((task_id,),) = await books.sql("SELECT id FROM tasks")
+    assert await books.charge(charge_of(customer, idempotency_key=idempotency_key_of())) == [
+        Replayed(str(task_id))
+    ]
+    await books.end(refund_of(call))
+    assert await books.answer(call.call_id) == []
+    assert await books.charge(charge_of(customer, idempotency_key=idempotency_key_of())) == [
+        charged_of(customer, 9)
+    ]
+
+
+@pytest.mark.parametrize("first, second", [("a", "b"), ("b", "a")])
+async def test_the_answer_of_the_first_of_two_keeps_in_one_batch_is_stored(
+    books: Books, first: str, second: str
+) -> None:
+    customer = await books.customer()
+    call = await books.opened(customer, idempotency_key=idempotency_key_of())
+    assert await books.end(keep_of(call, first), keep_of(call, second)) == ["done", "done"]
+    assert await books.answer(call.call_id) == [(first,)]

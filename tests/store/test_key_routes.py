@@ -2,7 +2,7 @@
 
 import pytest
 
-from myna.actions.keys import IssueKey, RollKey, SetKeyRoutes
+from myna.actions.keys import IssueKey, RevokeKey, RollKey, SetKeyRoutes
 from myna.actions.routes import AddRoute, RemoveRoute, SetRoute
 from myna.errors import CommandError
 from myna.lib.durations import text_of
@@ -121,3 +121,20 @@ async def test_each_change_of_a_route_makes_older_configurations_stale(books: Bo
     assert (row.units, row.upstream_model, row.intent, row.channels) == (4, "m", 1, ())
     await perform(books.db, RemoveRoute(name="gpt-4"))
     assert await version(books) == before + 3
+
+
+async def test_a_refused_route_affects_no_other_charge_of_the_batch(books: Books) -> None:
+    customer = await routed(books, "tts-1")
+    routes = ("tts-1", "svc-chat", "tts-1")
+    assert await books.charge(*(charge_of(customer, route=route) for route in routes)) == [
+        charged_of(customer, 9), NOT_ALLOWED, charged_of(customer, 8),
+    ]  # fmt: skip
+
+
+async def test_revoked_keys_do_not_count_among_the_keys_of_a_route(books: Books) -> None:
+    assert await store.keys_limited(books.db) == {}
+    customer = await routed(books, "svc-chat", "tts-1")
+    await routed(books, "tts-1")
+    assert await store.keys_limited(books.db) == {"svc-chat": 1, "tts-1": 2}
+    await perform(books.db, RevokeKey(key=str(customer.key_id)))
+    assert await store.keys_limited(books.db) == {"tts-1": 1}

@@ -245,3 +245,82 @@ async def test_a_rolled_key_has_the_same_limits_of_which_nothing_is_used(books: 
     assert row == store.LimitsRow(rolled.issued.id, rpm=3, concurrent=0)
     new = Customer(customer.account_id, customer.name, rolled.issued.id, keys.hash_of(rolled.issued.key))
     assert await outcomes(books, *[new] * 4) == [None, None, None, RPM]
+
+
+async def test_a_call_that_ends_in_a_batch_makes_room_in_it(books: Books) -> None:
+    customer = await limited(books, concurrent=1)
+    call = await books.opened(customer)
+    _, (found,) = await books.db.commit_batch([keep_of(call)], [charge_of(customer)])
+    assert isinstance(found, Charged)
+    assert await open_calls(books, customer) == (1, 0)
+
+
+async def test_a_late_refund_does_not_count_in_the_next_day(books: Books) -> None:
+    await books.stop_clock()
+    customer = await limited(books, units_per_day=10)
+    await limit_account(books, customer, units_per_day=10)
+    call = await books.opened(customer, units=7, deadline_ms=9 * DAY_MS)
+    await books.move_clock(DAY_MS - 1)
+    assert await outcomes(books, customer, units=4) == [UNITS]
+    await books.move_clock(1)
+    await books.opened(customer, units=9)
+    await books.end(refund_of(call))
+    assert await day_units(books, customer) == [(0, 9), (customer.key_id, 9)]
+    assert await open_calls(books, customer) == (1, 1)
+
+
+async def test_charges_of_several_accounts_in_one_batch_count_apart(books: Books) -> None:
+    customers = [await limited(books, rpm=2, concurrent=3) for _ in range(3)]
+    for customer in customers:
+        await limit_account(books, customer, units_per_day=100)
+    assert await outcomes(books, *customers, *customers, *customers) == [None] * 6 + [RPM] * 3
+    assert [await open_calls(books, customer) for customer in customers] == [(2, 2)] * 3
+
+
+async def test_calls_that_end_after_a_limit_was_removed_are_not_open_when_it_is_set_again(
+    books: Books,
+) -> None:
+    customer = await limited(books, concurrent=2)
+    calls = [await books.opened(customer) for _ in range(2)]
+    await perform(books.db, LimitKey(key=str(customer.key_id), **as_texts({"concurrent": None})))
+    free = await books.opened(customer)
+    await books.end(keep_of(calls[0]), keep_of(free))
+    await perform(books.db, LimitKey(key=str(customer.key_id), **as_texts({"concurrent": 2})))
+    assert await open_calls(books, customer) == (1, 0)
+    assert await outcomes(books, customer, customer) == [None, CONCURRENT]
+
+
+async def test_only_limited_keys_and_accounts_count(books: Books) -> None:
+    customer = await books.customer()
+    await books.end(keep_of(await books.opened(customer)))
+    found = await outcome(books, customer)
+    assert isinstance(found, Charged)
+    assert found.rate is None
+    assert await books.sql("SELECT key_id FROM limits") == []
+    assert await books.sql("SELECT key_day, account_day FROM calls") == [(0, 0), (0, 0)]
+
+
+@pytest.mark.parametrize(("limit", "window_ms"), [("rpm", MINUTE_MS), ("units_per_day", DAY_MS)])
+async def test_a_clock_that_is_set_back_by_more_than_a_window_begins_another(
+    books: Books, limit: str, window_ms: int
+) -> None:
+    await books.stop_clock()
+    customer = await limited(books, **{limit: 1})
+    await books.opened(customer, deadline_ms=9 * DAY_MS)
+    await books.move_clock(-window_ms)  # two windows before the end of this one
+    assert await outcomes(books, customer) == [RefusalReason(limit)]
+    await books.move_clock(-1)
+    assert await outcomes(books, customer) == [None]
+
+
+async def test_a_day_after_a_clock_was_set_back_counts_no_refund_of_an_earlier_one(books: Books) -> None:
+    await books.stop_clock()
+    customer = await limited(books, units_per_day=10)
+    calls = []
+    for units, moved_ms in ((3, 0), (4, -3 * DAY_MS), (5, 3 * DAY_MS)):  # the third at the time of the first
+        await books.move_clock(moved_ms)
+        calls.append(await books.opened(customer, units=units, deadline_ms=90 * DAY_MS))
+    await books.end(refund_of(calls[0]), refund_of(calls[1]))
+    assert await day_units(books, customer) == [(customer.key_id, 5)]
+    await books.end(refund_of(calls[2]))
+    assert await day_units(books, customer) == [(customer.key_id, 0)]

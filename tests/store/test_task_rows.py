@@ -6,6 +6,7 @@ from myna.store.batch import TaskStatus
 from myna.store.queries import tasks
 from tests.store.books import (
     AUDIO,
+    DIFFERENT_AUDIO,
     Books,
     Customer,
     charge_of,
@@ -74,3 +75,34 @@ async def test_a_task_is_only_shown_to_its_account(books: Books) -> None:
     assert await tasks.of_account(books.db, customer.account_id, row.id) == row
     assert await tasks.of_account(books.db, unrelated.account_id, row.id) is None
     assert await tasks.page(books.db, unrelated.account_id, 2**53, 10) == []
+
+
+async def test_a_completion_after_a_refund_changes_nothing(books: Books) -> None:
+    customer = await books.customer()
+    call = await books.opened(customer, task=speech())
+    await books.end(refund_of(call, "too late"))
+    assert await books.end(keep_of(call, None, AUDIO)) == ["lost"]
+    assert await books.task(call.call_id) == (3, "", 0, b"", "too late")
+
+
+@pytest.mark.parametrize("in_one_batch", [True, False])
+async def test_two_completions_of_one_task_keep_one_audio(books: Books, in_one_batch: bool) -> None:
+    customer = await books.customer()
+    call = await books.opened(customer, task=speech())
+    first, second = keep_of(call, None, AUDIO), keep_of(call, None, DIFFERENT_AUDIO)
+    if in_one_batch:
+        await books.end(first, second)
+    else:
+        await books.end(first)
+        await books.end(second)
+    assert await books.task(call.call_id) == COMPLETED
+
+
+@pytest.mark.parametrize("reasons", [("a", "b"), ("b", "a")])
+async def test_the_reason_of_the_first_of_two_refunds_in_one_batch_counts(
+    books: Books, reasons: tuple[str, str]
+) -> None:
+    customer = await books.customer()
+    call = await books.opened(customer, task=speech())
+    await books.end(*[refund_of(call, reason) for reason in reasons])
+    assert (await books.task(call.call_id))[4] == reasons[0]
