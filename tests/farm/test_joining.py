@@ -225,3 +225,15 @@ def test_tokens_and_credentials_are_never_logged_or_repeated(site: NodeSite) -> 
     for secret in secrets:
         assert secret not in site.service.stderr
         assert secret not in metrics
+
+
+def test_a_second_token_replaces_the_first(site: NodeSite) -> None:
+    name = new_name()
+    first, second = site.token(name), site.token(name)
+    assert refusal(site.join(first)) == REFUSED
+    assert site.join(second).status == 200
+
+
+@pytest.mark.parametrize("name", [" ", "a" * 101, "a\x1b[2J"])
+def test_a_node_name_must_be_printable(site: NodeSite, name: str) -> None:
+    assert site.service.command("node", "enroll", name).code == 1

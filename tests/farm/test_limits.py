@@ -231,3 +231,36 @@ async def test_stalled_joins_do_not_block_nodes_or_other_joins(
     assert (await late.answer())[0] == 400
     for client in (*opened, late):
         await client.disconnect()
+
+
+async def test_a_stalled_upload_is_aborted(farm: LocalFarm) -> None:
+    """Although what has arrived would allow it 48 seconds more."""
+    audio = mp3() * 120
+    client = await farm.upload(audio)
+    client.send(audio[:-1])
+    began = time.monotonic()
+    assert (await client.answer())[0] == 400
+    assert time.monotonic() - began < SOON_AT_THIS_RATE_S
+    assert farm.files == []
+    await client.disconnect()
+
+
+@pytest.mark.slow
+async def test_an_upload_above_the_minimum_rate_may_take_long(
+    farm: LocalFarm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patience_s = 3.0  # a loaded machine may stall this test for a second or two
+    audio = mp3(2)
+    bytes_per_s = len(audio) / (2.2 * patience_s)
+    monkeypatch.setattr(uploads, "PATIENCE_S", patience_s)
+    monkeypatch.setattr(uploads, "SLOWEST_BYTES_PER_S", bytes_per_s / 4)
+    client = await farm.upload(audio)
+    await send_slowly(client, audio, bytes_per_s)
+    assert (await client.answer())[0] == 200
+    (kept,) = farm.files
+    assert kept.read_bytes() == audio
+    await client.disconnect()
+
+
+def test_the_minimum_rate_is_below_one_megabyte_a_minute() -> None:
+    assert uploads.SLOWEST_BYTES_PER_S < 2**20 / 60

@@ -298,3 +298,59 @@ def clone(site: NodeSite, language: str, folder: Path) -> str:
         *("--sample", str(sample), "--transcript", "what is said", "--consent"),
     )
     return str(ordered["voice_id"])
+
+
+@pytest.mark.parametrize(
+    ("what", "data", "field"),
+    [
+        ("hello", {"voices": [], "clones": [], "slots": 1, "speed": 1}, "speed"),
+        ("lease", {"jobs": 1, "wait_s": 0, "voices": []}, "voices"),
+        ("beat", {"beats": [], "load": 1}, "load"),
+        ("fail", {"held": {"kind": "task", "id": 1, "epoch": 1, "token": "t", "x": 1}, "reason": "r"}, "x"),
+    ],
+    ids=["hello", "lease", "beat", "fail"],
+)
+def test_a_field_that_the_protocol_does_not_have_is_refused(
+    site: NodeSite, what: str, data: dict[str, Any], field: str
+) -> None:
+    answer = site.node().ask(what, data)
+    assert answer.status == 400
+    assert f"unknown field `{field}`" in answer.json["error"]["message"]
+
+
+def test_a_new_job_ends_an_open_poll(site: NodeSite, key: str) -> None:
+    voice = new_voice()
+    node = site.node(voice)
+    with ThreadPoolExecutor(1) as pool:
+        poll = open_poll(node, pool)
+        task = site.order(key, voice)
+        assert [job["id"] for job in result_of(PROMPT_S, poll).json["jobs"]] == [task]
+
+
+def test_jobs_of_a_removed_node_are_requeued_at_once(site: NodeSite, key: str) -> None:
+    voice = new_voice()
+    node, other = site.node(voice), site.node(voice)
+    task = site.order(key, voice)
+    job = node.take()
+    site.service.cli("node", "remove", node.name)
+    taken = other.take()
+    assert (taken.id, taken.epoch) == (task, 2)
+    assert node.complete(job, mp3()).status == 401
+    assert other.complete(taken, mp3()).status == 200
+
+
+@pytest.mark.parametrize(("more", "tries"), [({}, 2), ({"handed_back": True}, 1)])
+def test_a_failed_or_returned_job_is_requeued(
+    site: NodeSite, key: str, more: dict[str, bool], tries: int
+) -> None:
+    voice = new_voice()
+    node = site.node(voice)
+    task = site.order(key, voice)
+    first = node.take()
+    assert node.ask("fail", {"held": first.proof, "reason": "busy", **more}).status == 200
+    site.sql("UPDATE nodes SET rests_until = 0 WHERE name = $1", node.name)
+    second = node.take()
+    assert (second.id, second.epoch) == (task, 2)
+    assert site.sql("SELECT tries FROM tasks WHERE id = $1", task) == [(tries,)]
+    assert node.complete(first, mp3()).status == 409
+    assert node.complete(second, mp3()).status == 200

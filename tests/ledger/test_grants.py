@@ -88,3 +88,10 @@ async def test_of_many_first_grants_at_once_one_counts(books: Books) -> None:
     customer = await books.customer(units=0)
     await asyncio.gather(*[perform(books.db, GrantFirstUnits(name=customer.name, units=7)) for _ in range(8)])
     assert await books.balance(customer) == 7
+
+
+async def test_a_grant_adds_units_and_a_negative_one_removes_them(books: Books) -> None:
+    customer = await books.customer(units=5)
+    assert (await perform(books.db, GrantUnits(name=customer.name, units=7, memo="a gift"))).balance == 12
+    assert (await perform(books.db, GrantUnits(name=customer.name, units=-12))).balance == 0
+    assert await books.sql("SELECT units FROM ledger WHERE memo = 'a gift'") == [(7,)]

@@ -95,3 +95,13 @@ def test_limits_are_written_as_numbers_none_or_default() -> None:
     for text in ("0", "-1", "1.5", "", "None", "1e3", "1000000000001"):
         with pytest.raises(CommandError, match="--units-per-day: must be a whole number from 1"):
             parsed(rpm=None, concurrent=None, units_per_day=text)
+
+
+async def test_a_limited_call_notes_the_headers_of_its_answer(books: Books, service: LedgerService) -> None:
+    await books.stop_clock()
+    customer = await books.customer()
+    await perform(books.db, LimitKey(key=str(customer.key_id), **as_texts({"rpm": 9})))
+    call = await service.admit(customer)
+    assert call.details.rate_headers == rate_headers(Rate(limit=9, remaining=8, reset_ms=60_000))
+    call = await service.admit(await books.customer())
+    assert call.details.rate_headers == {}

@@ -47,3 +47,15 @@ async def test_sweeps_queue_no_refund_twice(books: Books) -> None:
             assert service.commits.waiting <= 4  # the first is in the stalled batch
         assert await service.ledger.sweep() in range(6)
     assert await books.balance(customer) == 10
+
+
+async def test_a_waiting_retry_is_planned_once(books: Books, service: LedgerService) -> None:
+    customer, retry_key, planned = await books.customer(), idempotency_key_of(), [0]
+    async with await service.admit(customer, idempotency_key=retry_key) as call:
+        plan = counted(service.order(), planned)
+        retry = asyncio.ensure_future(service.charge(caller_of(customer, retry_key), plan))
+        await asyncio.wait([retry], timeout=0.1)
+        assert not retry.done()
+        await call.keep("the answer")
+        assert await retry == Replayed("the answer")
+    assert planned == [1]

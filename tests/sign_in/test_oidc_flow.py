@@ -1,5 +1,6 @@
 """The flow with a provider over a socket: attempts, metadata, keys, and what the provider does wrong."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from myna.accounts import key_throttle
 from myna.accounts.sign_in.oidc import attempts, provider
 from myna.accounts.sign_in.oidc.attempts import LIFE_MS, Purpose
-from myna.accounts.sign_in.oidc.flow import Answer, Oidc
+from myna.accounts.sign_in.oidc.flow import Answer, Finished, Oidc
 from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
 from myna.http.client import ClientResponse, HttpClient
 from tests.rig.oidc_provider import DROP, WELL_KNOWN, OidcProvider, Plan, key_of, public
@@ -276,3 +277,31 @@ async def test_nothing_that_is_shown_of_an_attempt_has_a_secret(sqlite_site: Oid
     shown = " ".join(map(repr, [begun, begun.row, answer, finished, sqlite_site.client]))
     secrets = [begun.state, begun.row.nonce, begun.row.verifier, answer.code, sqlite_site.client.secret]
     assert not [secret for secret in secrets if secret in shown]
+
+
+@each_database
+async def test_expired_attempts_are_deleted(site: OidcSite) -> None:
+    await site.begin()
+    await attempts.remove_expired(site.books.db)
+    assert await site.books.sql("SELECT count(*) FROM oidc_attempts") == [(1,)]
+    await site.books.sql("UPDATE oidc_attempts SET created_at = created_at - $1", LIFE_MS)
+    await attempts.remove_expired(site.books.db)
+    assert await site.books.sql("SELECT count(*) FROM oidc_attempts") == [(0,)]
+
+
+async def test_a_provider_that_does_not_announce_iss_need_not_send_it(sqlite_site: OidcSite) -> None:
+    sqlite_site.provider.plan = Plan(
+        metadata={"authorization_response_iss_parameter_supported": DROP}, callback={"iss": DROP}
+    )
+    assert (await sqlite_site.whole()).claims.sub == "person-1"
+
+
+async def test_sign_ins_at_once_and_later_ones_ask_for_metadata_and_keys_once(
+    sqlite_site: OidcSite,
+) -> None:
+    answers = await asyncio.gather(*(sqlite_site.answer() for _ in range(5)))
+    done: list[Finished] = await asyncio.gather(*(sqlite_site.finish(one) for one in answers))
+    assert len(done) == 5
+    await sqlite_site.whole()
+    assert sqlite_site.provider.asked.count(WELL_KNOWN) == 1
+    assert sqlite_site.provider.asked.count(KEYS_PATH) == 1

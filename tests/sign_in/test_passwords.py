@@ -1,7 +1,9 @@
 """Passwords: which are accepted, and what verifying them tells."""
 
 import asyncio
+import contextlib
 import threading
+import time
 
 import argon2
 import pytest
@@ -13,6 +15,7 @@ from myna.accounts.sign_in import passwords, sessions
 from myna.accounts.sign_in.refusal import WRONG, WRONG_PASSWORD, SignInRefused, TooManyAttempts
 from myna.actions.accounts import DisableAccount
 from myna.errors import CommandError
+from tests.http.cpu_time import cpu_s, reference
 from tests.rig.actors import perform
 from tests.rig.waiting import SOON_S, wait_until
 from tests.sign_in.conftest import FAST
@@ -261,3 +264,17 @@ async def test_a_confirmation_is_refused_and_throttled_apart_from_signing_in(boo
             await passwords.confirm(books.db, ann, OTHER_PASSWORD, ADDRESS)
     with pytest.raises(TooManyAttempts):
         await passwords.confirm(books.db, ann, PASSWORD, ADDRESS)
+
+
+@pytest.mark.parametrize(
+    "hostile", ["4@8({[<3691!|70$5+%2" * 2, "4ds|as1w$dp1ar5@$a4@a5dr5a!a1!45!sr!wpds", "1" * 40]
+)
+async def test_no_password_takes_long_to_score(hostile: str) -> None:
+    def score(plain: str) -> None:
+        with contextlib.suppress(CommandError):
+            asyncio.run(passwords.check(plain, name="ann", email=""))
+
+    await asyncio.to_thread(score, PASSWORD)  # loads the lists
+    began = time.process_time()
+    await asyncio.to_thread(score, hostile)
+    assert time.process_time() - began < 5 * cpu_s(reference, None)

@@ -13,7 +13,7 @@ from myna.errors import CommandError
 from myna.store.queries import preferences
 from myna.store.queries.preferences import Preferences
 from tests.rig.actors import perform
-from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD, person
+from tests.sign_in.people import ADDRESS, BROWSER, ELSEWHERE, OPERATOR, OTHER_PASSWORD, PASSWORD, person
 from tests.store.books import Books
 from tests.store.fixtures import each_database
 
@@ -217,3 +217,15 @@ async def test_a_preference_that_is_not_possible_is_refused(books: Books) -> Non
         with pytest.raises(CommandError):
             await perform(books.db, SetPreferences(name="ann", **changes))
     assert await preferences.of_account(books.db, ann.id) == Preferences()
+
+
+@each_database
+async def test_maintenance_deletes_expired_sessions(books: Books) -> None:
+    await person(books)
+    await books.stop_clock()
+    await signed_in(books)
+    await books.move_clock(IDLE_MS - 1)
+    newer = await signed_in(books, address=ELSEWHERE)
+    await books.move_clock(1)
+    await sessions.remove_expired(books.db)
+    assert await books.sql("SELECT token_hash FROM sessions") == [(tokens.hash_of(newer),)]

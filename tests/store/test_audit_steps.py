@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from myna.actions.accounts import GrantUnits
@@ -338,3 +339,62 @@ async def test_an_audit_on_a_dead_connection_ends_and_another_process_does_it(
             await db.close()
     report = await audited(postgres_books, store)
     assert (report.breaches, report.checked.calls) == ([], 9)
+
+
+async def test_only_one_of_several_processes_audits(books: Books) -> None:
+    second = await books.open_again(serving=False)
+    every_ms = 60_000
+
+    async def claim(connection: Transaction) -> bool:
+        return await audit_state.claim(connection, every_ms)
+
+    claimed = await asyncio.gather(*[db.transaction(claim) for db in (books.db, second) for _ in range(4)])
+    assert sorted(claimed) == [False] * 7 + [True]
+    await books.move_clock(audit_state.LEASE_MS + 1)  # the process with the claim never ended its audit
+    assert await books.db.transaction(claim)
+    await books.db.transaction(lambda connection: audit_state.finish(connection, 0, "{}"))
+    assert not await books.db.transaction(claim)
+    await books.move_clock(every_ms)
+    assert await books.db.transaction(claim)
+    await second.close()
+
+
+async def test_a_range_is_summed_up_once(books: Books, store: AudioStore) -> None:
+    await calls(books, await books.customer(units=100), 3)
+    end = await audit.close(books.db)
+    counts = Counts(3, 5, 0, 0)
+
+    async def advance(connection: Transaction) -> bool:
+        return await audit_state.advance(connection, FIRST, end, counts)
+
+    assert [await books.db.transaction(advance) for _ in range(2)] == [True, False]
+    assert (await audit_state.state(books.db)).counts == counts
+    assert (await audited(books, store)).breaches == []
+
+
+async def test_writers_ended_waits_for_the_last_writer(postgres_books: Books) -> None:
+    """Its number is above that of every transaction that has ended, also of the one that raised the fence."""
+    async with contextlib.AsyncExitStack() as stack:
+        writers = [await asyncpg.connect(postgres_books.url) for _ in range(2)]
+        for writer in writers:
+            stack.push_async_callback(writer.close)
+        first, last = (writer.transaction() for writer in writers)
+        await first.start()
+        await writers[0].execute("UPDATE site SET version = version")
+        await last.start()
+        await writers[1].execute("UPDATE audit_state SET claimed_until = claimed_until")
+        await first.commit()
+        ended = asyncio.ensure_future(postgres_books.db.writers_ended())
+        await asyncio.wait([ended], timeout=0.2)
+        assert not ended.done()
+        await last.commit()
+        assert await ended
+
+
+async def test_an_audit_is_due_if_the_last_one_is_in_the_future(books: Books) -> None:
+    """The clock was ahead then."""
+    await books.sql(
+        "UPDATE audit_state SET audited_at = now_ms() + 9999999, claimed_until = now_ms() + 9999999"
+    )
+    assert await books.db.transaction(lambda db: audit_state.claim(db, 3_600_000))
+    assert not await books.db.transaction(lambda db: audit_state.claim(db, 3_600_000))

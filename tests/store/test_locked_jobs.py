@@ -117,3 +117,13 @@ async def test_locks_of_a_stopped_process_are_released(
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
     await stopped.close()
+
+
+async def test_a_locked_job_is_skipped_for_the_next_one(
+    service: TaskService,
+) -> None:
+    node, customers = await service.node(), [await service.books.customer() for _ in range(2)]
+    for customer in customers:
+        await service.ordered(customer, text=customer.name)
+    async with locked(service.books, "SELECT id FROM tasks ORDER BY id LIMIT 1 FOR UPDATE"):
+        assert (await service.leased(node)).text == customers[1].name

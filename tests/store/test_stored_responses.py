@@ -3,6 +3,7 @@
 import pytest
 
 from myna.config import DAY_MS
+from myna.store.queries import storage
 from myna.store.queries import stored_responses as store
 from myna.store.queries.stored_responses import StoredResponse
 from tests.store.books import Books, Customer
@@ -78,3 +79,11 @@ async def test_the_responses_of_an_account_are_deleted_with_it(books: Books) -> 
     await books.db.transaction(lambda db: store.put(db, account_id, row))
     await books.sql("DELETE FROM accounts WHERE id = $1", account_id)
     assert await books.sql("SELECT count(*) FROM stored_responses") == [(0,)]
+
+
+async def test_the_bytes_count_in_the_storage_of_the_account(books: Books) -> None:
+    owner, other = await books.customer(), await books.customer()
+    size_bytes = sum([(await put(books, owner, name)).size_bytes for name in ("resp_1", "resp_2")])
+    assert await storage.of_account(books.db, owner.account_id) == size_bytes
+    assert await storage.of_account(books.db, other.account_id) == 0
+    assert await storage.reached(books.db, size_bytes) == {owner.account_id: size_bytes}
