@@ -56,7 +56,7 @@ def _invite(user: User, settings: Settings, output: Output) -> None:
     output.rows(
         ("listen", f"the sounds are in {settings.data}/{SOUNDS}"),
         ("more units", f"MYNA_DATA={settings.data} .venv/bin/myna account grant {ACCOUNT} 100"),
-        ("data folder", f"{settings.data}: delete it to begin anew"),
+        ("data folder", f"{settings.data}: delete it to start over"),
         ("more to see", "make demo-month: a site after a month of use; make demo-node: a compute node"),
         ("install it", "docs/install.md; all pages by question: docs/README.md"),
         ("stop", "Ctrl-C"),

@@ -61,7 +61,7 @@ FAILURES = ("UpstreamFailed", "ClientDisconnected", "RequestRefused")
 
 
 class Model(Struct, frozen=True):
-    """What calls ask for: what a call costs, who answers, and how long it typically takes."""
+    """A model: the units of a call, the channel that answers, and its typical time in milliseconds."""
 
     name: str
     units: int

@@ -3,9 +3,11 @@
 import asyncio
 import multiprocessing
 import os
+import threading
 import time
 import uuid
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -217,3 +219,40 @@ def test_a_balance_is_low_below_three_days(balance: int, is_low: bool) -> None:
 
 def test_an_account_that_uses_nothing_is_not_low() -> None:
     assert not estimate(0, [0] * 30, 400).is_low
+
+
+def test_ids_sort_by_age() -> None:
+    found = []
+    for _ in range(5):
+        found.append(new_id())
+        until = time.time_ns() // 1_000_000
+        while time.time_ns() // 1_000_000 == until:
+            pass
+    assert all(earlier < later for earlier, later in pairwise(found))
+
+
+def test_every_random_bit_is_random() -> None:
+    ones = zeros = 0
+    for _ in range(MANY):
+        number = int.from_bytes(new_id()[6:], "big")
+        ones, zeros = ones | number, zeros | ~number
+    fixed = 0xF << 76 | 0b11 << 62
+    assert (ones & zeros & ((1 << 80) - 1)) | fixed == (1 << 80) - 1
+
+
+def test_threads_never_get_the_same_id() -> None:
+    found: list[list[str]] = [[] for _ in range(8)]
+    start = threading.Barrier(len(found))
+
+    def take(mine: list[str]) -> None:
+        start.wait()
+        mine += [new_name() for _ in range(MANY)]
+
+    threads = [threading.Thread(target=take, args=(mine,)) for mine in found]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    names = [name for mine in found for name in mine]
+    assert len(set(names)) == len(names)
+    assert all(len(name) == 32 and int(name, 16) >= 0 for name in names)

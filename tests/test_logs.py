@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from myna.actions.channels import SetChannelKey
+from myna.actions.codes import RedeemCode
 from myna.lib.telemetry import logs
 from myna.lib.telemetry.logs import JsonFormatter, LogWriter, masked
 from tests.rig.calls import Answer, Wire, call
@@ -237,3 +239,8 @@ def test_every_line_of_the_log_is_json_whatever_callers_send(make_service: Servi
 
 def service_lines(service: Service) -> list[dict[str, str]]:
     return [json.loads(line) for line in service.log_lines if line]
+
+
+def test_an_action_shows_no_value() -> None:
+    for action in (SetChannelKey(name="a", key="sk-1"), RedeemCode(account="a", code="ABCDE")):
+        assert repr(action) == f"{type(action).__name__}(…)"

@@ -81,6 +81,10 @@ class Action(Struct, Generic[R], frozen=True, kw_only=True):
 
     command: ClassVar[str]
 
+    def __repr__(self) -> str:
+        """Without the values, of which some are secrets."""
+        return f"{type(self).__name__}(…)"
+
     def check(self) -> None:
         """Raises CommandError for values that are wrong in every state of the site."""
 

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlencode, urlsplit
+from weakref import WeakKeyDictionary
 
 from tests.rig.calls import Answer, call
 from tests.rig.service import Service
@@ -98,7 +99,7 @@ def text_of(answer: Answer) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html)).strip()
 
 
-_SIGNED_IN: dict[tuple[str, str], Visitor] = {}
+_SIGNED_IN: WeakKeyDictionary[Service, dict[str, Visitor]] = WeakKeyDictionary()
 
 
 @dataclass
@@ -112,12 +113,13 @@ class People:
 
     def signed_in(self, name: str, *, operator: bool = False, units: int = 1000) -> Visitor:
         """A new account, invited by the command line, with a session."""
-        if found := _SIGNED_IN.get((self.service.root_url, name)):
-            return found  # of a fixture that is made again, since another worker had its other tests
+        known = _SIGNED_IN.setdefault(self.service, {})
+        if name in known:
+            return known[name]  # of a fixture that is made again, since another worker had its other tests
         mailbox = re.sub(r"[^\w.+-]", "", name)
         arguments = ["account", "add", name, "--units", str(units), "--email", f"{mailbox}@example.org"]
         made = self.service.cli(*arguments, *(["--operator"] if operator else []))
         visitor = self.visitor()
         visitor.open_link(made["link"])
-        _SIGNED_IN[self.service.root_url, name] = visitor
+        known[name] = visitor
         return visitor
