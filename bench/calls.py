@@ -1,8 +1,8 @@
 """How many Python functions the event loop calls for one request: `python -m bench calls`.
 
 The server counts each call of a function and each step of a coroutine in the thread of its event loop, those
-of libraries included, and answers at COUNTED_PATH what it has counted. Times depend on the load of the machine; these
-counts don't. `python -m bench.calls` is the server.
+of libraries included, and answers at COUNTED_PATH what it has counted. Times depend on the load of the
+machine; these counts don't. `python -m bench.calls` is the server.
 """
 
 import http.client
