@@ -47,12 +47,20 @@ def pooled() -> Iterator[Pooled]:
         config = folder / "pgbouncer.ini"
         values = {"host": server.hostname, "port": server.port, "user": server.username, "size": size}
         config.write_text(CONFIG.format(mode=mode, listens=listens, **values))
-        folder.chmod(0o755)
         program = [shutil.which("pgbouncer", path=PATH) or "", "--quiet", str(config)]
-        user = "nobody" if os.geteuid() == 0 else None  # it refuses to run as root
-        started.append(subprocess.Popen(tethered(program, signal.SIGKILL, user), cwd="/"))
+        user = None
+        if os.geteuid() == 0:  # it refuses to run as root; Debian's package runs it as this user
+            user = "postgres"
+            for path in (folder, config):  # whatever the umask
+                shutil.chown(path, user)
+        log = folder / "log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(tethered(program, signal.SIGKILL, user), cwd="/", stderr=out)
+        started.append(process)
 
         def accepts() -> bool:
+            if process.poll() is not None:
+                raise RuntimeError(f"PgBouncer ended with {process.returncode}:\n{log.read_text()}")
             with suppress(OSError), socket.create_connection(("127.0.0.1", listens), 1):
                 return True
             return False
