@@ -214,7 +214,7 @@ def new_voice(scene: Scene) -> Sent:
     visitor, _ = scene.person()
     NodeSite(scene.service).node(clones=["en"])
     sample = write_voice(scene.service.folder / "voice.wav", 4).read_bytes()
-    fields = {"name": "Ann", "language": "en", "transcript": "Good morning to you.", "consent": "yes"}
+    fields = {"name": "Ann", "language": "en", "transcript": "Good morning to you.", "consent": "true"}
     return Sent(visitor, "/voices/new", fields, file=("sample", "voice.wav", sample))
 
 
