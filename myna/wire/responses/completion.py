@@ -16,7 +16,6 @@ from myna.wire.lenient import (
     thought_of,
 )
 
-
 UNLIKELY = -9999.0
 """The log probability of a token without one, as OpenAI's API has it."""
 
@@ -36,8 +35,8 @@ class ToolCall(Struct, frozen=True):
 
 
 class ChatMessage(Struct, frozen=True):
-    """What the assistant says, or a part of it; texts are empty where it says nothing. `logprobs` are those of
-    the content's tokens."""
+    """What the assistant says, or a part of it; texts are empty where it says nothing. `logprobs` are those
+    of the content's tokens."""
 
     content: str = ""
     refusal: str = ""

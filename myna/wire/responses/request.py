@@ -49,8 +49,8 @@ class ResponsesRequest(Struct, frozen=True):
     """POST /responses. All other fields are ignored.
 
     `truncation` and `service_tier` are among those: they don't change what a service without built-in tools
-    answers, and nor does what `include` names, but for log probabilities. `metadata`, `prompt_cache_key`, `safety_identifier` and
-    `max_tool_calls` are repeated in the response and not sent to the model.
+    answers, and nor does what `include` names, but for log probabilities. `metadata`, `prompt_cache_key`,
+    `safety_identifier` and `max_tool_calls` are repeated in the response and not sent to the model.
     """
 
     model: str
