@@ -22,7 +22,7 @@ from myna.engines.interface import EngineFailed, EngineVoice, SampleRefused
 from myna.engines.media.job import Measured
 from myna.engines.media.media import Inspector
 from myna.errors import CommandError
-from myna.lib.files.fsync import remove
+from myna.lib.files import remove
 from myna.lib.names import is_name
 from myna.store.database import Database, Queries, Transaction
 from myna.store.files.audio import AudioStore

@@ -17,7 +17,7 @@ from myna.engines.interface import EngineCrashed, NoAudio
 from myna.engines.media.job import Script, Segment, Word
 from myna.engines.media.mandarin import Writer, punctuated
 from myna.engines.media.media import Transcoder
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 from tests.audio.test_encoders import heard
 from tests.engines.conftest import until
 from tests.rig.disks import StuckFile

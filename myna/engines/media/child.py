@@ -39,8 +39,8 @@ from myna.engines.media.recording import Recording, UnreadableRecording, mono, o
 from myna.engines.media.whisper import LoadedModel
 from myna.engines.pool.child_main import RunningJob, Work, silence_libraries
 from myna.engines.sound import pcm_of
-from myna.lib.files.atomic_file import AtomicFile
-from myna.lib.sandbox.limits import limit_resources
+from myna.lib.files import AtomicFile
+from myna.lib.sandbox import limit_resources
 
 _QUIET_DB: Final = -50.0  # of full scale; speech is at -25 to -10
 _CLIPPED_SHARE_MAX: Final = 0.001

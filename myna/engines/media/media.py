@@ -29,9 +29,8 @@ from myna.engines.media.job import (
 )
 from myna.engines.pool.child_main import path_bytes
 from myna.engines.pool.pool import START_DEADLINE_S, Pool
-from myna.lib.files.disk_threads import DiskExecutor
-from myna.lib.files.fsync import remove
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.files import DiskExecutor, remove
+from myna.lib.sandbox import AllowedPaths
 from myna.lib.shares import Shares
 
 R = TypeVar("R", bound=msgspec.Struct)
