@@ -211,7 +211,7 @@ class Tasks:
 
         completed = await self._change(work)
         if completed and proof.kind == TASK:
-            metrics.calls("kept").inc()
+            metrics.added[metrics.calls("kept")] += 1
         return completed
 
     async def fail(self, node_id: int, failure: Failure) -> None:
@@ -238,7 +238,7 @@ class Tasks:
             return True
 
         if await self._change(work):
-            metrics.calls("refunded").inc()
+            metrics.added[metrics.calls("refunded")] += 1
 
     async def _refused_by_all(self, db: Transaction, proof: Proof, failure: Failure) -> bool:
         """Whether the failure is final and no other online node can do the job."""

@@ -272,7 +272,7 @@ class GroupCommit:
                     self._fail(batch[0], error)
                 return
             else:
-                metrics.COMMIT_SECONDS.observe(time.monotonic() - began)
+                metrics.observed.append((metrics.COMMIT_SECONDS, time.monotonic() - began))
                 break
         for pending, outcome in zip(batch, [*ended, *charged], strict=True):
             self._deliver(pending, outcome, contended=contended)

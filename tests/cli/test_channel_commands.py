@@ -216,12 +216,12 @@ def test_keys_are_encrypted_by_a_command_and_with_another_secret_key(
     for environ in ({}, old, {"MYNA_SECRET_KEY": f"{'t' * 32},{'s' * 32}"}, new):
         if environ:
             assert with_channel.json("channel", "rekey", **environ) == [{"name": "up", "key": "encrypted"}]
+            assert with_channel.json("activity", "--limit", "1")[0]["command"] == "myna channel rekey"
         assert bool(list(secrets.iterdir())) == (not environ)
         with_channel.lines("channel", "test", "up", **environ)
         assert upstream.requests[-1].headers["authorization"] == f"Bearer {KEY}"
         with_channel.lines("backup", str(backup), "--force")
         assert KEY.encode() not in backup.read_bytes()
-    assert with_channel.json("activity", "--limit", "1")[0]["command"] == "myna channel rekey"
     assert "is encrypted with another MYNA_SECRET_KEY" in with_channel.refused("channel", "rekey", **old)
     with_channel.lines("channel", "key", "up", "--remove", **new)
     assert keys_stored(with_channel) == {"up": False}
