@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from myna.errors import CommandError, ConfigError
-from myna.lib.files.atomic_file import AtomicFile
+from myna.lib.files import AtomicFile
 from myna.lib.setting_kinds import listed
 from myna.settings import Settings
 from myna.store.queries.config import ChannelRow

@@ -21,7 +21,7 @@ from myna.config import MIB, settings_of
 from myna.engines.inspector.inspector import Inspector, Sample, SampleRefused
 from myna.engines.interface import EngineFailed, EngineVoice
 from myna.errors import CommandError
-from myna.lib.files.fsync import remove
+from myna.lib.files import remove
 from myna.lib.names import is_name
 from myna.store.database import Database, Queries, Transaction
 from myna.store.files.audio import AudioStore

@@ -31,8 +31,8 @@ from myna.engines.pool.admission import long_max
 from myna.engines.pool.child_handle import KILL_WAIT_S, Child, ChildNotEnded, ChildProgram, PendingJob
 from myna.engines.pool.child_main import JobDone, JobFailed, Setup, StartJob, framed
 from myna.engines.pool.fair_queue import FairQueue
-from myna.lib.files.disk_threads import wait_shielded
-from myna.lib.sandbox.confinement import AllowedPaths, Confinement
+from myna.lib.files import wait_shielded
+from myna.lib.sandbox import AllowedPaths, Confinement
 from myna.lib.telemetry import metrics
 
 log = logging.getLogger(__name__)
