@@ -6,12 +6,14 @@ on the dialect: those of one database can be loaded into the other.
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from graphlib import TopologicalSorter
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-import apsw
 from msgspec import Struct
 
 from myna.store.rows import Queries, Row
+
+if TYPE_CHECKING:  # a process imports the driver of its own database only
+    import apsw
 
 Kind = Literal["integer", "real", "text", "bytes"]
 NOT_COPIED = frozenset({"schema_version", "schema_hashes", "schema_builds"})
@@ -103,7 +105,7 @@ _SQLITE_KINDS: dict[str, Kind] = {
 class SqliteTables:
     """The tables on one connection."""
 
-    def __init__(self, raw: apsw.Connection) -> None:
+    def __init__(self, raw: "apsw.Connection") -> None:
         self._raw = raw
 
     async def layout(self) -> list[Table]:
