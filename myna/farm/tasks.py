@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from myna.errors import DatabaseUnavailable, StaleLease
 from myna.farm.nodes import node_channel
 from myna.farm.polls import Polls
-from myna.lib.files.disk_threads import wait_shielded
+from myna.lib.files import wait_shielded
 from myna.lib.telemetry import metrics
 from myna.store.batch import AUDIO_PLACEHOLDER, Audio, CallState, End, EndOutcome, TaskStatus, to_store
 from myna.store.database import Database, Transaction

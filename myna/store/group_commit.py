@@ -18,7 +18,7 @@ from functools import partial
 from msgspec import Struct
 
 from myna.errors import CommitInDoubt, Overloaded
-from myna.lib.aio.timeouts import Timeouts
+from myna.lib.aio import Timeouts
 from myna.lib.ids import new_id
 from myna.lib.telemetry import metrics
 from myna.store.batch import (

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from myna import __version__
 from myna.errors import CommandError
-from myna.lib.files.fsync import sync_folder
+from myna.lib.files import sync_folder
 from myna.store import migrate, schema
 from myna.store.backup.archive import (
     FORMAT,
