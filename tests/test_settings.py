@@ -58,6 +58,7 @@ WRONG = {
     "speech_processes": ["-1", "257", "all"],
     "speech_key": [f"{SECRET}\r"],
     "speech_model": ["\x1b[2J"],
+    "secret_key": [SECRET[:31], f"{SECRET * 4},{SECRET[:31]}", "é" * 32],
     "metrics_token": [f"{SECRET} x", f"{SECRET}é"],
     "log_level": ["loud", "INFO"],
     "oidc_issuer": [
