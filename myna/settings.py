@@ -22,8 +22,8 @@ from msgspec.inspect import FloatType, IntType, type_info
 
 from myna.errors import ConfigError
 from myna.lib import setting_kinds as kinds
+from myna.lib.net import is_base_url, without_login
 from myna.lib.setting_kinds import Setting, listed, toml_position, with_secret_files
-from myna.lib.urls import is_base_url, without_login
 
 PREFIX = "MYNA_"
 DEFAULT_FILE = "myna.toml"
@@ -125,6 +125,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         str, kinds.word("debug, info, warning or error", "debug", "info", "warning", "error")
     ] = "info"
     metrics_token: Annotated[str, kinds.secret("the Bearer token that /metrics requires; empty: none")] = ""
+    secret_key: Annotated[str, kinds.secret_keys("encrypts keys of channels; empty: they are in files")] = ""
     oidc_issuer: Annotated[str, kinds.issuer("the provider of sign-ins by OpenID Connect; empty: none")] = ""
     oidc_client_id: Annotated[str, Setting("the client id at the provider")] = ""
     oidc_client_secret: Annotated[str, kinds.secret("the client secret at the provider")] = ""

@@ -8,7 +8,7 @@ import pytest
 
 from myna import settings
 from myna.errors import ConfigError
-from myna.lib.urls import is_base_url
+from myna.lib.net import is_base_url
 from myna.settings import SETTINGS, Settings, load, usable_cores
 
 ANY = "0.0.0.0"  # noqa: S104 - nothing is bound here
@@ -58,6 +58,7 @@ WRONG = {
     "speech_processes": ["-1", "257", "all"],
     "speech_key": [f"{SECRET}\r"],
     "speech_model": ["\x1b[2J"],
+    "secret_key": [SECRET[:31], f"{SECRET * 4},{SECRET[:31]}", "é" * 32],
     "metrics_token": [f"{SECRET} x", f"{SECRET}é"],
     "log_level": ["loud", "INFO"],
     "oidc_issuer": [

@@ -8,8 +8,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from myna.errors import ConfigError
-from myna.lib.addresses import are_networks
-from myna.lib.urls import is_base_url, is_database_url, is_origin, is_page_origin, is_secure
+from myna.lib.net import are_networks, is_base_url, is_database_url, is_origin, is_page_origin, is_secure
+
+SECRET_MIN_CHARS = 32
 
 
 class Setting(Struct, frozen=True):
@@ -39,6 +40,16 @@ def secret(meaning: str) -> Setting:
         return value.isascii() and " " not in value
 
     return Setting(meaning, fits_a_header, "contains a character that can't be sent in a header", secret=True)
+
+
+def secret_keys(meaning: str) -> Setting:
+    """Secrets that encrypt, separated by commas: the first one encrypts, each decrypts."""
+
+    def are_long(value: str) -> bool:
+        return value.isascii() and all(len(one) >= SECRET_MIN_CHARS for one in listed(value))
+
+    requirement = f"must be at least {SECRET_MIN_CHARS} ASCII characters, several such separated by commas"
+    return Setting(meaning, are_long, requirement, secret=True)
 
 
 def origin(meaning: str) -> Setting:

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from myna.engines.inspector.inspector import Inspector, Sample, SampleRefused
-from myna.engines.interface import EngineFailed, EngineVoice
+from myna.engines.interface import EngineFailed, EngineVoice, SampleRefused
+from myna.engines.media.job import Measured
+from myna.engines.media.media import Inspector
 from myna.errors import CommandError
-from myna.lib.files.fsync import remove
+from myna.lib.files import remove
 from myna.store.database import Queries
 from myna.store.files.samples import SampleStore
 from myna.store.queries import clones as store
@@ -128,7 +129,7 @@ async def remove_orphans(db: Queries, samples: SampleStore, before: float) -> in
     return len(orphans)
 
 
-async def _checked_sample(inspector: Inspector, source: Path, target: Path, account_id: int) -> Sample:
+async def _checked_sample(inspector: Inspector, source: Path, target: Path, account_id: int) -> Measured:
     """Decodes the recording, checks it and writes it to `target`. Raises CommandError."""
     try:
         return await inspector.sample(source, target, account_id)

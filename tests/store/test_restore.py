@@ -14,7 +14,7 @@ from myna.actions.access import ResetAccount
 from myna.actions.clones import DeleteVoice
 from myna.billing import audit
 from myna.settings import Settings
-from myna.store import postgresql
+from myna.store import postgresql, tables
 from myna.store.backup import backup
 from myna.store.backup.archive import ArchiveReader, ArchiveWriter
 from myna.store.batch import Audio
@@ -24,7 +24,6 @@ from myna.store.files.samples import SampleStore
 from myna.store.postgresql import Postgresql
 from myna.store.queries import clones, tasks
 from myna.store.states import CloneStatus
-from myna.store.tables import tables
 from tests.rig.actors import perform
 from tests.sign_in.people import ADDRESS, BROWSER, OTHER_PASSWORD, PASSWORD, person
 from tests.store.books import Books, keep_of, speech
