@@ -27,8 +27,8 @@ from myna.cli.console import (
     show_rows,
     with_database,
 )
-from myna.engines.inspector.inspector import Inspector
 from myna.engines.interface import EngineLimits
+from myna.engines.media.media import Inspector
 from myna.engines.registry import site_engines
 from myna.errors import CommandError, ConfigError
 from myna.farm.nodes import Nodes, NodeState
