@@ -18,7 +18,7 @@ from myna.errors.sentences import WrongValue
 from myna.lib import setting_kinds as kinds
 from myna.lib.names import is_name
 from myna.lib.setting_kinds import Applied
-from myna.lib.zones import zone_of
+from myna.lib.times import zone_of
 from myna.store.database import Database
 from myna.store.queries import config as store
 from myna.store.queries.config import Config

@@ -19,9 +19,8 @@ from typing import Any
 from myna.errors import ConfigError
 from myna.errors.sentences import WrongValue
 from myna.lib import setting_kinds as kinds
-from myna.lib.setting_files import read_toml, with_secret_files
-from myna.lib.setting_kinds import Applied
-from myna.lib.urls import is_base_url, without_login
+from myna.lib.net import is_base_url, without_login
+from myna.lib.setting_kinds import Applied, read_toml, with_secret_files
 
 PREFIX = "MYNA_"
 DEFAULT_FILE = "myna.toml"
@@ -125,6 +124,9 @@ class Settings:
     metrics_token: str = kinds.secret()(
         "the Bearer token that /metrics requires; empty: none",
         "访问 /metrics 所需的 Bearer 令牌；留空则不需要",
+    )
+    secret_key: str = kinds.secret_keys()(
+        "encrypts keys of channels; empty: they are in files", "用于加密渠道密钥；留空则密钥保存在文件中"
     )
     oidc_issuer: str = kinds.issuer()(
         "the provider of sign-ins by OpenID Connect; empty: none", "OpenID Connect 登录服务商；留空则不启用"

@@ -7,7 +7,7 @@ import pytest
 
 from myna import settings
 from myna.errors import ConfigError
-from myna.lib.urls import is_base_url
+from myna.lib.net import is_base_url
 from myna.settings import SETTINGS, Settings, load, usable_cores
 
 ANY = "0.0.0.0"  # noqa: S104 - nothing is bound here
@@ -50,6 +50,7 @@ WRONG = {
     "chat_key": [f"{SECRET}\n", f"{SECRET} x", f"{SECRET}é"],
     "chat_model": ["a\nb"],
     "speech": ["festival", "sherpa", "sherpa:model", "http://", "https://x/v1#y", "espeak "],
+    "secret_key": [SECRET[:31], f"{SECRET * 4},{SECRET[:31]}", "é" * 32],
     "metrics_token": [f"{SECRET} x", f"{SECRET}é"],
     "log_level": ["loud", "INFO"],
     "oidc_issuer": [

@@ -21,8 +21,8 @@ from rich.cells import cell_len
 
 from myna import settings as settings_module
 from myna.errors import CommandError, ConfigError
+from myna.lib.net import is_loopback
 from myna.lib.setting_kinds import Applied
-from myna.lib.urls import is_loopback
 from myna.settings import Settings
 from myna.store.database import Database, connect
 from myna.store.schema import newest, served_by

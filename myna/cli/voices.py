@@ -28,13 +28,13 @@ from myna.cli.console import (
     show_rows,
     with_database,
 )
-from myna.engines.inspector.inspector import Inspector
 from myna.engines.interface import EngineLimits
+from myna.engines.media.media import Inspector
 from myna.engines.registry import site_engines
 from myna.errors import CommandError, ConfigError
 from myna.farm.nodes import Nodes, NodeState
 from myna.http.client import HttpClient
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 from myna.store.database import Database
 from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import smallest

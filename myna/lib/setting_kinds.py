@@ -8,17 +8,28 @@ settings in both languages, and the tables of docs/configuration.md, which `make
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from myna.errors import ConfigError
 from myna.errors.sentences import WrongValue
-from myna.lib.addresses import are_networks
-from myna.lib.urls import is_base_url, is_database_url, is_origin, is_page_origin, is_secure, without_login
+from myna.lib.net import (
+    are_networks,
+    is_base_url,
+    is_database_url,
+    is_origin,
+    is_page_origin,
+    is_secure,
+    without_login,
+)
 
 V = TypeVar("V", int, float, str)
+SECRET_MIN_CHARS: Final = 32
 _METADATA: Final = "setting"
 
 
@@ -122,6 +133,16 @@ def secret() -> Kind[str]:
     return Kind("", requirement, lambda value: value.isascii() and " " not in value, secret=True)
 
 
+def secret_keys() -> Kind[str]:
+    """Secrets that encrypt, separated by commas: the first one encrypts, each decrypts."""
+
+    def are_long(value: str) -> bool:
+        return value.isascii() and all(len(one) >= SECRET_MIN_CHARS for one in listed(value))
+
+    requirement = f"must be at least {SECRET_MIN_CHARS} ASCII characters, several such separated by commas"
+    return Kind("", requirement, are_long, secret=True)
+
+
 def origin() -> Kind[str]:
     """The origin of a URL, or nothing."""
     requirement = "must be http://HOST or https://HOST, with a port or without"
@@ -178,3 +199,39 @@ def database_url() -> Kind[str]:
 def listed(value: str) -> list[str]:
     """The parts of a list separated by commas, without spaces around them and without empty ones."""
     return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def read_toml(path: Path) -> dict[str, Any] | None:
+    """The tables of a file, None if it does not exist. Raises ConfigError: one line with the file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        return None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: is not valid TOML{_position(error)}.") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 from byte {error.start} on.") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: can't be read: {error.strerror}.") from None
+
+
+def _position(error: tomllib.TOMLDecodeError) -> str:
+    """Where the parser found the error: ` at line 3, column 8`; empty if it does not say."""
+    found = re.search(r"\bat (line \d+, column \d+|end of document)", str(error))
+    return f" at {found[1]}" if found else ""
+
+
+def with_secret_files(environ: Mapping[str, str], names: Iterable[str]) -> Mapping[str, str]:
+    """The environment with the text of the file that NAME_FILE names as NAME, for these names. Raises
+    ConfigError."""
+    found = dict(environ)
+    for name in names:
+        if path := found.pop(f"{name}_FILE", ""):
+            if found.get(name):
+                raise ConfigError(f"{name}_FILE: must be empty, since {name} is set.")
+            try:
+                found[name] = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+            except (OSError, UnicodeDecodeError) as error:
+                why = (isinstance(error, OSError) and error.strerror) or "it is not UTF-8"
+                raise ConfigError(f"{name}_FILE: {path} can't be read: {why}.") from None
+    return found

@@ -24,7 +24,7 @@ from myna.engines.espeak.config import EspeakConfig
 from myna.engines.interface import Engine, EngineLimits
 from myna.engines.registry import KINDS, EngineConfig
 from myna.errors import ConfigError
-from myna.lib.setting_files import read_toml
+from myna.lib.setting_kinds import read_toml
 from myna.node.engines import JOB_MAX_S, too_many_voices
 from myna.node.requirements import pattern_requirement
 from myna.settings import usable_cores

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from myna import __version__
 from myna.errors import CommandError
-from myna.lib.files.fsync import sync_folder
+from myna.lib.files import sync_folder
 from myna.store import migrate, schema
 from myna.store.backup.archive import (
     FORMAT,
@@ -138,6 +138,7 @@ async def restore(db: Database, data: Path, source: ArchiveReader, *, in_place: 
         raise CommandError(
             f"The backup has schema {version}, this build needs {schema.latest()} or less: use a newer Myna."
         )
+    migrate.check_not_too_old(version)
     staged = _StagedFiles(data)
 
     async def work(connection: Transaction) -> Manifest:

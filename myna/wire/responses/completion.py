@@ -5,7 +5,19 @@ from typing import Any
 
 from msgspec import Struct
 
-from myna.wire.lenient import count_of, json_text_of, object_of, objects_of, reason_of, text_of, thought_of
+from myna.wire.lenient import (
+    count_of,
+    joined,
+    json_text_of,
+    object_of,
+    objects_of,
+    reason_of,
+    text_of,
+    thought_of,
+)
+
+UNLIKELY = -9999.0
+"""The log probability of a token without one, as OpenAI's API has it."""
 
 
 class UnusableAnswer(Exception):
@@ -23,11 +35,13 @@ class ToolCall(Struct, frozen=True):
 
 
 class ChatMessage(Struct, frozen=True):
-    """What the assistant says, or a part of it; texts are empty where it says nothing."""
+    """What the assistant says, or a part of it; texts are empty where it says nothing. `logprobs` are those
+    of the content's tokens."""
 
     content: str = ""
     refusal: str = ""
     reasoning: str = ""
+    logprobs: list[dict[str, Any]] = []
     tool_calls: list[ToolCall] = []
 
 
@@ -73,15 +87,16 @@ def usage_in(answer: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _choice(choice: dict[str, Any]) -> Choice:
+    logprobs = [_logprob(each) for each in objects_of(object_of(choice.get("logprobs")).get("content"))]
     return Choice(
         index=count_of(choice.get("index")) or 0,
-        message=_message(choice.get("message")),
-        delta=_message(choice.get("delta")),
+        message=_message(choice.get("message"), logprobs),
+        delta=_message(choice.get("delta"), logprobs),
         finish_reason=reason_of(choice.get("finish_reason")) or None,
     )
 
 
-def _message(message: Any) -> ChatMessage | None:
+def _message(message: Any, logprobs: list[dict[str, Any]]) -> ChatMessage | None:
     if not isinstance(message, dict):
         return None
     content = message.get("content")
@@ -92,8 +107,21 @@ def _message(message: Any) -> ChatMessage | None:
         content=text_of(content),
         refusal=text_of(message.get("refusal")),
         reasoning=thought or thought_of(content),
+        logprobs=logprobs,
         tool_calls=[_call(call) for call in objects_of(message.get("tool_calls"))],
     )
+
+
+def _logprob(given: dict[str, Any]) -> dict[str, Any]:
+    """A token with its log probability, and with those of others in its place."""
+    token, logprob, data = joined(text_of(given.get("token"))), given.get("logprob"), given.get("bytes")
+    found = {
+        "token": token,
+        "logprob": logprob if isinstance(logprob, int | float) else UNLIKELY,
+        "bytes": data if isinstance(data, list) else list(token.encode()),
+    }
+    others = given.get("top_logprobs")
+    return found | {"top_logprobs": [_logprob(each) for each in objects_of(others)]}
 
 
 def _call(call: dict[str, Any]) -> ToolCall:
