@@ -25,7 +25,7 @@ from myna.store.backup.backup import RestoreInDoubt
 from myna.store.database import Database
 from myna.store.files.audio import AudioStore
 from myna.store.queries.audit import OVERDUE_RULE
-from myna.store.sqlite_handover import WriterHandover
+from myna.store.sqlite_writer import WriterHandover
 
 
 def move(
