@@ -1,6 +1,7 @@
 """myna voice list|hide|show|rename|order|blend|clone|delete|read|word"""
 
 import contextlib
+import dataclasses
 import os
 import stat
 import sys
@@ -132,7 +133,7 @@ async def _channels() -> AsyncIterator[Channels]:
         local = site_engines(settings.speech, settings.data_folder, limits)
     except ConfigError as error:
         print(f"myna: warning: {error} Its voices are left out.", file=sys.stderr)
-        settings, local = structs.replace(settings, speech="none"), {}
+        settings, local = dataclasses.replace(settings, speech="none"), {}
     http_client = HttpClient(connections_max=1)
     try:
         yield Channels(settings=settings, environ=os.environ, http_client=http_client, local=local)
