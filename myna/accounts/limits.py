@@ -19,8 +19,8 @@ from myna.store.batch import (
     RefusalReason,
 )
 from myna.store.database import Transaction
-from myna.store.queries import limits as store
-from myna.store.queries.limits import OF_ACCOUNT, LimitsRow
+from myna.store.queries import keys as store
+from myna.store.queries.keys import OF_ACCOUNT, LimitsRow
 
 MOST = 1_000_000_000_000
 NONE = "none"
@@ -31,7 +31,6 @@ CONCURRENT_RETRY_S = 1
 _NUMBER = re.compile(r"[1-9][0-9]{0,12}")
 Given = Mapping[str, int | None]
 """New values by the names of the limits: None for the site's, 0 for none."""
-NO_CHANGE: Given = {}
 _KEY = "This API key"
 _ACCOUNT = "The account of this API key"
 _OPEN = " has {used} calls open and may have {limit}; nothing was charged, try again when one has ended."
@@ -95,7 +94,7 @@ def shown(row: LimitsRow) -> dict[str, str]:
 async def put(connection: Transaction, account_id: int, limits: Given, key_id: int = OF_ACCOUNT) -> None:
     """Sets limits of a locked account, or of one of its keys. What is used of them stays."""
     if limits:
-        await store.put(connection, account_id, key_id, limits)
+        await store.put_limits(connection, account_id, key_id, limits)
 
 
 def error_of(refused: ChargeRefused, units: int) -> RateLimited:

@@ -14,7 +14,8 @@ from starlette.responses import Response, StreamingResponse
 
 from myna.engines.audio import word_times
 from myna.errors import NotFound, RangeNotSatisfiable, Unavailable
-from myna.lib.files.disk_threads import DiskExecutor
+from myna.lib.files import DiskExecutor
+from myna.speech import framing
 from myna.store.files.audio import AudioStore
 
 READ_BYTES = 256 * 1024
@@ -72,10 +73,10 @@ class UploadsApi:
             first += len(data)
 
 
-def _named(name: str) -> tuple[str, word_times.Captions | None]:
+def _named(name: str) -> tuple[str, framing.Captions | None]:
     """The name of the sound, and how its captions are written if the address is that of these."""
     stem, _, ending = name.rpartition(".")
-    captions = word_times.CAPTIONS.get(ending)
+    captions = framing.CAPTIONS.get(ending)
     return (name, None) if captions is None else (f"{stem}.mp3", captions)
 
 

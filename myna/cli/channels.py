@@ -12,15 +12,16 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from msgspec import structs
 
-from myna.accounts.activity import command_line
 from myna.actions.channels import (
     AddChannel,
     DisableChannel,
     EnableChannel,
     OrderChannels,
+    RekeyChannels,
     RemoveChannel,
     SetChannel,
     SetChannelKey,
+    TryChannel,
 )
 from myna.channels import channels
 from myna.channels import keys as channel_keys
@@ -44,8 +45,8 @@ from myna.errors import CommandError
 from myna.gateway import trial as channel_trial
 from myna.gateway.causes import Cause, cause_in_url, likely_cause
 from myna.http.client import HttpClient
-from myna.lib.sandbox.confinement import AllowedPaths
-from myna.lib.urls import is_loopback, without_login
+from myna.lib.net import is_loopback, without_login
+from myna.lib.sandbox import AllowedPaths
 from myna.store.database import Database
 from myna.store.queries import circuits
 from myna.store.queries import config as store
@@ -94,38 +95,17 @@ def _as_row(channel: Channel, circuit: CircuitRow) -> dict[str, object]:
 
 
 @app.command
-def test(
-    name: Name,
-    *,
-    model: Annotated[str, Parameter(help="The model to request in place of the channel's.")] = "",
-    json: Json = False,
-) -> None:
-    """Send a channel a test request and print the result."""
-
-    async def work(db: Database) -> dict[str, object]:
-        config = await store.load(db)
-        known = _all(config)
-        channel = next((channel for channel in known if channel.name == name), None)
-        if channel is None:
-            raise no_channel(name, [one.name for one in known])
-        _warn([channel])
-        return {"name": name, "ok": True, **await _try(db, channel, model)}
-
-    show(with_database(work, json=json), json)
-
-
-@app.command
 def key(
     name: Name,
     *,
     remove: Annotated[bool, Parameter(help="Remove the stored key.")] = False,
     json: Json = False,
 ) -> None:
-    """Store the key of a channel, read from standard input, in a file of this machine."""
+    """Store the key of a channel, read from standard input: encrypted, or in a file of this machine."""
     settings = read_settings()
-    if not settings.data_folder.is_dir():
+    if not settings.secret_key and not settings.data_folder.is_dir():
         raise CommandError(f"There is no data folder {settings.data_folder}: use the service's settings.")
-    keys = _keys(owner_of_files(settings))
+    keys = _keys(None if settings.secret_key else owner_of_files(settings))
     action = SetChannelKey(name=name, remove=remove, key="" if remove else _typed_key())
     action.check()
     with_database(lambda db: perform(db, action, keys=keys), json=json)
@@ -145,7 +125,7 @@ def _typed_key() -> str:
 
 
 def _keys(owner: tuple[int, int] | None = None) -> ChannelKeys:
-    return ChannelKeys(read_settings().data_folder, owner)
+    return ChannelKeys(read_settings(), owner)
 
 
 async def _put(db: Database, action: AddChannel | SetChannel) -> dict[str, object]:
@@ -156,8 +136,10 @@ async def _put(db: Database, action: AddChannel | SetChannel) -> dict[str, objec
     _warn([channels.resolved(row, os.environ, _keys().read)])
     if cause := await _cause(row):
         print(f"myna: warning: the channel {row.name!r} may not work. {cause}", file=sys.stderr)
+    described = structs.asdict(row)
+    del described["stored_key"]
     return {
-        **structs.asdict(row),
+        **described,
         "url": without_login(row.url),
         "enabled": bool(row.enabled),
         "responses": bool(row.responses),
@@ -182,22 +164,25 @@ register(app, OrderChannels, lambda action, _: {"names": list(action.names)})
 register(app, EnableChannel, named(enabled=True))
 register(app, DisableChannel, named(enabled=False))
 register(app, RemoveChannel, named(removed=True))
+register(
+    app,
+    RekeyChannels,
+    lambda _, found: [{"name": name, "key": where} for name, where in found.items()],
+    printed=lambda rows, json: show_rows(rows, json, empty="No channel has a stored key."),
+)
 
 
 def _warn(rows: Iterable[Channel]) -> None:
-    """Warns on stderr of keys that are not set for this command; the serving process may have them."""
-    for row in channels.without_key(rows):
-        print(
-            f"myna: warning: {row.key_env}, which should contain the key of channel {row.name!r}, is not set"
-            " for this command, or empty; the serving process reads its own environment.",
-            file=sys.stderr,
-        )
+    """Warns on stderr of keys that this command doesn't have; the serving process may."""
+    for row in rows:
+        if why := channels.missing_key(row):
+            print(f"myna: warning: channel {row.name!r} has no key in this command: {why}.", file=sys.stderr)
 
 
 async def _cause(row: ChannelRow) -> Cause | None:
     """Why the channel may not work. Its server is not asked if this command lacks the channel's key."""
     channel = channels.resolved(row, os.environ, _keys().read)
-    if channel.key_env and not channel.key:
+    if channels.missing_key(channel):
         return cause_in_url(channel.url)
     http_client = HttpClient(connections_max=1)
     try:
@@ -225,25 +210,28 @@ async def _record_voices(db: Database, row: ChannelRow) -> str:
     return str(count)
 
 
-async def _try(db: Database, channel: Channel, model: str) -> dict[str, object]:
-    """Sends a channel a test request, with this model unless it is "". Returns the result. Raises
-    CommandError."""
-    settings = read_settings()
+async def _try(db: Database, action: TryChannel) -> dict[str, object]:
+    """Sends the channel a test request. Returns the result. Raises CommandError."""
+    known, settings = _all(await store.load(db)), read_settings()
+    channel = next((one for one in known if one.name == action.name), None)
+    if channel is None:
+        raise no_channel(action.name, [one.name for one in known])
+    _warn([channel])
     http_client = HttpClient(connections_max=1)
     deadline_s = settings.call_deadline_s
     limits = EngineLimits(processes=1, queue_max=1, job_deadline_s=deadline_s)
-    await channel_trial.record(db, channel.name, model, by=command_line())
-    channel = structs.replace(channel, model=model or channel.model)
+    await perform(db, action)
+    channel = structs.replace(channel, model=action.model or channel.model)
     try:
         is_ours = channel.kind == "speech" and channels.is_local(channel)
         local = site_engines(settings.speech, settings.data_folder, limits) if is_ours else {}
-        known = Channels(settings=settings, environ=os.environ, http_client=http_client, local=local)
-        if channel.kind == "speech" and (engine := known.engine(channel)):
+        ways = Channels(settings=settings, environ=os.environ, http_client=http_client, local=local)
+        if channel.kind == "speech" and (engine := ways.engine(channel)):
             with tempfile.TemporaryDirectory() as folder:
-                trial = await _speak(http_client, known, channel, engine, Path(folder), deadline_s)
+                trial = await _speak(http_client, ways, channel, engine, Path(folder), deadline_s)
             sound = f"{trial.voice!r}, of {trial.voices} voices, spoke for {trial.sound_s:.1f} s"
             return {"ms": trial.ms, "result": sound}
-        trial = await channel_trial.chat(http_client, known, settings, channel, deadline_s)
+        trial = await channel_trial.chat(http_client, ways, settings, channel, deadline_s)
         return {"ms": trial.ms, "result": trial.answer}
     finally:
         await http_client.close()
@@ -266,3 +254,6 @@ async def _speak(
         raise CommandError(f"The channel {channel.name!r} failed: {str(failure).rstrip('.')}.") from None
     finally:
         await engine.close()
+
+
+register(app, TryChannel, lambda action, found: {"name": action.name, "ok": True, **found}, run=_try)

@@ -23,12 +23,11 @@ from msgspec import Struct
 from myna.engines.audio import word_times
 from myna.engines.audio.encoders import RATE_HZ, SoundFormat
 from myna.engines.interface import CallerDisconnected, EngineFailed, SoundParts, SoundTooLong
-from myna.engines.transcoder.transcoder import Transcoder
+from myna.engines.media.media import Transcoder
 from myna.errors import CallAbandoned, ClientDisconnected, MynaError, UpstreamFailed
 from myna.http.responses import openai_error
 from myna.http.stream import ResponseStream
-from myna.lib.files.disk_threads import DiskExecutor
-from myna.lib.files.fsync import remove
+from myna.lib.files import DiskExecutor, remove
 from myna.speech.framing import Framing, Shape
 from myna.speech.sound_stream import SoundStream
 from myna.store.files.spool import Spool

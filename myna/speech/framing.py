@@ -4,13 +4,13 @@ The two shapes with times are those of Kokoro-FastAPI's captioned speech: one ob
 """
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
 
-from myna.engines.audio.word_times import shown
+from myna.engines.audio import word_times
 from myna.engines.interface import WordTime
 from myna.wire.encode import to_event, to_json
-from myna.wire.openai_audio import CaptionedSpeech, SpeechDelta, SpeechEnd, SpeechUsage
+from myna.wire.openai_audio import CaptionedSpeech, SpeechDelta, SpeechEnd, SpeechUsage, WordTimestamp
 
 Shape = Literal["sound", "events", "lines", "object"]
 _MEDIA_TYPES: Final[dict[Shape, bytes]] = {
@@ -21,6 +21,20 @@ _MEDIA_TYPES: Final[dict[Shape, bytes]] = {
 _OBJECT: Final = b'{"audio":"'
 _BASE64_BYTES: Final = 3
 """Base64 of so many bytes can be followed by more."""
+
+
+def shown(words: Sequence[WordTime]) -> list[WordTimestamp]:
+    """The words without the spaces around them."""
+    return [WordTimestamp(word.text.strip(), round(word.begin_s, 3), round(word.end_s, 3)) for word in words]
+
+
+Captions = tuple[str, Callable[[Sequence[WordTime]], str]]
+CAPTIONS: Final[Mapping[str, Captions]] = {
+    "srt": ("application/x-subrip", word_times.srt),
+    "vtt": ("text/vtt", word_times.vtt),
+    "json": ("application/json", lambda words: to_json(shown(words)).decode()),
+}
+"""How the captions of a sound are written, by the ending of their name: the content type, and the content."""
 
 
 class Framing:

@@ -7,8 +7,6 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from myna.engines.audio.word_times import ShownTime
-
 Format = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
 
 
@@ -41,20 +39,28 @@ class SpeechUsage(Struct, frozen=True):
     total_tokens: int
 
 
+class WordTimestamp(Struct, frozen=True):
+    """A word and when it is spoken, in seconds, as Kokoro-FastAPI writes it."""
+
+    word: str
+    start_time: float
+    end_time: float
+
+
 class CaptionedSpeech(Struct, frozen=True):
     """A sound, or a part of one, in base64, its content type, and the times of its words, null if the voice
     does not tell them."""
 
     audio: str
     audio_format: str
-    timestamps: list[ShownTime] | None
+    timestamps: list[WordTimestamp] | None
 
 
 class SpeechDelta(Struct, frozen=True, tag="speech.audio.delta", omit_defaults=True):
     """An event with a part of the sound, in base64."""
 
     audio: str
-    timestamps: list[ShownTime] | None = None
+    timestamps: list[WordTimestamp] | None = None
 
 
 class SpeechEnd(Struct, frozen=True, tag="speech.audio.done"):

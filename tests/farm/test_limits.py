@@ -14,7 +14,7 @@ import pytest
 from myna.actions.nodes import EnrollNode
 from myna.api.farm import auth, concurrency, uploads
 from myna.api.farm.handlers import FarmApi
-from myna.engines.inspector.inspector import Inspector
+from myna.engines.media.media import Inspector
 from myna.farm.nodes import Nodes
 from myna.farm.tasks import Tasks
 from myna.http import server
@@ -169,7 +169,7 @@ async def test_an_upload_is_refused_also_if_its_file_cannot_be_removed(
 
 
 async def test_with_a_stalled_disk_uploads_are_503(farm: LocalFarm, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("myna.lib.files.disk_threads.QUEUE_MAX", 0)
+    monkeypatch.setattr("myna.lib.files.QUEUE_MAX", 0)
     client = await farm.upload(mp3())
     status, body = await client.answer()
     assert (status, b"Send it again." in body) == (503, True)

@@ -17,13 +17,13 @@ ENDED = "store: an_ended_task_never_changes_its_status"
 APPEND = "store: the_ledger_is_append_only"
 # By file of `myna/store`: what is in it once, what replaces it, and the tests that must fail then.
 GUARDS = {
-    "migrations/0001_start.sqlite.sql": (
+    "migrations/0026_baseline.sqlite.sql": (
         CHECK,
         ("WHEN old.status IN (2, 3)", "WHEN old.status = 9", ENDED),
         ("BEFORE UPDATE ON ledger", "BEFORE UPDATE OF kind ON ledger", APPEND),
         ("BEFORE DELETE ON ledger", "BEFORE DELETE ON ledger WHEN false", APPEND),
     ),
-    "migrations/0001_start.postgresql.sql": (
+    "migrations/0026_baseline.postgresql.sql": (
         CHECK,
         ("WHEN (old.status IN (2, 3))", "WHEN (old.status = 9)", ENDED),
         ("BEFORE UPDATE OR DELETE ON ledger", "BEFORE DELETE ON ledger", APPEND),
@@ -55,7 +55,7 @@ GUARDS = {
         ("(k.expires_at = 0 OR k.expires_at > ?3)", "?3 > 0", "store: from_the_moment_it_expires"),
         ("AND a.disabled_at = 0", "", "store: the_key_of_a_disabled_account"),
     ),
-    "sqlite_limits.py": (
+    "sqlite_changes.py": (
         ("AND used + ?2 <= units ", "", "store: a_key_is_charged_up_to_its_cap"),
         (" AND starts_at = ?2", " AND starts_at >= ?2", "store: a_late_refund_changes_nothing"),
         ("open_calls - ?4,", "open_calls - 0 * ?4,", "store: open_calls_are_limited"),

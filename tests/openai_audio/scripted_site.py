@@ -25,7 +25,7 @@ from myna.engines.kokoro.job import RATE_HZ, KokoroModel
 from myna.engines.registry import DEFAULT_SPEECH, KOKORO
 from myna.http import server
 from myna.http.server import Server
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 from myna.server import app, service
 from myna.settings import Settings
 from myna.store.batch import CallState, TaskStatus
@@ -274,7 +274,7 @@ class Visitor:
 
     async def set(self, name: str, value: str) -> None:
         """Changes a site setting."""
-        before = {known: now for known, now, _ in config.applied(self.site.config.current)}
+        before = {one.name: one.value for one in config.applied(self.site.config.current)}
         self.changed_settings.setdefault(name, str(before[name]))
         await perform(self.site.db, SetSetting(name=name, value=value))
 

@@ -6,14 +6,14 @@ from myna.api.openai.audio_transcriptions import AudioTranscriptionsApi
 from myna.billing.ledger import Ledger
 from myna.channels.channels import Channels
 from myna.config import ConfigCache
-from myna.engines.transcoder.transcoder import Transcoder
+from myna.engines.media.media import Transcoder
 from myna.farm.capacity import Capacity
 from myna.gateway.transcription.embedded import EmbeddedWhisper
 from myna.gateway.transcription.transcribe import Transcriber
 from myna.http.asgi import Routes
 from myna.http.client import HttpClient
-from myna.lib.files.disk_threads import DiskExecutor
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.files import DiskExecutor
+from myna.lib.sandbox import AllowedPaths
 from myna.settings import Settings, usable_cores
 from myna.speech.delivery import Workshop
 from myna.speech.plan import Planner

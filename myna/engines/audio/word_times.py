@@ -5,7 +5,7 @@ know at the end of an mp3; libav takes an ID3v2 tag there for damage.
 """
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -77,28 +77,6 @@ def of_audio(path: Path | None) -> list[WordTime]:
         return read(path) if path else []
     except OSError:
         return []
-
-
-Captions = tuple[str, Callable[[Sequence[WordTime]], str]]
-CAPTIONS: Final[Mapping[str, Captions]] = {
-    "srt": ("application/x-subrip", srt),
-    "vtt": ("text/vtt", vtt),
-    "json": ("application/json", lambda words: msgspec.json.encode(shown(words)).decode()),
-}
-"""The kinds of captions by the ending of their names: the content type, and what writes them."""
-
-
-class ShownTime(msgspec.Struct, frozen=True):
-    """A word and when it is spoken, in seconds, as Kokoro-FastAPI writes it."""
-
-    word: str
-    start_time: float
-    end_time: float
-
-
-def shown(words: Sequence[WordTime]) -> list[ShownTime]:
-    """The words without the spaces around them."""
-    return [ShownTime(word.text.strip(), round(word.begin_s, 3), round(word.end_s, 3)) for word in words]
 
 
 def _cues(words: Sequence[WordTime]) -> Iterator[tuple[str, float, float]]:

@@ -20,8 +20,8 @@ from msgspec import Struct
 
 from myna import __version__
 from myna.errors import CommandError
-from myna.lib.files.fsync import sync_folder
-from myna.store import migrate, schema
+from myna.lib.files import sync_folder
+from myna.store import migrate, schema, tables
 from myna.store.backup.archive import (
     FORMAT,
     HEADER,
@@ -34,8 +34,7 @@ from myna.store.backup.archive import (
 )
 from myna.store.database import Database, Transaction
 from myna.store.queries import clones, tasks
-from myna.store.tables import tables
-from myna.store.tables.tables import Kind, TableQueries
+from myna.store.tables import Kind, TableQueries
 
 PAGE_BYTES = 2**22
 FOLDERS = ("audio", "samples")
@@ -138,6 +137,7 @@ async def restore(db: Database, data: Path, source: ArchiveReader, *, in_place: 
         raise CommandError(
             f"The backup has schema {version}, this build needs {schema.latest()} or less: use a newer Myna."
         )
+    migrate.check_not_too_old(version)
     staged = _StagedFiles(data)
 
     async def work(connection: Transaction) -> Manifest:

@@ -4,8 +4,7 @@ import secrets
 from functools import partial
 from pathlib import Path
 
-from myna.lib.files.disk_threads import DiskExecutor
-from myna.lib.files.fsync import remove
+from myna.lib.files import DiskExecutor, remove
 from myna.store.files.named_files import FOLDER_MODE, NamedFiles
 
 _PROBE_BYTES = 4096

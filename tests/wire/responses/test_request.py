@@ -55,6 +55,14 @@ def test_instructions_come_first_as_the_system_with_what_the_developer_says_at_o
     ]
 
 
+def test_log_probabilities_are_asked_of_the_chat() -> None:
+    asked = {"include": ["reasoning.encrypted_content", "message.output_text.logprobs"]}
+    for fields, count in [(asked, None), ({"top_logprobs": 3}, 3), (asked | {"top_logprobs": 0}, 0)]:
+        sent = chat(**fields)
+        assert (sent["logprobs"], sent.get("top_logprobs")) == (True, count)
+    assert not chat(include=["web_search_call.results"], top_logprobs=0).keys() & {"logprobs", "top_logprobs"}
+
+
 @pytest.mark.parametrize(
     ("responses_role", "chat_role"), [("user", "user"), ("system", "system"), ("developer", "system")]
 )
@@ -257,7 +265,7 @@ def test_a_reference_to_reasoning_is_left_out_as_reasoning_is() -> None:
     assert messages(reference, {"role": "user", "content": "hi"}) == [{"role": "user", "content": "hi"}]
 
 
-@pytest.mark.parametrize("kind", ["web_search_call", "mcp_approval_response", 5, [], {}])
+@pytest.mark.parametrize("kind", ["compaction", "mesage", 5, [], {}])
 def test_items_of_other_types_are_refused(kind: Any) -> None:
     assert refused(input=[{"role": "user", "content": "hi"}, {"type": kind}]) == (
         'input[1].type: must be one of "message", "function_call", "function_call_output",'
@@ -299,88 +307,3 @@ def test_items_of_other_types_are_refused(kind: Any) -> None:
 )  # fmt: skip
 def test_a_wrong_field_is_named(fields: dict[str, Any], message: str) -> None:
     assert refused(**fields).startswith(message)
-
-
-# A name of a type, or several; "?" after it: or null; "[…]": an array of it.
-TYPES: dict[str, type | tuple[type, ...]] = {
-    "string": str,
-    "integer": int,
-    "number": (int, float),
-    "boolean": bool,
-    "object": dict,
-    "any": object,
-}
-SHAPES: dict[str, dict[str, str]] = {
-    "Response": {
-        "id": "string", "object": "string", "created_at": "integer", "completed_at": "integer?",
-        "status": "string", "incomplete_details": "object?", "model": "string",
-        "previous_response_id": "string?", "instructions": "string?", "output": "[Item]", "error": "Error?",
-        "tools": "[FunctionTool]", "tool_choice": "any", "truncation": "string",
-        "parallel_tool_calls": "boolean", "text": "Text", "top_p": "number", "presence_penalty": "number",
-        "frequency_penalty": "number", "top_logprobs": "integer", "temperature": "number",
-        "reasoning": "Reasoning?", "usage": "Usage?", "max_output_tokens": "integer?",
-        "max_tool_calls": "integer?", "store": "boolean", "background": "boolean", "service_tier": "string",
-        "metadata": "object", "safety_identifier": "string?", "prompt_cache_key": "string?",
-    },
-    "message": {"id": "string", "status": "string", "role": "string", "content": "[Part]"},
-    "function_call": {
-        "id": "string", "call_id": "string", "name": "string", "arguments": "string", "status": "string",
-    },
-    "reasoning": {"id": "string", "summary": "[any]"},
-    "output_text": {"text": "string", "annotations": "[any]"},
-    "refusal": {"refusal": "string"},
-    "reasoning_text": {"text": "string"},
-    "Error": {"code": "string", "message": "string"},
-    "FunctionTool": {
-        "type": "string", "name": "string", "description": "string?", "parameters": "object?",
-        "strict": "boolean?",
-    },
-    "Text": {"format": "object"},
-    "Reasoning": {"effort": "string?", "summary": "string?"},
-    "Usage": {
-        "input_tokens": "integer", "output_tokens": "integer", "total_tokens": "integer",
-        "input_tokens_details": "object", "output_tokens_details": "object",
-    },
-}  # fmt: skip
-EVENTS: dict[str, dict[str, str]] = {
-    "response.(created|in_progress|completed|incomplete|failed)": {"response": "Response"},
-    "response.output_item.(added|done)": {"output_index": "integer", "item": "Item"},
-    "response.content_part.(added|done)": {
-        "item_id": "string", "output_index": "integer", "content_index": "integer", "part": "Part",
-    },
-    "response.(output_text|refusal|reasoning_text).delta": {
-        "item_id": "string", "output_index": "integer", "content_index": "integer", "delta": "string",
-    },
-    "response.(output_text|reasoning_text).done": {
-        "item_id": "string", "output_index": "integer", "content_index": "integer", "text": "string",
-    },
-    "response.refusal.done": {"item_id": "string", "content_index": "integer", "refusal": "string"},
-    "response.function_call_arguments.delta": {
-        "item_id": "string", "output_index": "integer", "delta": "string",
-    },
-    "response.function_call_arguments.done": {
-        "item_id": "string", "output_index": "integer", "arguments": "string",
-    },
-}  # fmt: skip
-
-
-REQUESTS: list[dict[str, Any]] = [
-    {"model": "m", "input": "hello"},
-    {
-        "model": "m",
-        "input": "hello",
-        "instructions": "Be brief.",
-        "tools": [{"type": "function", "name": "weather"}],
-        "tool_choice": "auto",
-        "parallel_tool_calls": None,
-        "text": {"format": None, "verbosity": None},
-        "reasoning": {"summary": "auto"},
-        "temperature": 0.5,
-        "top_p": None,
-        "presence_penalty": 1,
-        "metadata": None,
-        "prompt_cache_key": "k",
-        "service_tier": "auto",
-        "top_logprobs": 3,
-    },
-]

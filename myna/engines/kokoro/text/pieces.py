@@ -240,7 +240,7 @@ class _Reader:
             )
 
     def _english(self, text: str) -> str:
-        return self._symbols(self._ipa(text))
+        return self._symbols(self._ipa(text if self._other else english_sounds.with_letter_a(text)))
 
     def _read(self, text: str, begins: Sequence[int], sounds: English) -> Iterator[_Part]:
         """The sounds of words that begin at these places."""
