@@ -21,7 +21,7 @@ from msgspec import Struct
 from myna import __version__
 from myna.errors import CommandError
 from myna.lib.files import sync_folder
-from myna.store import migrate, schema
+from myna.store import migrate, schema, tables
 from myna.store.backup.archive import (
     FORMAT,
     HEADER,
@@ -34,8 +34,7 @@ from myna.store.backup.archive import (
 )
 from myna.store.database import Database, Transaction
 from myna.store.queries import clones, tasks
-from myna.store.tables import tables
-from myna.store.tables.tables import Kind, TableQueries
+from myna.store.tables import Kind, TableQueries
 
 PAGE_BYTES = 2**22
 FOLDERS = ("audio", "samples")

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
 from myna.store.queries import routes
 from myna.store.queries.routes import RouteRow
+from myna.store.rows import columns
 
 
 class ChannelRow(Struct, frozen=True):

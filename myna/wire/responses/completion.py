@@ -5,19 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from myna.wire.lenient import (
-    count_of,
-    joined,
-    json_text_of,
-    object_of,
-    objects_of,
-    reason_of,
-    text_of,
-    thought_of,
-)
-
-UNLIKELY = -9999.0
-"""The log probability of a token without one, as OpenAI's API has it."""
+from myna.wire import typed
+from myna.wire.lenient import count_of, json_text_of, object_of, objects_of, reason_of, text_of
 
 
 class UnusableAnswer(Exception):
@@ -76,7 +65,7 @@ def read(answer: Any) -> Completion:
     choices = answer.get("choices") if isinstance(answer, dict) else False
     if not isinstance(choices, list | None):
         raise UnusableAnswer("the answer is no chat completion")
-    usage = usage_in(answer)
+    usage = typed.usage(usage_in(answer))
     return Completion([_choice(choice) for choice in objects_of(choices)], _usage(usage) if usage else None)
 
 
@@ -87,11 +76,11 @@ def usage_in(answer: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _choice(choice: dict[str, Any]) -> Choice:
-    logprobs = [_logprob(each) for each in objects_of(object_of(choice.get("logprobs")).get("content"))]
+    tokens = object_of(typed.logprobs(choice.get("logprobs"))).get("content") or []
     return Choice(
         index=count_of(choice.get("index")) or 0,
-        message=_message(choice.get("message"), logprobs),
-        delta=_message(choice.get("delta"), logprobs),
+        message=_message(choice.get("message"), tokens),
+        delta=_message(choice.get("delta"), tokens),
         finish_reason=reason_of(choice.get("finish_reason")) or None,
     )
 
@@ -99,36 +88,23 @@ def _choice(choice: dict[str, Any]) -> Choice:
 def _message(message: Any, logprobs: list[dict[str, Any]]) -> ChatMessage | None:
     if not isinstance(message, dict):
         return None
-    content = message.get("content")
-    if not isinstance(content, str | list | None):
+    said = typed.message(message, whole=False)
+    if not isinstance(said.get("content"), str | list | None):
         raise UnusableAnswer("the answer's content is no text")
-    thought = text_of(message.get("reasoning_content")) or text_of(message.get("reasoning"))
     return ChatMessage(
-        content=text_of(content),
-        refusal=text_of(message.get("refusal")),
-        reasoning=thought or thought_of(content),
+        content=text_of(said.get("content")),
+        refusal=text_of(said.get("refusal")),
+        reasoning=text_of(said.get("reasoning_content")) or text_of(said.get("reasoning")),
         logprobs=logprobs,
         tool_calls=[_call(call) for call in objects_of(message.get("tool_calls"))],
     )
-
-
-def _logprob(given: dict[str, Any]) -> dict[str, Any]:
-    """A token with its log probability, and with those of others in its place."""
-    token, logprob, data = joined(text_of(given.get("token"))), given.get("logprob"), given.get("bytes")
-    found = {
-        "token": token,
-        "logprob": logprob if isinstance(logprob, int | float) else UNLIKELY,
-        "bytes": data if isinstance(data, list) else list(token.encode()),
-    }
-    others = given.get("top_logprobs")
-    return found | {"top_logprobs": [_logprob(each) for each in objects_of(others)]}
 
 
 def _call(call: dict[str, Any]) -> ToolCall:
     function = object_of(call.get("function"))
     return ToolCall(
         index=count_of(call.get("index")) or 0,
-        id=text_of(call.get("id")),
+        id=str(call.get("id") or ""),
         name=text_of(function.get("name")),
         arguments=json_text_of(function.get("arguments")),
     )
@@ -138,8 +114,8 @@ def _usage(usage: dict[str, Any]) -> ChatUsage:
     prompt = object_of(usage.get("prompt_tokens_details"))
     completion = object_of(usage.get("completion_tokens_details"))
     return ChatUsage(
-        prompt_tokens=count_of(usage.get("prompt_tokens")) or 0,
-        completion_tokens=count_of(usage.get("completion_tokens")) or 0,
+        prompt_tokens=usage["prompt_tokens"],
+        completion_tokens=usage["completion_tokens"],
         cached_tokens=count_of(prompt.get("cached_tokens")) or 0,
         cache_write_tokens=count_of(prompt.get("cache_write_tokens")) or 0,
         reasoning_tokens=count_of(completion.get("reasoning_tokens")) or 0,

@@ -142,7 +142,7 @@ def test_log_probabilities_are_those_of_the_text_whole_and_streamed() -> None:
     for one, token in zip(sent, tokens, strict=True):
         one["choices"][0]["logprobs"] = {"content": [token], "refusal": None}
     events = parsed(translated([*sent, chunk("stop")]))
-    rest = [{"token": "Yo", "logprob": -9999.0, "bytes": [89, 111], "top_logprobs": []}]
+    rest = [{"token": "Yo", "logprob": -9999.0, "bytes": [89, 111]}]
     first = tokens[0] | {"top_logprobs": []}
     second = {"token": "y", "logprob": -1, "bytes": [121], "top_logprobs": rest}
     deltas = [event["logprobs"] for event in events if event["type"] == "response.output_text.delta"]
