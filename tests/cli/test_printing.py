@@ -108,6 +108,7 @@ BRIEF = {
     "activity": ["id", "created_at", "by", "command"],
     "code list": ["batch", "state", "codes", "units", "redeemed", "expires_at"],
     "settings list": ["name", "source", "value"],
+    "models list": ["name", "kind", "size_mb", "state", "languages"],
 }
 """The columns of lists on a terminal."""
 
