@@ -89,6 +89,8 @@ def _idempotency_key(request: Request, body: bytes) -> IdempotencyKey | None:
     if value is None:
         return None
     if not 1 <= len(value) <= IDEMPOTENCY_KEY_MAX_CHARS:
-        raise InvalidRequest(f"Idempotency-Key: must have 1 to {IDEMPOTENCY_KEY_MAX_CHARS} characters.")
+        raise InvalidRequest(
+            f"must have 1 to {IDEMPOTENCY_KEY_MAX_CHARS} characters.", field="Idempotency-Key"
+        )
     fingerprint = hashlib.sha256(request.path.encode() + b"\0" + body).digest()
     return IdempotencyKey(hashlib.sha256(value).hexdigest(), fingerprint)

@@ -17,7 +17,7 @@ from myna.store.batch import ChargeRefused, RefusalReason
 from myna.store.database import Queries
 from myna.store.queries import routes
 
-REUSED = "Idempotency-Key: this one came with another path or body before; use a new one."
+REUSED = "this one came with another path or body before; use a new one."
 
 
 class Refusal(Struct, frozen=True):
@@ -48,7 +48,7 @@ async def error_of(db: Queries, refusal: Refusal) -> MynaError:
         case RefusalReason.ROUTE:
             return ModelNotFound(refusal.route)
         case RefusalReason.REUSED:
-            return InvalidRequest(REUSED)
+            return InvalidRequest(REUSED, field="Idempotency-Key")
         case RefusalReason.RATE:
             return SpeechNotInScope()
         case RefusalReason.UNITS:

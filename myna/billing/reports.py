@@ -386,5 +386,5 @@ def _place_of(text: str) -> Place:
     except ValueError:
         place = -1, b"", 0
     if not 0 <= place[0] <= store.LAST_PLACE[0] or not 0 <= place[2] <= store.LAST_PLACE[2]:
-        raise InvalidRequest("before: this isn't an entry of the ledger: {text!r}", text=text[:80])
+        raise InvalidRequest("this isn't an entry of the ledger: {text!r}", field="before", text=text[:80])
     return place

@@ -48,7 +48,7 @@ import math
 from collections.abc import Mapping
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from myna.errors import sentences
 from myna.errors.sentences import SentenceError
@@ -59,22 +59,25 @@ NO_RETRY = MappingProxyType({"x-should-retry": "false"})  # OpenAI's SDKs obey i
 
 class MynaError(SentenceError):
     """An error response. The message says what to change and contains no secret. Below /openai/v1, `code` is
-    OpenAI's word for it, `param` the field at fault, and `openai_status` and `openai_type` precede others.
-    """
+    OpenAI's word for it, `field` is the `param`, and `openai_status` and `openai_type` precede others."""
 
     status: ClassVar[int] = HTTPStatus.INTERNAL_SERVER_ERROR
     type: ClassVar[str] = "server_error"
     openai_status: int = 0
     openai_type: str = ""
     code: str | None = None
-    param: str | None = None
     headers: Mapping[str, str] = MappingProxyType({})
 
 
 class InvalidRequest(MynaError):
-    """The caller must change the request; the message names the field."""
+    """The caller must change the request; the message begins with the field, if one is wrong. `wrong` is what
+    follows it."""
 
     status, type = HTTPStatus.BAD_REQUEST, "invalid_request_error"
+
+    def __init__(self, sentence: str, *, field: str = "", **values: Any) -> None:
+        self.wrong, whole = sentence, f"{field}: {sentence}" if field else sentence
+        super().__init__(whole, field=field, **values)
 
 
 class ClientDisconnected(InvalidRequest):
@@ -109,7 +112,7 @@ class UnsupportedEncoding(InvalidRequest):
     status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
 
     def __init__(self, encoding: str) -> None:
-        super().__init__(sentences.COMPRESSED, encoding=encoding[:40])
+        super().__init__(sentences.COMPRESSED, field="Content-Encoding", encoding=encoding[:40])
 
 
 class BodyTooSlow(InvalidRequest):
@@ -126,7 +129,7 @@ class RangeNotSatisfiable(InvalidRequest):
 
     def __init__(self, size: int) -> None:
         super().__init__(
-            "Range: the file has {size} bytes; ask for some of these, or for all of it.", size=size
+            "the file has {size} bytes; ask for some of these, or for all of it.", field="Range", size=size
         )
         self.headers = {"Content-Range": f"bytes */{size}"}
 
@@ -245,7 +248,7 @@ class RateLimited(MynaError):
     status, type = HTTPStatus.TOO_MANY_REQUESTS, "rate_limit_error"
     code = "rate_limit_exceeded"
 
-    def __init__(self, sentence: str, headers: Mapping[str, str], **values: object) -> None:
+    def __init__(self, sentence: str, headers: Mapping[str, str], **values: Any) -> None:
         super().__init__(sentence, **values)
         self.headers = MappingProxyType(dict(headers))
 
@@ -318,7 +321,7 @@ class Unavailable(MynaError):
     status, type = HTTPStatus.SERVICE_UNAVAILABLE, "service_unavailable"
     headers = MappingProxyType({"Retry-After": "0"})
 
-    def __init__(self, sentence: str, retry_after_s: float | None = None, **values: object) -> None:
+    def __init__(self, sentence: str, retry_after_s: float | None = None, **values: Any) -> None:
         super().__init__(sentence, **values)
         if retry_after_s is not None:
             self.headers = MappingProxyType({"Retry-After": str(max(1, math.ceil(retry_after_s)))})

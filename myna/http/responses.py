@@ -1,7 +1,6 @@
 """A whole response, and the responses for errors in the two shapes that clients expect."""
 
 import logging
-import re
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -10,7 +9,6 @@ from myna.errors import (
     BodyTooLarge,
     BodyTooSlow,
     InternalError,
-    InvalidRequest,
     MynaError,
     ShuttingDown,
     TooManyBodies,
@@ -27,7 +25,6 @@ JSON = b"application/json; charset=utf-8"
 """JSON is UTF-8 without saying so, but some clients take text without a charset for Latin-1."""
 OPENAI_PREFIX = "/openai/"
 """Errors below this path have the shape of OpenAI's API; all others that of /v1."""
-_FIELD = re.compile(r"([A-Za-z_][A-Za-z0-9_.\[\]-]{0,99}): ")
 
 
 class Response(Struct, frozen=True):
@@ -75,11 +72,10 @@ def envelope(error: MynaError, path: str = "") -> Response:
 
 def openai_error(error: MynaError) -> OpenAIError:
     """The error in the shape of OpenAI's API."""
-    field = _FIELD.match(error.message) if isinstance(error, InvalidRequest) else None
     body = OpenAIErrorBody(
         message=error.message,
         type=error.openai_type or error.type,
-        param=error.param or (field[1] if field else None),
+        param=error.field or None,
         code=error.code,
     )
     return OpenAIError(body)
