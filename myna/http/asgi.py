@@ -39,7 +39,7 @@ from myna.http.request_head import request_id_of, traceparent_of
 from myna.http.responses import Response, envelope, public_error, respond
 from myna.http.stream import Header, ResponseStream, has_streamed
 from myna.lib.telemetry import access_log as access
-from myna.lib.telemetry import logs
+from myna.lib.telemetry import logs, traces
 from myna.lib.telemetry.access_log import AccessLog
 from myna.lib.telemetry.requests import CompletedRequest, RequestDetails
 
@@ -107,6 +107,7 @@ class Application:
         logs.request_id.set(request_id)
         if parent := traceparent_of(scope):
             logs.traceparent.set(parent)
+        span = traces.begin(scope["method"], parent) if traces.tracer else None
         if self._proxies is not None:
             scope["client"] = (self._proxies.client_address(address_of(scope), scope["headers"]), 0)
         details = scope[DETAILS] = RequestDetails()
@@ -133,19 +134,20 @@ class Application:
         logged_path = path if route == path and methods else logs.masked(path[:LOGGED_PATH_MAX_CHARS])
         if not methods:
             route = "other"
-        self._access.record(
-            CompletedRequest(
-                request_id=request_id,
-                method=scope["method"],
-                route=route,
-                path=logged_path,
-                status=status,
-                seconds=seconds,
-                ended_at=time.time(),
-                details=details,
-                address=address_of(scope),
-            )
+        completed = CompletedRequest(
+            request_id=request_id,
+            method=scope["method"],
+            route=route,
+            path=logged_path,
+            status=status,
+            seconds=seconds,
+            ended_at=time.time(),
+            details=details,
+            address=address_of(scope),
         )
+        self._access.record(completed)
+        if span is not None:
+            traces.end(span, completed)
 
     def log_refusal(self, error: MynaError, request_id: str, status: int) -> None:
         """Logs a connection or an invalid request that the server refused without this application."""
