@@ -39,10 +39,7 @@ MADE = {
     errors.Unauthorized: errors.Unauthorized("m"),
     errors.ScopeMissing: errors.ScopeMissing("m"),
     errors.NodeRefused: errors.NodeRefused("m"),
-    errors.InsufficientUnits: errors.InsufficientUnits(3, 5),
-    errors.CapReached: errors.CapReached(used=9, units=10, period="day", renews_at="2026-01-01", cost=2),
-    errors.StorageQuotaReached: errors.StorageQuotaReached(1024, 1000),
-    errors.SpeechNotInScope: errors.SpeechNotInScope(),
+    errors.InsufficientQuota: errors.InsufficientQuota("m"),
     errors.Forbidden: errors.Forbidden("m"),
     errors.NotFound: errors.NotFound("m"),
     errors.ClientDisconnected: errors.ClientDisconnected(),
@@ -52,7 +49,6 @@ MADE = {
     errors.ModelNotFound: errors.ModelNotFound("gpt-9"),
     errors.StaleLease: errors.StaleLease(),
     errors.RateLimited: errors.RateLimited("m", {"Retry-After": "3"}),
-    errors.TooManyFailures: errors.TooManyFailures(3),
     errors.UpstreamFailed: errors.UpstreamFailed("m"),
     errors.InternalError: errors.InternalError("m"),
     errors.CallRefunded: errors.CallRefunded(),
@@ -64,7 +60,6 @@ MADE = {
     errors.TooManyBodies: errors.TooManyBodies(),
     errors.CallAbandoned: errors.CallAbandoned(),
     errors.ShuttingDown: errors.ShuttingDown(),
-    errors.ReportTooSlow: errors.ReportTooSlow(),
     errors.DatabaseUnavailable: errors.DatabaseUnavailable(),
 }
 TYPES = {

@@ -49,6 +49,14 @@ NODE_TOO_OLD = (
 COMPRESSED = "{encoding} isn't supported; send the body uncompressed."
 TOO_SLOW = "The body didn't arrive whole within {seconds:g} s; send it faster."
 TOO_LARGE = "The body is over the limit of {limit_bytes} bytes; send a smaller one."
+NO_UNITS = "The account has {balance} units and this call costs {units}; ask the operator for more."
+SPEECH_NOT_IN_SCOPE = (
+    "The instruction asks for speech, and this key lacks the tts scope; use a key that has it."
+)
+UNKNOWN_KEYS = (
+    "Too many requests from this address had an unknown API key; check the key, then try again later."
+)
+REPORT_SLOW = "This report takes too long to read; choose a shorter period, or try again."
 CHANGES_WAIT = "Too many requests are waiting for the database; nothing was changed, try again."
 FORMS_PER_MINUTE = "Only {most} forms are accepted in a minute; nothing was changed, try again in {wait_s} s."
 NO_CHAT_CHANNEL = "There is no chat channel: see 'myna channel list'."

@@ -5,15 +5,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from myna.errors import (
-    BodyTooLarge,
-    BodyTooSlow,
-    InternalError,
-    MynaError,
-    ShuttingDown,
-    TooManyBodies,
-    UnsupportedEncoding,
-)
+from myna.errors import InternalError, MynaError
 from myna.http.asgi_types import RESPOND, Receive, Scope, Send, linger
 from myna.wire.encode import to_json
 from myna.wire.openai import OpenAIError, OpenAIErrorBody
@@ -53,7 +45,6 @@ def public_error(error: Exception) -> MynaError:
 
 def envelope(error: MynaError, path: str = "") -> Response:
     """The response for an error of a request to `path`."""
-    close = isinstance(error, BodyTooLarge | BodyTooSlow | TooManyBodies | ShuttingDown | UnsupportedEncoding)
     if path.startswith(OPENAI_PREFIX):
         status = error.openai_status or error.status
         body = to_json(openai_error(error))
@@ -64,7 +55,7 @@ def envelope(error: MynaError, path: str = "") -> Response:
         body=body,
         status=int(status),
         headers=error.headers,
-        close=close,
+        close=error.closes,
         error_type=error.type,
         message=error.message,
     )

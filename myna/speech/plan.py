@@ -126,7 +126,7 @@ class Planner:
 
     async def plan(self, caller: UnverifiedCaller, request: CheckedSpeech, slot: Slot) -> SpeechPlan:
         """Checks the text and chooses what will speak it. Acquires `slot` if an engine with a queue will.
-        Raises InvalidRequest, DiskFull, NoSpeechChannel, Overloaded, TextTooLong, StorageQuotaReached, and
+        Raises InvalidRequest, DiskFull, NoSpeechChannel, Overloaded, TextTooLong, InsufficientQuota, and
         Unauthorized if it has to look up the account."""
         slot.release()
         config = await self._config.with_nodes()

@@ -97,6 +97,8 @@ def _modules() -> list[ModuleType]:
     paths = [*OFFICE.rglob("*.py"), *(PACKAGE / "actions").glob("*.py")]
     names = {_dotted(path) for path in [*paths, *(PACKAGE / "sign_in").glob("*.py")]}
     names |= {"myna.errors", "myna.lib.names", "myna.wire.failures", "myna.wire.openai_voices"}
+    names |= {"myna.accounts.caps", "myna.accounts.key_throttle", "myna.billing.quota"}
+    names |= {"myna.billing.refused_charges", "myna.store.sqlite_reports"}
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("myna"):

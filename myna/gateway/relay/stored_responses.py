@@ -82,7 +82,7 @@ class StoredResponses:
         self, caller: UnverifiedCaller, request: ResponsesRequest, referenced: list[str]
     ) -> Earlier | None:
         """What this request continues, which refers to items of the responses `referenced`; None on a site
-        that keeps no responses. Raises InvalidRequest, DiskFull, StorageQuotaReached, and Unauthorized if it
+        that keeps no responses. Raises InvalidRequest, DiskFull, InsufficientQuota, and Unauthorized if it
         has to look up the account."""
         if not self._config.settings.responses_keep_days:
             return None
