@@ -14,6 +14,7 @@ EngineFailed              the engine made no audio; no file is left at the path
 ├── UtteranceRefused      the engine refused this text, voice or speed; others may work
 ├── UnsupportedUtterance  the engine does not have the voice, or the speed is out of range
 ├── SoundTooLong          the text makes more sound than the limit
+├── LanguageUnknown       the model transcribes no such language
 ├── SampleRefused         the recording can't be a voice sample; the message says what to change
 └── NoAudio               the file is not an mp3 with sound
 
@@ -248,6 +249,10 @@ class SoundTooLong(EngineFailed):
 
 class SampleRefused(EngineFailed):
     """The recording can't be a voice sample; the message says what to change."""
+
+
+class LanguageUnknown(EngineFailed):
+    """The model transcribes no such language; the message says what to send."""
 
 
 class NoAudio(EngineFailed):

@@ -89,5 +89,6 @@ def create(
         access=access,
         cors=cors,
         proxies=TrustedProxies.of(settings.trusted_proxies),
+        metrics_port=settings.metrics_port,
     )
     return application
