@@ -7,9 +7,10 @@ are not listed, and the next channel speaks, or the answer is a 503.
 import logging
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
+from typing import Any
 
 from msgspec import Struct, convert, structs
 
@@ -25,7 +26,6 @@ from myna.errors import CommandError
 from myna.http.client import HttpClient
 from myna.lib.files import DiskExecutor
 from myna.lib.net import is_base_url
-from myna.lib.telemetry import logs
 from myna.settings import Settings
 from myna.store.database import Database, Transaction
 from myna.store.queries import circuits as circuit_store
@@ -41,32 +41,20 @@ OF_NODE = "node:"
 """The prefix of a compute node's name in reports by channel."""
 
 
-class Channel(Struct, frozen=True):
-    """A channel with its plain upstream key, which is never logged or shown. `priority` is None for channels
-    from the settings, which come first. `key_stored`: the operator entered a key; see `keys.py`.
-    `weight` is its share among the channels of its priority, see `in_order`. `responses`: its server offers
-    POST /responses. `concurrent` is how many requests of a process it may have open, 0 for its share."""
+class Channel(ChannelRow, frozen=True, kw_only=True):
+    """A channel with its plain upstream key, which is never logged or shown. Those of the `source` `settings`
+    come first. `key_stored`: the operator entered a key; see `keys.py`."""
 
-    kind: str
-    name: str
-    url: str
-    model: str
     key: str
-    enabled: bool = True
-    source: str = "database"
-    priority: int | None = None
-    key_env: str = ""
     key_stored: bool = False
-    weight: int = 0
-    responses: bool = False
-    concurrent: int = 0
+    source: str = "database"
 
     def headers(self, accept: str = "application/json") -> dict[str, str]:
         """The headers of a request in JSON to the channel, with its key."""
         headers = {"content-type": "application/json", "accept": accept}
         if self.key:
             headers["authorization"] = f"Bearer {self.key}"
-        return headers | logs.trace_headers()
+        return headers
 
 
 class SpeechChannel(Struct, frozen=True):
@@ -113,8 +101,7 @@ class Channels:
         self._seen: Config | None = None
         self._all: list[Channel] = []
         self._enabled: dict[str, list[Channel]] = {}
-        self._speaking: dict[tuple[str, str], SpeechChannel] = {}
-        """By name and model, as they are while the configuration stays the same."""
+        self._known: dict[Hashable, Any] = {}
 
     def chat(self, config: Config) -> list[Channel]:
         """The enabled chat channels in the order to try; those with an open circuit last."""
@@ -152,6 +139,11 @@ class Channels:
         self._read(config)
         return self._all
 
+    def known(self, config: Config) -> dict[Hashable, Any]:
+        """What callers have worked out of this configuration and its keys; emptied when there are others."""
+        self._read(config)
+        return self._known
+
     async def load_keys(self, config: Config) -> None:
         """Reads the stored keys of a configuration: storing a key makes a new version of it. A command does
         without: they are read when they are needed."""
@@ -165,7 +157,7 @@ class Channels:
             enabled = [channel for channel in self._all if channel.enabled]
             kinds = {channel.kind for channel in enabled}
             self._enabled = {kind: [one for one in enabled if one.kind == kind] for kind in kinds}
-            self._speaking = {}
+            self._known = {}
             self._seen = config
 
     def place(self, channel: Channel, account_id: int) -> AbstractAsyncContextManager[None]:
@@ -202,7 +194,7 @@ class Channels:
         )
 
     def _speaks(self, channel: Channel, config: Config) -> list[SpeechChannel]:
-        found = self._speaking.get((channel.name, channel.model))
+        found: SpeechChannel | None = self._known.get((channel.name, channel.model))
         if found is None:
             engine = self.engine(channel)
             if engine is None:
@@ -218,7 +210,7 @@ class Channels:
                 recipes={blend.voice_id: blend.recipe for blend in blends},
                 place=partial(self.place, channel),
             )
-            self._speaking[channel.name, channel.model] = found
+            self._known[channel.name, channel.model] = found
         up = found.engine.up() if is_local(channel) else not self.circuits.open(channel.name)
         return [structs.replace(found, up=up, full=found.engine.full())]
 
@@ -242,7 +234,7 @@ def in_order(found: Sequence[Channel], draw: Callable[[], float] = random.random
 
     def place(channel: Channel) -> tuple[bool, int, float]:
         drawn = -math.log(1.0 - draw()) / channel.weight if channel.weight else math.inf
-        return channel.priority is not None, channel.priority or 0, drawn
+        return channel.source == "database", channel.priority, drawn
 
     return sorted(found, key=place)
 
@@ -257,20 +249,7 @@ def resolved(row: ChannelRow, environ: Mapping[str, str], key_of: Callable[[Chan
     environment of this process."""
     stored = key_of(row)
     key = stored or (environ.get(row.key_env, "").strip() if row.key_env else "")
-    return Channel(
-        kind=row.kind,
-        name=row.name,
-        url=row.url,
-        model=row.model,
-        key=key,
-        enabled=bool(row.enabled),
-        priority=row.priority,
-        key_env=row.key_env,
-        key_stored=bool(stored or row.stored_key),
-        weight=row.weight,
-        responses=bool(row.responses),
-        concurrent=row.concurrent,
-    )
+    return Channel(**structs.asdict(row), key=key, key_stored=bool(stored or row.stored_key))
 
 
 def missing_key(channel: Channel) -> str:
