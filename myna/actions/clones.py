@@ -47,6 +47,7 @@ class CloneVoice(Action[CloneRow], frozen=True):
             raise CommandError(
                 "A voice is cloned only with the consent of the person whose voice it is. Declare the"
                 " consent: {consent}",
+                "consent",
                 consent=self.statement,
             )
         check_name(self.name, NAME_MAX_CHARS)
