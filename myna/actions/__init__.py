@@ -6,6 +6,7 @@ the transaction that records it.
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
 from msgspec import Struct, field, structs
@@ -17,7 +18,9 @@ from myna.channels.channels import Channels
 from myna.channels.keys import ChannelKeys
 from myna.errors import CommandError
 from myna.settings import Settings
-from myna.store.database import Database, Transaction
+from myna.store.database import Database, Queries, Transaction
+from myna.store.files.audio import AudioStore
+from myna.store.files.samples import SampleStore
 from myna.store.queries import accounts as account_store
 from myna.store.queries.accounts import AccountRow
 
@@ -32,6 +35,14 @@ class Field(Struct, frozen=True):
     argument: str = ""
     hyphen: bool = False
     secret: bool = False
+
+
+class Files:
+    """The files of the data folder that changes delete. They block on the disk."""
+
+    def __init__(self, data_folder: Path) -> None:
+        self.audio = AudioStore(data_folder / "audio")
+        self.samples = SampleStore(data_folder / "samples")
 
 
 class Change(Struct):
@@ -93,9 +104,20 @@ class Action(Struct, Generic[R], frozen=True, kw_only=True):
         returned stays, unrecorded."""
         raise NotImplementedError
 
+    async def prepare(self, db: Queries, files: Files, owner_id: int | None) -> None:
+        """What takes long or can't be undone, and comes before the transaction. Raises CommandError."""
+
+    async def finish(self, result: R, files: Files) -> None:
+        """What comes after the transaction."""
+
     def in_doubt(self) -> CommandError | None:
         """What is said if the database became unavailable and the change may have been made."""
         return None
+
+    @property
+    def note(self) -> str:
+        """A comment behind the recorded command, for a change that the command alone would not make."""
+        return ""
 
     @property
     def words(self) -> list[str]:
@@ -144,6 +166,8 @@ async def perform(
 ) -> R:
     """Makes the change and records it, in one transaction. Raises CommandError: then nothing is changed."""
     action.check()
+    files = Files(settings.data_folder)
+    await action.prepare(db, files, owner_id)
 
     async def work(connection: Transaction) -> R | CommandError:
         change = Change(
@@ -158,7 +182,7 @@ async def perform(
         result = await action.run(change)
         if not isinstance(result, CommandError):
             for one in change.performed:
-                await activity.record(connection, by, one.words, change.account_id)
+                await activity.record(connection, by, one.words, change.account_id, note=one.note)
         for write in change.last:
             write()
         return result
@@ -171,4 +195,5 @@ async def perform(
         raise
     if isinstance(result, CommandError):
         raise result
+    await action.finish(result, files)
     return result

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import tempfile
 import time
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from msgspec import structs
 
 from myna import settings as settings_module
 from myna.billing import audit
@@ -39,7 +39,7 @@ def move(
         settings_module.checked("--to", "database_url", to)
         environ = {**os.environ, PREFIX + "DATABASE_URL": to}
     target = settings_module.load(environ)[0]
-    source = structs.replace(target, database_url="")
+    source = dataclasses.replace(target, database_url="")
     if target.on_sqlite:
         raise ConfigError("Give --to postgresql://USER:PASSWORD@HOST/NAME, or set MYNA_DATABASE_URL to it.")
     if not source.sqlite_file.exists():

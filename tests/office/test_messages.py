@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jinja2
 
-from myna import config, settings
+from myna import config
 from myna.engines.models.installed import MODELS
 from myna.errors import sentences
 from myna.office import messages
@@ -32,7 +32,7 @@ def used() -> set[str]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and _name(node.func) in ("text", "N_"):
                 texts |= {arg.value for arg in node.args if isinstance(arg, ast.Constant)}
-    texts |= {setting.meaning for setting in [*config.SETTINGS.values(), *settings.SETTINGS.values()]}
+    texts |= {setting.kind.requirement for setting in config.SETTINGS.values()}
     return texts | error_sentences.sentences() | set(audit.RULES) | set(sentences.UNAVAILABLE)
 
 
@@ -63,7 +63,13 @@ def test_a_sentence_that_is_stored_in_english_is_said_in_chinese() -> None:
             assert renderer.stored(stored) == said
     assert renderer.stored("127.0.0.1:9 can't be reached: refused.") == "无法连接 127.0.0.1:9：refused。"
     assert renderer.stored("myna account reset ann # a new password was set").endswith("ann # 设置了新密码")
-    assert renderer.stored("messages: is missing.") == "messages: is missing."
+    for refusal, said in [
+        ("messages: is missing.", "缺少 messages。"),
+        ("n: must be an integer from 1 to 9.", "n 须为整数，1 到 9。"),
+        ("input: must be a string or an array, not null.", "input 须为字符串或数组，而不是null。"),
+        ('messages[0].role: must be "user" or "tool".', 'messages[0].role 须为"user"或"tool"。'),
+    ]:
+        assert renderer.stored(refusal) == said
 
 
 def test_words_of_models_are_translated() -> None:

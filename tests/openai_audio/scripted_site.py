@@ -269,7 +269,7 @@ class Visitor:
 
     async def set(self, name: str, value: str) -> None:
         """Changes a site setting."""
-        before = {known: now for known, now, _ in config.applied(self.site.config.current)}
+        before = {one.name: one.value for one in config.applied(self.site.config.current)}
         self.changed_settings.setdefault(name, str(before[name]))
         await perform(self.site.db, SetSetting(name=name, value=value))
 
@@ -298,7 +298,7 @@ async def scripted_site(
     )
     chosen.data_folder.mkdir(exist_ok=True)
     running = server.Server(server.configure(app.create(chosen, {}, Site), chosen))
-    task = asyncio.create_task(running.serve(sockets=[server.listen(chosen)]))
+    task = asyncio.create_task(running.serve(sockets=server.listen(chosen)))
     await until(lambda: running.started)
     site = Site.started
     assert site is not None
