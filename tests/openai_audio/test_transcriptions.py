@@ -6,12 +6,16 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
 
 from myna.actions.channels import AddChannel
 from myna.api.openai.audio_transcriptions import SPOOLED_MAX
+from myna.engines.interface import EngineBusy
+from myna.engines.media.job import Transcript
+from myna.engines.media.media import Whisper
 from myna.errors import TooManyBodies
 from myna.http.body_limits import BodyBudget
 from myna.store.database import Transaction
@@ -75,7 +79,7 @@ async def site(
 ) -> AsyncIterator[Visitor]:
     """A site with two channels, whose route `hear-1` costs COST units."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("myna.gateway.transcription.embedded.is_installed", lambda: False)
+        patched.setattr("myna.gateway.transcription.embedded.whisper_is_installed", lambda: False)
         folder = tmp_path_factory.mktemp("site")
         async with scripted_site(folder, patched, upload_max_bytes=UPLOAD_MAX_BYTES) as site:
             await add_route(site, dict(zip(CHANNELS, shared_upstreams, strict=True)))
@@ -256,7 +260,7 @@ async def test_whisper_that_is_not_installed_is_404_and_the_log_says_once_what_t
 ) -> None:
     caplog.set_level(logging.WARNING, "myna.gateway.transcription.embedded")
     for has_library in (False, False, True, True):
-        monkeypatch.setattr("myna.gateway.transcription.embedded.is_installed", lambda has=has_library: has)
+        monkeypatch.setattr("myna.gateway.transcription.embedded.whisper_is_installed", lambda has=has_library: has)
         answer = await transcribe(visitor, model="whisper-1")
         assert (answer.status, answer.error["code"]) == (404, "model_not_found")
         assert answer.error["message"].startswith("model: whisper-1 is not offered on this site; ")
@@ -264,6 +268,29 @@ async def test_whisper_that_is_not_installed_is_404_and_the_log_says_once_what_t
     assert "extra 'hear' is not installed: run 'make setup-extras'" in without_library
     assert "myna models get whisper" in without_model
     assert await visitor.balance() == UNITS
+
+
+class FullByNow(Whisper):
+    """Whisper whose queue fills up between the check before the charge and the recording."""
+
+    def full(self) -> bool:
+        return False
+
+    async def transcribe(self, *_: Any) -> Transcript:
+        raise EngineBusy
+
+
+async def test_a_queue_that_is_full_after_the_charge_is_503_and_refunded(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    embedded = "myna.gateway.transcription.embedded"
+    for name, found in [("whisper_is_installed", True), ("installed", tmp_path)]:
+        monkeypatch.setattr(f"{embedded}.{name}", lambda *_, found=found: found)
+    monkeypatch.setattr(f"{embedded}.Whisper", FullByNow)
+    answer = await transcribe(visitor, model="whisper-1")
+    assert (answer.status, answer.error["type"]) == (503, "service_unavailable")
+    assert "retry-after" in answer.headers and "the units were refunded" in answer.error["message"]
+    await visitor.balance_becomes(UNITS)
 
 
 async def test_a_recording_over_the_limit_is_413_and_is_not_read_to_its_end(visitor: Visitor) -> None:
