@@ -6,7 +6,6 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import openai
 import pytest
@@ -14,8 +13,6 @@ import pytest
 from myna.actions.channels import AddChannel
 from myna.api.openai.audio_transcriptions import SPOOLED_MAX
 from myna.engines.interface import EngineBusy
-from myna.engines.media.job import Transcript
-from myna.engines.media.media import Whisper
 from myna.errors import TooManyBodies
 from myna.http.body_limits import BodyBudget
 from myna.store.database import Transaction
@@ -272,23 +269,15 @@ async def test_whisper_that_is_not_installed_is_404_and_the_log_says_once_what_t
     assert await visitor.balance() == UNITS
 
 
-class FullByNow(Whisper):
-    """Whisper whose queue fills up between the check before the charge and the recording."""
-
-    def full(self) -> bool:
-        return False
-
-    async def transcribe(self, *_: Any) -> Transcript:
-        raise EngineBusy
-
-
 async def test_a_queue_that_is_full_after_the_charge_is_503_and_refunded(
     visitor: Visitor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    embedded = "myna.gateway.transcription.embedded"
-    for name, found in [("whisper_is_installed", True), ("installed", tmp_path)]:
-        monkeypatch.setattr(f"{embedded}.{name}", lambda *_, found=found: found)
-    monkeypatch.setattr(f"{embedded}.Whisper", FullByNow)
+    async def full(*_: object) -> None:
+        raise EngineBusy
+
+    for name, found in [("whisper_is_installed", lambda: True), ("installed", lambda *_: tmp_path)]:
+        monkeypatch.setattr(f"myna.gateway.transcription.embedded.{name}", found)
+    monkeypatch.setattr("myna.engines.media.media.Whisper.transcribe", full)
     answer = await transcribe(visitor, model="whisper-1")
     assert (answer.status, answer.error["type"]) == (503, "service_unavailable")
     assert "retry-after" in answer.headers and "the units were refunded" in answer.error["message"]
