@@ -18,12 +18,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from myna.engines.audio import word_times
 from myna.engines.audio.encoders import RATE_HZ, SoundFormat
 from myna.engines.interface import CallerDisconnected, EngineFailed, SoundParts, SoundTooLong
 from myna.engines.media.media import Transcoder
+from myna.engines.sound import at_volume
 from myna.errors import CallAbandoned, ClientDisconnected, MynaError, UpstreamFailed
 from myna.http.responses import openai_error
 from myna.http.stream import ResponseStream
@@ -46,6 +47,7 @@ class Style(Struct, frozen=True):
     shape: Shape
     timed: bool
     chars: int
+    volume: float = 1.0
 
 
 class Outlet(Struct, frozen=True):
@@ -107,6 +109,7 @@ class Delivery:
                     self._check_client()
                     self._framing.know(part.words)
                     if part.pcm:
+                        part = structs.replace(part, pcm=at_volume(part.pcm, self._style.volume))
                         self.begun = True
                         await self._sound.write(part.pcm)
                         self._begin_sending()

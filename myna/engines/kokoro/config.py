@@ -26,7 +26,7 @@ class KokoroConfig(Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
 
     folder: str
     voices: VoiceIds | None = None
-    threads: Annotated[int, Meta(ge=1, le=64)] = 1
+    threads: Annotated[int, Meta(ge=1, le=64)] = 2
     provider: Provider = "cpu"
 
     @property
