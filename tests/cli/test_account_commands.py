@@ -91,7 +91,8 @@ def test_account_names_are_unique(owner: Cli) -> None:
 def test_an_account_is_found_by_its_address_and_a_near_name_is_suggested(owner: Cli) -> None:
     for name, email in (("ann", "Ann@Example.org"), ("bob", "team@example.org"), ("bea", "team@example.org")):
         owner.lines("account", "add", name, "--email", email)
-    assert owner.json("account", "show", "ann@example.org")["name"] == "ann"
+    assert owner.json("account", "grant", "ann@example.org", "5")["name"] == "ann"
+    assert owner.json("activity", "--limit", "1")[0]["command"] == "myna account grant ann 5"
     several = "Several accounts have the e-mail address 'team@example.org': name one of 'bob', 'bea'."
     assert owner.refused("key", "list", "team@example.org") == several
     assert owner.refused("account", "show", "anne") == "There is no account 'anne'; did you mean 'ann'?"
