@@ -30,15 +30,6 @@ def test_a_link_begins_with_the_public_url(cli: Cli) -> None:
     assert lines[1].split()[1].startswith("https://ai.example.com/office/welcome?token=mynalink_")
 
 
-def test_each_link_replaces_the_one_before_and_is_recorded_without_its_token(cli: Cli) -> None:
-    cli.lines("account", "add", "ann")
-    links = {cli.json("account", "invite", "ann")["link"] for _ in range(2)}
-    assert len(links) == 2
-    said = "\n".join(cli.lines("activity"))
-    assert said.count("myna account invite ann") == 2
-    assert "mynalink_" not in said
-
-
 def test_what_is_not_possible_is_one_line(cli: Cli) -> None:
     cli.lines("account", "add", "ann")
     assert "has no password yet" in cli.refused("account", "reset", "ann")
