@@ -26,7 +26,6 @@ from myna.errors import CommandError
 from myna.http.client import HttpClient
 from myna.lib.files import DiskExecutor
 from myna.lib.net import is_base_url
-from myna.lib.telemetry import logs
 from myna.settings import Settings
 from myna.store.database import Database, Transaction
 from myna.store.queries import circuits as circuit_store
@@ -55,7 +54,7 @@ class Channel(ChannelRow, frozen=True, kw_only=True):
         headers = {"content-type": "application/json", "accept": accept}
         if self.key:
             headers["authorization"] = f"Bearer {self.key}"
-        return headers | logs.trace_headers()
+        return headers
 
 
 class SpeechChannel(Struct, frozen=True):
