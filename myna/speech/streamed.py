@@ -38,15 +38,12 @@ from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
 from myna.speech.synthesize import BROKEN_OFF, Answers, Disconnected, Synthesizer
 from myna.store.batch import Replayed
 from myna.store.files.audio import AudioStore
-from myna.wire import openai_voices
-from myna.wire.body import decode, ignored
-from myna.wire.encode import to_json_text
+from myna.wire import openai_audio
+from myna.wire.body import decode, ignored, to_json_text
 from myna.wire.openai_audio import AudioVoice, OpenAISpeechRequest, VoiceById
 
 NO_AAC = "aac needs Myna's extra 'm4a', which is not installed here; use mp3, opus, flac, wav or pcm."
-NO_SUCH_LANGUAGE = (
-    "language: no voice here speaks it; GET /audio/voices lists the voices with their languages."
-)
+NO_SUCH_LANGUAGE = "no voice here speaks this language; GET /audio/voices lists the existing ones."
 NO_SUCH_VOICE = "there is no such voice; GET /audio/voices lists the existing ones."
 T = TypeVar("T")
 DELETED = "The sound of the first call with this Idempotency-Key was deleted; use a new key."
@@ -250,13 +247,13 @@ class StreamedSpeech:
         usable = voices.usable(self._channels, config, nodes, route)
         speaks = _of_language(wanted, usable) if wanted else None
         if wanted and speaks is None:
-            raise InvalidRequest(NO_SUCH_LANGUAGE)
+            raise InvalidRequest(NO_SUCH_LANGUAGE, field="language")
         language = speaks.language if speaks else ""
         if not name and speaks:
             return speaks.voice_id, language
         listed = {found.voice_id: found.name for found in usable}
-        mapping = openai_voices.read(self._config.settings.openai_voices)
-        return openai_voices.voice_id_of(name or "", mapping, listed) or None, language
+        mapping = openai_audio.read(self._config.settings.openai_voices)
+        return openai_audio.voice_id_of(name or "", mapping, listed) or None, language
 
 
 def named(usable: list[EngineVoice], mapping: str) -> list[AudioVoice]:
@@ -265,7 +262,7 @@ def named(usable: list[EngineVoice], mapping: str) -> list[AudioVoice]:
     found = [_described(voice.voice_id, voice) for voice in usable]
     found += [
         _described(name, by_id[voice_id])
-        for name, voice_id in openai_voices.read(mapping).items()
+        for name, voice_id in openai_audio.read(mapping).items()
         if voice_id in by_id and name not in by_id
     ]
     return found
