@@ -33,8 +33,6 @@ def pcm_of(samples: Samples) -> bytes:
 
 def at_volume(pcm: bytes, volume: float) -> bytes:
     """16-bit PCM `volume` times as loud; what would be over the limit is rounded off rather than cut."""
-    if volume == 1:
-        return pcm
     samples = np.frombuffer(pcm, "<i2").astype(np.float32) * np.float32(volume / _PEAK)
     over = np.maximum(np.abs(samples) - _SOFT_FROM, 0)
     room = 1 - _SOFT_FROM

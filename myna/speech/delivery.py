@@ -26,9 +26,8 @@ from msgspec import Struct, structs
 
 from myna.engines.audio import word_times
 from myna.engines.audio.encoders import LENGTH_NEEDED, RATE_HZ, Encoder, SoundFormat, encoder_of, with_length
-from myna.engines.interface import CallerDisconnected, EngineFailed, SoundParts, SoundTooLong
+from myna.engines.interface import CallerDisconnected, EngineFailed, SoundPart, SoundParts, SoundTooLong
 from myna.engines.media.media import Transcoder
-from myna.engines.sound import at_volume
 from myna.errors import CallAbandoned, ClientDisconnected, MynaError, UpstreamFailed
 from myna.http.responses import openai_error
 from myna.http.stream import ResponseStream
@@ -231,7 +230,7 @@ class Delivery:
                     self._check_client()
                     self._framing.know(part.words)
                     if part.pcm:
-                        part = structs.replace(part, pcm=at_volume(part.pcm, self._style.volume))
+                        part = await self._at_volume(part)
                         self.begun = True
                         await self._sound.write(part.pcm)
                         self._begin_sending()
@@ -245,6 +244,14 @@ class Delivery:
                     raise
                 self.failure = failure.with_traceback(None)  # its frames have this object: a cycle
         self._check_client()
+
+    async def _at_volume(self, part: SoundPart) -> SoundPart:
+        if self._style.volume == 1:
+            return part
+        from myna.engines.sound import at_volume  # loads NumPy
+
+        pcm = await self._workshop.disk.run(partial(at_volume, part.pcm, self._style.volume))
+        return structs.replace(part, pcm=pcm)
 
     async def take(self, path: Path) -> None:
         try:

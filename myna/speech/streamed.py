@@ -286,11 +286,10 @@ def _style(request: OpenAISpeechRequest) -> Style:
 def _of_language(wanted: str, usable: list[EngineVoice]) -> EngineVoice | None:
     """The first voice of a language, in its variant if there is one."""
     code = _LETTERS.get(wanted, wanted).lower()
-    for same in (lambda tag: tag == code, lambda tag: tag.partition("-")[0] == code.partition("-")[0]):
-        for voice in usable:
-            if same(voice.language.lower()):
-                return voice
-    return None
+    first = code.partition("-")[0]
+    fitting = [voice for voice in usable if voice.language.lower().partition("-")[0] == first]
+    same = [voice for voice in fitting if voice.language.lower() == code]
+    return next(iter([*same, *fitting]), None)
 
 
 def _either(one: T | None, other: T | None, default: T) -> T:
