@@ -57,6 +57,15 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """The process settings: name with its unit last, type, range or form, meaning and default."""
 
     data: Annotated[str, kinds.not_blank("the data folder: database, audio, locks")] = "data"
+    storage: Annotated[
+        str,
+        kinds.storage("where audio and samples are: folder, in the data folder, or a bucket: s3://…, gs://…"),
+    ] = kinds.IN_FOLDER
+    uploads_redirect_s: Annotated[
+        int,
+        Meta(ge=0, le=604_800),
+        Setting("how long an address of the bucket is valid to which /uploads/ redirects; 0: Myna answers"),
+    ] = 0
     host: Annotated[str, kinds.not_blank("the address to listen on")] = "127.0.0.1"
     port: Annotated[Port, Setting("the port to listen on")] = 8080
     public_url: Annotated[

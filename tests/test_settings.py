@@ -42,6 +42,8 @@ WRONG = {
     "database_listen_url": ["mysql://x", f"postgresql://u:{SECRET}/x@h/db"],
     "migrate": ["true", "0"],
     "drain_s": ["-1", "3601", "long"],
+    "storage": ["s4://bucket", "s3://", "bucket", "s3://key:secret@bucket", "s3://bucket?x=1"],
+    "uploads_redirect_s": ["-1", "604801"],
     "workers": ["0", "257", "two", "2"],
     "chat_url": [
         "parrot",

@@ -24,6 +24,7 @@ from myna.errors import CommandError, ConfigError
 from myna.lib.urls import is_loopback
 from myna.settings import Settings, Source
 from myna.store.database import Database, connect
+from myna.store.files.storage import Storage, check_storage, open_storage
 from myna.store.schema import newest, served_by
 
 T = TypeVar("T")
@@ -138,6 +139,13 @@ def check_not_moved(settings: Settings) -> None:
                 f"The database of {settings.data_folder} was moved to PostgreSQL: set MYNA_DATABASE_URL. (To"
                 f" use the old one again, name {moved[-1].name} {settings.sqlite_file.name}.)"
             )
+
+
+async def site_storage(db: Database) -> Storage:
+    """The storage of audio and samples. Raises CommandError if it is another installation's."""
+    storage = open_storage(read_settings(), os.environ)
+    await check_storage(db, storage)
+    return storage
 
 
 def owner_of_files(settings: Settings) -> tuple[int, int] | None:

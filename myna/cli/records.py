@@ -7,7 +7,7 @@ from cyclopts.validators import Number
 
 from myna.accounts import accounts
 from myna.accounts.activity import command_line
-from myna.cli.console import Json, Whole, Wide, read_settings, seconds, show, show_rows, with_database
+from myna.cli.console import Json, Whole, Wide, seconds, show, show_rows, site_storage, with_database
 from myna.speech import records
 from myna.store.batch import TaskStatus
 from myna.store.database import Database, Queries
@@ -56,10 +56,10 @@ def delete(
     json: Json = False,
 ) -> None:
     """Delete finished records: their text and audio. The calls and their units stay."""
-    audio = AudioStore(read_settings().data_folder / "audio")
 
     async def work(db: Database) -> int:
         owner = await accounts.find(db, account)
+        audio = AudioStore(await site_storage(db))
         return await records.delete(db, audio, owner, ids, by=command_line())
 
     show({"deleted": with_database(work, json=json)}, json)

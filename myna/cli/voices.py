@@ -25,6 +25,7 @@ from myna.cli.console import (
     seconds,
     show,
     show_rows,
+    site_storage,
     with_database,
 )
 from myna.engines.inspector.inspector import Inspector
@@ -91,7 +92,7 @@ def clone(
     json: Json = False,
 ) -> None:
     """Have a compute node clone a voice for an account. Free of charge."""
-    samples = _samples(owner_of_files(read_settings()))
+    owner_of_file = owner_of_files(read_settings())
     _check_readable(sample)
     _check_space()
     request = CloneRequest(
@@ -105,7 +106,8 @@ def clone(
     async def work(db: Database) -> tuple[CloneRow, str]:
         owner = await accounts.find(db, account)
         note = await _note(db, language)
-        inspector = Inspector(files=AllowedPaths.of(reads=(sample,), writes=(_samples_folder(),)))
+        samples = SampleStore(await site_storage(db), owner_of_file)
+        inspector = Inspector(files=AllowedPaths.of(reads=(sample,), writes=(samples.folder,)))
         try:
             return await clones.clone(db, samples, inspector, owner, request, by=command_line()), note
         finally:
@@ -128,8 +130,10 @@ def delete(voice_id: VoiceId, /, *, json: Json = False) -> None:
         if not clones.is_clone(voice_id):
             await perform(db, DeleteBlend(voice_id=voice_id))
             return 0
-        audio = AudioStore(read_settings().data_folder / "audio")
-        return (await clones.delete(db, _samples(), audio, voice_id, by=command_line())).refunded
+        audio = AudioStore(await site_storage(db))
+        return (
+            await clones.delete(db, SampleStore(audio.storage), audio, voice_id, by=command_line())
+        ).refunded
 
     refunded = with_database(work, json=json)
     show({"voice_id": voice_id, "deleted": True, "tasks_refunded": refunded}, json)
@@ -164,14 +168,6 @@ async def _channels() -> AsyncIterator[Channels]:
         yield Channels(settings=settings, environ=os.environ, http_client=http_client, local=local)
     finally:
         await http_client.close()
-
-
-def _samples(owner: tuple[int, int] | None = None) -> SampleStore:
-    return SampleStore(_samples_folder(), owner)
-
-
-def _samples_folder() -> Path:
-    return read_settings().data_folder / "samples"
 
 
 async def _note(db: Database, language: str) -> str:

@@ -4,12 +4,16 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
 from msgspec import Struct
 
 from myna.errors import ConfigError
 from myna.lib.addresses import are_networks
 from myna.lib.urls import is_base_url, is_database_url, is_origin, is_page_origin, is_secure
+
+IN_FOLDER: Final = "folder"
+"""The storage in the data folder."""
 
 
 class Setting(Struct, frozen=True):
@@ -95,6 +99,13 @@ def database_url(meaning: str) -> Setting:
         " neither a letter nor a digit is written as % and two hex digits"
     )
     return Setting(meaning, lambda value: not value or is_database_url(value), requirement, secret=True)
+
+
+def storage(meaning: str) -> Setting:
+    """The data folder, or the URL of a bucket."""
+    bucket = re.compile(r"(?:s3|gs|az)://[\w.-]+(?:/[\w./-]*)?")
+    requirement = "must be folder, or s3://BUCKET, gs://BUCKET or az://CONTAINER, with a /PREFIX or without"
+    return Setting(meaning, lambda value: value == IN_FOLDER or bool(bucket.fullmatch(value)), requirement)
 
 
 def listed(value: str) -> list[str]:

@@ -29,7 +29,7 @@ async def delete(
             "{name!r} has no finished record {missing}.", name=account.name, missing=missing[0]
         )
     # The files first: if the process dies in between, the records are still there and can be deleted again.
-    await asyncio.to_thread(_delete_files, audio, [name for name in found.values() if name])
+    await asyncio.to_thread(audio.each, audio.delete, [name for name in found.values() if name])
 
     async def work(connection: Transaction) -> int:
         await store.delete(connection, account.id, wanted)
@@ -38,8 +38,3 @@ async def delete(
         return len(wanted)
 
     return await db.transaction(work)
-
-
-def _delete_files(audio: AudioStore, names: Sequence[str]) -> None:
-    for name in names:
-        audio.delete(name)

@@ -20,8 +20,7 @@ from myna.accounts.activity import Actor
 from myna.config import MIB, settings_of
 from myna.engines.inspector.inspector import Inspector, Sample, SampleRefused
 from myna.engines.interface import EngineFailed, EngineVoice
-from myna.errors import CommandError
-from myna.lib.files.fsync import remove
+from myna.errors import CommandError, StorageUnavailable
 from myna.lib.names import is_name
 from myna.store.database import Database, Queries, Transaction
 from myna.store.files.audio import AudioStore
@@ -117,10 +116,11 @@ async def clone(
     try:
         sample = await _checked_sample(inspector, request.sample, path, account.id)
         await asyncio.to_thread(samples.make_private, name)
+        await samples.keep(name)
         new = _new(account, request, transcript, name, sample, by)
         return await _queue(db, account, new, request, by)
-    except CommandError:
-        await asyncio.to_thread(remove, path)
+    except (CommandError, StorageUnavailable):
+        await samples.discard(name)
         raise
 
 
@@ -188,8 +188,7 @@ async def remove_orphans(db: Queries, samples: SampleStore, before: float) -> in
         return 0
     in_use = await store.samples_in_use(db)
     orphans = [name for name in old if name not in in_use]
-    for name in orphans:
-        await asyncio.to_thread(samples.delete, name)
+    await asyncio.to_thread(samples.each, samples.delete, orphans)
     return len(orphans)
 
 

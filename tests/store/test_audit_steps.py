@@ -15,6 +15,7 @@ from myna.store import postgresql
 from myna.store.batch import Audio, Charge, Charged, ChargeRefused, RefusalReason
 from myna.store.database import Database, Transaction
 from myna.store.files.audio import AudioStore
+from myna.store.files.storage import Folder
 from myna.store.postgresql import Postgresql
 from myna.store.queries import audit_state
 from myna.store.queries.audit import FIRST, Counts
@@ -33,7 +34,7 @@ PAUSE_S = 0.005
 
 @pytest.fixture
 def store(tmp_path: Path) -> AudioStore:
-    return AudioStore(tmp_path / "audio")
+    return AudioStore(Folder(tmp_path))
 
 
 @pytest.fixture(autouse=True)
@@ -219,7 +220,7 @@ async def _fence_in(books: Books, ms: int) -> None:
 async def test_a_range_with_an_open_transaction_is_not_closed(
     postgres_books: Books, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    books, store = postgres_books, AudioStore(tmp_path)
+    books, store = postgres_books, AudioStore(Folder(tmp_path))
     customer, other = await books.customer(units=100), await books.customer(units=100)
     await calls(books, customer, 3)
     granted, committing = asyncio.Event(), asyncio.Event()
