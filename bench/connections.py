@@ -24,8 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from bench.processes import Program, cores, pinned
 from myna.http import connection, server_config
 from myna.http.asgi_types import RESPOND
-from myna.lib.aio.timeouts import Timeouts
-from myna.lib.aio.write_buffer import FlushQueue
+from myna.lib.aio import FlushQueue, Timeouts
 
 UNCHANGED, NO_BUFFER, NO_TIMERS, UVICORN = "as it is", "no write buffer", "no shared timers", "uvicorn"
 ARMS = (UNCHANGED, NO_BUFFER, NO_TIMERS, UVICORN)

@@ -21,7 +21,7 @@ from myna.engines.espeak.rate import RATE_PLAIN
 from myna.engines.espeak.text import runs_of
 from myna.engines.interface import SOUND_MAX_S
 from myna.engines.job_output import OutputFile
-from myna.lib.files.fsync import make_durable
+from myna.lib.files import make_durable
 
 VOICE = "cmn+f3"
 

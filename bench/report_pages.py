@@ -16,7 +16,7 @@ from pathlib import Path
 from bench import fill
 from myna.billing import reports
 from myna.billing.reports import LedgerFilter
-from myna.lib.zones import day_of
+from myna.lib.times import day_of
 from myna.settings import Settings
 from myna.store.batch import EntryKind
 from myna.store.database import Database, connect

@@ -15,7 +15,7 @@ from myna import settings
 from myna.errors import CommandError, DatabaseUnavailable
 from myna.errors.sentences import WrongValue
 from myna.lib.names import is_name
-from myna.lib.zones import zone_of
+from myna.lib.times import zone_of
 from myna.store.database import Database
 from myna.store.queries import config as store
 from myna.store.queries.config import Config

@@ -22,8 +22,8 @@ from msgspec.inspect import FloatType, IntType, type_info
 
 from myna.errors import ConfigError
 from myna.lib import setting_kinds as kinds
+from myna.lib.net import is_base_url, without_login
 from myna.lib.setting_kinds import Setting, listed, toml_position, with_secret_files
-from myna.lib.urls import is_base_url, without_login
 
 PREFIX = "MYNA_"
 DEFAULT_FILE = "myna.toml"

@@ -8,7 +8,7 @@ import pytest
 
 from myna import settings
 from myna.errors import ConfigError
-from myna.lib.urls import is_base_url
+from myna.lib.net import is_base_url
 from myna.settings import SETTINGS, Settings, load, usable_cores
 
 ANY = "0.0.0.0"  # noqa: S104 - nothing is bound here

@@ -61,15 +61,22 @@ def test_a_call_tells_its_route_tokens_and_first_byte(service: Service, upstream
     assert 0 < told["first_byte_ms"] <= told["ms"] and "tokens_counted" not in told
     upstream.withholds_usage = True
     assert ask("untold", stream=True)["tokens_counted"] is True
+    upstream.withholds_usage = False
+    assert caller.chat("fault=empty", {"X-Request-Id": "refunded"}).status == 500
     stored = {row["request_id"]: row for row in service.cli("calls", "--account", caller.account.name)}
     assert (stored["told"]["model"], stored["told"]["tokens_counted"]) == ("svc-chat", False)
+    assert (stored["refunded"]["input_tokens"], stored["refunded"]["state"]) == (11, "refunded")
     for name in ("input_tokens", "output_tokens", "first_byte_ms"):
         assert stored["told"][name] == told[name]
     metrics = call("GET", f"{root}/metrics").body.decode()
     for name in ("myna_channel_seconds_count", "myna_channel_first_byte_seconds_count"):
         assert f'{name}{{channel="default",route="svc-chat"}}' in metrics
     assert 'myna_tokens_total{channel="default",counted="1",kind="output",route="svc-chat"}' in metrics
-    assert re.search(r"^myna_calls_open 0.0$", metrics, re.MULTILINE)
+    counted = dict(line.rsplit(" ", 1) for line in metrics.splitlines())
+    for name, count in {"open": 0, 'total{end="kept"}': 4, 'total{end="refunded"}': 1}.items():
+        assert float(counted[f"myna_calls_{name}"]) == count
+    assert float(counted['myna_units_charged_total{route="svc-chat"}']) >= float(stored["told"]["units"]) * 5
+    assert float(counted["myna_commit_seconds_count"]) >= 10
     if PROMTOOL:
         checked = subprocess.run(
             [PROMTOOL, "check", "metrics"], input=metrics, capture_output=True, text=True, check=False

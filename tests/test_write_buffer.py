@@ -12,8 +12,8 @@ from functools import partial
 
 import pytest
 
-from myna.lib.aio.write_buffer import FlushQueue, WriteBuffer
-from myna.lib.files.disk_threads import DiskThreads, wait_shielded
+from myna.lib.aio import FlushQueue, WriteBuffer
+from myna.lib.files import DiskThreads, wait_shielded
 from tests.engines.conftest import until
 from tests.rig.disks import StalledDisk
 
@@ -233,7 +233,7 @@ def test_the_end_of_the_event_loop_cancels_no_disk_job(disk: StalledDisk) -> Non
 def test_a_process_ends_while_the_disk_is_stalled() -> None:
     program = """
 import asyncio, threading, time
-from myna.lib.files.disk_threads import DiskThreads
+from myna.lib.files import DiskThreads
 
 async def main():
     threads = DiskThreads(1)

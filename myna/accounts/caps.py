@@ -12,7 +12,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from myna.errors import CapReached, CommandError, MynaError, Unauthorized
-from myna.lib import zones
+from myna.lib import times
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import caps as store
 from myna.store.queries import keys as key_store
@@ -65,16 +65,16 @@ def used(row: CapRow, now: int) -> int:
 
 def bounds(period: Period, now: int, zone: str) -> tuple[int, int]:
     """The start and the end of the period of `now` in a time zone, all in Unix milliseconds."""
-    today = zones.day_of(zone, now)
+    today = times.day_of(zone, now)
     if period is Period.DAY:
-        return zones.day_start(zone, today), zones.day_start(zone, today + 1)
+        return times.day_start(zone, today), times.day_start(zone, today + 1)
     if period is Period.WEEK:
-        monday = today - (today + zones.EPOCH.weekday()) % 7
-        return zones.day_start(zone, monday), zones.day_start(zone, monday + 7)
-    day = zones.EPOCH + timedelta(days=today)
+        monday = today - (today + times.EPOCH.weekday()) % 7
+        return times.day_start(zone, monday), times.day_start(zone, monday + 7)
+    day = times.EPOCH + timedelta(days=today)
     return (
-        zones.month_start(zone, day.year, day.month),
-        zones.month_start(zone, day.year, day.month + 1),
+        times.month_start(zone, day.year, day.month),
+        times.month_start(zone, day.year, day.month + 1),
     )
 
 
@@ -106,5 +106,5 @@ async def refusal(db: Queries, key_id: int, cost: int, zone: str) -> MynaError:
     cap = await store.of_key(db, key_id)
     if cap is None:
         return Unauthorized("This API key was changed in this moment; try again.")
-    renews_at = datetime.fromtimestamp(cap.ends_at // 1000, zones.zone_of(zone)).isoformat()
+    renews_at = datetime.fromtimestamp(cap.ends_at // 1000, times.zone_of(zone)).isoformat()
     return CapReached(used=cap.used, units=cap.units, period=cap.period, renews_at=renews_at, cost=cost)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from myna.errors import TooManyFailures
-from myna.lib.addresses import client_network
+from myna.lib.net import client_network
 
 BURST_MAX = 20
 """The tokens of a full bucket."""

@@ -31,7 +31,6 @@ CONCURRENT_RETRY_S = 1
 _NUMBER = re.compile(r"[1-9][0-9]{0,12}")
 Given = Mapping[str, int | None]
 """New values by the names of the limits: None for the site's, 0 for none."""
-NO_CHANGE: Given = {}
 _KEY = "This API key"
 _ACCOUNT = "The account of this API key"
 _OPEN = " has {used} calls open and may have {limit}; nothing was charged, try again when one has ended."

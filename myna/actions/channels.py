@@ -13,7 +13,7 @@ from myna.engines import registry
 from myna.errors import CommandError
 from myna.gateway.causes import wrong_url
 from myna.lib.names import check_model, is_name
-from myna.lib.urls import is_base_url
+from myna.lib.net import is_base_url
 from myna.settings import can_name_a_key
 from myna.store.queries import config as store
 from myna.store.queries import routes

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 from myna.accounts.accounts import UNITS_MAX, check_memo
 from myna.actions import Action, Change, Field
 from myna.errors import CommandError
-from myna.lib import durations
+from myna.lib import times
 from myna.store.batch import EntryKind
 from myna.store.database import Queries
 from myna.store.queries import codes as store
@@ -67,7 +67,7 @@ class AddCodes(Action[NewBatch], frozen=True):
         self._life_ms()
 
     def _life_ms(self) -> int:
-        return durations.millis(self.expires) if self.expires else 0
+        return times.parse_duration(self.expires) if self.expires else 0
 
     async def run(self, change: Change) -> NewBatch:
         codes = [_new_code() for _ in range(self.count)]

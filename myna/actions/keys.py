@@ -13,7 +13,7 @@ from myna.actions import Action, Change, Field
 from myna.actions.limits import Concurrent, Rpm, UnitsPerDay, given_limits
 from myna.channels.routes import check_known
 from myna.errors import CommandError
-from myna.lib import durations
+from myna.lib import times
 from myna.lib.names import is_name
 from myna.store.queries import caps as cap_store
 from myna.store.queries import keys as store
@@ -54,7 +54,7 @@ class IssueKey(Action[Issued], frozen=True):
     def _terms(self) -> Terms:
         return Terms(
             scopes=ALL_SCOPES if self.scope is None else keys.scopes_of(self.scope),
-            life_ms=durations.millis(self.expires_in) if self.expires_in else 0,
+            life_ms=times.parse_duration(self.expires_in) if self.expires_in else 0,
             cap=caps.parsed(self.cap) if self.cap else None,
             routes=self.route,
             limits=given_limits(self),
@@ -142,7 +142,7 @@ class RollKey(Action[Rolled], frozen=True):
     grace: Annotated[str, Field("How long the old key still works.", hyphen=True)] = "7d"
 
     def check(self) -> None:
-        durations.millis(self.grace)
+        times.parse_duration(self.grace)
 
     async def run(self, change: Change) -> Rolled:
         old = await _locked(change, self)
@@ -160,7 +160,7 @@ class RollKey(Action[Rolled], frozen=True):
             limits=of_row(await limit_store.of_key(change.db, old.account_id, old.id)),
         )
         issued = await keys.insert(change.db, old.account_id, old.name, terms)
-        expires_at = await store.expire(change.db, old.id, durations.millis(self.grace))
+        expires_at = await store.expire(change.db, old.id, times.parse_duration(self.grace))
         return Rolled(issued, old, expires_at // 1000)
 
 

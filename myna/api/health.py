@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 
 from myna.errors import DatabaseUnavailable, Unauthorized
 from myna.http.asgi_types import draining
-from myna.lib.files.disk_threads import DiskThreads
+from myna.lib.files import DiskThreads
 from myna.store.database import Database, in_time
 from myna.store.files.audio import AudioStore
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from myna.errors import NotFound, RangeNotSatisfiable, StorageUnavailable, Unavailable
-from myna.lib.files.disk_threads import DiskExecutor
+from myna.lib.files import DiskExecutor
 from myna.store.files.audio import AudioStore
 
 READ_BYTES = 256 * 1024

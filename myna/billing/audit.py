@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from myna.config import DAY_MS, unreadable
 from myna.lib.ids import millis_of
-from myna.lib.zones import day_of, day_start
+from myna.lib.times import day_of, day_start
 from myna.store.database import Database, Queries, Transaction
 from myna.store.files.audio import AudioStore
 from myna.store.queries import audit as store

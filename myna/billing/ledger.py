@@ -103,6 +103,7 @@ class Call:
     @channel.setter
     def channel(self, name: str) -> None:
         self._channel = self.details.channel = name
+        self.details.input_tokens = self.details.output_tokens = 0  # those of a channel that has failed
 
     @property
     def seconds_left(self) -> float:
@@ -155,7 +156,9 @@ class Call:
 
     async def _refund(self, reason: str, error: BaseException | None) -> None:
         try:
-            refunded = await self._ledger.refund(self.id, reason, self._channel)
+            usage = self.details.usage
+            end = End(self.id, CallState.REFUNDED, reason=reason, channel=self._channel, usage=usage)
+            refunded = await self._ledger.refund(end)
         except asyncio.CancelledError:  # cancelled during the refund
             refunded = False
         if not refunded:
@@ -220,7 +223,7 @@ class Ledger:
         outcome = await self._send(charge)
         match outcome:
             case Charged():
-                metrics.units_of(order.route).inc(order.units)
+                metrics.added[metrics.units_of(order.route)] += order.units
                 details = caller.details
                 details.account_id, details.key_id = outcome.account_id, outcome.key_id
                 details.units, details.route, details.balance = order.units, order.route, outcome.balance
@@ -228,7 +231,7 @@ class Ledger:
                 details.model = logs.masked((order.model or order.route)[:MODEL_MAX_CHARS])
                 details.rate_headers = limits.rate_headers(outcome.rate) if outcome.rate else {}
                 self._running.add(charge.call_id)
-                metrics.CALLS_OPEN.set(len(self._running))
+                metrics.levels[metrics.CALLS_OPEN] = len(self._running)
                 caller.found()
                 return Call(self, charge, outcome, order.seconds, details)
             case Replayed():
@@ -259,38 +262,37 @@ class Ledger:
         try:
             outcome = await self._commits.end(end, max(wait_s, 0.0))
         except TimeoutError:
-            metrics.calls("unknown").inc()
+            metrics.added[metrics.calls("unknown")] += 1
             raise CommitInDoubt from None
         if outcome is EndOutcome.LOST:
-            metrics.calls("lost").inc()
+            metrics.added[metrics.calls("lost")] += 1
             raise CallRefunded
-        metrics.calls("kept").inc()
+        metrics.added[metrics.calls("kept")] += 1
 
-    async def refund(self, call_id: bytes, reason: str, channel: str = "") -> bool:
+    async def refund(self, end: End) -> bool:
         """True if the refund is committed. False if the call was kept, or if the outcome is unknown after
-        `charge_wait_s`; then the sweep refunds the call at the latest. `channel` was asked last."""
-        refund = self._refunds.get(call_id)
+        `charge_wait_s`; then the sweep refunds the call at the latest."""
+        refund = self._refunds.get(end.call_id)
         if refund is None:
-            refund = asyncio.create_task(self._commit_refund(call_id, reason, channel))
-            self._refunds[call_id] = refund
-            refund.add_done_callback(lambda _: self._refunds.pop(call_id, None))
+            refund = asyncio.create_task(self._commit_refund(end))
+            self._refunds[end.call_id] = refund
+            refund.add_done_callback(lambda _: self._refunds.pop(end.call_id, None))
         await asyncio.wait({refund}, timeout=self._charge_wait_s)
         if not refund.done():
-            log.error("the refund of call %s is not committed yet", call_id.hex())
+            log.error("the refund of call %s is not committed yet", end.call_id.hex())
             return False
         return refund.result()
 
-    async def _commit_refund(self, call_id: bytes, reason: str, channel: str) -> bool:
-        end = End(call_id, CallState.REFUNDED, reason=reason, channel=channel)
+    async def _commit_refund(self, end: End) -> bool:
         outcome = await self._commits.end(end, None)
         if outcome is EndOutcome.DONE:
-            metrics.calls("refunded").inc()
+            metrics.added[metrics.calls("refunded")] += 1
         return outcome is EndOutcome.DONE
 
     def ended(self, call_id: bytes) -> None:
         """This process no longer works on the call."""
         self._running.discard(call_id)
-        metrics.CALLS_OPEN.set(len(self._running))
+        metrics.levels[metrics.CALLS_OPEN] = len(self._running)
 
     async def sweep(self) -> int:
         """Refunds the calls open past their deadline, whose process or node did not end them: how many."""
@@ -308,9 +310,9 @@ class Ledger:
 
     async def refund_all(self, reasons: dict[bytes, str]) -> int:
         """Refunds these calls, except those that this process works on, and gives why. Returns how many."""
-        dead = [call_id for call_id in reasons if call_id not in self._running]
-        done = await asyncio.gather(*(self.refund(call_id, reasons[call_id]) for call_id in dead))
-        return sum(done)
+        dead = [(call_id, why) for call_id, why in reasons.items() if call_id not in self._running]
+        ends = (End(call_id, CallState.REFUNDED, reason=why) for call_id, why in dead)
+        return sum(await asyncio.gather(*map(self.refund, ends)))
 
     async def _send(self, charge: Charge) -> Charged | ChargeRefused | Replayed:
         """Sends the charge. A retry whose first call is still open waits until that call ends."""
@@ -321,7 +323,7 @@ class Ledger:
             except TimeoutError:
                 raise DatabaseUnavailable from None
             except CommitInDoubt:
-                metrics.calls("unknown").inc()
+                metrics.added[metrics.calls("unknown")] += 1
                 raise
             if not (isinstance(outcome, ChargeRefused) and outcome.why is RefusalReason.PENDING):
                 return outcome

@@ -13,8 +13,7 @@ from operator import attrgetter
 from msgspec import Struct, structs
 
 from myna.errors import CommandError, InvalidRequest
-from myna.lib.hours import HOUR_MS
-from myna.lib.zones import day_of, day_start, month_start
+from myna.lib.times import HOUR_MS, day_of, day_start, month_start
 from myna.store.batch import EntryKind
 from myna.store.database import Database, Queries
 from myna.store.queries import accounts, audit_state, outbox

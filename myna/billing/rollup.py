@@ -16,8 +16,7 @@ entries from before the outbox. One process folds at a time. Each step is one sh
 from collections.abc import Sequence
 from functools import partial
 
-from myna.lib.hours import hour_of
-from myna.lib.zones import day_of, day_start, hour_offset
+from myna.lib.times import day_of, day_start, hour_of, hour_offset
 from myna.store.database import Database, Transaction
 from myna.store.queries import audit_state, outbox
 from myna.store.queries import past_calls as past

@@ -23,9 +23,9 @@ from myna.engines.interface import Engine, EngineVoice
 from myna.engines.openai.engine import OpenAISpeech
 from myna.errors import CommandError
 from myna.http.client import HttpClient
-from myna.lib.files.disk_threads import DiskExecutor
+from myna.lib.files import DiskExecutor
+from myna.lib.net import is_base_url
 from myna.lib.telemetry import logs
-from myna.lib.urls import is_base_url
 from myna.settings import Settings
 from myna.store.database import Database, Transaction
 from myna.store.queries import circuits as circuit_store

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from myna.errors import CommandError
-from myna.lib.files.atomic_file import AtomicFile
+from myna.lib.files import AtomicFile
 
 log = logging.getLogger(__name__)
 

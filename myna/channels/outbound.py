@@ -65,4 +65,4 @@ def _part(places: int, share: float) -> int:
 
 
 def _show(channel: str, places: int) -> None:
-    metrics.places_of(channel).set(places)
+    metrics.levels[metrics.places_of(channel)] = places

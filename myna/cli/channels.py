@@ -44,8 +44,8 @@ from myna.errors import CommandError
 from myna.gateway import trial as channel_trial
 from myna.gateway.causes import Cause, cause_in_url, likely_cause
 from myna.http.client import HttpClient
-from myna.lib.sandbox.confinement import AllowedPaths
-from myna.lib.urls import is_loopback, without_login
+from myna.lib.net import is_loopback, without_login
+from myna.lib.sandbox import AllowedPaths
 from myna.store.database import Database
 from myna.store.queries import circuits
 from myna.store.queries import config as store

@@ -21,7 +21,7 @@ from rich.cells import cell_len
 
 from myna import settings as settings_module
 from myna.errors import CommandError, ConfigError
-from myna.lib.urls import is_loopback
+from myna.lib.net import is_loopback
 from myna.settings import Settings, Source
 from myna.store.database import Database, connect
 from myna.store.files.storage import Storage, check_storage, open_storage

@@ -14,7 +14,7 @@ from myna.engines.interface import EngineFailed, EngineVoice, SpeechResult, Utte
 from myna.engines.sherpa.config import THREADS_MAX, SherpaConfig
 from myna.engines.sherpa.engine import Sherpa
 from myna.errors import CommandError, ConfigError
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 from myna.node.benchmark import reference_voice, sentence
 
 TRIAL_S = 600.0

@@ -16,7 +16,7 @@ from myna.cli.console import Json, read_settings, say_next, show, show_rows
 from myna.cli.nodes import app
 from myna.errors import CommandError, ConfigError
 from myna.http.client import HttpClient
-from myna.lib.sandbox.confinement import keep_to_ourselves
+from myna.lib.sandbox import keep_to_ourselves
 from myna.lib.telemetry import logs
 from myna.node import config as node_config
 from myna.node import credentials

@@ -34,7 +34,7 @@ from myna.engines.registry import site_engines
 from myna.errors import CommandError, ConfigError
 from myna.farm.nodes import Nodes, NodeState
 from myna.http.client import HttpClient
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 from myna.store.database import Database
 from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import smallest

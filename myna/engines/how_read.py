@@ -14,7 +14,7 @@ from myna.engines.kokoro.voices import VOICES as KOKORO_VOICES
 from myna.engines.pool.pool import Pool
 from myna.engines.sherpa.job import Phonemes, PhonemesJob
 from myna.errors import CommandError, Overloaded
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 
 _ON_KOKORO: Final = {voice.voice_id: voice for voice in KOKORO_VOICES}
 _ON_ESPEAK: Final = {voice.voice_id: voice for voice in ESPEAK_VOICES}

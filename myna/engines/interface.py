@@ -28,7 +28,7 @@ import msgspec
 
 from myna.engines.pool.admission import Admission
 from myna.engines.text.notation import flat
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 
 SPEED_MIN = 0.25
 SPEED_MAX = 4.0

@@ -29,8 +29,7 @@ from myna.engines.interface import (
 )
 from myna.engines.job_output import OutputFile, SpeechJob, TakePart, sound_of
 from myna.engines.pool.pool import Pool
-from myna.lib.files.disk_threads import DiskExecutor
-from myna.lib.files.fsync import make_durable, remove
+from myna.lib.files import DiskExecutor, make_durable, remove
 from myna.lib.ids import new_name
 
 _STORE_S: Final = 1.0

@@ -16,7 +16,7 @@ from myna.engines.kokoro.config import KokoroConfig
 from myna.engines.openai.config import OpenAIConfig
 from myna.engines.sherpa.config import SherpaConfig
 from myna.errors import ConfigError
-from myna.lib.urls import is_base_url
+from myna.lib.net import is_base_url
 
 AUTO: Final = "auto"
 """Kokoro if its model is in the data folder, and espeak."""

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from myna.errors import DatabaseUnavailable, StaleLease
 from myna.farm.nodes import node_channel
 from myna.farm.polls import Polls
-from myna.lib.files.disk_threads import wait_shielded
+from myna.lib.files import wait_shielded
 from myna.lib.telemetry import metrics
 from myna.store.batch import AUDIO_PLACEHOLDER, Audio, CallState, End, EndOutcome, TaskStatus, to_store
 from myna.store.database import Database, Transaction
@@ -211,7 +211,7 @@ class Tasks:
 
         completed = await self._change(work)
         if completed and proof.kind == TASK:
-            metrics.calls("kept").inc()
+            metrics.added[metrics.calls("kept")] += 1
         return completed
 
     async def fail(self, node_id: int, failure: Failure) -> None:
@@ -238,7 +238,7 @@ class Tasks:
             return True
 
         if await self._change(work):
-            metrics.calls("refunded").inc()
+            metrics.added[metrics.calls("refunded")] += 1
 
     async def _refused_by_all(self, db: Transaction, proof: Proof, failure: Failure) -> bool:
         """Whether the failure is final and no other online node can do the job."""

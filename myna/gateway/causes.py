@@ -9,7 +9,7 @@ from myna.errors.sentences import SentenceError
 from myna.gateway.chat.discovery import models_in
 from myna.gateway.chat.failover import without_secrets
 from myna.http.client import ClientResponse, HttpClient, RequestFailed
-from myna.lib.urls import without_login
+from myna.lib.net import without_login
 from myna.wire.failures import read
 
 WAIT_S: Final = 3.0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from myna.http.asgi_types import Scope
-from myna.lib.addresses import Network, networks, parsed
+from myna.lib.net import Network, networks, parsed
 
 FORWARDED = b"forwarded"
 X_FORWARDED_FOR = b"x-forwarded-for"

@@ -19,8 +19,7 @@ from myna.http.exchange import Exchange, refusal
 from myna.http.request_head import request_id_of
 from myna.http.server_config import ServerConfig
 from myna.http.stream import Header
-from myna.lib.aio.timeouts import Timer
-from myna.lib.aio.write_buffer import WriteBuffer
+from myna.lib.aio import Timer, WriteBuffer
 from myna.lib.ids import new_name
 
 HEADERS_MAX_BYTES = 64 * 1024

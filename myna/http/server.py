@@ -21,9 +21,8 @@ from myna.http.asgi_types import App
 from myna.http.client_address import TrustedProxies
 from myna.http.connection import Protocol
 from myna.http.server_config import ServerConfig, WaitingConnections
-from myna.lib.aio.timeouts import Timeouts
-from myna.lib.aio.write_buffer import FlushQueue
-from myna.lib.sandbox.confinement import keep_to_ourselves
+from myna.lib.aio import FlushQueue, Timeouts
+from myna.lib.sandbox import keep_to_ourselves
 from myna.settings import Settings
 
 log = logging.getLogger(__name__)

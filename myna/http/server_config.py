@@ -6,9 +6,8 @@ import uvicorn
 
 from myna.errors import Overloaded
 from myna.http.client_address import TrustedProxies
-from myna.lib.addresses import client_network
-from myna.lib.aio.timeouts import Timeouts
-from myna.lib.aio.write_buffer import FlushQueue
+from myna.lib.aio import FlushQueue, Timeouts
+from myna.lib.net import client_network
 from myna.lib.shares import Shares
 
 ADDRESS_SHARE: Final = 2

@@ -9,8 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from myna.errors import ConfigError
-from myna.lib.addresses import are_networks
-from myna.lib.urls import is_base_url, is_database_url, is_origin, is_page_origin, is_secure
+from myna.lib.net import are_networks, is_base_url, is_database_url, is_origin, is_page_origin, is_secure
 
 IN_FOLDER: Final = "folder"
 """The storage in the data folder."""

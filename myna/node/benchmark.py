@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from myna.engines.espeak.engine import Espeak
 from myna.engines.interface import Engine, EngineFailed, Utterance, VoiceReference
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 from myna.node.engines import JOB_MAX_S
 
 TRIAL_MAX_S: Final = 120.0

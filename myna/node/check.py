@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from myna.engines.interface import Engine, EngineFailed, EngineUnavailable
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 from myna.node.benchmark import trial
 from myna.node.engines import start, too_many_voices
 

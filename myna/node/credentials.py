@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from myna.errors import CommandError
-from myna.lib.files.atomic_file import AtomicFile
-from myna.lib.urls import is_base_url, is_loopback
+from myna.lib.files import AtomicFile
+from myna.lib.net import is_base_url, is_loopback
 
 FILE: Final = "node.json"
 

@@ -17,7 +17,7 @@ from myna.engines.interface import (
     UnsupportedUtterance,
     Utterance,
 )
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 from myna.node.requirements import pattern_requirement
 from myna.wire import validation_errors
 from myna.wire.farm import VOICES_MAX, NodeVoice

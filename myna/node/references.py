@@ -6,7 +6,7 @@ from pathlib import Path
 from re import compile as pattern
 from typing import Final
 
-from myna.lib.files.atomic_file import AtomicFile
+from myna.lib.files import AtomicFile
 from myna.node.server_client import ServerClient
 from myna.wire.farm import JobReference
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from myna.engines.interface import EngineFailed
 from myna.errors import CommandError
 from myna.http.client import HttpClient
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 from myna.node.benchmark import trial
 from myna.node.config import NodeConfig
 from myna.node.credentials import Credentials

@@ -18,8 +18,7 @@ from myna.engines.interface import (
     UtteranceRefused,
     VoiceReference,
 )
-from myna.lib.files.disk_threads import DiskExecutor
-from myna.lib.files.fsync import remove
+from myna.lib.files import DiskExecutor, remove
 from myna.node.engines import Engines, VoiceUnavailable
 from myna.node.leases import LeasedJob
 from myna.node.references import References

@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from myna.billing import reports
 from myna.billing.reports import SiteHour
-from myna.lib.hours import HOUR_MS, hour_of
-from myna.lib.zones import hour_offset
+from myna.lib.times import HOUR_MS, hour_of, hour_offset
 from myna.office.charts import small_bars
 from myna.office.messages import N_
 from myna.office.render import duration

@@ -5,7 +5,7 @@ from functools import partial
 
 from myna.billing import reports
 from myna.billing.reports import DAY_MS, HOURS_MAX_DAYS, Usage
-from myna.lib.hours import HOUR_MS
+from myna.lib.times import HOUR_MS
 from myna.office.live import Part
 from myna.office.visit import Visit
 from myna.store.queries import keys as store

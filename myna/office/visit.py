@@ -24,9 +24,9 @@ from myna.errors.sentences import SentenceError
 from myna.http.asgi_types import DETAILS, EOF_RECEIVED, OPEN_STREAM, Receive, Scope, Send
 from myna.http.request_head import request_id_of
 from myna.http.stream import ResponseStream, has_streamed
+from myna.lib.net import is_loopback, is_origin
 from myna.lib.telemetry.requests import RequestDetails
-from myna.lib.urls import is_loopback, is_origin
-from myna.lib.zones import zone_of
+from myna.lib.times import zone_of
 from myna.office import forms
 from myna.office.messages import N_
 from myna.office.refill import Refill, refilled

@@ -20,7 +20,7 @@ from myna.http.client_address import TrustedProxies
 from myna.http.cors import Cors
 from myna.http.fallback import answer_for, http_error
 from myna.http.open_files import fitted
-from myna.lib.files.disk_threads import DiskThreads
+from myna.lib.files import DiskThreads
 from myna.lib.telemetry import logs, metrics
 from myna.lib.telemetry.access_log import AccessLog
 from myna.server.service import Service

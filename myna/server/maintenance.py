@@ -134,6 +134,7 @@ class Maintenance:
         found = await due(self._db)
         self._leased = found.leased
         metrics.NODES_ONLINE.set(found.nodes_online)
+        metrics.fold()
         with contextlib.suppress(DatabaseUnavailable):
             await self._db.schema.check_version(found.schema, self._db)
         if found.calls_overdue:

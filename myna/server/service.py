@@ -39,7 +39,7 @@ from myna.gateway.relay.relay import Relay, UnitHeaders
 from myna.gateway.relay.stored_responses import StoredResponses
 from myna.http.asgi import METRICS_PATH, MODEL_ROUTE, RESPONSE_ROUTE, Routes
 from myna.http.client import HttpClient
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 from myna.office import runs
 from myna.office.edge import Office
 from myna.office.model_fetching import ModelFetching

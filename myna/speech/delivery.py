@@ -27,8 +27,7 @@ from myna.engines.transcoder.transcoder import Transcoder
 from myna.errors import CallAbandoned, ClientDisconnected, MynaError, UpstreamFailed
 from myna.http.responses import openai_error
 from myna.http.stream import ResponseStream
-from myna.lib.files.disk_threads import DiskExecutor
-from myna.lib.files.fsync import remove
+from myna.lib.files import DiskExecutor, remove
 from myna.speech.sound_stream import SoundStream
 from myna.store.files.spool import Spool
 from myna.wire.encode import to_event

@@ -8,7 +8,7 @@ from typing import Final
 
 from myna.engines.interface import Engine, EngineFailed, EngineLimits
 from myna.engines.registry import AUTO, ESPEAK, site_engines
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 from myna.lib.telemetry import metrics
 from myna.settings import Settings, usable_cores
 

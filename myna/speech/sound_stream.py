@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from myna.engines.audio.encoders import LENGTH_NEEDED, Encoder, SoundFormat, encoder_of, with_length
-from myna.lib.files.disk_threads import DiskExecutor
+from myna.lib.files import DiskExecutor
 from myna.store.files.spool import Spool
 
 PART_MAX_BYTES: Final = 32 * 1024

@@ -18,7 +18,7 @@ from functools import partial
 from msgspec import Struct
 
 from myna.errors import CommitInDoubt, Overloaded
-from myna.lib.aio.timeouts import Timeouts
+from myna.lib.aio import Timeouts
 from myna.lib.ids import new_id
 from myna.lib.telemetry import metrics
 from myna.store.batch import (
@@ -272,7 +272,7 @@ class GroupCommit:
                     self._fail(batch[0], error)
                 return
             else:
-                metrics.COMMIT_SECONDS.observe(time.monotonic() - began)
+                metrics.observed.append((metrics.COMMIT_SECONDS, time.monotonic() - began))
                 break
         for pending, outcome in zip(batch, [*ended, *charged], strict=True):
             self._deliver(pending, outcome, contended=contended)

@@ -21,9 +21,9 @@ LOCKED_PAUSE_S = 0.5
 async def migrate(db: Database) -> int:
     """Runs the missing migrations and returns the version. Safe to run from several processes at once.
 
-    Raises CommandError if the schema is newer and this build can't serve from it, if a migration was edited
-    after it ran, if processes serve from the database that can't do so afterwards, or if another session
-    locks a table of a migration for longer than LOCKED_MAX_S.
+    Raises CommandError if the schema is newer and this build can't serve from it, or older than the baseline,
+    if a migration was edited after it ran, if processes serve from the database that can't do so afterwards,
+    or if another session locks a table of a migration for longer than LOCKED_MAX_S.
     """
     until = time.monotonic() + LOCKED_MAX_S
     while True:
@@ -49,12 +49,23 @@ async def _migrate(db: Database, connection: Transaction) -> int:
         raise CommandError(
             f"The database has schema {version}; this build needs {newest_version} or less. Use a newer Myna."
         )
+    if version:
+        check_not_too_old(version)
     await _check_hashes(connection, db.dialect, version)
     if version < newest_version:
         if _oldest_build(db.dialect, version) > version:
             await _exclude_processes(db, connection, version)
         await complete(db, connection, version)
     return max(version, newest_version)
+
+
+def check_not_too_old(version: int) -> None:
+    """Raises CommandError for a schema that this build has no migrations from."""
+    if version < schema.BASELINE:
+        raise CommandError(
+            f"Schema {version} is too old for this version of Myna: upgrade the site with Myna"
+            f" 0.{schema.BASELINE} first, then with this one."
+        )
 
 
 def _oldest_build(dialect: str, version: int) -> int:
@@ -112,14 +123,16 @@ async def _apply(connection: Transaction, dialect: str, after: int, until: int) 
             await connection.fetch("INSERT INTO schema_version (version) VALUES ($1)", number)
             oldest = schema.oldest_build(number, sql)
             await connection.fetch("INSERT INTO schema_builds VALUES ($1, $2)", number, oldest)
-            await _record_hash(connection, number, sql)
+            if number > schema.BASELINE:
+                await _record_hash(connection, number, sql)
 
 
 async def _check_hashes(connection: Transaction, dialect: str, version: int) -> None:
     """Raises CommandError if a migration was edited after it ran. Records missing hashes of old
-    migrations."""
+    migrations. The baseline has none: upgraded databases came to its schema by other scripts."""
     ran = {int(row[0]): row[1] for row in await connection.fetch("SELECT version, sha256 FROM schema_hashes")}
-    for number, sql in schema.known(dialect):
+    _, *steps = schema.known(dialect)
+    for number, sql in steps:
         if number <= version and number not in ran:
             await _record_hash(connection, number, sql)
         elif number <= version and ran[number] != _hash(sql):

@@ -270,7 +270,7 @@ class Postgresql:
         pool = pool or self._pool
         began = time.monotonic()
         raw = await pool.acquire()
-        metrics.DATABASE_WAIT_SECONDS.observe(time.monotonic() - began)
+        metrics.observed.append((metrics.DATABASE_WAIT_SECONDS, time.monotonic() - began))
         try:
             yield raw
         except _INTERRUPTED:

@@ -1,7 +1,9 @@
 """The versions of the schema: those that this build has, and that of a database.
 
 A migration is a file `NNNN_name.DIALECT.sql`. It runs once, in order, and must never be edited afterwards:
-its hash is stored. The functions in `routines.DIALECT.sql` are replaced after the migrations of a build.
+its hash is stored. The first one is the whole schema of `BASELINE`; an older database is upgraded by the
+build of that version first. The functions in `routines.DIALECT.sql` are replaced after the migrations of a
+build.
 
 A migration that only adds says so in its first line: `-- Serves builds of schema N and later.` Processes of
 such builds go on beside the newer one, so tables and functions keep what these use. One that takes something
@@ -19,6 +21,8 @@ from myna.store.rows import Queries
 log = logging.getLogger(__name__)
 
 _MIGRATIONS = files("myna.store") / "migrations"
+BASELINE = 26
+"""The schema with which a database starts, and the oldest that is migrated."""
 _SERVES = re.compile(r"-- Serves builds of schema ([0-9]+) and later\.\n")
 
 

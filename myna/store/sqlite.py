@@ -9,7 +9,6 @@ write lock (`sqlite_handover.py`), and the serving writer yields it between two 
 
 import asyncio
 import contextlib
-import hashlib
 import os
 import queue
 import re
@@ -63,12 +62,6 @@ def finish(work: Awaitable[T]) -> T:
     raise RuntimeError("a transaction on SQLite may await nothing but its own queries")
 
 
-def _sha256_latin1(*texts: object) -> str:
-    """The SHA-256 of a header's value, in hexadecimal, for a migration: SQLite has no such function."""
-    (text,) = texts
-    return hashlib.sha256(str(text).encode("latin-1")).hexdigest()
-
-
 class SqliteConnection:
     """A connection whose `fetch` never suspends."""
 
@@ -80,7 +73,6 @@ class SqliteConnection:
         self.raw = apsw.Connection(str(path))
         self.raw.set_busy_timeout(BUSY_TIMEOUT_MS)
         self.raw.create_scalar_function("now_ms", lambda *_: clock(), 0)
-        self.raw.create_scalar_function("sha256_latin1", _sha256_latin1, 1)
         for pragma in (
             "journal_mode=WAL",
             "synchronous=FULL",

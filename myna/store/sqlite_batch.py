@@ -11,7 +11,7 @@ from typing import cast
 import apsw
 import msgspec
 
-from myna.lib.hours import hour_of
+from myna.lib.times import hour_of
 from myna.store import sqlite_limits
 from myna.store.batch import (
     AUDIO_PLACEHOLDER,

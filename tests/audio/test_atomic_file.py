@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from myna.lib.files.atomic_file import AtomicFile
+from myna.lib.files import AtomicFile
 from tests.rig.disks import StalledDisk, read_only
 from tests.rig.waiting import wait_until
 
@@ -54,7 +54,7 @@ def test_a_file_aborted_during_its_commit_never_appears(
         except OSError as error:
             ends.append(error)
 
-    monkeypatch.setattr("myna.lib.files.atomic_file.os.fsync", disk.block)
+    monkeypatch.setattr("myna.lib.files.os.fsync", disk.block)
     file = _open(tmp_path / "a.mp3")
     file.write(b"one")
     committing = threading.Thread(target=commit)

@@ -88,6 +88,7 @@ def site(http_client: HttpClient, channels: Channels, upstream: Upstream) -> Sit
 
 
 def open_requests(channel: str) -> float:
+    metrics.fold()
     (metric,) = metrics.CHANNEL_PLACES.collect()
     return next((one.value for one in metric.samples if one.labels["channel"] == channel), 0.0)
 

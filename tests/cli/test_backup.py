@@ -15,7 +15,7 @@ import pytest
 from myna.settings import Settings
 from myna.store import migrate
 from myna.store.database import Transaction, connect
-from myna.store.schema import schema_version
+from myna.store.schema import BASELINE, schema_version
 from tests.cli.site import CHAT, Site
 from tests.rig.calls import call
 from tests.rig.commands import CommandLine, Ended
@@ -222,8 +222,8 @@ def test_a_file_that_is_no_backup_is_refused(elsewhere: Elsewhere, tmp_path: Pat
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(("schema", "kind"), [(2, "sqlite"), (5, "postgresql")])
-async def test_an_older_schema_can_be_backed_up_and_is_restored_into_this_one(
+@pytest.mark.parametrize(("schema", "kind"), [(26, "sqlite"), (26, "postgresql"), (25, "sqlite")])
+async def test_an_older_schema_can_be_backed_up_and_is_restored_from_0_26_on(
     schema: int,
     kind: str,
     request: pytest.FixtureRequest,
@@ -238,7 +238,8 @@ async def test_an_older_schema_can_be_backed_up_and_is_restored_into_this_one(
     db = await connect(Settings(data=str(here.data), database_url=url or ""))
 
     async def build(connection: Transaction) -> int:
-        await migrate.build(db, connection, schema)
+        await migrate.build(db, connection, BASELINE)
+        await connection.fetch("UPDATE schema_version SET version = $1", schema)
         await connection.fetch(
             "INSERT INTO accounts (name, email, operator, created_at) VALUES ('a', '', 0, 1)"
         )
@@ -251,8 +252,11 @@ async def test_an_older_schema_can_be_backed_up_and_is_restored_into_this_one(
     await db.close()
 
     new = Elsewhere(tmp_path, commands, "")
-    new.cli("restore", archive)
-    assert [row["name"] for row in new.cli("account", "list")] == ["a"]
+    if schema < BASELINE:
+        assert "with Myna 0.26 first" in new.run("restore", archive).stderr
+    else:
+        new.cli("restore", archive)
+        assert [row["name"] for row in new.cli("account", "list")] == ["a"]
 
 
 def test_a_restore_is_kept_if_only_its_audit_fails(

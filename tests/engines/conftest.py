@@ -19,8 +19,8 @@ from myna.engines.kokoro.config import KokoroConfig
 from myna.engines.kokoro.engine import Kokoro
 from myna.engines.openai.engine import OpenAISpeech
 from myna.http.client import HttpClient
-from myna.lib.files.disk_threads import DiskExecutor, wait_shielded
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.files import DiskExecutor, wait_shielded
+from myna.lib.sandbox import AllowedPaths
 from tests.engines.speech_upstream import SpeechUpstream
 from tests.rig.waiting import SOON_S
 
@@ -37,7 +37,7 @@ def anyio_backend() -> str:
 @pytest.fixture(autouse=True)
 def cleanup_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of a failed job are removed when it ends, also where a loaded machine takes a second for it."""
-    monkeypatch.setattr("myna.lib.files.disk_threads.wait_shielded", partial(wait_shielded, timeout_s=60))
+    monkeypatch.setattr("myna.lib.files.wait_shielded", partial(wait_shielded, timeout_s=60))
 
 
 def kokoro(model: Path, processes: int = 1, queue_max: int = 4, deadline_s: float = 60) -> Kokoro:

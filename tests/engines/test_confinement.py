@@ -244,7 +244,7 @@ def test_the_service_dumps_no_core_and_its_audio_is_private(
 INSTALLED = """
 import asyncio
 from myna.engines.espeak.engine import Espeak
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 
 async def main():
     engine = Espeak(processes=1, queue_max=1, job_deadline_s=60)

@@ -26,6 +26,10 @@ the 1800s → the eighteen hundreds
 1999-2003 → nineteen ninety nine to two thousand three
 2023-24 season → twenty twenty three to twenty four season
 9/11 → nine eleven
+by 12/31 → by December thirty first
+the year 1066 → the year ten sixty six
+1066 AD → ten sixty six A D
+1960s-70s → nineteen sixties to seventies
 """,
     "times": """
 3:30 PM → three thirty P M
@@ -34,6 +38,7 @@ from 9:00-17:00 → from nine to seventeen
 open 9am-5pm → open nine A M to five P M
 24/7 → twenty four seven
 Mon.-Fri. → Monday to Friday.
+Mon–Fri 9–5 → Monday to Friday nine to five
 """,
     "money": """
 $5.3 billion → five point three billion dollars
@@ -52,6 +57,9 @@ A$50 → fifty Australian dollars
 ₹500 → five hundred rupees
 $20/month → twenty dollars per month
 50€ → fifty euros
+$5/hr → five dollars per hour
+100 USD → one hundred U S dollars
+CHF 50 → fifty Swiss francs
 """,
     "units": """
 -5°C → minus five degrees Celsius
@@ -75,6 +83,11 @@ $20/month → twenty dollars per month
 3.5" → three point five inches
 5m/s → five meters per second
 100-meter dash → one hundred-meter dash
+120 bpm → one hundred twenty beats per minute
+45°N → forty five degrees north
+5"x7" → five by seven inches
+~5 km → about five kilometers
+>90% → more than ninety percent
 """,
     "shares": """
 -3.2% → minus three point two percent
@@ -86,6 +99,7 @@ $20/month → twenty dollars per month
 1 1/2 cups → one and a half cups
 1/100 → one hundredth
 120/80 → one hundred twenty over eighty
+50/50 → fifty fifty
 """,
     "formulas": """
 3+4=7 → three plus four equals seven
@@ -108,6 +122,9 @@ a != b → a is not equal to b
 100+ → one hundred plus
 4 × 100 m → four times one hundred meters
 π → pi
+x^3 - 2x + 1 = 0 → x cubed minus two x plus one equals zero
+≥ 18 → at least eighteen
+1e-5 → one times ten to the power of minus five
 """,
     "ranges": """
 pages 10–12 → pages ten to twelve
@@ -131,6 +148,12 @@ Flight 370 → Flight three seventy
 1.2.3 → one point two point three
 007 → oh oh seven
 PIN 1234 → PIN one two three four
+9-1-1 → nine one one
+1-800-FLOWERS → one eight hundred FLOWERS
+ISBN 978-3-16-148410-0 → ISBN nine seven eight, three, one six, one four eight four one zero, zero
+Order #12345 → Order number one two three four five
+v1.2.3 → version one point two point three
+H.264 → H two six four
 """,
     "names": """
 Boeing 747 → Boeing seven forty seven
@@ -153,6 +176,9 @@ Chapter IV → Chapter four
 Henry VIII → Henry the eighth
 Louis XIV → Louis the fourteenth
 Super Bowl LVIII → Super Bowl fifty eight
+GTX 1080Ti → G T X ten eighty Ti
+Xbox 360 → Xbox three sixty
+Grade A- → Grade A minus
 """,
     "abbreviations": """
 Dr. Smith → Doctor Smith
@@ -179,6 +205,8 @@ AT&T → A T and T
 R&B → R and B
 and/or → and or
 dept. of → department of
+Pro Max. → Pro Max.
+the Sun. → the Sun.
 """,
     "acronyms": """
 the FBI → the F B I

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from myna.engines.interface import EngineBusy, EngineTimedOut
 from myna.engines.openai.engine import OpenAISpeech
 from myna.engines.openai.text import cut
-from myna.lib.files.disk_threads import QUEUE_MAX, THREADS, DiskExecutor
+from myna.lib.files import QUEUE_MAX, THREADS, DiskExecutor
 from tests.engines.conftest import HELLO, names, speak, until
 from tests.engines.speech_upstream import SpeechUpstream
 from tests.rig.clocks import LoopClock
@@ -38,7 +38,7 @@ async def test_a_stalled_disk_is_a_timeout(
         asked.set()
         assert moves.wait(LONG_S)
 
-    monkeypatch.setattr("myna.lib.files.atomic_file.os.fsync", block_forever)
+    monkeypatch.setattr("myna.lib.files.os.fsync", block_forever)
     clock = LoopClock()
     call = asyncio.create_task(engine.speak(HELLO, tmp_path / "a.mp3", LONG_S))
     await until(asked.is_set)

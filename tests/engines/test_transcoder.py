@@ -17,7 +17,7 @@ from myna.engines.interface import EngineCrashed, NoAudio
 from myna.engines.transcoder.transcoder import Transcoder
 from myna.engines.whisper.job import Script, Segment, Word
 from myna.engines.whisper.mandarin import Writer, punctuated
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 from tests.audio.test_encoders import heard
 from tests.engines.conftest import until
 from tests.rig.disks import StuckFile

@@ -169,7 +169,7 @@ async def test_an_upload_is_refused_also_if_its_file_cannot_be_removed(
 
 
 async def test_with_a_stalled_disk_uploads_are_503(farm: LocalFarm, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("myna.lib.files.disk_threads.QUEUE_MAX", 0)
+    monkeypatch.setattr("myna.lib.files.QUEUE_MAX", 0)
     client = await farm.upload(mp3())
     status, body = await client.answer()
     assert (status, b"Send it again." in body) == (503, True)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myna.http.client_address import HOPS_MAX, UNCLEAR, TrustedProxies
-from myna.lib.addresses import networks
+from myna.lib.net import networks
 from tests.rig.calls import call
 from tests.rig.commands import CommandLine
 from tests.rig.forks import Forks

@@ -9,7 +9,7 @@ import pytest
 
 from myna.http.client import ClientResponse, HttpClient, IdleTimedOut, TimedOut, Unreachable, connection
 from myna.http.client.connection import ClientConnection
-from myna.lib.aio.timeouts import TICK_S
+from myna.lib.aio import TICK_S
 from tests.http_client.client_calls import Stopwatch, get, post
 from tests.http_client.conftest import Serve, on_both_loops
 from tests.http_client.faulty_server import Behaviour, PeerConnection, answer, dripping, silent
@@ -120,7 +120,7 @@ async def test_a_slow_answer_is_read_as_long_as_bytes_arrive(
 
     monkeypatch.setattr(ClientConnection, "buffer_updated", noted)
     clock = MonotonicClock(
-        monkeypatch, "myna.lib.aio.timeouts", "myna.http.client.client", "myna.http.client.connection"
+        monkeypatch, "myna.lib.aio", "myna.http.client.client", "myna.http.client.connection"
     )
     outbound = HttpClient(connections_max=1, idle_s=1.5)
     assert (await post(outbound, serve(slow).url)).body == b"." * 4

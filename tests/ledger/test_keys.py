@@ -8,7 +8,7 @@ from myna.accounts import keys
 from myna.accounts.keys import Scope, UnverifiedCaller
 from myna.actions.keys import RenameKey, RevokeKey, RollKey
 from myna.errors import CommandError, Unauthorized
-from myna.lib import durations
+from myna.lib import times
 from myna.store.queries import keys as store
 from tests.rig.actors import perform
 from tests.store.books import Books
@@ -86,7 +86,7 @@ async def test_a_key_of_another_account_is_unknown(books: Books) -> None:
 
 @pytest.mark.parametrize("text", ["1s", "90s", "36h", "30d", "2w", "61m"])
 def test_a_duration_is_written_as_it_is_parsed(text: str) -> None:
-    assert durations.millis(durations.text_of(durations.millis(text))) == durations.millis(text)
+    assert times.parse_duration(times.duration_text(times.parse_duration(text))) == times.parse_duration(text)
 
 
 @each_database

@@ -17,13 +17,13 @@ ENDED = "store: an_ended_task_never_changes_its_status"
 APPEND = "store: the_ledger_is_append_only"
 # By file of `myna/store`: what is in it once, what replaces it, and the tests that must fail then.
 GUARDS = {
-    "migrations/0001_start.sqlite.sql": (
+    "migrations/0026_baseline.sqlite.sql": (
         CHECK,
         ("WHEN old.status IN (2, 3)", "WHEN old.status = 9", ENDED),
         ("BEFORE UPDATE ON ledger", "BEFORE UPDATE OF kind ON ledger", APPEND),
         ("BEFORE DELETE ON ledger", "BEFORE DELETE ON ledger WHEN false", APPEND),
     ),
-    "migrations/0001_start.postgresql.sql": (
+    "migrations/0026_baseline.postgresql.sql": (
         CHECK,
         ("WHEN (old.status IN (2, 3))", "WHEN (old.status = 9)", ENDED),
         ("BEFORE UPDATE OR DELETE ON ledger", "BEFORE DELETE ON ledger", APPEND),

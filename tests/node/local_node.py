@@ -8,7 +8,7 @@ from pathlib import Path
 
 from myna.engines.interface import NO_CLIENT, Client, EngineUnavailable, EngineVoice, SpeechResult, Utterance
 from myna.http.client import HttpClient
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 from myna.node.engines import Engines
 from myna.node.main import NodeProgram, StopSignals
 from myna.node.references import References

@@ -25,7 +25,7 @@ from myna.engines.kokoro.job import RATE_HZ, KokoroModel
 from myna.engines.registry import DEFAULT_SPEECH, KOKORO
 from myna.http import server
 from myna.http.server import Server
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 from myna.server import app, service
 from myna.settings import Settings
 from myna.store.batch import CallState, TaskStatus

@@ -10,7 +10,7 @@ from myna.actions.accounts import GrantUnits
 from myna.billing import reports, rollup
 from myna.billing.reports import LedgerFilter, Usage
 from myna.errors import CommandError, InvalidRequest
-from myna.lib.zones import day_of
+from myna.lib.times import day_of
 from myna.store.batch import EntryKind
 from myna.store.queries import reports as store
 from tests.rig.actors import perform

@@ -16,7 +16,7 @@ from myna.errors import CommitInDoubt, UpstreamFailed
 from myna.farm.capacity import Capacity
 from myna.farm.tasks import Tasks
 from myna.http.client import HttpClient
-from myna.lib.files.disk_threads import DiskExecutor
+from myna.lib.files import DiskExecutor
 from myna.settings import Settings
 from myna.speech.catalogue import VoiceChoice
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan

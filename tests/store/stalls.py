@@ -10,7 +10,7 @@ import asyncpg
 
 from myna.store.group_commit import GroupCommit
 from tests.rig.waiting import SOON_S
-from tests.store.books import Books, Customer
+from tests.store.books import Books
 
 STALL = """
 CREATE TABLE stall (n bigint);
@@ -85,14 +85,4 @@ async def _stalled_postgresql(url: str) -> AsyncIterator[Callable[[], Awaitable[
     yield stopped
     await other.execute("DELETE FROM stall")
     await other.execute(END_STALL)
-    await other.close()
-
-
-@contextlib.asynccontextmanager
-async def locked_account(books: Books, customer: Customer) -> AsyncIterator[None]:
-    """Another session locks the account's row on PostgreSQL."""
-    other = await asyncpg.connect(books.url)
-    async with other.transaction():
-        await other.execute("SELECT 1 FROM accounts WHERE id = $1 FOR UPDATE", customer.account_id)
-        yield
     await other.close()

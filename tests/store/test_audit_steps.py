@@ -12,7 +12,7 @@ from myna.billing import audit, rollup
 from myna.billing.audit import AUDIO_RULE, CHECKPOINT_RULE, Report
 from myna.lib.ids import first_of, millis_of, new_id
 from myna.store import postgresql
-from myna.store.batch import Audio, Charge, Charged, ChargeRefused, RefusalReason
+from myna.store.batch import Audio, CallState, Charge, Charged, ChargeRefused, End, RefusalReason
 from myna.store.database import Database, Transaction
 from myna.store.files.audio import AudioStore
 from myna.store.files.storage import Folder
@@ -318,7 +318,7 @@ async def test_a_fence_in_the_future_closes_calls_that_ended_since(books: Books,
     async with ledger_service_on(books.db) as service:
         admitted = await service.admit(customer)
         assert admitted.id > ahead
-        await service.ledger.refund(admitted.id, "")
+        await service.ledger.refund(End(admitted.id, CallState.REFUNDED))
     assert (await audited(books, store)).checked.calls == 1
     assert (await audited(books, store)).checked.calls == 0
 

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from myna.errors import CommitInDoubt, Overloaded
-from myna.lib.aio.timeouts import TICK_S
+from myna.lib.aio import TICK_S
 from myna.store import group_commit
 from myna.store.batch import CallState, Charge, Charged, ChargeOutcome, End, EndOutcome
 from myna.store.group_commit import GroupCommit
@@ -240,7 +240,7 @@ async def test_a_charge_cancelled_while_its_result_is_set_is_refunded(
 async def test_an_answer_that_arrives_at_the_deadline_is_returned(
     books: Books, commits: GroupCommit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = MonotonicClock(monkeypatch, "myna.lib.aio.timeouts", "myna.store.group_commit")
+    clock = MonotonicClock(monkeypatch, "myna.lib.aio", "myna.store.group_commit")
     customer = await books.customer()
     call = charge_of(customer)
     waiting = asyncio.ensure_future(commits.charge(call, SOON_S))

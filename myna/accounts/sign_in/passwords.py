@@ -19,7 +19,7 @@ from myna.accounts.activity import Actor
 from myna.accounts.sign_in import throttle
 from myna.accounts.sign_in.refusal import WRONG_PASSWORD, SignInRefused, TooManyAttempts
 from myna.errors import CommandError
-from myna.lib.addresses import client_network
+from myna.lib.net import client_network
 from myna.lib.shares import Shares
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts, links, sessions

@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from myna.accounts.sign_in.refusal import TooManyAttempts
-from myna.lib.addresses import client_network
+from myna.lib.net import client_network
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import sessions
 from myna.store.queries import sign_in_failures as store

@@ -27,8 +27,7 @@ from myna.errors import (
 from myna.farm.tasks import Tasks
 from myna.http.request import Request
 from myna.http.responses import Response, envelope
-from myna.lib.files.atomic_file import AtomicFile
-from myna.lib.files.disk_threads import DiskExecutor
+from myna.lib.files import AtomicFile, DiskExecutor
 from myna.speech.length import sound_s
 from myna.store.batch import Audio
 from myna.store.files.audio import AudioStore

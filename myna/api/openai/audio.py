@@ -12,8 +12,8 @@ from myna.gateway.transcription.embedded import EmbeddedWhisper
 from myna.gateway.transcription.transcribe import Transcriber
 from myna.http.asgi import Routes
 from myna.http.client import HttpClient
-from myna.lib.files.disk_threads import DiskExecutor
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.files import DiskExecutor
+from myna.lib.sandbox import AllowedPaths
 from myna.settings import Settings, usable_cores
 from myna.speech.delivery import Workshop
 from myna.speech.plan import Planner

@@ -14,7 +14,7 @@ from myna.http.asgi import Handler
 from myna.http.body_limits import BodyBudget
 from myna.http.request import Request
 from myna.http.responses import Response, envelope
-from myna.lib.files.disk_threads import DiskExecutor
+from myna.lib.files import DiskExecutor
 from myna.store.files.free_space import FreeSpace
 from myna.store.files.spool import Spool
 

@@ -18,8 +18,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 
 from myna.errors import BodyTooLarge, BodyTooSlow, InvalidRequest, ShuttingDown
 from myna.http.request import Request
-from myna.lib.files.disk_threads import DiskExecutor
-from myna.lib.files.fsync import remove
+from myna.lib.files import DiskExecutor, remove
 from myna.store.files.spool import Spool
 
 PATIENCE_S: Final = 30.0

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 import lameenc
 
-from myna.lib.files.fsync import remove
+from myna.lib.files import remove
 
 BIT_RATE_KBPS = 48  # speech of 22 kHz, mono: 6 kB a second
 # LAME's scale runs from 0 (slow) to 9. On speech 7 takes 3 ms a second of audio, 5 takes 6 and 2 takes 12.
@@ -43,7 +43,7 @@ class Mp3File:
     """Takes 16-bit mono PCM piece by piece and writes mp3 to `part`, a name in the folder of `target`.
 
     A context manager that creates the folder if it is missing. `finish` moves the file to `target`; without
-    it the part is removed on exit. The file is not durable: see `files/fsync.py`. Writing raises OSError,
+    it the part is removed on exit. The file is not durable: see `lib/files.py`. Writing raises OSError,
     removing does not. At most one piece is kept in memory.
     """
 

@@ -26,7 +26,7 @@ from myna.engines.job_output import TakePart, sound_of
 from myna.engines.output_file import DurableFiles
 from myna.engines.pool.admission import Admission, is_long
 from myna.engines.pool.pool import Pool
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 
 
 class _Timbre(msgspec.Struct, frozen=True):

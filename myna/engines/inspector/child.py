@@ -29,8 +29,8 @@ from myna.engines.inspector.job import (
 from myna.engines.inspector.recording import Recording, UnreadableRecording, opened
 from myna.engines.interface import NoAudio, SampleRefused
 from myna.engines.pool.child_main import Work, silence_libraries
-from myna.lib.files.atomic_file import AtomicFile
-from myna.lib.sandbox.limits import limit_resources
+from myna.lib.files import AtomicFile
+from myna.lib.sandbox import limit_resources
 
 _MEMORY_MAX_BYTES = 256 * 2**20  # beyond what is loaded: the file, twice, and decoding
 _FILE_MAX_BYTES = 4 * 2**20  # a sample of 60 s has 2.9 million

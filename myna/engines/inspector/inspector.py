@@ -16,9 +16,8 @@ from myna.engines.interface import EngineCrashed, NoAudio, SampleRefused
 from myna.engines.pool.child_main import path_bytes
 from myna.engines.pool.lazy_pool import LazyPool
 from myna.engines.pool.pool import Pool
-from myna.lib.files.disk_threads import DiskExecutor
-from myna.lib.files.fsync import remove
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.files import DiskExecutor, remove
+from myna.lib.sandbox import AllowedPaths
 
 __all__ = ["InspectedSpeech", "Inspector", "NoAudio", "Sample", "SampleRefused"]
 

@@ -43,7 +43,7 @@ from myna.engines.kokoro.job import (
 from myna.engines.output_file import DurableFiles
 from myna.engines.pool.admission import Admission
 from myna.engines.pool.pool import Pool
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 from myna.lib.telemetry import metrics
 
 log = logging.getLogger(__name__)

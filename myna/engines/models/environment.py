@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from myna.lib.sandbox.confinement import child_environ
+from myna.lib.sandbox import child_environ
 
 _PASSED_ON: Final = frozenset(
     (

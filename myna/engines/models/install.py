@@ -24,7 +24,7 @@ from myna.engines.models.interface import Report, SourceFailed
 from myna.engines.models.material import assemble
 from myna.engines.models.packages import NODE, NODE_UNPACKED_BYTES, download_packages, has_npm
 from myna.errors import CommandError
-from myna.lib.files.fsync import make_durable, sync_folder
+from myna.lib.files import make_durable, sync_folder
 
 RELEASE: Final = "release"
 PACKAGES: Final = "packages"

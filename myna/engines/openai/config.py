@@ -11,8 +11,8 @@ from myna.engines.interface import EngineLimits
 from myna.engines.openai.engine import OpenAISpeech
 from myna.errors import ConfigError
 from myna.http.client import HttpClient
-from myna.lib.files.disk_threads import DiskExecutor
-from myna.lib.urls import is_base_url
+from myna.lib.files import DiskExecutor
+from myna.lib.net import is_base_url
 from myna.wire.farm import AUDIO_MAX_BYTES
 
 

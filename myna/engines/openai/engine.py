@@ -48,11 +48,10 @@ from myna.http.client import (
     Unreachable,
 )
 from myna.http.client.flow import Flow
-from myna.lib.files.atomic_file import AtomicFile
-from myna.lib.files.disk_threads import DiskExecutor
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.files import AtomicFile, DiskExecutor
+from myna.lib.net import without_login
+from myna.lib.sandbox import AllowedPaths
 from myna.lib.telemetry.logs import trace_headers
-from myna.lib.urls import without_login
 from myna.wire.failures import BUSY, NO_QUOTA, SLOW, read, retry_after_s
 
 VOICES_WAIT_S: Final = 10.0

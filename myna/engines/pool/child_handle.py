@@ -23,8 +23,8 @@ from myna.engines.pool.child_main import (
     JobStarted,
     Reply,
 )
-from myna.lib.files.disk_threads import wait_shielded
-from myna.lib.sandbox.confinement import Confinement, child_environ
+from myna.lib.files import wait_shielded
+from myna.lib.sandbox import Confinement, child_environ
 
 _PROGRAM = "myna.engines.pool.child_program"
 # numpy's OpenBLAS would start a thread for each core in every child, and no child uses it.

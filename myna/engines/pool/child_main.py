@@ -24,7 +24,7 @@ from typing import BinaryIO
 import msgspec
 
 from myna.engines.interface import EngineFailed
-from myna.lib.sandbox.confinement import AllowedPaths, Confinement, confine
+from myna.lib.sandbox import AllowedPaths, Confinement, confine
 
 FRAME_MAX_BYTES = 8 << 20
 """More than a minute of sound, at any speed of a piece of text."""

@@ -21,17 +21,18 @@ class FairQueue(Generic[T]):
         self._waiting: OrderedDict[Hashable, deque[T]] = OrderedDict()  # next key first; no deque is empty
         # The key served last goes to the end at the next `take`, so that keys added until then precede it.
         self._last_served: Hashable = _NO_KEY
-
-    def __len__(self) -> int:
-        return sum(map(len, self._waiting.values()))
+        self.size = 0
+        """How many items wait."""
 
     def put(self, key: Hashable, item: T) -> None:
         """Adds the item after all others of the key."""
         self._waiting.setdefault(key, deque()).append(item)
+        self.size += 1
 
     def requeue(self, key: Hashable, item: T) -> None:
         """Puts an item that was taken and not served before all others of all keys."""
         self._waiting.setdefault(key, deque()).appendleft(item)
+        self.size += 1
         self._waiting.move_to_end(key, last=False)
         if self._last_served == key:
             self._last_served = _NO_KEY
@@ -44,7 +45,7 @@ class FairQueue(Generic[T]):
             self._waiting.move_to_end(self._last_served)
         key, items = next(iter(self._waiting.items()))
         item = items.popleft()
-        self._delete_if_empty(key)
+        self._taken(key)
         return item
 
     def served(self, key: Hashable) -> None:
@@ -57,9 +58,10 @@ class FairQueue(Generic[T]):
         if item not in items:
             return False
         self._waiting[key].remove(item)
-        self._delete_if_empty(key)
+        self._taken(key)
         return True
 
-    def _delete_if_empty(self, key: Hashable) -> None:
+    def _taken(self, key: Hashable) -> None:
+        self.size -= 1
         if not self._waiting[key]:
             del self._waiting[key]

@@ -8,7 +8,7 @@ import msgspec
 
 from myna.engines.interface import EngineBusy, EngineUnavailable
 from myna.engines.pool.pool import Pool
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 from myna.lib.shares import Shares
 
 R = TypeVar("R", bound=msgspec.Struct)

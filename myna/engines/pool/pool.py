@@ -31,8 +31,8 @@ from myna.engines.pool.admission import long_max
 from myna.engines.pool.child_handle import KILL_WAIT_S, Child, ChildNotEnded, ChildProgram, PendingJob
 from myna.engines.pool.child_main import JobDone, JobFailed, Setup, StartJob, framed
 from myna.engines.pool.fair_queue import FairQueue
-from myna.lib.files.disk_threads import wait_shielded
-from myna.lib.sandbox.confinement import AllowedPaths, Confinement
+from myna.lib.files import wait_shielded
+from myna.lib.sandbox import AllowedPaths, Confinement
 from myna.lib.telemetry import metrics
 
 log = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ class Pool(Generic[R]):
 
     def full(self) -> bool:
         """Whether the queue is full."""
-        waiting = len(self._waiting) + len(self._waiting_long) + self._finishing
+        waiting = self._waiting.size + self._waiting_long.size + self._finishing
         return waiting >= self._queue_max + len(self._idle)
 
     @contextlib.contextmanager
@@ -174,7 +174,7 @@ class Pool(Generic[R]):
         )
         timer = entry.loop.call_at(entry.ends_at, self._expire, entry)
         # An idle child starts the job at once: no need to watch for a disconnect.
-        waits = long or len(self._waiting) >= len(self._idle)
+        waits = long or self._waiting.size >= len(self._idle)
         watch = asyncio.create_task(self._drop(entry, disconnected)) if disconnected and waits else None
         self._queue(entry).put(queue_key, entry)
         self._measure()
@@ -228,7 +228,7 @@ class Pool(Generic[R]):
             job.fail(EngineTimedOut("The deadline passed while the job waited in the queue."))
 
     def _measure(self) -> None:
-        self._jobs_waiting.set(len(self._waiting) + len(self._waiting_long))
+        metrics.levels[self._jobs_waiting] = self._waiting.size + self._waiting_long.size
 
     def _queue(self, job: PendingJob) -> FairQueue[PendingJob]:
         return self._waiting_long if job.long else self._waiting
@@ -239,7 +239,7 @@ class Pool(Generic[R]):
 
     def _fail_waiting(self, reason: str) -> None:
         for queue in (self._waiting, self._waiting_long):
-            while queue:
+            while queue.size:
                 queue.take().fail(EngineUnavailable(reason))
 
     async def _supervise(self, index: int, child: Child) -> None:
@@ -289,7 +289,7 @@ class Pool(Generic[R]):
                 if job.worth_starting():
                     queue.served(job.queue_key)
                     waited_s = job.loop.time() - job.queued_at
-                    self._wait_seconds.observe(waited_s)
+                    metrics.observed.append((self._wait_seconds, waited_s))
                     return job
                 job.fail(EngineTimedOut(_TOO_LATE))
             child.wakeup.clear()
@@ -303,9 +303,9 @@ class Pool(Generic[R]):
     def _next_queue(self) -> FairQueue[PendingJob] | None:
         """The queue of the next job: that of long jobs if one may run, but not twice in a row while others
         wait."""
-        if self._waiting_long and self._long_running < self._long_max:
-            return self._waiting if self._last_was_long and self._waiting else self._waiting_long
-        return self._waiting or None
+        if self._waiting_long.size and self._long_running < self._long_max:
+            return self._waiting if self._last_was_long and self._waiting.size else self._waiting_long
+        return self._waiting if self._waiting.size else None
 
     async def _run(self, child: Child, job: PendingJob) -> None:
         self._last_was_long = job.long

@@ -44,7 +44,7 @@ from myna.engines.sherpa.job import (
     SherpaVoice,
     SpeakJob,
 )
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 
 START_DEADLINE_S: Final = 600.0  # a large model on a slow disk
 DEFAULT_VOICES_MAX: Final = 100

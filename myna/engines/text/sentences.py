@@ -5,12 +5,15 @@ from typing import Final
 
 import regex
 
+from myna.engines.text.english.tables import ABBREVIATIONS, ENDING_SENTENCES
+from myna.engines.text.rule import any_of
+
 # The end of a sentence, with the quotes, brackets and spaces after it.
 _END: Final = regex.compile(r"(?P<stop>[.!?。！？｡…⋯]++)[\"'”’»」』）)】\]》〉〕｝}]*+\s*+|\n\s*+")
 _CHINESE_STOP: Final = regex.compile(r"[。！？｡]")
 # Before a full stop: titles and the like, a single letter (J. Smith), a lone number (1. First).
 _ABBREVIATION: Final = regex.compile(
-    r"(?:^|[\s(\[\"'“‘])(?:[DM]rs?|Ms|Prof|St|Sr|Jr|vs|Gen|Col|Capt|Lt|Sgt|Rev|Hon|cf|approx"
+    rf"(?:^|[\s(\[\"'“‘])(?:Dr|St|{any_of(ABBREVIATIONS.keys() - ENDING_SENTENCES)}"
     r"|\p{L}\.\s?\p{L}|\p{Lu})$|^\s*\d{1,3}$"
 )
 _COUNTED: Final = regex.compile(r"\b(?:Nos?|Figs?|Vols?|Ch|pp?)$", regex.IGNORECASE)  # before a number

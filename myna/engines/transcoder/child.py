@@ -18,7 +18,7 @@ from myna.engines.interface import NoAudio, SoundTooLong
 from myna.engines.pool.child_main import Work, silence_libraries
 from myna.engines.sound import pcm_of
 from myna.engines.transcoder.job import SOUND_MAX_S, SOURCE_MAX_BYTES, Transcoded, TranscodeJob
-from myna.lib.sandbox.limits import limit_resources
+from myna.lib.sandbox import limit_resources
 
 _MEMORY_MAX_BYTES: Final = 256 * 2**20  # beyond what is loaded: the file, twice, and decoding
 _FILE_MAX_BYTES: Final = 256 * 2**20  # an hour of PCM has 173 million

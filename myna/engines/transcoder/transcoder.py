@@ -8,7 +8,7 @@ from myna.engines.pool.child_main import path_bytes
 from myna.engines.pool.lazy_pool import LazyPool
 from myna.engines.pool.pool import Pool
 from myna.engines.transcoder.job import Transcoded, TranscodeJob
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 
 
 class Transcoder:

@@ -26,7 +26,7 @@ from myna.engines.whisper.job import (
     Word,
 )
 from myna.engines.whisper.mandarin import PROMPTS, Writer
-from myna.lib.sandbox.limits import limit_resources
+from myna.lib.sandbox import limit_resources
 
 RATE_HZ: Final = 16_000
 _BEAM_SIZE: Final = 5

@@ -13,7 +13,7 @@ from myna.engines.pool.child_main import path_bytes
 from myna.engines.pool.lazy_pool import LazyPool
 from myna.engines.pool.pool import Pool
 from myna.engines.whisper.job import Transcript, TranscriptionJob, WhisperModel
-from myna.lib.sandbox.confinement import AllowedPaths
+from myna.lib.sandbox import AllowedPaths
 
 QUEUE_MAX: Final = 64
 START_DEADLINE_S: Final = 120.0

@@ -237,7 +237,7 @@ class Relay:
     async def _streamed(self, charged: Call, plan: RelayPlan, streamed: StreamedAnswer) -> None:
         """Sends the answer and ends the call. Raises MynaError while nothing was sent; an error after that is
         an event, which leaves after the refund is committed."""
-        metrics.STREAMS_OPEN.inc()
+        metrics.levels[metrics.STREAMS_OPEN] += 1
         try:
             async with charged as call:
                 streamed.begin_in(self._config.settings.stream_begin_s)
@@ -256,7 +256,7 @@ class Relay:
             else:
                 _fail(streamed, charged.details, failure)
         finally:
-            metrics.STREAMS_OPEN.dec()
+            metrics.levels[metrics.STREAMS_OPEN] -= 1
             streamed.stop()
 
     async def _stream(self, call: Call, plan: RelayPlan, streamed: StreamedAnswer) -> MynaError | None:

@@ -21,7 +21,7 @@ from myna.gateway.transcription.formats import encoded, events
 from myna.gateway.transcription.request import TranscriptionRequest
 from myna.http.body_limits import BodyBudget
 from myna.http.client import HttpClient
-from myna.lib.files.disk_threads import DiskExecutor
+from myna.lib.files import DiskExecutor
 from myna.settings import Settings
 from myna.speech.synthesize import Disconnected
 from myna.store.batch import Replayed

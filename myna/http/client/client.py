@@ -23,8 +23,7 @@ from myna.http.client.errors import ConnectionBroken, OutOfFiles, TimedOut, Unre
 from myna.http.client.flow import Flow
 from myna.http.client.idle import REUSE_AFTER_S, IdleConnections
 from myna.http.client.target import Origin, target_of
-from myna.lib.aio.timeouts import Timeouts
-from myna.lib.aio.write_buffer import FlushQueue
+from myna.lib.aio import FlushQueue, Timeouts
 
 PREPARED_MAX: Final = 512
 

@@ -13,8 +13,7 @@ import msgspec
 from myna.http.client.errors import AnswerTooLarge, ConnectionBroken, IdleTimedOut, TimedOut, Unreachable
 from myna.http.client.flow import Flow
 from myna.http.client.target import Origin
-from myna.lib.aio.timeouts import Timeouts
-from myna.lib.aio.write_buffer import FlushQueue, WriteBuffer
+from myna.lib.aio import FlushQueue, Timeouts, WriteBuffer
 
 HEAD_MAX_BYTES: Final = 65_536
 REFUSED_BODY_MAX_BYTES: Final = 65_536

@@ -72,6 +72,7 @@ class AccessLog:
 
     def flush(self) -> None:
         """Counts and writes the buffered requests."""
+        metrics.fold()
         buffered, self._buffer = self._buffer, []
         if not buffered:
             return

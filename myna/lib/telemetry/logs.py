@@ -16,7 +16,7 @@ from concurrent.futures import Future, wait
 from functools import lru_cache, partial
 from threading import RLock
 
-from myna.lib.files.disk_threads import DiskThreads
+from myna.lib.files import DiskThreads
 from myna.lib.telemetry import metrics
 
 WAITING_MAX_BYTES = 2**20

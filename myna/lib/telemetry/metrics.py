@@ -1,5 +1,10 @@
-"""All metrics. Names end in their unit. Labels have few values, none of which a caller chooses."""
+"""All metrics. Names end in their unit. Labels have few values, none of which a caller chooses.
 
+One observation is up to six Python calls, so what each call counts is noted here and taken into the metrics
+by `fold`: at a scrape, with the access log, and every few seconds.
+"""
+
+from collections import defaultdict, deque
 from functools import lru_cache
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -97,6 +102,22 @@ AUDIT_TIME = Gauge(
 AUDIT_CHECKED = Gauge(
     "myna_audit_checked", "What the last audit checked.", ["kind"], multiprocess_mode="mostrecent"
 )
+
+added: defaultdict[Counter, int] = defaultdict(int)
+levels: defaultdict[Gauge, int] = defaultdict(int)
+observed: deque[tuple[Histogram, float]] = deque(maxlen=10_000)  # a node never folds
+
+
+def fold() -> None:
+    """Takes into the metrics what the event loop has noted since the last time."""
+    for counter, count in added.items():
+        counter.inc(count)
+    for gauge, level in levels.items():
+        gauge.set(level)
+    for histogram, seconds in observed:
+        histogram.observe(seconds)
+    added.clear()
+    observed.clear()
 
 
 @lru_cache(maxsize=1024)

@@ -11,7 +11,7 @@ from myna.accounts import keys
 from myna.billing import reports
 from myna.billing.balance_estimate import estimate
 from myna.billing.reports import DAY_MS, SPARKLINE_DAYS, Usage
-from myna.lib.zones import day_of
+from myna.lib.times import day_of
 from myna.office.charts import Series, stacked_bars
 from myna.office.page import Page
 from myna.office.pages.ledger import LABELS, memo_of

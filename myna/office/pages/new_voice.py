@@ -11,7 +11,7 @@ from starlette.responses import Response
 from myna.accounts import activity
 from myna.engines.inspector.job import SAMPLE_MAX_BYTES, SAMPLE_MAX_S, SAMPLE_MIN_S
 from myna.errors import CommandError
-from myna.lib.files.fsync import remove
+from myna.lib.files import remove
 from myna.office import forms
 from myna.office.messages import N_
 from myna.office.page import Page

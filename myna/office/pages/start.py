@@ -12,7 +12,7 @@ from myna.channels.channels import PARROT, Channel
 from myna.errors import CommandError
 from myna.gateway import trial as channel_trial
 from myna.gateway.chat import discovery
-from myna.lib.urls import is_base_url, without_login
+from myna.lib.net import is_base_url, without_login
 from myna.office.page import Page, Who
 from myna.office.pages.new_key import made
 from myna.office.pages.site.channels import TRIAL_MAX_S

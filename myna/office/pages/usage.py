@@ -11,8 +11,7 @@ from starlette.responses import Response
 from myna.accounts.keys import Scope
 from myna.billing import reports
 from myna.billing.reports import KeyUsage, Usage
-from myna.lib.hours import HOUR_MS
-from myna.lib.zones import EPOCH, day_of, hour_offset
+from myna.lib.times import EPOCH, HOUR_MS, day_of, hour_offset
 from myna.office import charts, csv_file
 from myna.office.messages import N_
 from myna.office.page import Page

@@ -27,7 +27,7 @@ import msgspec
 from msgspec import Struct
 
 from myna.errors import CommandError
-from myna.lib.files.fsync import remove, sync_folder
+from myna.lib.files import remove, sync_folder
 
 FORMAT = 1
 HEADER = "myna-backup.json"

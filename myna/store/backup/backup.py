@@ -21,8 +21,7 @@ from msgspec import Struct
 
 from myna import __version__
 from myna.errors import CommandError
-from myna.lib.files.disk_threads import DiskThreads
-from myna.lib.files.fsync import remove, sync_folder
+from myna.lib.files import DiskThreads, remove, sync_folder
 from myna.store import migrate, schema
 from myna.store.backup.archive import (
     FORMAT,
@@ -154,6 +153,7 @@ async def restore(
         raise CommandError(
             f"The backup has schema {version}, this build needs {schema.latest()} or less: use a newer Myna."
         )
+    migrate.check_not_too_old(version)
     staged = _SentFiles(storage) if storage.distant else _StagedFiles(storage.working)
 
     async def work(connection: Transaction) -> Manifest:

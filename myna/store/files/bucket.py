@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from myna.errors import ConfigError, StorageUnavailable
-from myna.lib.files.fsync import remove
+from myna.lib.files import remove
 from myna.lib.setting_kinds import with_secret_files
 from myna.store.files.storage import FOLDER_MODE, MARKER, Stored
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from myna.errors import DiskFull
-from myna.lib.files.disk_threads import DiskThreads
+from myna.lib.files import DiskThreads
 from myna.lib.telemetry import metrics
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from myna.lib.files.disk_threads import DiskExecutor, DiskThreads, wait_shielded
-from myna.lib.files.fsync import remove
+from myna.lib.files import DiskExecutor, DiskThreads, remove, wait_shielded
 from myna.store.files.storage import Storage, Stored
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from myna.errors import CommandError
-from myna.lib.files.atomic_file import AtomicFile
+from myna.lib.files import AtomicFile
 from myna.lib.setting_kinds import IN_FOLDER
 from myna.settings import Settings
 from myna.store.database import Database, Transaction

@@ -2,7 +2,7 @@
 
 import pytest
 
-from myna.engines.kokoro.text.english import spelled, symbols
+from myna.engines.kokoro.text.english import spelled, symbols, with_letter_a
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,17 @@ from myna.engines.kokoro.text.english import spelled, symbols
 def test_symbols(ipa: str, american: str, british: str) -> None:
     assert symbols(ipa, british=False) == american
     assert symbols(ipa, british=True) == british
+
+
+@pytest.mark.parametrize("text", ["the A P I", "U S A", "ten A M", "vitamin A is", "A T and T"])
+def test_the_letter_a_has_its_sound(text: str) -> None:
+    """espeak-ng reads an A within a text as the article."""
+    assert with_letter_a(text) == text.replace("A", "eigh")
+
+
+@pytest.mark.parametrize("text", ["A cat.", "A T-shirt", "Once Upon A Time", "the A's"])
+def test_an_article_and_a_part_of_a_word_stay(text: str) -> None:
+    assert with_letter_a(text) == text
 
 
 def test_letters_one_by_one() -> None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from myna.accounts.sign_in import tokens
 from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
-from myna.lib.addresses import client_network
+from myna.lib.net import client_network
 from myna.store.database import Database, Transaction
 from myna.store.queries import oidc as store
 from myna.store.queries.oidc import AttemptRow

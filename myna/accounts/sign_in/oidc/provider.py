@@ -18,7 +18,7 @@ from myna.accounts.sign_in.oidc.client import Client
 from myna.accounts.sign_in.oidc.id_token import Key
 from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
 from myna.http.client import ClientResponse, HttpClient, RequestFailed
-from myna.lib.urls import is_secure
+from myna.lib.net import is_secure
 
 T = TypeVar("T")
 

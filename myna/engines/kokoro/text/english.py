@@ -72,6 +72,17 @@ _LETTER_SOUNDS: Final = (
 _LETTERS: Final = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", _LETTER_SOUNDS.split(), strict=True))
 
 
+_LETTER_A: Final = re.compile(
+    r"(?<![\w'’-])A(?= [A-Z](?![\w'’-]))|(?<=(?<!\w)[A-Z] )A(?!\w)|(?<=[a-z] )A(?= [a-z])"
+)
+"""In A P I, U S A, vitamin A deficiency."""
+
+
+def with_letter_a(text: str) -> str:
+    """English text in which an A that is no article has the letter's sound, which espeak-ng reads as one."""
+    return _LETTER_A.sub("eigh", text)
+
+
 def spelled(letters: str) -> str:
     """The phonemes of letters said one by one, in a Mandarin voice."""
     plain = unicodedata.normalize("NFD", letters.upper())

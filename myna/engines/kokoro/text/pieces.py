@@ -223,6 +223,8 @@ class _Reader:
             yield from self._sounds(english_sounds.foreign_symbols(self._foreign(text, language)))
 
     def _english_words(self, text: str) -> Iterator[_Part]:
+        if not self._other:
+            text = english_sounds.with_letter_a(text)
         yield from self._sounds(self._symbols(self._ipa(text)))
 
     def _sounds(self, sounds: str) -> Iterator[_Part]:

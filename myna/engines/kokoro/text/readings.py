@@ -22,6 +22,7 @@ _WORDS: Final = """
 绷 beng4 绷硬
 柏 bo4 黄柏
 膊 bo5 胳膊
+缪 miu4 缪斯 缪斯女神
 孱 can4 孱头
 曾 ceng2 何曾
 喳 cha1 喊喊喳喳 嘁嘁喳喳

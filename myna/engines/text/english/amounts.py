@@ -27,6 +27,7 @@ _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ"
 _EXPONENTS = str.maketrans(_SUPERSCRIPTS, "0123456789+-n")
 _SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 _HALVES = {"½": "a half", "¼": "a quarter", "¾": "three quarters", "⅓": "a third", "⅔": "two thirds"}
+_BEARINGS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 _RIGHT, _LEFT = r"[\w(√π∞.-]", r"[\w)%°²³π]"
 
 
@@ -104,6 +105,8 @@ def _fraction(match: re.Match[str]) -> str:
     upper, lower = match[1], match[2]
     if 1 < int(lower) <= 100 and int(upper) < int(lower):
         return fraction(upper, lower)
+    if upper == lower:  # 50/50, 20/20
+        return f"{cardinal(upper)} {cardinal(lower)}"
     return f"{cardinal(upper)} over {cardinal(lower)}"
 
 
@@ -135,6 +138,13 @@ def _left(match: re.Match[str]) -> str:
 NOTATIONS: tuple[Rule, ...] = (
     rule(r">=", "≥"),
     rule(r"<=", "≤"),
+    # What stands before an amount alone, while its unit is written as a sign.
+    *(
+        rule(rf"(?:(?<=^)|(?<=[\s(])(?<![\w)²³] )){sign}\s?(?=[\d$€£.])", f"{words} ")
+        for sign, words in (("<", "less than"), (">", "more than"), ("≥", "at least"), ("≤", "at most"))
+    ),
+    rule(r"(?:(?<=^)|(?<=[\s(]))~\s?(?=[\d$€£.])", "about "),
+    rule(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([-+]?\d{1,3})(?![\w.])", r"\1 × 10^\2"),
     rule(r"!=|<>", "≠"),
     rule(r"(?<=[\w)\s])==(?=[\w(\s])", "="),
     rule(r"\+/-|\+-(?=\d)", "±"),
@@ -144,7 +154,7 @@ NOTATIONS: tuple[Rule, ...] = (
 )
 MONEY: tuple[Rule, ...] = (
     rule(
-        rf"(?P<sign>(?<!\w)[-+])?(?P<cur>{any_of(CURRENCIES)})\s?(?P<low>{NUM})"
+        rf"(?P<sign>(?<!\w)[-+])?(?<![A-Za-z])(?P<cur>{any_of(CURRENCIES)})\s?(?P<low>{NUM})"
         rf"(?: ?{TO} ?(?:{any_of(CURRENCIES)})?(?P<high>{NUM}))?"
         rf"(?:[ -](?P<scale>{_SCALE_WORDS})(?!\w)|(?P<letter>bn|mn|tn|"
         rf"[kKmMbBT])(?!\w))?(?P<dashed>-(?=[a-z])| (?=bills?\b|notes?\b))?",
@@ -152,6 +162,10 @@ MONEY: tuple[Rule, ...] = (
     ),
     rule(rf"(?<![\w.,])({NUM})\s?({any_of(CURRENCIES)})(?![\w])", _money_after),
     rule(rf"(?<![\w.,])({NUM}) ?¢", _cents),
+    rule(
+        rf"\b(dollars?|euros?|pounds?|cents?|pence|yen|yuan)/({_FREE})(?!\w)",
+        lambda m: f"{m[1]} per {UNITS[m[2]]}",
+    ),
 )
 UNITS_AND_SHARES: tuple[Rule, ...] = (
     rule(r"(?<![\w.])(\d{2,3})/(\d{2,3})(?= ?mmHg)", lambda m: f"{cardinal(m[1])} over {m[2]}"),
@@ -161,6 +175,8 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
     ),
     rule(r"(?<![\w.])(\d)['′’] ?(\d{1,2}(?:\.\d+)?)[\"″”]", _feet),
     rule(r"(?<![\w.'])(\d{1,3})['′](?![\w'])", _feet),
+    rule(r"(?<![\w.])(\d+)[\"″] ?[x×] ?(\d+)[\"″]", r"\1 by \2 inches"),
+    rule(r"(?<=\d)° ?([NSEW])(?!\w)", lambda m: f" degrees {_BEARINGS[m[1]]}"),
     rule(r"(?<![\w.'\"])(\d{1,3}(?:\.\d+)?)[\"″](?=$|[\s,.;)])", lambda m: f"{number(m[1])} inches"),
     rule(
         rf"(?<![\w.,])(?P<low>{_SIGNED})(?: ?°[CF]?)?(?: ?{TO} ?(?P<high>-?{NUM}))?[ -]?"
@@ -180,16 +196,17 @@ FORMULAS: tuple[Rule, ...] = (
     rule(rf"(?<=[\w)π])(?:([{_SUPERSCRIPTS}]+)|\^(\([^()\s]{{1,8}}\)|[-+]?\d+|[A-Za-z]))", _power),
     rule(r"(?<![\w.])(\d{3,4}) ?[x×] ?(\d{3,4})(?!\w)", lambda m: f"{number(m[1])} by {number(m[2])}"),
     rule(r"(?<=\d) ?[xX] ?(?=\d)", " by "),
-    rule(r"(?<![\w.])(\d+(?:\.\d+)?)[xX](?!\w)", lambda m: f"{number(m[1])} times"),
+    rule(r"(?<=[\w)²³]) - (?=[\w(][^.!?;=]*=)", " minus "),
+    rule(
+        r"(?<![\w.])(\d+(?:\.\d+)?)[xX](?!\w|\s?[-+=^²³)]|\s?(?:minus|plus|equals))",
+        lambda m: f"{number(m[1])} times",
+    ),
     rule(rf"\s?[×÷≈≠≥≤≡∝≫≪∈→]\s?(?={_RIGHT})", _operator),
     rule(r"(?<=[\w)])\s?\*\s?(?=[\w(])", " times "),
     rule(
         rf"(?<={_LEFT})\s[<>]\s(?={_RIGHT})|(?<=[\w)])[<>](?=\d)|(?<=\d)[<>](?=[A-Za-z](?![A-Za-z]*>))",
         _operator,
     ),
-    rule(r"(?:(?<=^)|(?<=[\s(]))<\s?(?=[\d$])", "less than "),
-    rule(r"(?:(?<=^)|(?<=[\s(]))>\s?(?=[\d$])", "more than "),
-    rule(r"(?:(?<=^)|(?<=[\s(]))~\s?(?=[\d$])", "about "),
     rule(rf"(?<={_LEFT})\s?=\s?(?={_RIGHT})", " equals "),
     rule(r"(?<=[\w)π])\s?\+\s?(?=[\w(π√])", " plus "),
     rule(r"(?<=\d)\+(?![\w+])", " plus"),
@@ -213,7 +230,7 @@ LEFT: tuple[Rule, ...] = (
     rule(r"(?<=[A-Za-z\d])(?<!-)[–—](?=\d)", " to "),
     rule(r"(?<![\w:.])(\d{1,4}):(\d{1,4})(?![\w:])", lambda m: f"{cardinal(m[1])} to {cardinal(m[2])}"),
     rule(r"(?<![\w.,)-])[-+](?=[\d.])(?:(?P<n>\d[\d,]*(?:\.\d+)?|\.\d+))", lambda m: number(m[0])),
-    rule(r"(?<!\d)\.\d+(?!\.)", lambda m: "point " + by_one(m[0])),
+    rule(r"(?<!\w)\.\d+(?!\.)", lambda m: "point " + by_one(m[0])),
     rule(rf"{THOUSANDS}(?:\.\d+)?|\d+(?:\.\d+)?", _left),
     rule(any_of(NAMED_SIGNS), lambda m: f" {NAMED_SIGNS[m[0]]} "),
     rule(GREEK_ALONE, lambda m: f" {' '.join(GREEK.get(letter, letter) for letter in m[0])} "),

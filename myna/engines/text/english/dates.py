@@ -3,17 +3,13 @@
 import re
 
 from myna.engines.text.english.numerals import cardinal, ordinal, plural, year
-from myna.engines.text.english.tables import MONTH, MONTHS
+from myna.engines.text.english.tables import ABBREVIATIONS, MONTH, MONTHS
 from myna.engines.text.rule import Rule, rule
 
 TO = "[-~–—]"
 _YEAR = r"(?:1[1-9]|20)\d\d"
 _CLOCK = r"(?:[01]?\d|2[0-4]):[0-5]\d(?::[0-5]\d)?"
-_BEFORE_YEAR = (
-    "[Ii]n|[Ss]ince|[Bb]y|[Ff]rom|[Uu]ntil|[Tt]ill|[Dd]uring|[Bb]efore|[Aa]fter|[Yy]ear|[Cc]irca|"
-    "[Ee]arly|[Ll]ate|"
-    "[Mm]id|[Oo]f|[Ss]pring|[Ss]ummer|[Aa]utumn|[Ff]all|[Ww]inter|[Tt]o|[Aa]nd|[Bb]etween|©"
-)
+_DAY_NAMES = "Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun"
 
 
 def _month(name: str) -> str:
@@ -84,6 +80,19 @@ def _year(match: re.Match[str]) -> str:
 
 
 DATES: tuple[Rule, ...] = (
+    rule(
+        r"(?<![\w.:/-])(1[0-2]|0?[1-9])/(1[3-57-9]|2\d|3[01])(?![\w/-]|[.,]\d| ?(?:inch|in\.|\"))",
+        lambda m: f"{MONTHS[int(m[1]) - 1]} {ordinal(m[2])}",
+    ),
+    rule(
+        rf"(?<!\w)({_DAY_NAMES})\.? ?[-–] ?({_DAY_NAMES})(?!\w)",
+        lambda m: f"{ABBREVIATIONS[m[1]]} to {ABBREVIATIONS[m[2]]}",
+    ),
+    rule(
+        r"(?<!\w)([Yy]ear|AD|A\.D\.|c\.|ca\.|[Cc]irca) (\d{3,4})(?![\w-]|[.,:]\d)",
+        lambda m: f"{m[1]} {year(m[2])}",
+    ),
+    rule(r"(?<![\w.,-])\d{3,4}(?= (?:AD|BCE?|CE|A\.D\.|B\.C\.)(?!\w))", _year),
     rule(r"(?<![\w.])((?:1\d|20)\d\d)([-/.])(0?[1-9]|1[0-2])\2(0?[1-9]|[12]\d|3[01])(?![\w-]|[./]\d)", _iso),
     rule(
         r"(?<![\w./-])(0?[1-9]|[12]\d|3[01])/(0?[1-9]|[12]\d|3[01])/((?:1\d|20)?\d\d)(?![\w/-]|\.\d)",
@@ -96,6 +105,7 @@ DATES: tuple[Rule, ...] = (
         _month_day,
     ),
     rule(rf"(?<![\w.,:/-])(0?[1-9]|[12]\d|3[01]) ({MONTH})(?!\w)", _day_month),
+    rule(r"(?<=\d0s)[-–](?=\d0s)", " to "),
     rule(r"(?<![\w'’])['’]?((?:1\d|20)?)(\d0)['’]?s(?!\w)", _decade),
     rule(
         rf"(?<![\w:.])(?P<times>{_CLOCK}(?: ?{TO} ?{_CLOCK})?)(?: ?(?P<half>[AaPp]\.?[Mm]\b\.?))?"

@@ -11,6 +11,7 @@ from myna.engines.text.english.tables import (
     MONARCHS,
     NAMES,
     ROMAN_AFTER,
+    SAME_WORDS,
     SPELLED,
     SPOKEN_ENDINGS,
     WITH_STOPS,
@@ -29,11 +30,12 @@ def _grouped(match: re.Match[str]) -> str:
 
 
 def _version(match: re.Match[str]) -> str:
-    return " point ".join(cardinal(part) for part in match[0].split("."))
+    before = "version " if match[1] else ""
+    return before + " point ".join(cardinal(part) for part in match[2].split("."))
 
 
 def _after(match: re.Match[str]) -> str:
-    return f"{match[1]}{by_one(match[2])}"
+    return f"{match[1].replace('#', 'number ')}{by_one(match[2])}"
 
 
 def name_number(digits: str) -> str:
@@ -67,6 +69,8 @@ def _monarch(match: re.Match[str]) -> str:
 def _abbreviation(match: re.Match[str]) -> str:
     """A full stop at the end of the text remains."""
     ends = not match.string[match.end() :].strip()
+    if ends and match[1] in SAME_WORDS:
+        return match[0]
     return ABBREVIATIONS[match[1]] + ("." if ends else "")
 
 
@@ -89,7 +93,15 @@ CODES: tuple[Rule, ...] = (
         r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\d|\.\d)",
         lambda m: " dot ".join(by_one(part) for part in m[0].split(".")),
     ),
-    rule(r"(?<![\d.])\d+(?:\.\d+){2,}(?!\d)", _version),
+    rule(r"(?:(?<!\w)([vV])\.? ?)?(?<![\d.])(\d+(?:\.\d+){2,})(?!\d)", _version),
+    rule(r"(?<!\w)v(?=\d+(?:\.\d+)?(?![\w.]))", "version "),
+    # 9-1-1, 1-800-FLOWERS, 978-3-16-148410-0, H.264, NY 10001.
+    rule(r"(?<![\w-])\d(?:-\d){2,}(?![\w-])", lambda m: by_one(m[0])),
+    rule(r"(?<![\w-])1-(8\d\d)-(?=[A-Z])", lambda m: f"one {in_pairs(m[1])} "),
+    rule(r"(?<![\w-])\d+(?:-\d+){3,}(?![\w-])", _grouped),
+    rule(r"(?<![\w.])802\.(?=1\d[a-z])", "eight oh two point "),
+    rule(r"(?<![A-Za-z.])([A-Z])\.(\d{3})(?!\w)", lambda m: f"{m[1]} {by_one(m[2])}"),
+    rule(r"(?<=\b[A-Z]{2} )\d{5}(?!\w|[.,-]\d)", lambda m: by_one(m[0])),
     rule(
         r"(?<![\w.])(?:\+\d{1,3}[ .-]?|\d{1,2}[ .-])?(?:\(\d{3}\) ?|"
         r"\d{3}[ -.])?\d{3}[-.]\d{4}(?![\w-]|\.\d)",
@@ -97,7 +109,7 @@ CODES: tuple[Rule, ...] = (
     ),
     rule(r"(?<![\w.])\+\d{1,3}(?:[- ]?(?:\(\d{1,4}\)|\d{1,5})){2,5}(?![\w.%])", _grouped),
     rule(
-        r"(?<![\w.-])\d{4}([ -])\d{4}(?:\1\d{4}){1,3}(?![\w.-])|"
+        r"(?<![\w.-])\d{4}([ -])\d{4}(?:\1\d{4}){1,3}(?!\w|[.-]\w)|"
         r"(?<![\w.,-])\d{3}-\d\d-\d{4}(?![\w-])|(?<![\w.,-])\d{3}([ -])\d{3}\2\d{3,4}(?![\w-]|[.,]\d)",
         _grouped,
     ),
@@ -152,7 +164,10 @@ WORDS: tuple[Rule, ...] = (
     ),
     rule(r"(?<![\w.-])([A-Z][A-Za-z]*)-?(\d{1,4})(?![\w:/%]|[.,]\d|-\d)", _named),
     rule(r"(?<![\w.-])([A-Za-z]+)-?(\d{1,4})(?![\d:/%]|[.,]\d|-\d)", _named),
+    rule(r"(?<!\w)([RG]TX|RX) (\d{3,4})(?=[A-Za-z]{1,2}(?!\w))", _named),
+    rule(r"(?<!\w)([A-F])-(?=$|[\s.,;)])", r"\1 minus"),
     rule(r"(?<![A-Za-z0-9])(i|mac|iPad|watch|tv)OS(?!\w)", r"\1 O S"),
+    rule(r"(?<![\w.])nginx(?!\w)", "engine X"),
     rule(r"(?<![A-Za-z])([A-Z])#", r"\1 sharp"),
     rule(r"(?<![A-Za-z])([A-Za-z])\+\+", r"\1 plus plus"),
     rule(

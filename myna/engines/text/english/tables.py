@@ -7,7 +7,10 @@ from myna.engines.text.rule import any_of, greek_letters
 CURRENCIES: Final = {
     "US$": "dollar", "A$": "Australian dollar", "AU$": "Australian dollar", "C$": "Canadian dollar",
     "CA$": "Canadian dollar", "HK$": "Hong Kong dollar", "NT$": "Taiwan dollar", "S$": "Singapore dollar",
-    "NZ$": "New Zealand dollar", "R$": "real", "JP¥": "yen", "CN¥": "yuan", "$": "dollar", "€": "euro",
+    "NZ$": "New Zealand dollar", "USD": "US dollar", "EUR": "euro", "GBP": "British pound", "JPY": "yen",
+    "CHF": "Swiss franc", "CAD": "Canadian dollar", "AUD": "Australian dollar", "HKD": "Hong Kong dollar",
+    "SGD": "Singapore dollar", "CNY": "yuan", "RMB": "yuan", "KRW": "won", "INR": "rupee",
+    "R$": "real", "JP¥": "yen", "CN¥": "yuan", "$": "dollar", "€": "euro",
     "£": "pound", "¥": "yen", "₩": "won", "₹": "rupee", "₽": "ruble", "₿": "bitcoin", "฿": "baht",
     "₫": "dong", "₱": "peso", "₺": "lira", "₪": "shekel",
 }  # fmt: skip
@@ -37,7 +40,8 @@ UNITS: Final = {
     "fl oz": "fluid ounce",
     "s": "second", "sec": "second", "secs": "second", "ms": "millisecond", "μs": "microsecond",
     "ns": "nanosecond", "min": "minute", "mins": "minute", "h": "hour", "hr": "hour", "hrs": "hour",
-    "yr": "year", "yrs": "year", "Hz": "hertz", "kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz",
+    "yr": "year", "yrs": "year", "mo": "month", "wk": "week",
+    "Hz": "hertz", "kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz",
     "THz": "terahertz", "W": "watt", "mW": "milliwatt", "kW": "kilowatt", "MW": "megawatt",
     "GW": "gigawatt",
     "Wh": "watt hour", "kWh": "kilowatt hour", "MWh": "megawatt hour", "V": "volt", "mV": "millivolt",
@@ -47,7 +51,9 @@ UNITS: Final = {
     "Pa": "pascal", "hPa": "hectopascal", "kPa": "kilopascal", "MPa": "megapascal", "bar": "bar",
     "psi": "P S I", "atm": "atmosphere", "mmHg": "millimeter of mercury", "J": "joule", "kJ": "kilojoule",
     "MJ": "megajoule", "cal": "calorie", "kcal": "kilocalorie", "eV": "electron volt", "mol": "mole",
-    "mmol": "millimole", "lx": "lux", "lm": "lumen", "dB": "decibel", "rpm": "R P M", "fps": "F P S",
+    "mmol": "millimole", "lx": "lux", "lm": "lumen", "dB": "decibel", "rpm": "R P M",
+    "bpm": "beat per minute", "bps": "basis point", "bp": "basis point",
+    "fps": "F P S",
     "dpi": "D P I", "ppm": "parts per million", "mph": "mile per hour", "kph": "kilometer per hour",
     "kmh": "kilometer per hour", "mpg": "mile per gallon", "°C": "degree Celsius",
     "°F": "degree Fahrenheit",
@@ -87,8 +93,15 @@ ABBREVIATIONS: Final = {
     "mfg": "manufacturing", "hrs": "hours", "yrs": "years", "mo": "month", "wk": "week", "Messrs": "Messrs",
 }  # fmt: skip
 """Before a full stop, which belongs to them."""
+_WORDS_TOO: Final = "Max Sun Sat Mar Wed Mon max min temp ed al mo Pt est"
+SAME_WORDS: Final = frozenset(_WORDS_TOO.split())
+"""Those that are words at the end of a text."""
+_ENDS: Final = "Inc Ltd Corp Bros Fri ext etc Jr Sr Esq Rep Sq Ave Blvd Rd Ln Hwy Pkwy hrs yrs"
+ENDING_SENTENCES: Final = SAME_WORDS.union(_ENDS.split())
+"""Those whose full stop may end a sentence."""
 WITH_STOPS: Final = {
-    "i.e.": "that is", "e.g.": "for example", "a.k.a.": "A K A", "a.m.": "A M", "p.m.": "P M",
+    "i.e.": "that is", "e.g.": "for example", "I.e.": "that is",
+    "E.g.": "for example", "a.k.a.": "A K A", "a.m.": "A M", "p.m.": "P M",
     "A.M.": "A M", "P.M.": "P M", "Ph.D.": "P H D", "Ph.D": "P H D", "PhD": "P H D",
     "M.D.": "M D", "B.A.": "B A",
     "U.S.A.": "U S A", "U.S.": "U S", "U.K.": "U K", "U.N.": "U N", "E.U.": "E U", "D.C.": "D C",
@@ -128,7 +141,7 @@ NAMED_SIGNS: Final = {
 }  # fmt: skip
 NAMES: Final = (
     "Room|Flight|Route|Highway|Hwy|Interstate|Suite|Apt|Apartment|Bus|Boeing|Airbus|Gate|Porsche|"
-    "Peugeot|Ferrari|"
+    "Peugeot|Ferrari|Xbox|"
     "BMW|Channel|Error|error|HTTP|Box|Unit|Building|Model|Exit|Train|Form|Intel|Ryzen|Area code"
 )
 """The number after these is a name: three digits and more are said in pairs."""

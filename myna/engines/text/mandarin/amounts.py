@@ -11,6 +11,7 @@ from myna.engines.text.mandarin.tables import (
     CURRENCY_CODES,
     CURRENCY_NAMES,
     GREEK,
+    MONARCHS,
     NAMED_SIGNS,
     OPERATORS,
     SCORED,
@@ -34,7 +35,8 @@ _LEFT, _RIGHT = r"[\w)）\]}一-鿿%°′!π∞]", r"[\w(（\[{√∛π∞±一-
 
 
 def counted(written: str) -> str:
-    """A number before a unit: a lone 2 is 两."""
+    """A number before a unit: a lone 2 is 两, and 299.00 has no decimals."""
+    written = written.removesuffix(".00")
     return "两" if written.lstrip("+-") == "2" and written[0] != "-" else number(written)
 
 
@@ -92,7 +94,11 @@ def _power(match: re.Match[str]) -> str:
 
 
 def _roman(match: re.Match[str]) -> str:
-    values = [_ROMAN[letter] for letter in match[0]]
+    return _roman_value(match[0])
+
+
+def _roman_value(letters: str) -> str:
+    values = [_ROMAN[letter] for letter in letters]
     signs = [
         -1 if value < following else 1 for value, following in zip(values, [*values[1:], 0], strict=True)
     ]
@@ -138,6 +144,10 @@ def _left(match: re.Match[str]) -> str:
 
 
 NOTATIONS: tuple[Rule, ...] = (
+    rule(r"(?<=零下)[-−](?=\d)", ""),
+    rule(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([-+]?\d{1,3})(?![\w.])", r"\1乘以10^\2"),
+    rule(r"(?<=\d)#(?=[一-鿿])", "号"),
+    rule("(?<=[0-9])[★☆]", "星"),
     rule(r">=|=>(?=\s?[\d-])", "≥"),
     rule(r"<=", "≤"),
     rule(r"!=|<>|=/=", "≠"),
@@ -151,6 +161,7 @@ FORMULAS: tuple[Rule, ...] = (
         r"(?<=第)[IVXL]{1,6}(?![A-Za-z])|(?<=[一-鿿 ])[IVXL]{1,6}(?= ?(?:世|期|型|级|类|度烧伤|区))",
         _roman,
     ),
+    rule(rf"({MONARCHS})([IVX]{{1,5}})(?![A-Za-z世])", lambda m: f"{m[1]}{_roman_value(m[2])}世"),
     rule("[₀-₉]+", lambda m: name_part(m[0].translate(_SUBSCRIPTS))),
     # 10-3=7, 计算10-3, x-1>0.
     rule(
@@ -159,6 +170,11 @@ FORMULAS: tuple[Rule, ...] = (
     ),
     rule(rf"(?<=[=≈+×÷])(\s?{NUM})-(?={NUM})", r"\1减"),
     rule(rf"((?:计算|算|求|等于|口算|得数|结果是?)[：: ]?{NUM})\s?-\s?(?={NUM})", r"\1减"),
+    # Fe³⁺, SO₄²⁻.
+    rule(
+        r"(?<=[\w₀-₉)）\]])([¹²³⁴-⁹]?)([⁺⁻])(?![⁰-⁹¹²³])",
+        lambda m: (number(m[1].translate(_EXPONENTS)) if m[1] else "") + {"⁺": "正", "⁻": "负"}[m[2]],
+    ),
     rule(
         rf"(?<=[\w)）\]π])(?:([{_SUPERSCRIPTS}]+)|\^(\([^()\s]{{1,8}}\)|[-+]?\d+(?:\.\d+)?|[A-Za-z]))", _power
     ),
@@ -182,6 +198,12 @@ AMOUNTS: tuple[Rule, ...] = (
         _money,
     ),
     rule(rf"(?<![\w.])({NUM})(?:{TO}({NUM}))? ?({any_of(_ALL_CURRENCIES)})(?![A-Za-z])", _money_after),
+    rule(r"(电流[^\d，。；]{0,4}\d+(?:\.\d+)?) ?A(?![A-Za-z0-9])", r"\1安"),
+    rule(
+        r"(?<![\w.])(\d+)h(\d+)(?:min|m)?(?:(\d+)s)?(?!\w)",
+        lambda m: f"{counted(m[1])}小时{counted(m[2])}分" + (f"{number(m[3])}秒" if m[3] else "钟"),
+    ),
+    rule(r"(?<![\w.])(\d+)(?:min|m)(\d+)s(?!\w)", lambda m: f"{counted(m[1])}分{number(m[2])}秒"),
     # 120/80mmHg.
     rule(
         r"(?<![\w./])(\d{2,3})/(\d{2,3})(?= ?(?:mmHg|毫米汞柱))",
@@ -230,6 +252,10 @@ SPANS: tuple[Rule, ...] = (
         r"(?<![\w.:])(\d{1,5}):(\d{1,5})(?::(\d{1,5}))?(?![\w:]|\.\d)",
         lambda m: "比".join(cardinal(part, pairs=False) for part in m.groups() if part),
     ),
+    rule(
+        r"第(\d{1,5})/(\d{1,5})(?=[页集章题张步关])",
+        lambda m: f"第{cardinal(m[1], pairs=False)}{m.string[m.end()]}，共{cardinal(m[2], pairs=False)}",
+    ),
     # 24/7, 3/4, 1又1/2.
     rule(r"(?<![\w./])24/7(?![\w/])", "二十四七"),
     rule(r"(?<![\w./])(\d{1,7})/(\d{1,7})(?![\w/]|\.\d)", _fraction),
@@ -265,6 +291,7 @@ LEFT: tuple[Rule, ...] = (
     # C++, C#, AT&T, A=B, @张三.
     rule(r"(?<![A-Za-z])([A-Za-z])\+\+", r"\1 加加 "),
     rule(r"(?<![A-Za-z])([A-Z])#", r"\1 sharp "),
+    rule(r"(?<![\w-])([A-F])-(?![\w-])", r"\1减"),
     rule(r"(?<=[A-Za-z])\s*&\s*(?=[A-Za-z])", " and "),
     rule(r"(?<=[\w一-鿿])\s?&\s?(?=[\w一-鿿])", "和"),
     rule(r"(?<=[\w一-鿿])\s?\+(?=\s?[\w一-鿿])|(?<=[\w一-鿿%])\+(?!\+)", "加"),

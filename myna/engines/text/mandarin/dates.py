@@ -3,7 +3,7 @@
 import re
 
 from myna.engines.text.mandarin.numerals import by_one, cardinal
-from myna.engines.text.mandarin.tables import HOLIDAYS
+from myna.engines.text.mandarin.tables import COUNTED, HOLIDAYS
 from myna.engines.text.rule import Rule, rule
 
 TO = "[-~–—]"
@@ -95,9 +95,19 @@ DATES: tuple[Rule, ...] = (
     rule(rf"(?<![\w.-])({_YEAR})[-/]({_MONTH})(?:月)?(?![\w/-]|[.:]\d|年|学年|赛季)", _month),
     rule(rf"(?<![\w.])({_YEAR})\.({_MONTH})月", _month),
     rule(rf"(?<![\w./])({_DAY})/({_DAY})/({_YEAR})(?![\w/])", _american),
+    rule(rf"(?<![\w.])(20\d\d)\.(0[1-9]|1[0-2])(?![\w.%]|{COUNTED}|倍)", _month),
+    rule(
+        rf"(?<![\w./])({_MONTH})[./]({_DAY}){TO}({_MONTH})[./]({_DAY})(?=[号日]?{HOLIDAYS})[号日]?",
+        lambda m: f"{_plain(m[1])}月{_plain(m[2])}日到{_plain(m[3])}月{_plain(m[4])}日",
+    ),
+    rule(rf"(?<![\w./:-])(0[1-9]|1[0-2])-(0[1-9])(?![\w:/%-]|[.,]\d|{COUNTED})", _day),
+    rule(
+        r"(?<!\w)(1[5-9]|20)(\d)0['’]?s(?!\w)",
+        lambda m: f"{_plain(str(int(m[1]) + 1))}世纪{_plain(m[2])}十年代",
+    ),
     # 14:30, 9:00-18:00, 8:05 AM.
     rule(
-        rf"(?<![\w:.])(?P<times>{_CLOCK}(?: ?{TO} ?{_CLOCK})?)分?"
+        rf"(?<![\w.])(?<!\d:)(?P<times>{_CLOCK}(?: ?{TO} ?{_CLOCK})?)分?"
         r"(?: ?(?P<half>[AaPp]\.?[Mm]\.?)(?!\w))?(?![\w:]|\.\d)",
         _times,
     ),

@@ -13,7 +13,7 @@ from myna.engines.text.signs import unified
 
 _RULES: Final = (*NOTATIONS, *CODES, *SCORES, *DATES, *AMOUNTS, *FORMULAS, *SPANS, *NAMES, *LEFT)
 _SIGNS: Final = re.escape("".join((*OPERATORS, *NAMED_SIGNS))) + "⁰¹²³⁴-⁹₀-₉%°^&#@Ͱ-Ͽ"
-_WRITTEN: Final = re.compile(rf"[0-9{_SIGNS}]|[-~–—](?:周|今)|[Nn][Oo]\.|(?<=第)[IVXL]|[IVXL](?=世|期|型)")
+_WRITTEN: Final = re.compile(rf"[0-9{_SIGNS}]|[-~–—](?:周|今)|[Nn][Oo]\.|(?<=[一-鿿 ])[IVXL]|[A-F]-")
 """What some rule matches; most sentences have none of it."""
 
 

@@ -48,6 +48,8 @@ UNITS: Final = {
     "km/h": "公里每小时", "kmh": "公里每小时", "kph": "公里每小时", "mph": "英里每小时", "kt": "节",
     "°C": "摄氏度", "°F": "华氏度", "°": "度", "w": "万", "KB": "KB", "MB": "MB", "GB": "GB", "TB": "TB",
     "PB": "PB", "kB": "kB", "Mb": "Mb", "Gb": "Gb", "bit": "比特", "Mbit": "兆比特", "Gbit": "吉比特",
+    "bps": "比特每秒", "Kbps": "千比特每秒",
+    "kbps": "千比特每秒", "Mbps": "兆比特每秒", "Gbps": "吉比特每秒", "bp": "个基点", "BP": "个基点",
 }  # fmt: skip
 """By their signs. Those of data keep their letters."""
 UNIT: Final = rf"{any_of(UNITS)}(?![A-Za-z0-9²³])"
@@ -112,6 +114,11 @@ MAKERS: Final = (
     "神舟|嫦娥|长征|东风|红旗|天问|天宫|鹰击|骁龙|天玑|麒麟|锐龙|酷睿|诺基亚|公交|专线)"
 )
 """Three digits after these are said one by one, fewer as a number."""
+MONARCHS: Final = (
+    "(?:路易|亨利|伊丽莎白|乔治|爱德华|威廉|查理|查尔斯|詹姆斯|理查|腓力|菲利普|拿破仑|尼古拉|叶卡捷琳娜|"
+    "凯瑟琳|彼得|亚历山大|腓特烈|弗里德里希|奥托|庇护|保罗|本笃|利奥|格里高利|伊凡|拉美西斯|托勒密)"
+)
+"""A Roman number after these is said with 世."""
 SCORED: Final = (
     "(?:比分|战胜|击败|领先|取胜|大胜|险胜|完胜|小胜|逆转|落后|负于|输给|不敌|告负|战平|打平|战成|打成|握手言和|"
     "获胜|胜出|夺冠|横扫|淘汰|赢|输|惜败|完败|惨败|取得胜利|胜(?![任地景算诉])|负(?!责|担)|平局)"

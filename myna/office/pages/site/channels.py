@@ -12,7 +12,7 @@ from myna.channels.routes import NAME_MAX_CHARS
 from myna.errors import CommandError
 from myna.gateway import trial as channel_trial
 from myna.gateway.trial import Trial
-from myna.lib.urls import without_login
+from myna.lib.net import without_login
 from myna.office.channel_usage import latencies
 from myna.office.messages import N_
 from myna.office.page import Page, Who

@@ -1,11 +1,46 @@
-"""The reporting zone: days, months and the minutes at which hours begin."""
+"""Durations as commands and forms write them, and the days, months and hours of the reporting zone.
 
+Hours begin at the minutes of the reporting zone: :00, :30 or :45.
+"""
+
+import re
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from myna.errors import CommandError
 from myna.errors.sentences import WrongValue
-from myna.lib.hours import HOUR_MS
+
+_DURATION = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
+_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def parse_duration(text: str) -> int:
+    """The milliseconds of a duration such as `30d`, `12h` or `90s`. Raises CommandError."""
+    match = _DURATION.fullmatch(text)
+    if not match:
+        raise CommandError(
+            "{text!r} is not a duration: write a whole number from 1 on with s, m, h, d or w, such as 30d.",
+            text=text,
+        )
+    return int(match[1]) * _UNIT_S[match[2]] * 1000
+
+
+def duration_text(duration_ms: int) -> str:
+    """A duration as `millis` parses it, in its largest unit, rounded up to seconds."""
+    seconds = -(-duration_ms // 1000)
+    unit = max((unit for unit in _UNIT_S if seconds % _UNIT_S[unit] == 0), key=lambda one: _UNIT_S[one])
+    return f"{seconds // _UNIT_S[unit]}{unit}"
+
+
+HOUR_MS = 3_600_000
+
+
+def hour_of(time_ms: int, offset_ms: int) -> int:
+    """The start of the hour that contains this time, both in Unix milliseconds. `offset_ms` is the zone's
+    offset from UTC modulo an hour. `commit_batch` computes the same."""
+    return time_ms - (time_ms + offset_ms) % HOUR_MS
+
 
 EPOCH = date(1970, 1, 1)
 

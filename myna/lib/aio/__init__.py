@@ -1,1 +1,0 @@
-"""Additions to asyncio for the request path: a write buffer and shared timers."""

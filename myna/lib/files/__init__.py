@@ -1,1 +1,0 @@
-"""Atomic files, and threads that a stalled disk may block."""

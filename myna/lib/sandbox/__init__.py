@@ -1,1 +1,0 @@
-"""What child processes may do: file system, network and system calls."""

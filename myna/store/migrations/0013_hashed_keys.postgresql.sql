@@ -1,2 +1,0 @@
--- Idempotency keys are stored as SHA-256, in hexadecimal: a client may have sent a secret by mistake.
-UPDATE reservations SET key = encode(sha256(convert_to(key, 'LATIN1')), 'hex');
