@@ -57,14 +57,13 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """The process settings: name with its unit last, type, range or form, meaning and default."""
 
     data: Annotated[str, kinds.not_blank("the data folder: database, audio, locks")] = "data"
-    storage: Annotated[
-        str,
-        kinds.storage("where audio and samples are: folder, in the data folder, or a bucket: s3://…, gs://…"),
-    ] = kinds.IN_FOLDER
+    storage: Annotated[str, kinds.storage("audio and samples: folder, s3://…, gs://… or az://…")] = (
+        kinds.IN_FOLDER
+    )
     uploads_redirect_s: Annotated[
         int,
         Meta(ge=0, le=604_800),
-        Setting("how long an address of the bucket is valid to which /uploads/ redirects; 0: Myna answers"),
+        Setting("life of the address to which /uploads/ redirects; 0: none"),
     ] = 0
     host: Annotated[str, kinds.not_blank("the address to listen on")] = "127.0.0.1"
     port: Annotated[Port, Setting("the port to listen on")] = 8080
@@ -82,9 +81,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     )
     database_url: Annotated[str, kinds.database_url("postgresql://…; empty: SQLite in the data folder")] = ""
     postgresql_connections: Annotated[
-        int,
-        Meta(ge=8, le=1000),
-        Setting("connections of each process to PostgreSQL, at most"),
+        int, Meta(ge=8, le=1000), Setting("connections of each process to PostgreSQL, at most")
     ] = POSTGRESQL_CONNECTIONS
     postgresql_pooling: Annotated[
         str,
@@ -176,17 +173,13 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         Count, Setting("texts of one account that wait for the embedded voice or model, or are being spoken")
     ] = 64
     disk_reserve_bytes: Annotated[
-        int,
-        Meta(ge=0, le=2**50),
-        Setting("free space that new audio leaves on the data folder's file systems; 0: none"),
+        int, Meta(ge=0, le=2**50), Setting("free space that audio leaves on the data folder's disks; 0: none")
     ] = 512 * 2**20
     channel_cooldown_s: Annotated[
         Seconds, Setting("how long the circuit of a failing channel stays open")
     ] = 10.0
     drain_s: Annotated[
-        int,
-        Meta(ge=0, le=3600),
-        Setting("time after SIGTERM in which calls are still taken, while /readyz is 503"),
+        int, Meta(ge=0, le=3600), Setting("time after SIGTERM in which calls are taken, while /readyz is 503")
     ] = 0
     shutdown_grace_s: Annotated[Seconds, Setting("time for open calls to finish after SIGTERM")] = 20.0
     lease_s: Annotated[

@@ -24,6 +24,7 @@ from myna.cli import build
 from myna.errors import CommandError, MynaError
 from myna.http.responses import envelope, public_error
 from myna.store.database import Transaction
+from myna.store.files.storage import StorageUnavailable
 from tests.store.books import Books
 from tests.store.conftest import dialect as dialect
 
@@ -65,6 +66,7 @@ MADE = {
     errors.CallAbandoned: errors.CallAbandoned(),
     errors.ShuttingDown: errors.ShuttingDown(),
     errors.ReportTooSlow: errors.ReportTooSlow(),
+    StorageUnavailable: StorageUnavailable(),
     errors.DatabaseUnavailable: errors.DatabaseUnavailable(),
 }
 TYPES = {

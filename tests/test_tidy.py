@@ -142,7 +142,7 @@ def test_one_package_has_one_version_in_all_locks() -> None:
     assert {line.split("==")[0] for line in more[0] - run} == {
         "av", "colorama", "cryptography", "ctranslate2", "faster-whisper", "fsspec", "hf-xet", "httpcore2",
         "httpx2", "httpx2-jsfetch", "huggingface-hub", "joserfc", "pyyaml", "sherpa-onnx", "sherpa-onnx-core",
-        "opencc", "tokenizers", "tqdm", "truststore",
+        "obstore", "opencc", "tokenizers", "tqdm", "truststore",
     }  # fmt: skip
     assert not {line for line in run if line.startswith(("openai==", "pytest==", "httpx"))}
 

@@ -9,9 +9,10 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
-from myna.errors import NotFound, RangeNotSatisfiable, StorageUnavailable, Unavailable
+from myna.errors import NotFound, RangeNotSatisfiable, Unavailable
 from myna.lib.files import DiskExecutor
 from myna.store.files.audio import AudioStore
+from myna.store.files.storage import StorageUnavailable
 
 READ_BYTES = 256 * 1024
 NO_FILE = "There is no such file."

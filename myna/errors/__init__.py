@@ -37,7 +37,6 @@ MynaError                    status  type                    when
     ├── TooManyBodies
     ├── ShuttingDown
     ├── DatabaseUnavailable
-    ├── StorageUnavailable
     └── ReportTooSlow
 
 Outside the tree: CommitInDoubt, which closes the connection without a response. docs/accounting.md says why
@@ -376,13 +375,6 @@ class DatabaseUnavailable(Unavailable):
         self, sentence: str = "The database is unavailable; nothing was charged, try again."
     ) -> None:
         super().__init__(sentence)
-
-
-class StorageUnavailable(Unavailable):
-    """The bucket of audio and samples doesn't answer, or refuses; the log says why."""
-
-    def __init__(self) -> None:
-        super().__init__("The storage of audio is unavailable; nothing was charged, try again.")
 
 
 class ReportTooSlow(Unavailable):

@@ -41,7 +41,6 @@ from myna.errors import (
     InvalidRequest,
     MynaError,
     NoSpeechChannel,
-    StorageUnavailable,
     StreamFailed,
     UpstreamFailed,
 )
@@ -68,7 +67,6 @@ ALL_FULL = (
     "Every speech channel has as many requests open as it may have; the units were refunded, try again."
 )
 ALL_FAILED = "No speech channel could speak this; the units were refunded, try again later."
-NOT_STORED = "The sound can't be stored; the units were refunded, try again later."
 NOT_SPOKEN = "No compute node could speak this in time; the units were refunded, try again later."
 NODES = "node"
 """The channel field of the access log for calls that compute nodes speak."""
@@ -80,8 +78,6 @@ TIPS = {
 
 _UNFIT = NothingSpoken | SoundTooLong | UnsupportedUtterance
 """Failures that the text causes on any channel."""
-
-
 _MEANINGS = ((UtteranceRefused, REFUSED), (ServerBusy, BUSY), (NoConnection, FULL), (EngineTimedOut, SLOW))
 """Of failures; the first tells the caller most."""
 SENTENCES = {FULL.name: ALL_FULL, FAILED.name: ALL_FAILED}
@@ -284,7 +280,7 @@ class Synthesizer:
         try:
             if listener is not None and not listener.begun:
                 await listener.take(path)
-            await self._store(name, begun=listener is not None and listener.begun)
+            await self._audio.keep(name)
             await call.keep(text, audio=audio, reason=StreamFailed.__name__ if broken else "")
         except CommitInDoubt:  # if the call is kept, its audio must stay
             raise
@@ -292,13 +288,6 @@ class Synthesizer:
             await self._audio.discard(name)
             raise
         return text
-
-    async def _store(self, name: str, *, begun: bool) -> None:
-        """Stores the finished file before the call is kept. Raises UpstreamFailed, which refunds it."""
-        try:
-            await self._audio.keep(name)
-        except StorageUnavailable as error:
-            raise (StreamFailed(BROKEN_OFF, kept=False) if begun else UpstreamFailed(NOT_STORED)) from error
 
     def _ear_of(self, listener: Listener) -> Callable[[SoundParts], SoundParts]:
         idle_s = self._settings.upstream_idle_s

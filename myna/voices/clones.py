@@ -20,11 +20,12 @@ from myna.accounts.activity import Actor
 from myna.config import MIB, settings_of
 from myna.engines.inspector.inspector import Inspector, Sample, SampleRefused
 from myna.engines.interface import EngineFailed, EngineVoice
-from myna.errors import CommandError, StorageUnavailable
+from myna.errors import CommandError
 from myna.lib.names import is_name
 from myna.store.database import Database, Queries, Transaction
 from myna.store.files.audio import AudioStore
 from myna.store.files.samples import SampleStore
+from myna.store.files.storage import StorageUnavailable
 from myna.store.queries import clones as store
 from myna.store.queries import config as config_store
 from myna.store.queries import storage, voices

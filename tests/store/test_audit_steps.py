@@ -28,8 +28,7 @@ from tests.store.postgres_proxy import proxy_to
 pytestmark = pytest.mark.anyio
 
 YEAR_MS = 365 * 86_400_000
-PAUSE_S = 0.005
-"""Between the calls of a lane, so that an audit may catch up with them."""
+PAUSE_S = 0.005  # between the calls of a lane, so that an audit may catch up with them
 
 
 @pytest.fixture
