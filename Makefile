@@ -11,7 +11,7 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-extras wheel install demo demo-month demo-node serve test test-slow test-browser test-release test-clients test-pythons check check-types check-others quick mutants campaigns model model-kokoro bench bench-setup bench-quick bench-grow bench-speech bench-stream bench-parts bench-calls listen pictures screenshots lock clean
+.PHONY: help setup setup-extras wheel install demo demo-month demo-node serve test test-slow test-browser test-release test-clients test-pythons check check-types check-others quick mutants campaigns model model-kokoro bench bench-setup bench-quick bench-grow bench-speech bench-stream bench-parts bench-calls listen docs pictures screenshots lock clean
 
 help:
 	@echo "make demo       starts the service, chats, speaks, then keeps serving (ONCE=1: exits)"
@@ -37,6 +37,7 @@ help:
 	@echo "make bench      calls per second, compared with the floor and with other gateways"
 	@echo "                first: make bench-setup; also: bench-quick, bench-grow, bench-speech, bench-stream, bench-parts, bench-calls"
 	@echo "make listen     how well the voices are understood: Whisper hears what a service speaks"
+	@echo "make docs       writes what the code declares into the pages, such as the tables of settings"
 	@echo "make pictures   draw the pictures of docs/architecture.md"
 	@echo "make screenshots  take the pictures of the back office in docs/office, and of the demo"
 	@echo "make lock       pin the dependencies again"
@@ -203,6 +204,9 @@ bench-parts: .venv/dev.stamp
 listen: .venv/listen.stamp
 	$(BIN)/python -m listen
 
+docs: .venv/dev.stamp
+	$(BIN)/python -m tests.docs.generated
+
 pictures: .venv/dev.stamp
 	$(BIN)/python -m pictures
 
@@ -214,10 +218,10 @@ screenshots: .venv/chromium.stamp
 # Needs `uv`. Only a change of a dependency needs this. The files name no registry host.
 lock:
 	$(LOCK) --group build pyproject.toml -o requirements.lock
-	$(LOCK) --group build --extra hear --extra neural --extra m4a --extra oidc --extra storage pyproject.toml -o requirements-extras.lock
+	$(LOCK) --group build --extra hear --extra neural --extra m4a --extra oidc --extra keys --extra storage pyproject.toml -o requirements-extras.lock
 	$(LOCK) --group demo pyproject.toml -o requirements-demo.lock
-	$(LOCK) --group dev --extra neural --extra m4a --extra oidc --extra storage pyproject.toml -o requirements-dev.lock
-	$(LOCK) --group listen --extra neural --extra m4a --extra oidc --extra storage pyproject.toml -o requirements-listen.lock
+	$(LOCK) --group dev --extra neural --extra m4a --extra oidc --extra keys --extra storage pyproject.toml -o requirements-dev.lock
+	$(LOCK) --group listen --extra neural --extra m4a --extra oidc --extra keys --extra storage pyproject.toml -o requirements-listen.lock
 	$(LOCK) --group mutants --constraint requirements-dev.lock -o requirements-mutants.lock
 
 clean:

@@ -1,20 +1,23 @@
 """The operator's configuration: settings, channels and voices, stored in the database and cached per process.
 
 A change applies in every process from its next call on, without a restart. To add a site setting, add a field
-to SiteSettings and a row to docs/configuration.md.
+to SiteSettings, and run `make docs`.
 """
 
 import logging
 import re
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, get_type_hints
+from dataclasses import dataclass
+from typing import Any
 
 from msgspec import Struct, structs
 
 from myna import settings
 from myna.errors import CommandError, DatabaseUnavailable
 from myna.errors.sentences import WrongValue
+from myna.lib import setting_kinds as kinds
 from myna.lib.names import is_name
+from myna.lib.setting_kinds import Applied
 from myna.lib.times import zone_of
 from myna.store.database import Database
 from myna.store.queries import config as store
@@ -27,49 +30,7 @@ DAY_MS = 86_400_000
 MIB = 2**20
 _SHOWN_CHARS = 40
 _TOKENS = re.compile(r"[1-9][0-9]{0,8}")
-
-
-class SiteSetting(Struct, frozen=True):
-    """What a setting means, and how its text is parsed. `parse` raises ValueError with what it must be."""
-
-    meaning: str
-    parse: Callable[[str], object]
-
-
-def _whole(least: int, most: int, meaning: str) -> SiteSetting:
-    def parse(text: str) -> int:
-        if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
-            raise WrongValue("must be a whole number from {least} to {most}", least=least, most=most)
-        return int(text)
-
-    return SiteSetting(meaning, parse)
-
-
-def _either(meaning: str, one: str, other: str) -> SiteSetting:
-    """A word that is one of two, which the meaning is followed by."""
-
-    def parse(text: str) -> str:
-        if text not in (one, other):
-            raise WrongValue("must be {one} or {other}", one=one, other=other)
-        return text
-
-    return SiteSetting(f"{meaning}: {one} or {other}", parse)
-
-
-def _owner(text: str) -> str:
-    if not is_name(text, 100):
-        raise WrongValue("must be 1 to 100 printable characters")
-    return text
-
-
-def _zone(text: str) -> str:
-    zone_of(text)
-    return text
-
-
-def _openai_voices(text: str) -> str:
-    openai_voices.read(text)
-    return text
+_MOST = 10**12
 
 
 def context_lengths(text: str) -> dict[str, int]:
@@ -81,61 +42,93 @@ def context_lengths(text: str) -> dict[str, int]:
     return {name: int(tokens) for name, tokens in lengths.items()}
 
 
-def _context_lengths(text: str) -> str:
-    context_lengths(text)
-    return text
+@dataclass(frozen=True)
+class SiteSettings:
+    """The site settings: name with unit, kind with its default, and meaning."""
 
-
-class SiteSettings(Struct, frozen=True):
-    """The site settings: name with unit, type, accepted values, meaning and default."""
-
-    tts_max_chars: Annotated[int, _whole(1, 100_000, "characters of the longest text of a request")] = 1000
-    openai_speech_max_chars: Annotated[
-        int, _whole(1, 100_000, "characters of the longest text of /openai/v1/audio/speech, if that is more")
-    ] = 4096
-    tts_max_sound_s: Annotated[int, _whole(1, 36_000, "seconds of sound that one text may make")] = 1800
-    owner: Annotated[str, SiteSetting("the owner label of GET /models", _owner)] = "myna"
-    language: Annotated[str, _either("the language of status texts", "zh", "en")] = "zh"
-    chat_units: Annotated[int, _whole(0, 1_000_000, "units a chat call costs")] = 1
-    tts_units: Annotated[int, _whole(0, 1_000_000, "units a speech call costs")] = 1
-    transcription_units: Annotated[int, _whole(0, 1_000_000, "units a transcription costs")] = 1
-    stream_begin_s: Annotated[
-        int, _whole(0, 600, "seconds until a stream that has no event yet begins with a comment; 0: never")
-    ] = 10
-    broken_stream: Annotated[str, _either("a stream that its channel breaks off", "refund", "keep")] = (
-        "refund"
+    tts_max_chars: int = kinds.whole(1000, 1, 100_000)(
+        "characters of the longest text of a request", "单次请求文本的最大字符数"
     )
-    hosted_tools: Annotated[
-        str, _either("tools of a response that nothing here can run, such as web_search", "ignore", "refuse")
-    ] = "ignore"
-    context_lengths: Annotated[
-        str, SiteSetting("tokens that models take, in GET /models: MODEL=TOKENS, …", _context_lengths)
-    ] = ""
-    key_rpm: Annotated[int, _whole(0, 10**12, "calls of a key in a minute; 0: no limit")] = 0
-    key_concurrent: Annotated[int, _whole(0, 10**12, "open calls of a key; 0: no limit")] = 0
-    key_units_per_day: Annotated[int, _whole(0, 10**12, "units of a key in 24 h; 0: no limit")] = 0
-    account_rpm: Annotated[int, _whole(0, 10**12, "calls of an account in a minute; 0: no limit")] = 0
-    account_concurrent: Annotated[int, _whole(0, 10**12, "open calls of an account; 0: no limit")] = 0
-    account_units_per_day: Annotated[int, _whole(0, 10**12, "units of an account in 24 h; 0: no limit")] = 0
-    voice_recipes: Annotated[
-        str, _either("a recipe of voices as the voice of a request", "refuse", "accept")
-    ] = "refuse"
-    task_deadline_s: Annotated[int, _whole(1, 86_400, "seconds from the order to a task's deadline")] = 120
-    audio_keep_days: Annotated[int, _whole(0, 36_500, "days until audio is removed; 0 keeps it")] = 90
-    responses_keep_days: Annotated[
-        int, _whole(0, 36_500, "days until a stored response is removed; 0 stores none")
-    ] = 0
-    account_storage_mib: Annotated[int, _whole(0, 2**30, "MiB an account may store; 0: no quota")] = 1024
-    openai_voices: Annotated[
-        str, SiteSetting("the voices that OpenAI's names mean: NAME=VOICE_ID, …", _openai_voices)
-    ] = openai_voices.DEFAULT
-    time_zone: Annotated[str, SiteSetting("the zone of days and months in reports", _zone)] = "UTC"
+    openai_speech_max_chars: int = kinds.whole(4096, 1, 100_000)(
+        "characters of the longest text of /openai/v1/audio/speech, if that is more",
+        "/openai/v1/audio/speech 单次请求文本的最大字符数（大于 tts_max_chars 时生效）",
+    )
+    tts_max_sound_s: int = kinds.whole(1800, 1, 36_000)(
+        "seconds of sound that one text may make", "单段文本可合成的最长音频（秒）"
+    )
+    owner: str = kinds.Kind(
+        "myna", "must be 1 to 100 printable characters", lambda value: is_name(value, 100)
+    )("the owned_by label of GET /v1/models", "GET /v1/models 返回的 owned_by 标签")
+    language: str = kinds.word("zh", "en")(
+        "the language of status texts: zh or en", "状态文本的语言：zh 或 en"
+    )
+    chat_units: int = kinds.whole(1, 0, 1_000_000)("units a chat call costs", "每次对话调用的点数")
+    tts_units: int = kinds.whole(1, 0, 1_000_000)("units a speech call costs", "每次语音合成调用的点数")
+    transcription_units: int = kinds.whole(1, 0, 1_000_000)(
+        "units a transcription costs", "每次语音转写调用的点数"
+    )
+    stream_begin_s: int = kinds.whole(10, 0, 600)(
+        "seconds until a stream that has no event yet begins with a comment; 0: never",
+        "流式响应在尚无事件时，多少秒后先发送一条注释；0 表示不发送",
+    )
+    broken_stream: str = kinds.word("refund", "keep")(
+        "units of a stream that its channel breaks off: refund or keep",
+        "渠道中断流式响应时的点数：refund（退还）或 keep（照常扣费）",
+    )
+    hosted_tools: str = kinds.word("ignore", "refuse")(
+        "tools of a response that nothing here can run, such as web_search: ignore or refuse",
+        "Responses 请求中本站无法执行的工具（如 web_search）：ignore（忽略）或 refuse（拒绝）",
+    )
+    context_lengths: str = kinds.read_by(context_lengths)(
+        "tokens that models take, in GET /openai/v1/models: MODEL=TOKENS, …",
+        "GET /openai/v1/models 返回的模型上下文长度：模型=token 数，多个用英文逗号分隔",
+    )
+    key_rpm: int = kinds.whole(0, 0, _MOST)(
+        "calls of a key in a minute; 0: no limit", "每个密钥每分钟的调用次数；0 表示不限"
+    )
+    key_concurrent: int = kinds.whole(0, 0, _MOST)(
+        "open calls of a key; 0: no limit", "每个密钥的并发调用数；0 表示不限"
+    )
+    key_units_per_day: int = kinds.whole(0, 0, _MOST)(
+        "units of a key in 24 h; 0: no limit", "每个密钥 24 小时内的点数；0 表示不限"
+    )
+    account_rpm: int = kinds.whole(0, 0, _MOST)(
+        "calls of an account in a minute; 0: no limit", "每个账户每分钟的调用次数；0 表示不限"
+    )
+    account_concurrent: int = kinds.whole(0, 0, _MOST)(
+        "open calls of an account; 0: no limit", "每个账户的并发调用数；0 表示不限"
+    )
+    account_units_per_day: int = kinds.whole(0, 0, _MOST)(
+        "units of an account in 24 h; 0: no limit", "每个账户 24 小时内的点数；0 表示不限"
+    )
+    voice_recipes: str = kinds.word("refuse", "accept")(
+        "a recipe of voices as the voice of a request: refuse or accept",
+        "请求中用混合配方指定音色时：refuse（拒绝）或 accept（接受）",
+    )
+    task_deadline_s: int = kinds.whole(120, 1, 86_400)(
+        "seconds from the order to a task's deadline", "语音任务从提交到超时的时间（秒）"
+    )
+    audio_keep_days: int = kinds.whole(90, 0, 36_500)(
+        "days until audio is removed; 0 keeps it", "音频保留天数；0 表示一直保留"
+    )
+    responses_keep_days: int = kinds.whole(0, 0, 36_500)(
+        "days until a stored response is removed; 0 stores none", "Responses 存储天数；0 表示不存储"
+    )
+    account_storage_mib: int = kinds.whole(1024, 0, 2**30)(
+        "MiB an account may store; 0: no quota", "每个账户的存储配额（MiB）；0 表示不限"
+    )
+    openai_voices: str = kinds.read_by(openai_voices.read, openai_voices.DEFAULT)(
+        "the voices that OpenAI's names mean: NAME=VOICE_ID, …",
+        "OpenAI 音色名称的对应关系：名称=音色 ID，多个用英文逗号分隔",
+    )
+    time_zone: str = kinds.read_by(zone_of, "UTC")(
+        "the time zone of days and months in reports and of the periods of caps",
+        "报表按天、按月统计及限额周期所用的时区",
+    )
 
 
 OF_PROCESS = "{name} is a setting of the process, not of the site: set {variable}, or {name} in myna.toml."
-SETTINGS: dict[str, SiteSetting] = {
-    name: hint.__metadata__[0] for name, hint in get_type_hints(SiteSettings, include_extras=True).items()
-}
+SETTINGS = kinds.declared(SiteSettings)
 
 
 class UnreadableSetting(Struct, frozen=True):
@@ -223,7 +216,7 @@ def _parsed(config: Config) -> tuple[dict[str, Any], list[UnreadableSetting]]:
         if name not in SETTINGS:
             continue
         try:
-            values[name] = SETTINGS[name].parse(text)
+            values[name] = SETTINGS[name].kind.read(text)
         except ValueError as error:
             failed.append(UnreadableSetting(name, text, error))
     return values, failed
@@ -233,8 +226,7 @@ def check_name(name: str) -> None:
     """Raises CommandError if there is no site setting of this name."""
     of_process = name.removeprefix(settings.PREFIX).lower()
     if of_process in settings.SETTINGS:
-        variable = f"{settings.PREFIX}{of_process.upper()}"
-        raise CommandError(OF_PROCESS, name=of_process, variable=variable)
+        raise CommandError(OF_PROCESS, name=of_process, variable=settings.variable(of_process))
     if name not in SETTINGS:
         raise CommandError(
             "There is no site setting {name!r}; there are {settings}.",
@@ -247,17 +239,19 @@ def check(name: str, value: str) -> None:
     """Raises CommandError if there is no site setting of this name, or not with this value."""
     check_name(name)
     try:
-        SETTINGS[name].parse(value)
+        SETTINGS[name].kind.read(value)
     except ValueError as error:
         raise CommandError(
             "{name}: {error}; it is {value!r}.", name=name, error=error, value=value[:_SHOWN_CHARS]
         ) from None
 
 
-def applied(config: Config) -> list[tuple[str, object, str]]:
-    """Every site setting: name, value, and source: `database`, `default`, or `unreadable` for the default in
-    place of a stored value that can't be parsed."""
+def applied(config: Config) -> list[Applied]:
+    """Every site setting."""
     stored, failed = _parsed(config)
     sources = dict.fromkeys(stored, "database") | {one.name: "unreadable" for one in failed}
-    values = structs.asdict(SiteSettings(**stored))
-    return [(name, value, sources.get(name, "default")) for name, value in values.items()]
+    values = SiteSettings(**stored)
+    return [
+        Applied(name, getattr(values, name), sources.get(name, "default"), one)
+        for name, one in SETTINGS.items()
+    ]

@@ -4,26 +4,23 @@ The environment overrides the file, and the file the defaults. The file is `myna
 or the file that MYNA_CONFIG names; its keys are the fields of Settings. Environment variables have the names
 in capitals with the prefix MYNA_. Settings that change at run time are in `config.py`.
 
-To add a setting, add a field to Settings and a row to docs/configuration.md.
+To add a setting, add a field to Settings, and run `make docs`.
 """
 
 import contextlib
 import difflib
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
-
-import msgspec
-from msgspec import Meta, Struct
-from msgspec.inspect import FloatType, IntType, type_info
+from typing import Any
 
 from myna.errors import ConfigError
+from myna.errors.sentences import WrongValue
 from myna.lib import setting_kinds as kinds
 from myna.lib.net import is_base_url, without_login
-from myna.lib.setting_kinds import Setting, listed, toml_position, with_secret_files
+from myna.lib.setting_kinds import Applied, read_toml, with_secret_files
 
 PREFIX = "MYNA_"
 DEFAULT_FILE = "myna.toml"
@@ -40,11 +37,7 @@ POSTGRESQL_CONNECTIONS = 15
 SHOWN_CHARS = 18
 """A longer value, with its quotes, is not in an error message. API keys have 20 characters and more."""
 
-Port = Annotated[int, Meta(ge=1, le=65535)]
-Count = Annotated[int, Meta(ge=1, le=1_000_000)]
-Bytes = Annotated[int, Meta(ge=1, le=2**34)]
-Seconds = Annotated[float, Meta(gt=0, le=86_400)]
-
+_LOCAL_SPEECH = re.compile(r"auto|kokoro|espeak|none|(?!https?:)[a-z]+:/(?!/).+")
 REPLACED = {
     "upstream_timeout_s": "is replaced by MYNA_UPSTREAM_IDLE_S (how long a channel may send nothing),"
     " MYNA_UPSTREAM_CONNECT_S, and MYNA_CALL_DEADLINE_S for the whole.",
@@ -53,148 +46,196 @@ REPLACED = {
 """Settings of earlier versions, and their replacements."""
 
 
-class Settings(Struct, frozen=True, forbid_unknown_fields=True):
-    """The process settings: name with its unit last, type, range or form, meaning and default."""
+@dataclass(frozen=True)
+class Settings:
+    """The process settings: name with its unit last, kind with its default, and meaning."""
 
-    data: Annotated[str, kinds.not_blank("the data folder: database, audio, locks")] = "data"
-    storage: Annotated[str, kinds.storage("audio and samples: folder, s3://…, gs://… or az://…")] = (
-        kinds.IN_FOLDER
+    data: str = kinds.not_blank("data")(
+        "the data folder: database, audio, locks", "数据目录：数据库、音频和锁文件"
     )
-    uploads_redirect_s: Annotated[
-        int,
-        Meta(ge=0, le=604_800),
-        Setting("life of the address to which /uploads/ redirects; 0: none"),
-    ] = 0
-    host: Annotated[str, kinds.not_blank("the address to listen on")] = "127.0.0.1"
-    port: Annotated[Port, Setting("the port to listen on")] = 8080
-    public_url: Annotated[
-        str, kinds.origin("public address of the service, without a path; empty: http://HOST:PORT")
-    ] = ""
-    cors_origins: Annotated[
-        str,
-        kinds.origins(
-            "origins of web pages that may call /v1 and /openai/v1, separated by commas; empty: none"
-        ),
-    ] = ""
-    trusted_proxies: Annotated[str, kinds.networks("proxies that name the client's address; empty: none")] = (
-        ""
+    storage: str = kinds.storage()(
+        "where audio and samples are: folder (in the data folder), or the bucket s3://…, gs://… or az://…",
+        "音频和样本的存放位置：folder（数据目录内），或存储桶 s3://…、gs://…、az://…",
     )
-    database_url: Annotated[str, kinds.database_url("postgresql://…; empty: SQLite in the data folder")] = ""
-    postgresql_connections: Annotated[
-        int, Meta(ge=8, le=1000), Setting("connections of each process to PostgreSQL, at most")
-    ] = POSTGRESQL_CONNECTIONS
-    postgresql_pooling: Annotated[
-        str,
-        kinds.word(
-            "session, or transaction behind a pooler that lends a session for each transaction",
-            "session",
-            "transaction",
-        ),
-    ] = "session"
-    database_listen_url: Annotated[
-        str,
-        kinds.database_url(
-            "postgresql://… without the pooler, for notifications; empty: MYNA_DATABASE_URL, or polling with"
-            " transaction pooling"
-        ),
-    ] = ""
-    migrate: Annotated[
-        str,
-        kinds.word("whether the service migrates the database at its start: on or off", "on", "off"),
-    ] = "on"
-    workers: Annotated[
-        int, Meta(ge=1, le=256), Setting("serving processes; more than one needs PostgreSQL")
-    ] = 1
-    chat_url: Annotated[
-        str,
-        kinds.base_url(
-            "a first chat channel: an OpenAI-compatible base URL, or parrot:", or_one_of=("", "parrot:")
-        ),
-    ] = ""
-    chat_key: Annotated[str, kinds.secret("the key of chat_url")] = ""
-    chat_model: Annotated[str, Setting("the model to request from chat_url; empty: the caller's")] = ""
-    speech: Annotated[
-        str,
-        Setting(
-            "auto (kokoro if its model is installed, and espeak), kokoro, espeak, none, sherpa:/FOLDER of a"
-            " model, or an OpenAI-compatible base URL that speaks",
-            lambda value: bool(_LOCAL_SPEECH.fullmatch(value)) or is_base_url(value),
-            "must be auto, kokoro, espeak, none, sherpa:/FOLDER, http://… or https://…, without a query",
-        ),
-    ] = "auto"
-    speech_processes: Annotated[
-        int, Meta(ge=0, le=256), Setting("processes of each embedded voice, per worker; 0: by its cores")
-    ] = 0
-    speech_key: Annotated[str, kinds.secret("the key of the speech URL")] = ""
-    speech_model: Annotated[str, Setting("the model to request from the speech URL")] = "tts-1"
-    log_level: Annotated[
-        str, kinds.word("debug, info, warning or error", "debug", "info", "warning", "error")
-    ] = "info"
-    metrics_token: Annotated[str, kinds.secret("the Bearer token that /metrics requires; empty: none")] = ""
-    oidc_issuer: Annotated[str, kinds.issuer("the provider of sign-ins by OpenID Connect; empty: none")] = ""
-    oidc_client_id: Annotated[str, Setting("the client id at the provider")] = ""
-    oidc_client_secret: Annotated[str, kinds.secret("the client secret at the provider")] = ""
-    oidc_client_secret_file: Annotated[str, Setting("a file of mode 0600 with the client secret")] = ""
-    oidc_name: Annotated[str, kinds.not_blank("the name of the provider on the sign-in page")] = "SSO"
-    oidc_scopes: Annotated[str, kinds.scopes("the scopes to request, separated by spaces")] = "openid"
-    oidc_link_by_email: Annotated[
-        str, kinds.word("whether a verified e-mail address links an account: on or off", "on", "off")
-    ] = "off"
-    body_max_bytes: Annotated[Bytes, Setting("the largest request body")] = 2**20
-    upload_max_bytes: Annotated[Bytes, Setting("the largest recording to transcribe")] = 25 * 2**20
-    bodies_max_bytes: Annotated[
-        Bytes, Setting("total size of request bodies over 64 KiB in memory, per process")
-    ] = 2**28
-    body_timeout_s: Annotated[Seconds, Setting("time limit for receiving a request body")] = 20.0
-    call_deadline_s: Annotated[Seconds, Setting("time limit for the work of a call")] = 300.0
-    stream_deadline_s: Annotated[Seconds, Setting("time limit for a streamed call of /openai/v1")] = 900.0
-    charge_wait_s: Annotated[
-        Seconds, Setting("how long a call waits for the database before it is refused uncharged")
-    ] = 5.0
-    queue_max: Annotated[Count, Setting("charges in the queue for the database")] = 4096
-    connections_max: Annotated[Count, Setting("open client connections")] = 4096
-    keep_alive_s: Annotated[
-        int, Meta(ge=1, le=3600), Setting("how long an idle client connection stays open")
-    ] = 75
-    outbound_connections_max: Annotated[Count, Setting("connections to upstreams")] = 512
-    upstream_connect_s: Annotated[Seconds, Setting("time limit for connecting to a channel")] = 5.0
-    upstream_idle_s: Annotated[
-        Seconds, Setting("how long a channel may send nothing, before and during its answer")
-    ] = 120.0
-    answer_max_bytes: Annotated[Bytes, Setting("the largest answer of a chat channel")] = 8 * 2**20
-    embeddings_answer_max_bytes: Annotated[
-        Bytes, Setting("the largest answer of a chat channel to a request for embeddings")
-    ] = 64 * 2**20
-    speech_answer_max_bytes: Annotated[Bytes, Setting("the largest audio of a speech channel")] = 64 * 2**20
-    speech_queue_max: Annotated[
-        Count, Setting("texts in the queue for the embedded voice or model, or its disk")
-    ] = 256
-    speech_account_max: Annotated[
-        Count, Setting("texts of one account that wait for the embedded voice or model, or are being spoken")
-    ] = 64
-    disk_reserve_bytes: Annotated[
-        int, Meta(ge=0, le=2**50), Setting("free space that audio leaves on the data folder's disks; 0: none")
-    ] = 512 * 2**20
-    channel_cooldown_s: Annotated[
-        Seconds, Setting("how long the circuit of a failing channel stays open")
-    ] = 10.0
-    drain_s: Annotated[
-        int, Meta(ge=0, le=3600), Setting("time after SIGTERM in which calls are taken, while /readyz is 503")
-    ] = 0
-    shutdown_grace_s: Annotated[Seconds, Setting("time for open calls to finish after SIGTERM")] = 20.0
-    lease_s: Annotated[
-        float, Meta(gt=0, le=600), Setting("lease of a compute node's job without a heartbeat")
-    ] = 30.0
-    beat_s: Annotated[
-        float, Meta(gt=0, le=200), Setting("interval of a compute node's heartbeats while it has a job")
-    ] = 10.0
-    chat_speech_wait_s: Annotated[
-        Seconds, Setting("how long a chat that asks for speech waits for a compute node")
-    ] = 60.0
-    sweep_every_s: Annotated[
-        float, Meta(gt=0, le=60), Setting("interval of the sweep for calls open past their deadline")
-    ] = 5.0
-    audit_every_s: Annotated[Seconds, Setting("interval of the audit")] = 3600.0
+    uploads_redirect_s: int = kinds.whole(0, 0, 604_800)(
+        "life of the signed address in the bucket to which /uploads/ redirects; 0: it answers itself",
+        "/uploads/ 重定向到的存储桶签名地址的有效期（秒）；0 表示不重定向，直接返回文件",
+    )
+    host: str = kinds.not_blank("127.0.0.1")("the address to listen on", "监听地址")
+    port: int = kinds.whole(8080, 1, 65535)("the port to listen on", "监听端口")
+    public_url: str = kinds.origin()(
+        "public address of the service, without a path; empty: http://HOST:PORT",
+        "服务的公网地址，不含路径；留空则为 http://主机:端口",
+    )
+    cors_origins: str = kinds.origins()(
+        "origins of web pages that may call /v1 and /openai/v1, separated by commas; empty: none",
+        "允许网页调用 /v1 和 /openai/v1 的来源，用英文逗号分隔；留空则不允许",
+    )
+    trusted_proxies: str = kinds.networks()(
+        "proxies that name the client's address, separated by commas; empty: none",
+        "可信反向代理（由它们提供客户端地址），用英文逗号分隔；留空则无",
+    )
+    database_url: str = kinds.database_url()(
+        "postgresql://USER:PASSWORD@HOST/NAME; empty: SQLite in the data folder",
+        "postgresql://用户:密码@主机/库名；留空则使用数据目录中的 SQLite",
+    )
+    postgresql_connections: int = kinds.whole(POSTGRESQL_CONNECTIONS, 8, 1000)(
+        "connections of each process to PostgreSQL, at most", "每个进程到 PostgreSQL 的最大连接数"
+    )
+    postgresql_pooling: str = kinds.word("session", "transaction")(
+        "session, or transaction behind a pooler that lends a session for each transaction",
+        "session；若连接池按事务分配连接，则为 transaction",
+    )
+    database_listen_url: str = kinds.database_url()(
+        "postgresql://… without the pooler, for notifications; empty: MYNA_DATABASE_URL, or polling with"
+        " transaction pooling",
+        "不经过连接池的 postgresql://… 地址，用于接收通知；留空则使用 MYNA_DATABASE_URL，"
+        "事务级连接池下改为轮询",
+    )
+    migrate: str = kinds.word("on", "off")(
+        "whether the service migrates the database at its start: on or off",
+        "服务启动时是否迁移数据库：on 或 off",
+    )
+    workers: int = kinds.whole(1, 1, 256)(
+        "serving processes; more than one needs PostgreSQL", "服务进程数；大于 1 时需要 PostgreSQL"
+    )
+    chat_url: str = kinds.base_url("parrot:")(
+        "a first chat channel: an OpenAI-compatible base URL, or parrot:",
+        "首个对话渠道：OpenAI 兼容接口的 Base URL，或 parrot:",
+    )
+    chat_key: str = kinds.secret()("the key of chat_url", "chat_url 的密钥")
+    chat_model: str = kinds.text()(
+        "the model to request from chat_url; empty: the caller's",
+        "向 chat_url 请求的模型；留空则使用调用方指定的模型",
+    )
+    speech: str = kinds.Kind(
+        "auto",
+        "must be auto, kokoro, espeak, none, sherpa:/FOLDER, http://… or https://…, without a query",
+        lambda value: bool(_LOCAL_SPEECH.fullmatch(value)) or is_base_url(value),
+    )(
+        "auto (kokoro if its model is installed, and espeak), kokoro, espeak, none, sherpa:/FOLDER of a"
+        " model, or an OpenAI-compatible base URL that speaks",
+        "auto（已安装 kokoro 模型时使用它，并使用 espeak）、kokoro、espeak、none、sherpa:/模型目录，"
+        "或 OpenAI 兼容的语音接口 Base URL",
+    )
+    speech_processes: int = kinds.whole(0, 0, 256)(
+        "processes of each embedded voice, per worker; 0: by its cores",
+        "每个服务进程中每个内置音色引擎的进程数；0 表示按可用核心数决定",
+    )
+    speech_key: str = kinds.secret()("the key of the speech URL", "语音接口的密钥")
+    speech_model: str = kinds.text("tts-1")(
+        "the model to request from the speech URL", "向语音接口请求的模型"
+    )
+    log_level: str = kinds.word("debug", "info", "warning", "error", default="info")(
+        "what is logged: debug, info, warning or error", "日志级别：debug、info、warning 或 error"
+    )
+    metrics_token: str = kinds.secret()(
+        "the Bearer token that /metrics requires; empty: none",
+        "访问 /metrics 所需的 Bearer 令牌；留空则不需要",
+    )
+    secret_key: str = kinds.secret_keys()(
+        "encrypts keys of channels; empty: they are in files", "用于加密渠道密钥；留空则密钥保存在文件中"
+    )
+    oidc_issuer: str = kinds.issuer()(
+        "the provider of sign-ins by OpenID Connect; empty: none", "OpenID Connect 登录服务商；留空则不启用"
+    )
+    oidc_client_id: str = kinds.text()("the client id at the provider", "在登录服务商处的客户端 ID")
+    oidc_client_secret: str = kinds.secret()(
+        "the client secret at the provider", "在登录服务商处的客户端密钥"
+    )
+    oidc_client_secret_file: str = kinds.text()(
+        "a file of mode 0600 with the client secret", "存放客户端密钥的文件（权限 0600）"
+    )
+    oidc_name: str = kinds.not_blank("SSO")(
+        "the name of the provider on the sign-in page", "登录页上显示的服务商名称"
+    )
+    oidc_scopes: str = kinds.scopes("openid")(
+        "the scopes to request, separated by spaces", "请求的 scope，用空格分隔"
+    )
+    oidc_link_by_email: str = kinds.word("on", "off", default="off")(
+        "whether a verified e-mail address links an account: on or off",
+        "是否按已验证的邮箱自动绑定账户：on 或 off",
+    )
+    body_max_bytes: int = kinds.size(2**20)("the largest request body", "请求体的最大字节数")
+    upload_max_bytes: int = kinds.size(25 * 2**20)(
+        "the largest recording to transcribe", "待转写录音的最大字节数"
+    )
+    bodies_max_bytes: int = kinds.size(2**28)(
+        "total size of request bodies over 64 KiB in memory, per process",
+        "每个进程在内存中存放的请求体总量（仅计大于 64 KiB 的请求体）",
+    )
+    body_timeout_s: float = kinds.seconds(20.0)(
+        "time limit for receiving a request body", "接收请求体的时限（秒）"
+    )
+    call_deadline_s: float = kinds.seconds(300.0)(
+        "time limit for the work of a call", "处理一次调用的时限（秒）"
+    )
+    stream_deadline_s: float = kinds.seconds(900.0)(
+        "time limit for a streamed call of /openai/v1", "/openai/v1 流式调用的时限（秒）"
+    )
+    charge_wait_s: float = kinds.seconds(5.0)(
+        "how long a call waits for the database before it is refused uncharged",
+        "调用等待数据库的最长时间（秒），超时则拒绝且不扣费",
+    )
+    queue_max: int = kinds.count(4096)("charges in the queue for the database", "等待数据库处理的扣费数上限")
+    connections_max: int = kinds.count(4096)("open client connections", "客户端连接数上限")
+    keep_alive_s: int = kinds.whole(75, 1, 3600)(
+        "how long an idle client connection stays open", "空闲客户端连接的保持时间（秒）"
+    )
+    outbound_connections_max: int = kinds.count(512)("connections to upstreams", "到上游的连接数上限")
+    upstream_connect_s: float = kinds.seconds(5.0)(
+        "time limit for connecting to a channel", "连接渠道的时限（秒）"
+    )
+    upstream_idle_s: float = kinds.seconds(120.0)(
+        "how long a channel may send nothing, before and during its answer",
+        "渠道在响应之前或期间无数据的最长时间（秒）",
+    )
+    answer_max_bytes: int = kinds.size(8 * 2**20)(
+        "the largest answer of a chat channel", "对话渠道响应的最大字节数"
+    )
+    embeddings_answer_max_bytes: int = kinds.size(64 * 2**20)(
+        "the largest answer of a chat channel to a request for embeddings",
+        "对话渠道返回向量时响应的最大字节数",
+    )
+    speech_answer_max_bytes: int = kinds.size(64 * 2**20)(
+        "the largest audio of a speech channel", "语音渠道音频的最大字节数"
+    )
+    speech_queue_max: int = kinds.count(256)(
+        "texts in the queue for the embedded voice or model, or its disk",
+        "排队等待内置语音、本地模型或其磁盘的文本数上限",
+    )
+    speech_account_max: int = kinds.count(64)(
+        "texts of one account that wait for the embedded voice or model, or are being spoken",
+        "单个账户在内置语音或本地模型中排队及合成中的文本数上限",
+    )
+    disk_reserve_bytes: int = kinds.whole(512 * 2**20, 0, 2**50)(
+        "free space that new audio leaves on the data folder's file systems; 0: none",
+        "数据目录所在磁盘须保留的可用空间（字节）；0 表示不保留",
+    )
+    channel_cooldown_s: float = kinds.seconds(10.0)(
+        "how long the circuit of a failing channel stays open", "渠道熔断的持续时间（秒）"
+    )
+    drain_s: int = kinds.whole(0, 0, 3600)(
+        "time after SIGTERM in which calls are still taken, while /readyz is 503",
+        "收到 SIGTERM 后仍接受调用的时间（秒），期间 /readyz 返回 503",
+    )
+    shutdown_grace_s: float = kinds.seconds(20.0)(
+        "time for open calls to finish after SIGTERM", "收到 SIGTERM 后等待进行中调用完成的时间（秒）"
+    )
+    lease_s: float = kinds.seconds(30.0, 600)(
+        "lease of a compute node's job without a heartbeat", "计算节点任务在没有心跳时的租约时长（秒）"
+    )
+    beat_s: float = kinds.seconds(10.0, 200)(
+        "interval of a compute node's heartbeats while it has a job", "计算节点处理任务时的心跳间隔（秒）"
+    )
+    chat_speech_wait_s: float = kinds.seconds(60.0)(
+        "how long a chat that asks for speech waits for a compute node",
+        "对话中的朗读请求等待计算节点的时间（秒）",
+    )
+    sweep_every_s: float = kinds.seconds(5.0, 60)(
+        "interval of the sweep for calls open past their deadline", "清理超时调用的间隔（秒）"
+    )
+    audit_every_s: float = kinds.seconds(3600.0)("interval of the audit", "对账的间隔（秒）")
 
     @property
     def data_folder(self) -> Path:
@@ -210,7 +251,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def allowed_origins(self) -> list[str]:
-        return listed(self.cors_origins)
+        return kinds.listed(self.cors_origins)
 
     @property
     def fair_try_s(self) -> float:
@@ -234,66 +275,41 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         return re.split("[?#]", address.removeprefix("***@"), maxsplit=1)[0]
 
 
-def _declared(hint: Any) -> Setting:
-    return next(one for one in hint.__metadata__ if isinstance(one, Setting))
+SETTINGS = kinds.declared(Settings)
 
 
-_TYPES = get_type_hints(Settings, include_extras=True)
-SETTINGS: dict[str, Setting] = {name: _declared(hint) for name, hint in _TYPES.items()}
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + name.upper()
 
 
-class Source(Struct, frozen=True):
-    """A setting's value and its source: `default`, `environment`, or the file's name."""
-
-    name: str
-    value: object
-    source: str
-
-
-def load(environ: Mapping[str, str], file: Path | None = None) -> tuple[Settings, list[Source]]:
+def load(environ: Mapping[str, str], file: Path | None = None) -> tuple[Settings, list[Applied]]:
     """Reads and checks all settings. Raises ConfigError with one line about the first error."""
-    secrets = [name for name, one in SETTINGS.items() if one.secret and f"{name}_file" not in SETTINGS]
-    environ = with_secret_files(environ, [PREFIX + name.upper() for name in secrets])
+    secrets = [name for name, one in SETTINGS.items() if one.kind.secret and f"{name}_file" not in SETTINGS]
+    environ = with_secret_files(environ, map(variable, secrets))
     _check_names(environ)
-    from_file = _read_file(environ, file)
-    from_environ = {
-        name: environ[PREFIX + name.upper()] for name in SETTINGS if environ.get(PREFIX + name.upper(), "")
-    }
+    path, from_file = _read_file(environ, file)
+    from_environ = {name: environ[variable(name)] for name in SETTINGS if environ.get(variable(name))}
     # Overridden values of the file are checked too: the variable may be unset at the next start.
-    in_file = {name: checked(f"{name} in {from_file[0]}", name, raw) for name, raw in from_file[1].items()}
-    in_environ = {name: checked(PREFIX + name.upper(), name, raw) for name, raw in from_environ.items()}
+    in_file = {name: checked(f"{name} in {path}", name, raw) for name, raw in from_file.items()}
+    in_environ = {name: checked(variable(name), name, raw) for name, raw in from_environ.items()}
     settings = Settings(**{**in_file, **in_environ})
     _check_together(settings)
-    sources = []
-    for name in SETTINGS:
-        default = from_file[0] if name in from_file[1] else "default"
-        source = "environment" if name in from_environ else default
-        sources.append(Source(name, shown(name, getattr(settings, name)), source))
-    return settings, sources
-
-
-def shown(name: str, value: object) -> object:
-    """The value for printing: a secret is masked, a URL has no login."""
-    if SETTINGS[name].secret and value:
-        return "***"
-    return without_login(value) if isinstance(value, str) else value
+    sources = dict.fromkeys(in_file, path) | dict.fromkeys(in_environ, "environment")
+    return settings, [
+        Applied(variable(name), one.kind.shown(getattr(settings, name)), sources.get(name, "default"), one)
+        for name, one in SETTINGS.items()
+    ]
 
 
 def _read_file(environ: Mapping[str, str], file: Path | None) -> tuple[str, dict[str, Any]]:
     named = environ.get(CONFIG_VARIABLE, "")
     path = file or Path(named or DEFAULT_FILE)
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    found = read_toml(path)
+    if found is None:
         if named or file:
-            raise ConfigError(f"{CONFIG_VARIABLE}: there is no file {path}.") from None
+            raise ConfigError(f"{CONFIG_VARIABLE}: there is no file {path}.")
         return "", {}
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: is not valid TOML{toml_position(error)}.") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 from byte {error.start} on.") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: can't be read: {error.strerror}.") from None
     for name in found:
         if name in REPLACED:
             raise ConfigError(f"{path}: {name}: {REPLACED[name]}")
@@ -310,7 +326,7 @@ def can_name_a_key(name: str) -> bool:
 
 def _check_names(environ: Mapping[str, str]) -> None:
     """Raises ConfigError for an unknown variable with our prefix. An empty variable counts as not set."""
-    ours = {PREFIX + name.upper() for name in SETTINGS} | {CONFIG_VARIABLE}
+    ours = set(map(variable, SETTINGS)) | {CONFIG_VARIABLE}
     for name, value in environ.items():
         setting = name.removeprefix(PREFIX).lower()
         if value and name.startswith(PREFIX) and setting in REPLACED:
@@ -331,41 +347,15 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {prefix}{found[0]}?" if found else ""
 
 
-_LOCAL_SPEECH = re.compile(r"auto|kokoro|espeak|none|(?!https?:)[a-z]+:/(?!/).+")
-
-
 def checked(label: str, name: str, raw: object) -> Any:
-    """The value in its type. Raises ConfigError with the label, the required form, and the value unless
-    it may contain a secret."""
+    """The value in its type. Raises ConfigError with the label, the required form, and the value. A secret is
+    left out, a URL that may contain one, and a long value, which may be a key under a wrong name."""
+    kind, shown = SETTINGS[name].kind, repr(raw)
     try:
-        value = msgspec.convert(raw, _TYPES[name], strict=False)
-    except msgspec.ValidationError:
-        raise ConfigError(f"{label}: must be {_form(name)}{_it_is(name, raw)}.") from None
-    if isinstance(value, str):
-        if not value.isprintable():
-            raise ConfigError(f"{label}: contains a line break or another unprintable character.")
-        if not SETTINGS[name].valid(value):
-            raise ConfigError(f"{label}: {SETTINGS[name].requirement}{_it_is(name, raw)}.")
-    return value
-
-
-def _form(name: str) -> str:
-    """The type and the range of a setting in words."""
-    kind = type_info(_TYPES[name])
-    if isinstance(kind, IntType):
-        return f"a whole number from {kind.ge} to {kind.le}"
-    if isinstance(kind, FloatType):
-        return f"a number of seconds greater than {kind.gt:g} and at most {kind.le:g}"
-    return "text"
-
-
-def _it_is(name: str, raw: object) -> str:
-    """The wrong value. Nothing for a secret, for a URL that may contain one, and for a long value, which may
-    be a key under a wrong name."""
-    shown = repr(raw)
-    if SETTINGS[name].secret or len(shown) > SHOWN_CHARS or re.search("[@?]", shown):
-        return ""
-    return f"; it is {shown}"
+        return kind.read(raw)
+    except WrongValue as error:
+        is_shown = not kind.secret and len(shown) <= SHOWN_CHARS and not re.search("[@?]", shown)
+        raise ConfigError(f"{label}: {error}{f'; it is {shown}' if is_shown else ''}.") from None
 
 
 def _check_together(settings: Settings) -> None:

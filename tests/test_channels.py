@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from myna.actions.channels import check
 from myna.channels import keys as channel_keys
@@ -19,7 +20,7 @@ from myna.channels.channels import (
     resolved,
 )
 from myna.channels.circuits import FAILURES_MAX, Circuits
-from myna.channels.keys import ChannelKeys
+from myna.channels.keys import IN_FILE, ChannelKeys
 from myna.channels.routes import Route, RouteKind
 from myna.errors import CommandError
 from myna.http.client import HttpClient
@@ -89,7 +90,7 @@ def test_white_space_around_a_key_is_no_part_of_it() -> None:
     """A file that ends with a line end is a common source of a variable."""
     settings = Settings(chat_url="http://h/v1", chat_key=" one\n", speech="http://h/v1", speech_key="two\r\n")
     assert [channel.key for channel in from_settings(settings)] == ["one", "two"]
-    assert resolved(row("a", key_env="KEY"), {"KEY": "\tthree "}, lambda name, url: "").key == "three"
+    assert resolved(row("a", key_env="KEY"), {"KEY": "\tthree "}, lambda row: "").key == "three"
 
 
 def test_weights_order_only_channels_of_one_priority() -> None:
@@ -150,15 +151,15 @@ def test_settings_without_channels_provide_only_the_embedded_voice(tmp_path: Pat
 
 
 def test_a_channels_key_comes_from_the_environment(tmp_path: Path) -> None:
-    environ, keys = {"KEY": "k"}, ChannelKeys(tmp_path)
+    environ, keys = {"KEY": "k"}, ChannelKeys(Settings(data=str(tmp_path)))
     assert resolved(row("a", key_env="KEY"), environ, keys.read).key == "k"
     assert resolved(row("a", key_env="OTHER"), environ, keys.read).key == ""
     assert resolved(row("a"), environ, keys.read).key == ""
 
 
 def test_a_stored_key_precedes_the_environment(tmp_path: Path) -> None:
-    keys = ChannelKeys(tmp_path)
-    keys.store("a", "http://h/v1", "stored")
+    keys = ChannelKeys(Settings(data=str(tmp_path)))
+    keys.store(row("a", stored_key=IN_FILE), "stored")
     found = resolved(row("a", key_env="KEY"), {"KEY": "k"}, keys.read)
     assert (found.key, found.key_stored) == ("stored", True)
 
@@ -168,9 +169,9 @@ async def test_a_stalled_disk_delays_the_keys_and_not_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel_keys, "LOAD_MAX_S", 0.05)
-    keys = ChannelKeys(tmp_path)
-    keys.store("a", "http://h/v1", "first")
-    mine = channels(Settings(speech="none", data=str(tmp_path)))
+    settings = Settings(speech="none", data=str(tmp_path))
+    ChannelKeys(settings).store(row("a", stored_key=IN_FILE), "first")
+    mine = channels(settings)
     given = config(row("a"))
     await mine.load_keys(given)
     assert mine.all(given)[-1].key == "first"
@@ -223,57 +224,88 @@ def test_an_invalid_channel_is_refused_without_its_secret(wrong: ChannelRow) -> 
     assert "the-key-itself" not in str(raised.value)
 
 
-# ---- keys that the operator entered: private files, for one server each
+# ---- keys that the operator entered: encrypted or in private files, for one server each
 
 
 @pytest.fixture
 def keys(tmp_path: Path) -> ChannelKeys:
-    return ChannelKeys(tmp_path)
+    return ChannelKeys(Settings(data=str(tmp_path)))
+
+
+def up(name: str = "up", url: str = URL) -> ChannelRow:
+    return row(name, url=url, stored_key=IN_FILE)
 
 
 @pytest.mark.parametrize("name", ["up", "a/b", "..", ".", "渠道", "../../x", " a b "])
 def test_a_key_is_in_a_private_file_of_its_folder(keys: ChannelKeys, tmp_path: Path, name: str) -> None:
-    keys.store(name, URL, KEY)
+    keys.store(up(name), KEY)
     (file,) = (tmp_path / "secrets").iterdir()
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-    assert keys.read(name, URL) == KEY
+    assert keys.read(up(name)) == KEY
     assert keys.remove(name)
     assert not list((tmp_path / "secrets").iterdir())
-    assert (keys.read(name, URL), keys.remove(name)) == ("", False)
+    assert (keys.read(up(name)), keys.remove(name)) == ("", False)
 
 
-def test_a_key_is_for_the_server_for_which_it_was_entered(keys: ChannelKeys) -> None:
-    keys.store("up", URL, KEY)
-    assert keys.read("up", "HTTPS://UP.example/other/v2") == KEY
+@pytest.mark.parametrize("secret", ["", "s" * 32])
+def test_a_key_is_for_the_server_for_which_it_was_entered(secret: str, tmp_path: Path) -> None:
+    keys = ChannelKeys(Settings(data=str(tmp_path), secret_key=secret))
+    stored = row("up", url=URL, stored_key=keys.stored(up(), KEY))
+    keys.store(stored, KEY)
+    assert (tmp_path / "secrets").exists() == (not secret)
+    assert KEY not in str(stored)
+    assert keys.read(structs.replace(stored, url="HTTPS://UP.example/other/v2")) == KEY
     for other in ("https://evil.example/v1", "http://up.example/v1", "https://up.example:444/v1"):
-        assert keys.read("up", other) == ""
+        assert keys.read(structs.replace(stored, url=other)) == ""
+    assert keys.read(structs.replace(stored, name="another")) == ""
+
+
+@pytest.mark.parametrize(
+    ("secrets", "is_read"),
+    [("s" * 32, True), (f"{'t' * 32},{'s' * 32}", True), ("t" * 32, False), ("", False)],
+)
+def test_a_key_is_decrypted_with_each_secret_key_and_by_nothing_else(
+    secrets: str, is_read: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    encrypting = ChannelKeys(Settings(data=str(tmp_path), secret_key="s" * 32))
+    stored = row("up", url=URL, stored_key=encrypting.stored(up(), KEY))
+    mine = channels(Settings(data=str(tmp_path), speech="none", secret_key=secrets))
+    (found,) = mine.all(config(stored))
+    assert (found.key, found.key_stored) == (KEY if is_read else "", True)
+    for _ in range(2):
+        mine.warn_of_missing_keys(config(stored))
+    warned = [
+        "channel 'up' has no key in this process: it was entered on another machine, or is encrypted with"
+    ]
+    assert [line.partition(" another MYNA_SECRET_KEY")[0] for line in caplog.messages] == warned * (
+        not is_read
+    )
 
 
 @pytest.mark.parametrize("key", ["", "with space", "line\nbreak", "schlüssel", "x" * 4097])
 def test_a_key_that_no_header_can_have_is_refused_and_not_repeated(keys: ChannelKeys, key: str) -> None:
     with pytest.raises(CommandError) as refused:
-        keys.store("up", URL, key)
+        keys.stored(up(), key)
     assert not key or key not in str(refused.value)
-    assert keys.read("up", URL) == ""
 
 
 def test_a_name_that_is_too_long_for_a_file_is_refused(keys: ChannelKeys) -> None:
     with pytest.raises(CommandError, match="too long for a file"):
-        keys.store("渠" * 100, URL, KEY)
+        keys.stored(up("渠" * 100), KEY)
 
 
 def test_a_damaged_file_is_no_key_and_is_logged(
     keys: ChannelKeys, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keys.store("up", URL, KEY)
+    keys.store(up(), KEY)
     next((tmp_path / "secrets").iterdir()).write_bytes(b'{"key": "sk-an-entered')
     with caplog.at_level(logging.ERROR):
-        assert keys.read("up", URL) == ""
+        assert keys.read(up()) == ""
     assert "the stored key of channel 'up' can't be read: it is damaged" in caplog.text
     assert "sk-an" not in caplog.text
 
 
-def test_a_folder_that_cannot_be_written_is_an_error_of_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_an_error_of_one_line(keys: ChannelKeys, tmp_path: Path) -> None:
     (tmp_path / "secrets").write_text("a file")
     with pytest.raises(CommandError, match="The key can't be stored in"):
-        ChannelKeys(tmp_path).store("up", URL, KEY)
+        keys.store(up(), KEY)

@@ -14,9 +14,8 @@ from msgspec import Struct
 from myna.errors import CapReached, CommandError, MynaError, Unauthorized
 from myna.lib import times
 from myna.store.database import Database, Queries, Transaction
-from myna.store.queries import caps as store
 from myna.store.queries import keys as key_store
-from myna.store.queries.caps import CapRow
+from myna.store.queries.keys import CapRow
 
 UNITS_MAX = 2**53 - 1
 _CAP = re.compile(r"([1-9][0-9]{0,15})/(day|week|month)")
@@ -81,9 +80,9 @@ def bounds(period: Period, now: int, zone: str) -> tuple[int, int]:
 async def put(connection: Transaction, key_id: int, cap: Cap | None) -> None:
     """Sets or, with None, removes the cap of a key whose account is locked. A new cap counts from now on."""
     if cap is None:
-        await store.remove(connection, key_id)
+        await key_store.remove_cap(connection, key_id)
     else:
-        await store.put(connection, key_id, cap.units, cap.period)
+        await key_store.put_cap(connection, key_id, cap.units, cap.period)
 
 
 async def renew(db: Database, key_hash: bytes, zone: str) -> None:
@@ -93,17 +92,17 @@ async def renew(db: Database, key_hash: bytes, zone: str) -> None:
         found = await key_store.by_hash(connection, key_hash)
         if found is None or await key_store.locked(connection, found.key.id, None) is None:
             return
-        cap = await store.of_key(connection, found.key.id)
+        cap = await key_store.cap_of(connection, found.key.id)
         ((now,),) = await connection.fetch("SELECT now_ms()")
         if cap is not None and cap.ends_at <= now:
-            await store.renew(connection, cap.key_id, *bounds(Period(cap.period), now, zone))
+            await key_store.renew_cap(connection, cap.key_id, *bounds(Period(cap.period), now, zone))
 
     await db.transaction(work)
 
 
 async def refusal(db: Queries, key_id: int, cost: int, zone: str) -> MynaError:
     """The error of a charge that the cap of a key refused."""
-    cap = await store.of_key(db, key_id)
+    cap = await key_store.cap_of(db, key_id)
     if cap is None:
         return Unauthorized("This API key was changed in this moment; try again.")
     renews_at = datetime.fromtimestamp(cap.ends_at // 1000, times.zone_of(zone)).isoformat()

@@ -19,8 +19,8 @@ from myna.store.batch import (
     RefusalReason,
 )
 from myna.store.database import Transaction
-from myna.store.queries import limits as store
-from myna.store.queries.limits import OF_ACCOUNT, LimitsRow
+from myna.store.queries import keys as store
+from myna.store.queries.keys import OF_ACCOUNT, LimitsRow
 
 MOST = 1_000_000_000_000
 NONE = "none"
@@ -94,7 +94,7 @@ def shown(row: LimitsRow) -> dict[str, str]:
 async def put(connection: Transaction, account_id: int, limits: Given, key_id: int = OF_ACCOUNT) -> None:
     """Sets limits of a locked account, or of one of its keys. What is used of them stays."""
     if limits:
-        await store.put(connection, account_id, key_id, limits)
+        await store.put_limits(connection, account_id, key_id, limits)
 
 
 def error_of(refused: ChargeRefused, units: int) -> RateLimited:

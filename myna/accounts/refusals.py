@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from myna.lib.telemetry.requests import CompletedRequest
 from myna.store.database import Database, Transaction
-from myna.store.queries import refusals as store
-from myna.store.queries.refusals import Refusal
+from myna.store.queries import keys as store
+from myna.store.queries.keys import Refusal
 
 K = TypeVar("K")
 
@@ -70,7 +70,7 @@ class Refusals:
 
         async def work(connection: Transaction) -> None:
             for row in sorted(rows, key=lambda one: one.key_id):
-                await store.put(connection, row)
+                await store.put_refusal(connection, row)
 
         await self._db.transaction(work)
         for row in rows:

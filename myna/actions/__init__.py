@@ -150,7 +150,7 @@ async def perform(
             db=connection,
             by=by,
             settings=settings,
-            keys=keys or ChannelKeys(settings.data_folder),
+            keys=keys or ChannelKeys(settings),
             known_channels=channels,
             owner_id=owner_id,
             performed=[action],

@@ -1,6 +1,7 @@
 """Changes of the channels in the database and of their stored keys."""
 
 import re
+from functools import partial
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -9,6 +10,7 @@ from msgspec import structs
 from myna.actions import Action, Change, Field
 from myna.channels import keys as channel_keys
 from myna.channels.channels import FROM_SETTINGS, OF_NODE, PARROT, from_settings, no_channel
+from myna.channels.keys import server_of
 from myna.engines import registry
 from myna.errors import CommandError
 from myna.gateway.causes import wrong_url
@@ -82,14 +84,15 @@ class AddChannel(Action[ChannelRow], frozen=True):
             channel_keys.check(self.name, self.key)
 
     async def run(self, change: Change) -> ChannelRow:
-        if not await store.add_channel(change.db, self.row):
-            raise CommandError("There already is a channel {name!r}.", name=self.name)
-        # A channel of this name that was removed may have left a key.
-        change.last.append(lambda: change.keys.remove(self.name))
+        row = self.row
         if self.key:
+            row = structs.replace(row, stored_key=change.keys.stored(row, self.key))
             change.performed.append(SetChannelKey(name=self.name))
-            change.last.append(lambda: change.keys.store(self.name, self.url, self.key))
-        return self.row
+        if not await store.add_channel(change.db, row):
+            raise CommandError("There already is a channel {name!r}.", name=self.name)
+        # Without a key too: a channel of this name that was removed may have left one.
+        change.last.append(lambda: change.keys.store(row, self.key))
+        return row
 
 
 class SetChannel(Action[ChannelRow], frozen=True):
@@ -116,9 +119,10 @@ class SetChannel(Action[ChannelRow], frozen=True):
             values["responses"] = int(self.responses)
         row = structs.replace(before, **{name: value for name, value in values.items() if value is not None})
         check(row)
+        if server_of(row.url) != server_of(before.url):  # a stored key is for one server alone
+            row = structs.replace(row, stored_key="")
+            change.last.append(lambda: change.keys.remove(row.name))
         await store.put_channel(change.db, row)
-        # A stored key is for one server alone.
-        change.last.append(lambda: change.keys.read(row.name, row.url) or change.keys.remove(row.name))
         return row
 
 
@@ -140,7 +144,7 @@ class OrderChannels(Action[None], frozen=True):
 
 
 class SetChannelKey(Action[None], frozen=True):
-    """Store the key of a channel, read from standard input, in a file of this machine."""
+    """Store the key of a channel, read from standard input: encrypted, or in a file of this machine."""
 
     command = "channel key"
     name: Name
@@ -152,14 +156,42 @@ class SetChannelKey(Action[None], frozen=True):
             channel_keys.check(self.name, self.key)
 
     async def run(self, change: Change) -> None:
-        row = await _row(change, self.name)
+        before = await _row(change, self.name)
+        row = structs.replace(before, stored_key="" if self.remove else change.keys.stored(before, self.key))
+        await store.put_channel(change.db, row)
         change.last.append(
-            lambda: self._remove(change) if self.remove else change.keys.store(self.name, row.url, self.key)
+            lambda: self._remove(change, before) if self.remove else change.keys.store(row, self.key)
         )
 
-    def _remove(self, change: Change) -> None:
-        if not change.keys.remove(self.name):
+    def _remove(self, change: Change, row: ChannelRow) -> None:
+        if not change.keys.remove(self.name) and not row.stored_key:
             raise CommandError("The channel {name!r} has no stored key on this machine.", name=self.name)
+
+
+class RekeyChannels(Action[dict[str, str]], frozen=True):
+    """Encrypt the stored keys of all channels with the first key of MYNA_SECRET_KEY."""
+
+    command = "channel rekey"
+
+    async def run(self, change: Change) -> dict[str, str]:
+        if not change.keys.encrypting:
+            raise CommandError("MYNA_SECRET_KEY is not set.")
+        await store.raise_version(change.db)
+        found = {}
+        for row in (await store.load(change.db)).channels:
+            if key := change.keys.read(row):
+                row = structs.replace(row, stored_key=change.keys.stored(row, key))
+                await store.put_channel(change.db, row)
+                change.last.append(partial(change.keys.store, row, key))
+                found[row.name] = "encrypted"
+            elif row.stored_key == channel_keys.IN_FILE:
+                found[row.name] = "in a file of another machine"
+            elif row.stored_key:
+                raise CommandError(
+                    "The stored key of the channel {name!r} is encrypted with another MYNA_SECRET_KEY.",
+                    name=row.name,
+                )
+        return found
 
 
 class EnableChannel(Action[None], frozen=True):

@@ -15,9 +15,7 @@ from myna.channels.routes import check_known
 from myna.errors import CommandError
 from myna.lib import times
 from myna.lib.names import is_name
-from myna.store.queries import caps as cap_store
 from myna.store.queries import keys as store
-from myna.store.queries import limits as limit_store
 from myna.store.queries import routes as route_store
 from myna.store.queries.keys import KeyRow
 
@@ -151,13 +149,13 @@ class RollKey(Action[Rolled], frozen=True):
             raise CommandError(
                 "The key {key_id} is {what}; issue a new one.", key_id=old.id, what=keys.state(old, now)
             )
-        cap = await cap_store.of_key(change.db, old.id)
+        cap = await store.cap_of(change.db, old.id)
         terms = Terms(
             scopes=Scope(old.scopes),
             life_ms=old.expires_at - old.created_at if old.expires_at else 0,
             cap=caps.of_row(cap) if cap else None,
             routes=await route_store.of_key(change.db, old.id),
-            limits=of_row(await limit_store.of_key(change.db, old.account_id, old.id)),
+            limits=of_row(await store.limits_of(change.db, old.account_id, old.id)),
         )
         issued = await keys.insert(change.db, old.account_id, old.name, terms)
         expires_at = await store.expire(change.db, old.id, times.parse_duration(self.grace))

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 from myna.engines.interface import SPEED_MAX, SPEED_MIN
-from myna.store.limits import STORED_ANSWER_MAX_BYTES
+from myna.store.batch import STORED_ANSWER_MAX_BYTES
 from myna.wire import farm, v1
 
 AUDIO = object()

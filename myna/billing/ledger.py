@@ -27,6 +27,7 @@ from myna.lib.telemetry import logs, metrics
 from myna.lib.telemetry.requests import MODEL_MAX_CHARS, RequestDetails
 from myna.store.batch import (
     NOT_STORED,
+    STORED_ANSWER_MAX_BYTES,
     Audio,
     CallState,
     Charge,
@@ -44,7 +45,6 @@ from myna.store.batch import (
 )
 from myna.store.database import Database, in_time
 from myna.store.group_commit import GroupCommit
-from myna.store.limits import STORED_ANSWER_MAX_BYTES
 from myna.store.queries import keys as keys_store
 from myna.store.queries import ledger as store
 from myna.store.queries.config import Config

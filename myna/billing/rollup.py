@@ -19,7 +19,6 @@ from functools import partial
 from myna.lib.times import day_of, day_start, hour_of, hour_offset
 from myna.store.database import Database, Transaction
 from myna.store.queries import audit_state, outbox
-from myna.store.queries import past_calls as past
 from myna.store.queries import rollup as store
 from myna.store.queries.audit import LAST
 from myna.store.queries.outbox import EndedCall
@@ -108,12 +107,12 @@ async def _fill(db: Transaction, state: RollupState) -> bool:
     """Folds the next calls and entries from before the outbox, by their ids."""
     start = state.filled_until
     end = await audit_state.step_end(db, start, LAST, STEP_ROWS)
-    await store.add_entries(db, await past.past_entries(db, start, end, state.counted_since))
-    calls = await past.past_calls(db, start, end, state.counted_since)
-    await past.lock_accounts(db, [call.account_id for call in calls])
-    await past.set_last_used(db, calls)
+    await store.add_entries(db, await store.past_entries(db, start, end, state.counted_since))
+    calls = await store.past_calls(db, start, end, state.counted_since)
+    await store.lock_accounts(db, [call.account_id for call in calls])
+    await store.set_last_used(db, calls)
     hours = [hour_of(call.ended_at, state.hour_offset_ms) for call in calls]
-    ended = [past.ended(call, hour) for call, hour in zip(calls, hours, strict=True)]
+    ended = [store.ended(call, hour) for call, hour in zip(calls, hours, strict=True)]
     await _add_ends(db, state.zone, ended)
-    await past.filled_until(db, end, all_filled=end == LAST)
+    await store.filled_until(db, end, all_filled=end == LAST)
     return True

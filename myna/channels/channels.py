@@ -7,7 +7,7 @@ are not listed, and the next channel speaks, or the answer is a 503.
 import logging
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 
@@ -43,7 +43,7 @@ OF_NODE = "node:"
 
 class Channel(Struct, frozen=True):
     """A channel with its plain upstream key, which is never logged or shown. `priority` is None for channels
-    from the settings, which come first. `key_stored`: the operator entered the key, and it is in a file.
+    from the settings, which come first. `key_stored`: the operator entered a key; see `keys.py`.
     `weight` is its share among the channels of its priority, see `in_order`. `responses`: its server offers
     POST /responses. `concurrent` is how many requests of a process it may have open, 0 for its share."""
 
@@ -108,7 +108,7 @@ class Channels:
         """Circuits that opened or closed and are not stored yet."""
         self.circuits = Circuits(settings.channel_cooldown_s, on_change=self._record_change)
         self._without_key: set[tuple[str, str]] = set()
-        self._keys = LoadedKeys(ChannelKeys(settings.data_folder))
+        self._keys = LoadedKeys(ChannelKeys(settings))
         self._loads = 0
         self._seen: Config | None = None
         self._all: list[Channel] = []
@@ -155,7 +155,7 @@ class Channels:
     async def load_keys(self, config: Config) -> None:
         """Reads the stored keys of a configuration: storing a key makes a new version of it. A command does
         without: they are read when they are needed."""
-        await self._keys.load([(row.name, row.url) for row in config.channels])
+        await self._keys.load(config.channels)
 
     def _read(self, config: Config) -> None:
         if config is not self._seen or self._keys.loads != self._loads:
@@ -176,14 +176,11 @@ class Channels:
         return self._outbound.place(channel.name, channel.concurrent, account_id)
 
     def warn_of_missing_keys(self, config: Config) -> None:
-        """Logs each enabled channel whose key isn't in the environment, once."""
-        found = {(one.name, one.key_env) for one in without_key(self.all(config)) if one.enabled}
-        for name, variable in sorted(found - self._without_key):
-            log.warning(
-                "channel %r has no key: %s is not set in this process, or empty; set it and restart",
-                name,
-                variable,
-            )
+        """Logs each enabled channel whose key this process doesn't have, once."""
+        found = {(one.name, missing_key(one)) for one in self.all(config) if one.enabled}
+        found = {one for one in found if one[1]}
+        for each in sorted(found - self._without_key):
+            log.warning("channel %r has no key in this process: %s", *each)
         self._without_key = found
 
     def _record_change(self, change: CircuitChange) -> None:
@@ -255,10 +252,10 @@ def is_local(channel: Channel) -> bool:
     return channel.source == "settings" and not is_base_url(channel.url)
 
 
-def resolved(row: ChannelRow, environ: Mapping[str, str], key_of: Callable[[str, str], str]) -> Channel:
+def resolved(row: ChannelRow, environ: Mapping[str, str], key_of: Callable[[ChannelRow], str]) -> Channel:
     """The channel of the database with its key: the one that is stored for its name and URL, else that in the
     environment of this process."""
-    stored = key_of(row.name, row.url)
+    stored = key_of(row)
     key = stored or (environ.get(row.key_env, "").strip() if row.key_env else "")
     return Channel(
         kind=row.kind,
@@ -269,16 +266,20 @@ def resolved(row: ChannelRow, environ: Mapping[str, str], key_of: Callable[[str,
         enabled=bool(row.enabled),
         priority=row.priority,
         key_env=row.key_env,
-        key_stored=bool(stored),
+        key_stored=bool(stored or row.stored_key),
         weight=row.weight,
         responses=bool(row.responses),
         concurrent=row.concurrent,
     )
 
 
-def without_key(channels: Iterable[Channel]) -> list[Channel]:
-    """The channels without a key whose variable for it is not set or empty."""
-    return [channel for channel in channels if channel.key_env and not channel.key]
+def missing_key(channel: Channel) -> str:
+    """Why this process doesn't have the key of a channel that has one; empty if it does."""
+    if channel.key:
+        return ""
+    if channel.key_stored:
+        return "it was entered on another machine, or is encrypted with another MYNA_SECRET_KEY"
+    return f"{channel.key_env} is not set in this process, or empty" if channel.key_env else ""
 
 
 def from_settings(settings: Settings) -> list[Channel]:

@@ -21,9 +21,9 @@ from myna.cli.account_access import register as register_access
 from myna.cli.actions import perform, register
 from myna.cli.console import Json, Wide, seconds, show, show_rows, with_database
 from myna.store.database import Database
-from myna.store.queries import limits as limit_store
+from myna.store.queries import keys as limit_store
 from myna.store.queries.accounts import AccountRow
-from myna.store.queries.limits import OF_ACCOUNT
+from myna.store.queries.keys import OF_ACCOUNT
 
 app = App(name="account", help="Accounts and their units.")
 register_access(app)
@@ -55,7 +55,7 @@ async def _limit(db: Database, action: LimitAccount) -> dict[str, object]:
     if given_limits(action):
         await perform(db, action)
     account = await accounts.find(db, action.name)
-    row = await limit_store.of_key(db, account.id, OF_ACCOUNT)
+    row = await limit_store.limits_of(db, account.id, OF_ACCOUNT)
     return {"name": account.name, **limits.shown(row), "open_calls": row.open_calls}
 
 

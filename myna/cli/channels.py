@@ -18,6 +18,7 @@ from myna.actions.channels import (
     DisableChannel,
     EnableChannel,
     OrderChannels,
+    RekeyChannels,
     RemoveChannel,
     SetChannel,
     SetChannelKey,
@@ -121,11 +122,11 @@ def key(
     remove: Annotated[bool, Parameter(help="Remove the stored key.")] = False,
     json: Json = False,
 ) -> None:
-    """Store the key of a channel, read from standard input, in a file of this machine."""
+    """Store the key of a channel, read from standard input: encrypted, or in a file of this machine."""
     settings = read_settings()
-    if not settings.data_folder.is_dir():
+    if not settings.secret_key and not settings.data_folder.is_dir():
         raise CommandError(f"There is no data folder {settings.data_folder}: use the service's settings.")
-    keys = _keys(owner_of_files(settings))
+    keys = _keys(None if settings.secret_key else owner_of_files(settings))
     action = SetChannelKey(name=name, remove=remove, key="" if remove else _typed_key())
     action.check()
     with_database(lambda db: perform(db, action, keys=keys), json=json)
@@ -145,7 +146,7 @@ def _typed_key() -> str:
 
 
 def _keys(owner: tuple[int, int] | None = None) -> ChannelKeys:
-    return ChannelKeys(read_settings().data_folder, owner)
+    return ChannelKeys(read_settings(), owner)
 
 
 async def _put(db: Database, action: AddChannel | SetChannel) -> dict[str, object]:
@@ -156,8 +157,10 @@ async def _put(db: Database, action: AddChannel | SetChannel) -> dict[str, objec
     _warn([channels.resolved(row, os.environ, _keys().read)])
     if cause := await _cause(row):
         print(f"myna: warning: the channel {row.name!r} may not work. {cause}", file=sys.stderr)
+    described = structs.asdict(row)
+    del described["stored_key"]
     return {
-        **structs.asdict(row),
+        **described,
         "url": without_login(row.url),
         "enabled": bool(row.enabled),
         "responses": bool(row.responses),
@@ -182,22 +185,25 @@ register(app, OrderChannels, lambda action, _: {"names": list(action.names)})
 register(app, EnableChannel, named(enabled=True))
 register(app, DisableChannel, named(enabled=False))
 register(app, RemoveChannel, named(removed=True))
+register(
+    app,
+    RekeyChannels,
+    lambda _, found: [{"name": name, "key": where} for name, where in found.items()],
+    printed=lambda rows, json: show_rows(rows, json, empty="No channel has a stored key."),
+)
 
 
 def _warn(rows: Iterable[Channel]) -> None:
-    """Warns on stderr of keys that are not set for this command; the serving process may have them."""
-    for row in channels.without_key(rows):
-        print(
-            f"myna: warning: {row.key_env}, which should contain the key of channel {row.name!r}, is not set"
-            " for this command, or empty; the serving process reads its own environment.",
-            file=sys.stderr,
-        )
+    """Warns on stderr of keys that this command doesn't have; the serving process may."""
+    for row in rows:
+        if why := channels.missing_key(row):
+            print(f"myna: warning: channel {row.name!r} has no key in this command: {why}.", file=sys.stderr)
 
 
 async def _cause(row: ChannelRow) -> Cause | None:
     """Why the channel may not work. Its server is not asked if this command lacks the channel's key."""
     channel = channels.resolved(row, os.environ, _keys().read)
-    if channel.key_env and not channel.key:
+    if channels.missing_key(channel):
         return cause_in_url(channel.url)
     http_client = HttpClient(connections_max=1)
     try:

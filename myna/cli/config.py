@@ -29,13 +29,9 @@ def list_settings(*, wide: Wide = False, json: Json = False) -> None:
     """List site settings and process settings, each with the source of its value."""
     stored = with_database(store.load, json=json)
     rows = [
-        {"name": name, "value": value, "source": source, "meaning": config.SETTINGS[name].meaning}
-        for name, value, source in config.applied(stored)
+        {"name": one.name, "value": one.value, "source": one.source, "meaning": one.setting.english}
+        for one in [*config.applied(stored), *process_settings.load(os.environ)[1]]
     ]
-    for found in process_settings.load(os.environ)[1]:
-        name = process_settings.PREFIX + found.name.upper()
-        meaning = process_settings.SETTINGS[found.name].meaning
-        rows.append({"name": name, "value": found.value, "source": found.source, "meaning": meaning})
     show_rows(rows, json, empty="", brief=("name", "source", "value"), wide=wide)
     _warn(stored)
 
@@ -48,9 +44,8 @@ def get_setting(name: Name, *, json: Json = False) -> None:
 
 def _show_setting(stored: Config, name: str, json: bool) -> None:
     config.check_name(name)
-    for found, value, source in config.applied(stored):
-        if found == name:
-            show({"name": name, "value": value, "source": source}, json)
+    one = next(one for one in config.applied(stored) if one.name == name)
+    show({"name": name, "value": one.value, "source": one.source}, json)
     _warn(stored, name)
 
 

@@ -22,7 +22,8 @@ from rich.cells import cell_len
 from myna import settings as settings_module
 from myna.errors import CommandError, ConfigError
 from myna.lib.net import is_loopback
-from myna.settings import Settings, Source
+from myna.lib.setting_kinds import Applied
+from myna.settings import Settings
 from myna.store.database import Database, connect
 from myna.store.files.storage import Storage, check_storage, open_storage
 from myna.store.schema import newest, served_by
@@ -169,7 +170,7 @@ def _user(uid: int) -> str:
         return f"user {uid}"
 
 
-def _check_there(settings: Settings, sources: Sequence[Source]) -> None:
+def _check_there(settings: Settings, sources: Sequence[Applied]) -> None:
     check_not_moved(settings)
     if settings.on_sqlite and not settings.sqlite_file.exists():
         raise CommandError(
@@ -178,10 +179,10 @@ def _check_there(settings: Settings, sources: Sequence[Source]) -> None:
         )
 
 
-def _decided_by(name: str, sources: Sequence[Source]) -> str:
+def _decided_by(name: str, sources: Sequence[Applied]) -> str:
     """Where the operator sets a setting: the variable, or the key and the file."""
-    source = next(found.source for found in sources if found.name == name)
-    variable = settings_module.PREFIX + name.upper()
+    variable = settings_module.variable(name)
+    source = next(found.source for found in sources if found.name == variable)
     known = {"environment": f"set by {variable}", "default": f"since {variable} is not set"}
     return known.get(source, f"set by {name} in {source}")
 

@@ -14,13 +14,9 @@ from myna.actions.limits import given_limits
 from myna.cli.actions import register
 from myna.cli.console import Json, Wide, read_settings, seconds, show_rows, with_database
 from myna.store.database import Database
-from myna.store.queries import caps as cap_store
 from myna.store.queries import keys as store
-from myna.store.queries import limits as limit_store
 from myna.store.queries import routes as route_store
-from myna.store.queries.caps import CapRow
-from myna.store.queries.keys import KeyRow, KeyUsage
-from myna.store.queries.limits import LimitsRow
+from myna.store.queries.keys import CapRow, KeyRow, KeyUsage, LimitsRow
 
 app = App(name="key", help="API keys.")
 
@@ -56,8 +52,8 @@ def list_all(account: Account, *, wide: Wide = False, json: Json = False) -> Non
     async def work(db: Database) -> list[dict[str, object]]:
         owner = await accounts.find(db, account)
         ((now,),) = await db.fetch("SELECT now_ms()")
-        limited = await limit_store.of_account(db, owner.id)
-        capped = {row.key_id: row for row in await cap_store.of_account(db, owner.id)}
+        limited = await store.limits_of_account(db, owner.id)
+        capped = {row.key_id: row for row in await store.caps_of_account(db, owner.id)}
         return [
             {
                 **_shown(row, await store.usage(db, row.id), capped.get(row.id), now),

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import tempfile
 import time
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from msgspec import structs
 
 from myna import settings as settings_module
 from myna.billing import audit
@@ -35,7 +35,7 @@ from myna.store.database import Database
 from myna.store.files.audio import AudioStore
 from myna.store.files.storage import Folder, open_storage
 from myna.store.queries.audit import OVERDUE_RULE
-from myna.store.sqlite_handover import WriterHandover
+from myna.store.sqlite_writer import WriterHandover
 
 
 def move(
@@ -55,7 +55,7 @@ def move(
         settings_module.checked("--to", "database_url", to)
         environ = {**os.environ, PREFIX + "DATABASE_URL": to}
     target = settings_module.load(environ)[0]
-    source = structs.replace(target, database_url="")
+    source = dataclasses.replace(target, database_url="")
     if target.on_sqlite:
         raise ConfigError("Give --to postgresql://USER:PASSWORD@HOST/NAME, or set MYNA_DATABASE_URL to it.")
     if not source.sqlite_file.exists():

@@ -7,9 +7,8 @@ new one the installation's. A copy that was interrupted is continued.
 import asyncio
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
-
-from msgspec import structs
 
 from myna import settings as settings_module
 from myna.cli.console import check_schema, exclusive, open_database, owner_of_files, show
@@ -36,7 +35,7 @@ def move_storage(settings: Settings, to: str, json: bool) -> None:
     if to == settings.storage:
         raise CommandError(f"The audio and the samples are in {to} already.")
     source = open_storage(settings, os.environ)
-    target = open_storage(structs.replace(settings, storage=to), os.environ)
+    target = open_storage(replace(settings, storage=to), os.environ)
     with exclusive(settings):
         owner_of_files(settings)
         files = asyncio.run(_move(settings, source, target))

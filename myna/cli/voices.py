@@ -1,6 +1,7 @@
 """myna voice list|hide|show|rename|order|blend|clone|delete|read|word"""
 
 import contextlib
+import dataclasses
 import os
 import stat
 import sys
@@ -28,8 +29,8 @@ from myna.cli.console import (
     site_storage,
     with_database,
 )
-from myna.engines.inspector.inspector import Inspector
 from myna.engines.interface import EngineLimits
+from myna.engines.media.media import Inspector
 from myna.engines.registry import site_engines
 from myna.errors import CommandError, ConfigError
 from myna.farm.nodes import Nodes, NodeState
@@ -162,7 +163,7 @@ async def _channels() -> AsyncIterator[Channels]:
         local = site_engines(settings.speech, settings.data_folder, limits)
     except ConfigError as error:
         print(f"myna: warning: {error} Its voices are left out.", file=sys.stderr)
-        settings, local = structs.replace(settings, speech="none"), {}
+        settings, local = dataclasses.replace(settings, speech="none"), {}
     http_client = HttpClient(connections_max=1)
     try:
         yield Channels(settings=settings, environ=os.environ, http_client=http_client, local=local)

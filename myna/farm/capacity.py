@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from myna.errors import DatabaseUnavailable
 from myna.store.database import Database
 from myna.store.queries.config import Config
-from myna.store.queries.farm import capacity as store
-from myna.store.queries.farm.capacity import OnlineNode, Queued
+from myna.store.queries.farm import able as store
+from myna.store.queries.farm.able import OnlineNode, Queued
 
 FRESH_S = 0.25
 """How long the state of the queue is cached. The process adds its own new tasks to the cached state."""
@@ -31,7 +31,7 @@ class Capacity:
         if not config.node_voices and not config.node_clones:
             return NO_NODES
         try:
-            return {node.id: node for node in await store.online(self._db)}
+            return {node.id: node for node in await store.online_nodes(self._db)}
         except self._db.unavailable:
             raise DatabaseUnavailable from None
 

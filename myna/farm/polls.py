@@ -5,14 +5,60 @@ A node has one poll in a process. A second one replaces the first.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
 
 from myna.store.database import Database
-from myna.store.notifications import Notifications
-from myna.store.queries.farm import polls as store
+from myna.store.queries.farm import able as store
 from myna.wire.farm import Job
+
+POLL_S = 0.05
+"""Polling interval where the database has no notifications, and this process makes all commits but those of
+commands."""
+POLL_UNNOTIFIED_S = 0.25
+"""The same where other processes serve too."""
+POLL_NOTIFIED_S = 2.0
+"""Polling interval where it has them: some events, such as a deadline, come without a commit."""
+
+
+class Notifications:
+    """Notifications of one kind. `channel` is their name in the database."""
+
+    def __init__(self, db: Database, channel: str) -> None:
+        self._db = db
+        self._channel = channel
+        self._next = asyncio.Event()
+        self._poll_s = POLL_S
+        self._stop: Callable[[], Awaitable[None]] | None = None
+
+    async def start(self) -> None:
+        self._stop = await self._db.listen(self._channel, self.notify)
+        if self._stop or not self._db.in_process:
+            self._poll_s = POLL_NOTIFIED_S if self._stop else POLL_UNNOTIFIED_S
+
+    async def close(self) -> None:
+        """Stops listening and wakes all waiting tasks."""
+        if self._stop:
+            await self._stop()
+        self.notify()
+
+    def notify(self) -> None:
+        """Wakes all tasks that wait now."""
+        event, self._next = self._next, asyncio.Event()
+        event.set()
+
+    def next_event(self) -> asyncio.Event:
+        """Set by the next notification. Get it before the query, or a commit in between is missed."""
+        return self._next
+
+    async def wait(self, event: asyncio.Event, timeout_s: float) -> None:
+        """Returns after `event` is set, or when it is time to poll."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(timeout_s, self._poll_s)):
+                await event.wait()
+
 
 log = logging.getLogger(__name__)
 
@@ -126,10 +172,10 @@ class Polls:
 
     async def _lease_all(self) -> None:
         """Leases queued jobs to the waiting nodes, in the order of their polls."""
-        capable = await store.able(self._db)
+        capable = await store.able_nodes(self._db)
         for poll in list(self._waiting.values()) if capable else ():
             if poll.node_id in capable and not poll.result.done() and await self._lease_to(poll):
-                capable = await store.able(self._db)
+                capable = await store.able_nodes(self._db)
 
     async def _lease_to(self, poll: Poll) -> bool:
         self._leasing = poll

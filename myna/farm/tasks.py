@@ -20,15 +20,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from myna.errors import DatabaseUnavailable, StaleLease
 from myna.farm.nodes import node_channel
-from myna.farm.polls import Polls
+from myna.farm.polls import Notifications, Polls
 from myna.lib.files import wait_shielded
 from myna.lib.telemetry import metrics
 from myna.store.batch import AUDIO_PLACEHOLDER, Audio, CallState, End, EndOutcome, TaskStatus, to_store
 from myna.store.database import Database, Transaction
-from myna.store.notifications import Notifications
 from myna.store.queries import accounts, tasks
 from myna.store.queries import clones as clones_store
-from myna.store.queries.farm import capacity as capacity_store
+from myna.store.queries.farm import able as capacity_store
 from myna.store.queries.farm import nodes as nodes_store
 from myna.store.queries.farm import queue, refusals
 from myna.store.queries.farm.queue import CLONE, TASK, LeasedRow, NextJob, Proof

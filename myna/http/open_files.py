@@ -2,11 +2,10 @@
 accepted must get a connection to a channel.
 """
 
+import dataclasses
 import logging
 import resource
 from typing import Final
-
-from msgspec import structs
 
 from myna.settings import Settings
 
@@ -44,4 +43,4 @@ def fitted(settings: Settings) -> Settings:
         return settings
     outbound = min(outbound, max(1, free // 3))
     clients = min(clients, max(1, (free - outbound) // 2))
-    return structs.replace(settings, connections_max=clients, outbound_connections_max=outbound)
+    return dataclasses.replace(settings, connections_max=clients, outbound_connections_max=outbound)

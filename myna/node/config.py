@@ -13,7 +13,6 @@ folder = "/models/vits-zh"
 """
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_type_hints
@@ -25,7 +24,7 @@ from myna.engines.espeak.config import EspeakConfig
 from myna.engines.interface import Engine, EngineLimits
 from myna.engines.registry import KINDS, EngineConfig
 from myna.errors import ConfigError
-from myna.lib.setting_kinds import toml_position
+from myna.lib.setting_kinds import read_toml
 from myna.node.engines import JOB_MAX_S, too_many_voices
 from myna.node.requirements import pattern_requirement
 from myna.settings import usable_cores
@@ -61,16 +60,11 @@ def load(paths: Sequence[Path]) -> NodeConfig:
     Raises ConfigError: one line with the file, the key and what is right.
     """
     path = next((path for path in paths if path.exists()), None)
-    if path is None:
+    document = read_toml(path) if path else None
+    if path is None or document is None:
         return _config(NodeFile(), Path())
     try:
-        return _config(_file(tomllib.loads(path.read_text(encoding="utf-8-sig"))), path.parent)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: is not valid TOML{toml_position(error)}.") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 from byte {error.start} on.") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: can't be read: {error.strerror}.") from None
+        return _config(_file(document), path.parent)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from myna.accounts.caps import Period
 from myna.office.messages import N_
-from myna.store.queries.caps import CapRow
+from myna.store.queries.keys import CapRow
 
 PERIODS = ((Period.DAY, N_("per day")), (Period.WEEK, N_("per week")), (Period.MONTH, N_("per month")))
 

@@ -9,9 +9,7 @@ from myna.lib.times import HOUR_MS
 from myna.office.live import Part
 from myna.office.visit import Visit
 from myna.store.queries import keys as store
-from myna.store.queries import refusals as refusal_store
-from myna.store.queries.keys import KeyRow
-from myna.store.queries.refusals import Refusal
+from myna.store.queries.keys import KeyRow, Refusal
 
 WITHOUT_KEY_MAX_MS = 600_000
 """A request without a valid key is shown for this long: it may be another person's at the same address."""
@@ -37,7 +35,7 @@ async def _ended(visit: Visit, key: KeyRow) -> Usage:
 async def _refusal(visit: Visit, key: KeyRow) -> Refusal | None:
     """The latest refused request of this key, or one from the visitor's address without a valid key since
     this key was made."""
-    of_key = await visit.read(partial(refusal_store.of_key, account_id=visit.account.id, key_id=key.id))
+    of_key = await visit.read(partial(store.last_refusal, account_id=visit.account.id, key_id=key.id))
     without_key = visit.parts.refusals.without_key(visit.address)
     oldest = max(key.created_at, visit.now_ms - WITHOUT_KEY_MAX_MS, of_key.at if of_key else 0)
     return without_key if without_key and without_key.at > oldest else of_key

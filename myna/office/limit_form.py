@@ -10,10 +10,9 @@ from myna.channels.routes import TRANSCRIPTION_ROUTE, Route, listed
 from myna.office.visit import Visit
 from myna.store.batch import NO_LIMITS
 from myna.store.queries import config as config_store
-from myna.store.queries import limits as store
+from myna.store.queries import keys as store
 from myna.store.queries import routes as route_store
-from myna.store.queries.keys import KeyRow
-from myna.store.queries.limits import OF_ACCOUNT, LimitsRow
+from myna.store.queries.keys import OF_ACCOUNT, KeyRow, LimitsRow
 
 
 class LimitFields(Struct):
@@ -32,14 +31,14 @@ def typed_limits(form: LimitFields) -> dict[str, str]:
 
 async def fields_of(visit: Visit, key: KeyRow) -> LimitFields:
     """The fields for what is stored."""
-    row = await store.of_key(visit.db, key.account_id, key.id)
+    row = await store.limits_of(visit.db, key.account_id, key.id)
     routes = await route_store.of_key(visit.db, key.id)
     return structs.replace(_fields(row), route=list(routes or ()))
 
 
 async def fields_of_account(visit: Visit, account_id: int) -> LimitFields:
     """The fields for the stored limits of an account."""
-    return _fields(await store.of_key(visit.db, account_id, OF_ACCOUNT))
+    return _fields(await store.limits_of(visit.db, account_id, OF_ACCOUNT))
 
 
 def _fields(row: LimitsRow) -> LimitFields:

@@ -8,7 +8,7 @@ from myna.accounts.refusals import Refusals
 from myna.accounts.sign_in.oidc.flow import Oidc
 from myna.channels.channels import Channels
 from myna.config import ConfigCache
-from myna.engines.inspector.inspector import Inspector
+from myna.engines.media.media import Inspector
 from myna.farm.capacity import Capacity
 from myna.gateway.chat.complete import Chat
 from myna.gateway.relay.plan import Planner

@@ -26,7 +26,7 @@ from myna.billing.ledger import Ledger
 from myna.billing.quota import Quota
 from myna.channels.channels import Channels, restore_circuits
 from myna.config import ConfigCache
-from myna.engines.inspector.inspector import Inspector
+from myna.engines.media.media import Inspector
 from myna.errors import NoSpeechChannel, sentences
 from myna.farm.capacity import Capacity
 from myna.farm.nodes import Nodes

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from myna.engines.audio.encoders import RATE_HZ, SoundFormat
 from myna.engines.interface import CallerDisconnected, EngineFailed, SoundParts, SoundTooLong
-from myna.engines.transcoder.transcoder import Transcoder
+from myna.engines.media.media import Transcoder
 from myna.errors import CallAbandoned, ClientDisconnected, MynaError, UpstreamFailed
 from myna.http.responses import openai_error
 from myna.http.stream import ResponseStream

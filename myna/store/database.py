@@ -19,7 +19,7 @@ from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
 from myna.store.rows import Queries as Queries
 from myna.store.rows import Row as Row
 from myna.store.schema import SchemaWatch
-from myna.store.tables.tables import TableQueries, Tables
+from myna.store.tables import TableQueries, Tables
 
 T = TypeVar("T")
 _SQLITE = "myna.store.sqlite:Sqlite"

@@ -11,9 +11,8 @@ import asyncpg
 
 from myna.errors import DatabaseUnavailable, ReportTooSlow
 from myna.lib.telemetry import metrics
-from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
+from myna.store.batch import REPORT_QUERY_MAX_MS, Charge, ChargeOutcome, End, EndOutcome
 from myna.store.database import Queries
-from myna.store.limits import REPORT_QUERY_MAX_MS
 from myna.store.postgresql_batch import BatchWriter, LockPolicy, commit
 from myna.store.postgresql_session import (
     COMMAND_TIMEOUT_S,
@@ -25,7 +24,7 @@ from myna.store.postgresql_session import (
 )
 from myna.store.rows import in_arrays
 from myna.store.schema import SchemaWatch
-from myna.store.tables.postgresql import PostgresqlTables
+from myna.store.tables import PostgresqlTables
 from myna.store.transaction_queue import OWNER_READS_WAITING_MAX, TransactionQueue
 
 T = TypeVar("T")

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import structs
 
 from myna.store.batch import (
+    IDEMPOTENCY_KEY_LIFE_MS,
     Charge,
     Charged,
     ChargeOutcome,
@@ -27,7 +28,6 @@ from myna.store.batch import (
     RefusalReason,
     Replayed,
 )
-from myna.store.limits import IDEMPOTENCY_KEY_LIFE_MS
 from myna.store.postgresql_session import COMMAND_TIMEOUT_S, DIRECT, PROCESS_LOCK, Access, configure
 from myna.store.schema import SchemaWatch
 

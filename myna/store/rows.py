@@ -1,10 +1,13 @@
-"""Queries, and statements for many rows at once: on SQLite a list of VALUES, on PostgreSQL an array for each
-column."""
+"""Queries, SELECT lists of row structs, and statements for many rows at once: on SQLite a list of VALUES, on
+PostgreSQL an array for each column.
+"""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 Row = Sequence[Any]
 Fetch = Callable[..., Awaitable[Sequence[Row]]]
@@ -59,3 +62,16 @@ def _arrays(types: tuple[str, ...]) -> str:
     """`SELECT * FROM unnest(CAST($1 AS bigint[]))`."""
     arrays = [f"CAST(${number} AS {kind}[])" for number, kind in enumerate(types, 1)]
     return f"SELECT * FROM unnest({', '.join(arrays)})"
+
+
+def columns(shape: type[Struct], table: str = "", **computed: str) -> str:
+    """The SELECT list for rows that become `shape(*row)`: a column for each field, in the struct's order.
+
+    A field is the column of its name, with the prefix `table`, or its SQL expression in `computed`. Raises
+    TypeError if `computed` has a name that is no field.
+    """
+    fields = shape.__struct_fields__
+    if unknown := computed.keys() - set(fields):
+        raise TypeError(f"{shape.__name__} has no field {', '.join(sorted(unknown))}")
+    prefix = f"{table}." if table else ""
+    return ", ".join(computed.get(field, prefix + field) for field in fields)

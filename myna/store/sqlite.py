@@ -27,10 +27,9 @@ from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
 from myna.store.database import Queries
 from myna.store.rows import in_values
 from myna.store.schema import SchemaWatch
-from myna.store.sqlite_checkpoints import KEPT_BYTES, Checkpoints
-from myna.store.sqlite_handover import WriterHandover
 from myna.store.sqlite_reports import ReportReader
-from myna.store.tables.sqlite import SqliteTables
+from myna.store.sqlite_writer import KEPT_BYTES, Checkpoints, WriterHandover
+from myna.store.tables import SqliteTables
 from myna.store.transaction_queue import OWNER_READS_WAITING_MAX, TransactionQueue
 
 T = TypeVar("T")

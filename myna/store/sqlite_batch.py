@@ -12,9 +12,10 @@ import apsw
 import msgspec
 
 from myna.lib.times import hour_of
-from myna.store import sqlite_limits
+from myna.store import sqlite_changes
 from myna.store.batch import (
     AUDIO_PLACEHOLDER,
+    IDEMPOTENCY_KEY_LIFE_MS,
     TASK_PLACEHOLDER,
     CallState,
     Charge,
@@ -30,9 +31,7 @@ from myna.store.batch import (
     Replayed,
     TaskStatus,
 )
-from myna.store.limits import IDEMPOTENCY_KEY_LIFE_MS
-from myna.store.sqlite_changes import Changes, Statement, write
-from myna.store.sqlite_limits import Counted, Ended, Limited
+from myna.store.sqlite_changes import Changes, Counted, Ended, Limited, Statement, write
 from myna.store.states import COMPLETED, FAILED, OPEN, PROCESSING, UNFINISHED
 
 _json = msgspec.json.Encoder()
@@ -130,8 +129,8 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: Changes, now: int) -
             of_limits[account_id, key_id, key_day].add(refunded)
         if account_day:
             of_limits[account_id, 0, account_day].add(refunded)
-    sqlite_limits.give_back_to_caps(db, to_caps)
-    sqlite_limits.end(db, of_limits)
+    sqlite_changes.give_back_to_caps(db, to_caps)
+    sqlite_changes.end(db, of_limits)
     _end_calls(db, moved, now)
     _end_tasks_and_responses(db, moved, now)
     states = {end.call_id: int(end.state) for end in moved}
@@ -277,7 +276,7 @@ def _counts(
     )
     if refusal := limited.refusal(uses, charge.units):
         return refusal
-    cap_from = sqlite_limits.take_from_cap(db, key.key_id, charge.units, now) if key.flags & _CAPPED else 0
+    cap_from = sqlite_changes.take_from_cap(db, key.key_id, charge.units, now) if key.flags & _CAPPED else 0
     if isinstance(cap_from, RefusalReason):
         return ChargeRefused(cap_from)
     rate = limited.count(uses, charge.units)

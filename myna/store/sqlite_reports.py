@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 import apsw
 
 from myna.errors import ReportTooSlow
-from myna.store.limits import REPORT_QUERY_MAX_MS
+from myna.store.batch import REPORT_QUERY_MAX_MS
 
 T = TypeVar("T")
 Job = Callable[[], None]

@@ -18,8 +18,9 @@ from msgspec import Struct
 from myna.accounts import activity
 from myna.accounts.activity import Actor
 from myna.config import MIB, settings_of
-from myna.engines.inspector.inspector import Inspector, Sample, SampleRefused
-from myna.engines.interface import EngineFailed, EngineVoice
+from myna.engines.interface import EngineFailed, EngineVoice, SampleRefused
+from myna.engines.media.job import Measured
+from myna.engines.media.media import Inspector
 from myna.errors import CommandError
 from myna.lib.names import is_name
 from myna.store.database import Database, Queries, Transaction
@@ -237,7 +238,7 @@ def _too_many(account: AccountRow) -> CommandError:
     )
 
 
-async def _checked_sample(inspector: Inspector, source: Path, target: Path, account_id: int) -> Sample:
+async def _checked_sample(inspector: Inspector, source: Path, target: Path, account_id: int) -> Measured:
     """Decodes the recording, checks it and writes it to `target`. Raises CommandError."""
     try:
         return await inspector.sample(source, target, account_id)
@@ -248,7 +249,7 @@ async def _checked_sample(inspector: Inspector, source: Path, target: Path, acco
 
 
 def _new(
-    account: AccountRow, request: CloneRequest, transcript: str, name: str, sample: Sample, by: Actor
+    account: AccountRow, request: CloneRequest, transcript: str, name: str, sample: Measured, by: Actor
 ) -> NewClone:
     given = "in the back office by" if by.account_id else "to the command line of"
     return NewClone(

@@ -98,14 +98,14 @@ def count_of(value: Any) -> int | None:
 def text_of(value: Any) -> str:
     """A text, or the text parts of a list joined; empty for anything else."""
     if isinstance(value, list):
-        return "".join(text_of(part.get("text")) for part in _parts(value, "text"))
+        texts = [part for part in objects_of(value) if part.get("type") in (None, "text", "output_text")]
+        return "".join(text_of(part.get("text")) for part in texts)
     return value if isinstance(value, str) else ""
 
 
 def thought_of(value: Any) -> str:
     """The parts of a list that are thinking (Mistral), joined."""
-    parts = _parts(value, "thinking") if isinstance(value, list) else []
-    return "".join(text_of(part.get("thinking")) for part in parts)
+    return "".join(text_of(part.get("thinking")) for part in objects_of(value))
 
 
 def json_text_of(value: Any) -> str:
@@ -129,7 +129,3 @@ def objects_of(value: Any) -> list[dict[str, Any]]:
 def object_of(value: Any) -> dict[str, Any]:
     """An object; an empty one for anything else."""
     return value if isinstance(value, dict) else {}
-
-
-def _parts(value: list[Any], kind: str) -> list[dict[str, Any]]:
-    return [part for part in objects_of(value) if part.get("type") == kind]

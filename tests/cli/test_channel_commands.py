@@ -122,10 +122,8 @@ def test_a_variable_that_is_not_set_for_the_command_is_a_warning(cli: Cli, upstr
     adding = "add chat b http://127.0.0.1:1/v1 --key-env MYNA_KEY_A"
     for command in (adding, "set a --priority 1", "test a", "list"):
         (line,) = cli.run("channel", *command.split()).stderr.splitlines()[:1]
-        assert line.startswith("myna: warning: MYNA_KEY_A, which should contain the key of channel ")
-        assert line.endswith(
-            "is not set for this command, or empty; the serving process reads its own environment."
-        )
+        assert line.startswith("myna: warning: channel ")
+        assert line.endswith(" has no key in this command: MYNA_KEY_A is not set in this process, or empty.")
     assert "warning" not in cli.run("channel", "list", **key).stderr
 
 
@@ -207,12 +205,26 @@ def test_a_stored_key_is_sent_and_shown_nowhere(with_channel: Cli, upstream: Ups
         assert not any(KEY in line for line in db.iterdump())
 
 
-def test_a_backup_has_no_stored_key(with_channel: Cli, tmp_path: Path) -> None:
+def test_keys_are_encrypted_by_a_command_and_with_another_secret_key(
+    with_channel: Cli, upstream: Upstream, tmp_path: Path
+) -> None:
+    """In a file first, then in the database; a backup has the key in neither case in plain text."""
     store(with_channel, "up")
-    backup = tmp_path / "site.backup"
-    with_channel.lines("backup", str(backup))
-    assert KEY.encode() not in backup.read_bytes()
-    assert b"secrets" not in backup.read_bytes()
+    secrets, backup = with_channel.service.folder / "data" / "secrets", tmp_path / "site.backup"
+    assert "is not set" in with_channel.refused("channel", "rekey")
+    old, new = {"MYNA_SECRET_KEY": "s" * 32}, {"MYNA_SECRET_KEY": "t" * 32}
+    for environ in ({}, old, {"MYNA_SECRET_KEY": f"{'t' * 32},{'s' * 32}"}, new):
+        if environ:
+            assert with_channel.json("channel", "rekey", **environ) == [{"name": "up", "key": "encrypted"}]
+            assert with_channel.json("activity", "--limit", "1")[0]["command"] == "myna channel rekey"
+        assert bool(list(secrets.iterdir())) == (not environ)
+        with_channel.lines("channel", "test", "up", **environ)
+        assert upstream.requests[-1].headers["authorization"] == f"Bearer {KEY}"
+        with_channel.lines("backup", str(backup), "--force")
+        assert KEY.encode() not in backup.read_bytes()
+    assert "is encrypted with another MYNA_SECRET_KEY" in with_channel.refused("channel", "rekey", **old)
+    with_channel.lines("channel", "key", "up", "--remove", **new)
+    assert keys_stored(with_channel) == {"up": False}
 
 
 def test_a_removed_key_is_not_sent(with_channel: Cli, upstream: Upstream) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from myna.accounts import accounts
 from myna.accounts.keys import Scope
-from myna.engines.inspector.inspector import Inspector
+from myna.engines.media.media import Inspector
 from myna.farm.nodes import Nodes
 from myna.farm.tasks import Tasks
 from myna.store.batch import Audio, Charge, NewTask, TaskStatus

@@ -164,10 +164,16 @@ def test_tools_that_nothing_here_runs_are_left_out_and_named(
     fresh_caller: Caller, model: str, chat_upstream: Upstream, streams: bool
 ) -> None:
     allowed = {"type": "allowed_tools", "mode": "auto", "tools": [*HOSTED[:1]]}
-    answer = respond(fresh_caller, model, tools=[FUNCTION, *HOSTED], tool_choice=allowed, stream=streams)
-    assert (answer.status, answer.headers["x-ignored-tools"]) == (200, "web_search, 1 more")
+    hello, more = (
+        {"role": "user", "content": "hello"},
+        {"type": "additional_tools", "tools": [FUNCTION, *HOSTED]},
+    )
+    given = {"input": [hello, more, {"type": "web_search_call"}], "tool_choice": allowed, "stream": streams}
+    answer = respond(fresh_caller, model, **given)
+    assert (answer.status, answer.headers["x-ignored-tools"]) == (200, "web_search_call, web_search, 1 more")
     sent = chat_upstream.requests[0].json
     assert ([tool["type"] for tool in sent["tools"]], sent["tool_choice"]) == (["function"], "none")
+    assert sent.get("input", sent.get("messages")) == [hello]
     assert "x-ignored-tools" not in respond(fresh_caller, model, tools=[FUNCTION]).headers
 
 

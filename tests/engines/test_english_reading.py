@@ -30,6 +30,7 @@ by 12/31 → by December thirty first
 the year 1066 → the year ten sixty six
 1066 AD → ten sixty six A D
 1960s-70s → nineteen sixties to seventies
+Jan–Mar 2025 → January to March twenty twenty five
 """,
     "times": """
 3:30 PM → three thirty P M
@@ -60,6 +61,7 @@ $20/month → twenty dollars per month
 $5/hr → five dollars per hour
 100 USD → one hundred U S dollars
 CHF 50 → fifty Swiss francs
+€8.1bn. → eight point one billion euros.
 """,
     "units": """
 -5°C → minus five degrees Celsius
@@ -88,6 +90,7 @@ CHF 50 → fifty Swiss francs
 5"x7" → five by seven inches
 ~5 km → about five kilometers
 >90% → more than ninety percent
+at 300 m/s → at three hundred meters per second
 """,
     "shares": """
 -3.2% → minus three point two percent
@@ -100,6 +103,9 @@ CHF 50 → fifty Swiss francs
 1/100 → one hundredth
 120/80 → one hundred twenty over eighty
 50/50 → fifty fifty
+1/4 tsp salt → one quarter teaspoon salt
+4.5/5 stars → four point five out of five stars
+10/10 → ten out of ten
 """,
     "formulas": """
 3+4=7 → three plus four equals seven
@@ -125,6 +131,7 @@ a != b → a is not equal to b
 x^3 - 2x + 1 = 0 → x cubed minus two x plus one equals zero
 ≥ 18 → at least eighteen
 1e-5 → one times ten to the power of minus five
+log₂8 → log base two of eight
 """,
     "ranges": """
 pages 10–12 → pages ten to twelve
@@ -179,6 +186,10 @@ Super Bowl LVIII → Super Bowl fifty eight
 GTX 1080Ti → G T X ten eighty Ti
 Xbox 360 → Xbox three sixty
 Grade A- → Grade A minus
+Elizabeth I of England → Elizabeth the first of England
+I-80 W → I eighty west
+GMT-5 → G M T minus five
+401(k) → four oh one k
 """,
     "abbreviations": """
 Dr. Smith → Doctor Smith

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from myna.engines.inspector.inspector import InspectedSpeech, Inspector, NoAudio
+from myna.engines.interface import NoAudio
+from myna.engines.media.job import Measured
+from myna.engines.media.media import Inspector
 from tests.engines.conftest import DAMAGED, put
 from tests.rig.samples import voice, write_mp3, write_wav
 
@@ -33,11 +35,9 @@ def _hour_and_more() -> bytes:
 
 async def test_speech_is_decoded_from_end_to_end(inspector: Inspector, tmp_path: Path) -> None:
     one, two = _mp3(tmp_path, voice(5)), _mp3(tmp_path, voice(4))
-    assert await inspector.speech(put(tmp_path, one), sender=1) == InspectedSpeech(5.0)
-    assert await inspector.speech(put(tmp_path, one + two), sender=1) == InspectedSpeech(9.0)
-    assert await inspector.speech(put(tmp_path, _mp3(tmp_path, voice(0.05))), sender=1) == InspectedSpeech(
-        0.05
-    )
+    assert await inspector.speech(put(tmp_path, one), sender=1) == Measured(5.0)
+    assert await inspector.speech(put(tmp_path, one + two), sender=1) == Measured(9.0)
+    assert await inspector.speech(put(tmp_path, _mp3(tmp_path, voice(0.05))), sender=1) == Measured(0.05)
 
 
 @pytest.mark.parametrize(

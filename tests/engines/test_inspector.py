@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from myna.engines.inspector.inspector import InspectedSpeech, Inspector, NoAudio, Sample, SampleRefused
-from myna.engines.interface import EngineFailed, EngineUnavailable
+from myna.engines.interface import EngineFailed, EngineUnavailable, NoAudio, SampleRefused
+from myna.engines.media.job import Measured
+from myna.engines.media.media import Inspector
 from tests.engines.conftest import names, until
 from tests.rig import processes
 from tests.rig.container_files import FFMPEG_SHAPES, ffmpeg_file
@@ -51,7 +52,7 @@ def _children() -> set[int]:
     return set(processes.children(os.getpid()))
 
 
-async def _stalled(inspector: Inspector, stuck: StuckFile, target: Path) -> "asyncio.Task[Sample]":
+async def _stalled(inspector: Inspector, stuck: StuckFile, target: Path) -> "asyncio.Task[Measured]":
     """A sample that the child reads without end."""
     task = asyncio.create_task(inspector.sample(stuck.path, target))
     await until(stuck.has_reader)
@@ -203,7 +204,7 @@ async def test_many_damaged_files_are_each_accepted_or_refused(inspector: Inspec
         except SampleRefused:
             refused += 1
         try:
-            assert isinstance(await inspector.speech(source, sender=1), InspectedSpeech)
+            assert isinstance(await inspector.speech(source, sender=1), Measured)
         except NoAudio:
             refused += 1
         assert names(tmp_path) == ["upload"]

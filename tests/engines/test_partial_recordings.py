@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from myna.engines.inspector.recording import DamagedRecording, UnreadableRecording, opened
+from myna.engines.media.recording import DamagedRecording, UnreadableRecording, opened
 from tests.rig.container_files import RATE_HZ as FFMPEG_RATE_HZ
 from tests.rig.container_files import ffmpeg_file
 from tests.rig.samples import RATE_HZ, voice, write_mp3

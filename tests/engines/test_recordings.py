@@ -13,8 +13,9 @@ import soundfile
 from numpy.typing import NDArray
 
 from myna.engines.espeak.engine import Espeak
-from myna.engines.inspector.inspector import Inspector, Sample, SampleRefused
-from myna.engines.interface import Utterance
+from myna.engines.interface import SampleRefused, Utterance
+from myna.engines.media.job import Measured
+from myna.engines.media.media import Inspector
 from tests.engines.conftest import DAMAGED, names, put
 from tests.rig.container_files import FFMPEG_SHAPES, WITHOUT_LENGTH, ffmpeg_file
 from tests.rig.container_files import RATE_HZ as FFMPEG_RATE_HZ
@@ -39,7 +40,7 @@ def _ten_seconds(name: str) -> bytes:
     return ffmpeg_file(name, voice(10, FFMPEG_RATE_HZ)) if shaped else _encoded(voice(10), name)
 
 
-async def _sampled(inspector: Inspector, folder: Path, data: bytes) -> Sample:
+async def _sampled(inspector: Inspector, folder: Path, data: bytes) -> Measured:
     """The inspected sample; checks its file."""
     target = folder / "sample.wav"
     sample = await inspector.sample(put(folder, data), target)

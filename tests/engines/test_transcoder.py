@@ -14,9 +14,9 @@ import soundfile
 
 from myna.engines.audio.encoders import RATE_HZ, SoundFormat
 from myna.engines.interface import EngineCrashed, NoAudio
-from myna.engines.transcoder.transcoder import Transcoder
-from myna.engines.whisper.job import Script, Segment, Word
-from myna.engines.whisper.mandarin import Writer, punctuated
+from myna.engines.media.job import Script, Segment, Word
+from myna.engines.media.mandarin import Writer, punctuated
+from myna.engines.media.media import Transcoder
 from myna.lib.sandbox import AllowedPaths
 from tests.audio.test_encoders import heard
 from tests.engines.conftest import until

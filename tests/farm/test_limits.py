@@ -14,7 +14,7 @@ import pytest
 from myna.actions.nodes import EnrollNode
 from myna.api.farm import auth, concurrency, uploads
 from myna.api.farm.handlers import FarmApi
-from myna.engines.inspector.inspector import Inspector
+from myna.engines.media.media import Inspector
 from myna.farm.nodes import Nodes
 from myna.farm.tasks import Tasks
 from myna.http import server

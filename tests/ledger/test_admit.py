@@ -23,10 +23,9 @@ from myna.errors import (
     SpeechNotInScope,
     Unauthorized,
 )
-from myna.store.batch import NOT_STORED, Replayed
-from myna.store.limits import STORED_ANSWER_MAX_BYTES
-from myna.store.queries import caps as cap_store
+from myna.store.batch import NOT_STORED, STORED_ANSWER_MAX_BYTES, Replayed
 from myna.store.queries import config as config_store
+from myna.store.queries import keys as cap_store
 from myna.store.queries.config import Config
 from tests.ledger.ledger_service import LedgerService, caller_of, ledger_service_on, refusing
 from tests.rig.actors import perform
@@ -184,7 +183,7 @@ async def test_a_reached_cap_is_a_402_that_says_when_it_renews(books: Books, ser
     said = r"has used 4 of the 5 units that its cap allows per month, and this call costs 2"
     with pytest.raises(CapReached, match=said) as refused:
         await service.admit(customer, service.order(units=2))
-    row = await cap_store.of_key(books.db, customer.key_id)
+    row = await cap_store.cap_of(books.db, customer.key_id)
     assert row is not None
     renews_at = datetime.fromtimestamp(row.ends_at / 1000, UTC).isoformat()
     assert f"renews at {renews_at}" in refused.value.message

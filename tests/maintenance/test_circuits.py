@@ -95,4 +95,4 @@ async def test_a_channel_without_its_key_is_logged_once(
     await service.jobs.refresh_config()
     await service.jobs.refresh_config()
     (line,) = caplog.messages
-    assert line.startswith("channel 'up' has no key: MYNA_KEY_UP ")
+    assert line.startswith("channel 'up' has no key in this process: MYNA_KEY_UP ")

@@ -5,7 +5,7 @@ from msgspec import structs
 
 from myna.accounts.refusals import REMEMBERED_MAX, STORED_MAX, Refusals
 from myna.lib.telemetry.requests import CompletedRequest, RequestDetails
-from myna.store.queries import refusals as store
+from myna.store.queries import keys as store
 from tests.store.books import Books
 from tests.store.fixtures import each_database
 
@@ -37,7 +37,7 @@ async def test_the_last_refusal_of_a_key_is_stored_for_its_account(books: Books)
     refusals.note(refused(customer.key_id, message="the first"))
     refusals.note(refused(customer.key_id, at=2.5, message="the second"))
     await refusals.store()
-    found = await store.of_key(books.db, customer.account_id, customer.key_id)
+    found = await store.last_refusal(books.db, customer.account_id, customer.key_id)
     assert found == store.Refusal(
         key_id=customer.key_id,
         at=2500,
@@ -47,7 +47,7 @@ async def test_the_last_refusal_of_a_key_is_stored_for_its_account(books: Books)
         request="POST /v1/tts",
         request_id="an-id",
     )
-    assert await store.of_key(books.db, other.account_id, customer.key_id) is None
+    assert await store.last_refusal(books.db, other.account_id, customer.key_id) is None
 
 
 @each_database
@@ -58,7 +58,7 @@ async def test_a_later_refusal_of_another_process_stays(books: Books) -> None:
     ours.note(refused(customer.key_id, at=2.0, message="earlier"))
     await theirs.store()
     await ours.store()
-    found = await store.of_key(books.db, customer.account_id, customer.key_id)
+    found = await store.last_refusal(books.db, customer.account_id, customer.key_id)
     assert found is not None and found.message == "later"
 
 
@@ -83,7 +83,7 @@ async def test_refusals_that_could_not_be_stored_are_stored_later(books: Books) 
         await refusals.store()
     await books.sql("ALTER TABLE elsewhere RENAME TO key_refusals")
     await refusals.store()
-    assert await store.of_key(books.db, customer.account_id, customer.key_id)
+    assert await store.last_refusal(books.db, customer.account_id, customer.key_id)
 
 
 async def test_a_refusal_without_a_valid_key_is_found_by_its_address_and_not_stored(books: Books) -> None:

@@ -55,7 +55,7 @@ GUARDS = {
         ("(k.expires_at = 0 OR k.expires_at > ?3)", "?3 > 0", "store: from_the_moment_it_expires"),
         ("AND a.disabled_at = 0", "", "store: the_key_of_a_disabled_account"),
     ),
-    "sqlite_limits.py": (
+    "sqlite_changes.py": (
         ("AND used + ?2 <= units ", "", "store: a_key_is_charged_up_to_its_cap"),
         (" AND starts_at = ?2", " AND starts_at >= ?2", "store: a_late_refund_changes_nothing"),
         ("open_calls - ?4,", "open_calls - 0 * ?4,", "store: open_calls_are_limited"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jinja2
 
-from myna import config, settings
+from myna import config
 from myna.engines.models.installed import MODELS
 from myna.errors import sentences
 from myna.office import messages
@@ -32,7 +32,7 @@ def used() -> set[str]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and _name(node.func) in ("text", "N_"):
                 texts |= {arg.value for arg in node.args if isinstance(arg, ast.Constant)}
-    texts |= {setting.meaning for setting in [*config.SETTINGS.values(), *settings.SETTINGS.values()]}
+    texts |= {setting.kind.requirement for setting in config.SETTINGS.values()}
     return texts | error_sentences.sentences() | set(audit.RULES) | set(sentences.UNAVAILABLE)
 
 

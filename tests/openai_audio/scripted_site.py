@@ -269,7 +269,7 @@ class Visitor:
 
     async def set(self, name: str, value: str) -> None:
         """Changes a site setting."""
-        before = {known: now for known, now, _ in config.applied(self.site.config.current)}
+        before = {one.name: one.value for one in config.applied(self.site.config.current)}
         self.changed_settings.setdefault(name, str(before[name]))
         await perform(self.site.db, SetSetting(name=name, value=value))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from myna.engines.whisper.job import Script, Segment, Transcript, Word
+from myna.engines.media.job import Script, Segment, Transcript, Word
 from myna.gateway.transcription.formats import encoded
 from myna.gateway.transcription.request import TranscriptFormat, TranscriptionRequest, Upload, read
 from myna.wire import openai_voices

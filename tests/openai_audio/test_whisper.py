@@ -62,7 +62,7 @@ def words_of(text: str) -> set[str]:
 
 
 def children(visitor: Visitor) -> list[int]:
-    return [pid for pid in processes.children(os.getpid()) if "whisper" in proc_file(pid, "cmdline")]
+    return [pid for pid in processes.children(os.getpid()) if "engines.media" in proc_file(pid, "cmdline")]
 
 
 def cpu_s(pid: int) -> float:

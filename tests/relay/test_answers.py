@@ -102,7 +102,7 @@ def test_texts_and_contents_that_are_no_text_count_too() -> None:
     legacy = {"object": "text_completion", "choices": [{"text": "春"}, {"text": None}, {}]}
     assert checked(legacy)["usage"]["completion_tokens"] == 1
     parts = {"choices": [{"message": {"content": [{"text": "春"}]}}, {"message": None}]}
-    assert checked(parts)["usage"]["completion_tokens"] == 0
+    assert checked(parts)["usage"]["completion_tokens"] == 1
 
 
 def test_the_members_of_an_answer_stay_as_they_are() -> None:

@@ -172,14 +172,14 @@ def test_events_without_the_members_that_clients_need_get_them() -> None:
         b'{"choices": [{"delta": {"content": "x"}, "finish_reason": ""}]}',
         b"{}",
         b'{\ndata: "choices": null, "usage": {}\ndata: }',
-        b'{"id":"a","choices":[],"created":7,"usage":{"n":1}}',
+        b'{"id":"a","choices":[],"created":7,"usage":{"total_tokens":1.0}}',
     ]  # fmt: skip
     body = b"".join(b"event: ping\ndata: %b\n\n" % one for one in odd)
     for sizes in splits(len(body + DONE)):
         sent, relay = relayed(body + DONE, sizes, EventRelay(model=b'"gpt"'))
         first, empty, nothing, last, end = objects(sent)
         assert relay.done and sent.count(b"event: ping") == 4
-        assert (last["id"], last["created"], last["usage"]) == ("a", 7, {"n": 1})
+        assert (last["id"], last["created"], last["usage"]["prompt_tokens"]) == ("a", 7, 1)
         for one in (first, empty, nothing, end):
             assert (one["object"], one["model"], one["id"]) == ("chat.completion.chunk", "gpt", first["id"])
             assert abs(one["created"] - time.time()) < 60

@@ -3,19 +3,17 @@
 An audit reads the days that are written in place of their hours; a full one reads all hours.
 """
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from myna.billing import audit, reports, rollup
+from myna.billing import audit, rollup
 from myna.billing.audit import HOURS_DAYS
 from myna.store.batch import Charge
 from myna.store.files.audio import AudioStore
 from myna.store.files.storage import Folder
 from myna.store.queries.audit_reports import DAYS_RULE, HOURS_RULE, SITE_RULE
-from myna.store.schema import known
 from tests.store.books import Books, Customer, keep_of, refund_of
 
 pytestmark = pytest.mark.anyio
@@ -164,31 +162,6 @@ async def test_calls_that_end_while_the_past_is_folded_count_once(books: Books) 
 
     assert (await sums(books, "usage_hours"))[:3] == (5, 3, 6)
     assert [row[2] for row in await books.sql(ENTRIES, customer.account_id)] == list(range(1, 9))
-
-
-async def test_ends_that_schema_24_counted_are_not_counted_again(books: Books) -> None:
-    customer = await books.customer(units=100)
-    await calls(books, customer, kept=2, refunded=1)
-    await rollup.roll(books.db, "UTC")
-    counted = await sums(books, "usage_hours")
-    await books.sql("DELETE FROM site_hours")
-    ((hour,),) = await books.sql("SELECT hour FROM usage_hours")
-    old = json.dumps([[customer.account_id, hour, 1, ok, 2 * ok, 0, 'a "channel"'] for ok in (1, 0, 1)])
-    await books.sql("ALTER TABLE outbox RENAME COLUMN ended TO ends")
-    await books.sql("DROP TABLE oidc_unlinked")
-    row = "INSERT INTO outbox (id, at, size, entries, ends) VALUES ($1, 1, 3, '[]', $2)"
-    await books.sql(row, b"old", old)
-
-    await books.db.transaction(lambda db: db.run_script(dict(known(books.db.dialect))[25]))
-    assert await books.audit() == []
-    (key,) = await reports.sparklines(books.db, customer.account_id)
-    assert key.days[-1].calls == 3
-    await rollup.roll(books.db, "UTC")
-
-    assert await sums(books, "usage_hours") == counted
-    ((of_site, units),) = await books.sql("SELECT sum(calls), sum(units) FROM site_hours")
-    assert (int(of_site), int(units)) == (3, 4)
-    assert await books.audit() == []
 
 
 async def _all(books: Books, table: str) -> Sequence[tuple[Any, ...]]:

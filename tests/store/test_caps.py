@@ -11,7 +11,7 @@ from myna.accounts.caps import Cap, Period
 from myna.actions.keys import RollKey, SetKeyCap
 from myna.errors import CommandError
 from myna.store.batch import Charged, ChargeRefused, RefusalReason
-from myna.store.queries import caps as store
+from myna.store.queries import keys as store
 from tests.rig.actors import perform
 from tests.store.books import Books, Customer, charge_of, keep_of, refund_of
 
@@ -30,7 +30,7 @@ async def capped(books: Books, units: int, period: Period = Period.DAY, balance:
 
 
 async def used(books: Books, customer: Customer) -> int:
-    row = await store.of_key(books.db, customer.key_id)
+    row = await store.cap_of(books.db, customer.key_id)
     assert row is not None
     return row.used
 
@@ -105,7 +105,7 @@ async def test_a_period_ends_with_its_last_millisecond(books: Books) -> None:
     await books.stop_clock()
     customer = await capped(books, 10)
     await books.opened(customer, units=2, deadline_ms=9 * DAY_MS)
-    row = await store.of_key(books.db, customer.key_id)
+    row = await store.cap_of(books.db, customer.key_id)
     assert row is not None
     ((now,),) = await books.sql("SELECT now_ms()")
     await books.move_clock(row.ends_at - 1 - now)
@@ -135,7 +135,7 @@ async def test_a_cap_with_other_units_keeps_what_is_used_and_one_of_another_peri
     await perform(books.db, SetKeyCap(key=str(customer.key_id), cap="none"))
     await books.end(refund_of(await books.opened(customer, units=100)))
     await caps.renew(books.db, customer.key_hash, "UTC")
-    assert await store.of_key(books.db, customer.key_id) is None
+    assert await store.cap_of(books.db, customer.key_id) is None
 
 
 async def test_calls_before_a_cap_do_not_count_in_it(books: Books) -> None:
@@ -154,7 +154,7 @@ async def test_a_rolled_key_has_the_same_cap_of_which_nothing_is_used(books: Boo
     customer = await capped(books, 10)
     await books.opened(customer, units=3)
     rolled = await perform(books.db, RollKey(key=str(customer.key_id), grace="1d"))
-    row = await store.of_key(books.db, rolled.issued.id)
+    row = await store.cap_of(books.db, rolled.issued.id)
     assert row is not None
     assert (caps.of_row(row), row.used) == (Cap(10, Period.DAY), 0)
 

@@ -6,13 +6,13 @@ from msgspec import structs
 from myna.accounts.keys import Scope
 from myna.store.batch import (
     AUDIO_PLACEHOLDER,
+    IDEMPOTENCY_KEY_LIFE_MS,
     TASK_PLACEHOLDER,
     ChargeRefused,
     RefusalReason,
     Replayed,
     TaskStatus,
 )
-from myna.store.limits import IDEMPOTENCY_KEY_LIFE_MS
 from myna.store.queries import keys, ledger, tasks
 from tests.store.books import Books, charge_of, charged_of, idempotency_key_of, keep_of, refund_of, speech
 

@@ -11,6 +11,8 @@ from myna.accounts.limits import as_texts
 from myna.actions.accounts import LimitAccount
 from myna.actions.keys import LimitKey, RollKey, SetKeyCap, SetKeyRoutes
 from myna.store.batch import (
+    DAY_MS,
+    MINUTE_MS,
     Charged,
     ChargeOutcome,
     ChargeRefused,
@@ -20,8 +22,7 @@ from myna.store.batch import (
     Rate,
     RefusalReason,
 )
-from myna.store.limits import DAY_MS, MINUTE_MS
-from myna.store.queries import limits as store
+from myna.store.queries import keys as store
 from tests.rig.actors import perform
 from tests.store.books import Books, Customer, charge_of, keep_of, refund_of
 
@@ -53,7 +54,7 @@ async def outcomes(books: Books, *customers: Customer, **changes: Any) -> list[R
 
 async def open_calls(books: Books, customer: Customer) -> tuple[int, int]:
     """Those of the key and of the account."""
-    rows = await store.of_account(books.db, customer.account_id)
+    rows = await store.limits_of_account(books.db, customer.account_id)
     none = store.LimitsRow(0)
     return rows.get(customer.key_id, none).open_calls, rows.get(store.OF_ACCOUNT, none).open_calls
 
@@ -241,7 +242,7 @@ async def test_a_rolled_key_has_the_same_limits_of_which_nothing_is_used(books: 
     customer = await limited(books, rpm=3, concurrent=0)
     await books.opened(customer)
     rolled = await perform(books.db, RollKey(key=str(customer.key_id), grace="1d"))
-    row = await store.of_key(books.db, customer.account_id, rolled.issued.id)
+    row = await store.limits_of(books.db, customer.account_id, rolled.issued.id)
     assert row == store.LimitsRow(rolled.issued.id, rpm=3, concurrent=0)
     new = Customer(customer.account_id, customer.name, rolled.issued.id, keys.hash_of(rolled.issued.key))
     assert await outcomes(books, *[new] * 4) == [None, None, None, RPM]

@@ -12,8 +12,16 @@ import pytest
 from myna.accounts.limits import as_texts
 from myna.actions.accounts import LimitAccount
 from myna.actions.keys import LimitKey
-from myna.store.batch import CallState, Charge, ChargeRefused, DefaultLimits, Limits, RefusalReason
-from myna.store.limits import DAY_MS, MINUTE_MS
+from myna.store.batch import (
+    DAY_MS,
+    MINUTE_MS,
+    CallState,
+    Charge,
+    ChargeRefused,
+    DefaultLimits,
+    Limits,
+    RefusalReason,
+)
 from tests.rig.actors import perform
 from tests.store.books import Books, Customer, charge_of, keep_of, refund_of
 

@@ -13,7 +13,7 @@ from myna.accounts.sign_in.links import LIFE_MS, Purpose
 from myna.accounts.sign_in.refusal import SignInRefused
 from myna.billing import audit
 from myna.settings import Settings
-from myna.store import postgresql
+from myna.store import postgresql, tables
 from myna.store.backup import backup
 from myna.store.backup.archive import ArchiveReader, ArchiveWriter
 from myna.store.batch import Audio
@@ -24,7 +24,6 @@ from myna.store.files.storage import FOLDERS, Folder
 from myna.store.postgresql import Postgresql
 from myna.store.queries import clones, tasks
 from myna.store.states import CloneStatus
-from myna.store.tables import tables
 from myna.voices.clones import delete
 from tests.rig.actors import TESTER
 from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD, person

@@ -12,15 +12,14 @@ from myna import config
 from myna.errors import CommandError
 from myna.settings import Settings
 from myna.store import migrate as migrations
-from myna.store import schema
-from myna.store.columns import columns as columns_of
+from myna.store import schema, tables
 from myna.store.database import Database, Transaction, connect
 from myna.store.migrate import migrate
 from myna.store.postgresql import Postgresql
 from myna.store.queries import config as store
+from myna.store.rows import columns as columns_of
 from myna.store.schema import newest
-from myna.store.tables import tables
-from myna.store.tables.tables import Table, TableQueries
+from myna.store.tables import Table, TableQueries
 from tests.store.books import Books
 
 pytestmark = pytest.mark.anyio

@@ -13,13 +13,12 @@ import apsw
 import pytest
 from filelock import FileLock
 
-from myna.store import sqlite, sqlite_checkpoints, sqlite_handover
+from myna.store import sqlite, sqlite_writer
 from myna.store.batch import Charged, EndOutcome
 from myna.store.group_commit import GroupCommit
 from myna.store.migrate import migrate
 from myna.store.sqlite import Sqlite
-from myna.store.sqlite_checkpoints import Checkpoints
-from myna.store.sqlite_handover import WriterHandover
+from myna.store.sqlite_writer import Checkpoints, WriterHandover
 from tests.rig.commands import CommandLine, Ended
 from tests.rig.waiting import SOON_S
 from tests.store.books import Books, Customer, charge_of, charged_of, keep_of
@@ -63,7 +62,7 @@ async def test_charges_wait_for_a_locked_database(
 async def test_a_handover_lock_that_fails_or_stays_locked_stops_no_call(
     sqlite_books: Books, commits: GroupCommit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_handover, "YIELD_S", 0.05)
+    monkeypatch.setattr(sqlite_writer, "YIELD_S", 0.05)
     customer = await sqlite_books.customer()
     lock, mark = sqlite_books.folder / "write.lock", sqlite_books.folder / "write.request"
     lock.unlink(missing_ok=True)
@@ -131,8 +130,8 @@ def restarts(log: Path) -> int:
 async def test_the_log_restarts_under_continuous_writing(
     sqlite_books: Books, commits: GroupCommit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_checkpoints, "EVERY_S", 0.02)
-    monkeypatch.setattr(sqlite_checkpoints, "LONG_PAGES", 100)
+    monkeypatch.setattr(sqlite_writer, "EVERY_S", 0.02)
+    monkeypatch.setattr(sqlite_writer, "LONG_PAGES", 100)
     customer = await sqlite_books.customer(units=1_000_000)
     log = sqlite_books.folder / "myna.sqlite-wal"
     before = restarts(log)
@@ -146,8 +145,8 @@ async def test_the_log_restarts_under_continuous_writing(
 
 def test_the_writer_copies_what_the_thread_could_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader stands for the writes that come while the thread copies."""
-    monkeypatch.setattr(sqlite_checkpoints, "EVERY_S", 0.001)
-    monkeypatch.setattr(sqlite_checkpoints, "LONG_PAGES", 3)
+    monkeypatch.setattr(sqlite_writer, "EVERY_S", 0.001)
+    monkeypatch.setattr(sqlite_writer, "LONG_PAGES", 3)
     log = tmp_path / "db.sqlite-wal"
 
     def connect() -> apsw.Connection:
@@ -182,7 +181,7 @@ def test_without_a_request_the_writer_takes_no_lock(tmp_path: Path) -> None:
 def test_the_writer_waits_until_the_command_releases_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_handover, "YIELD_S", 60.0)
+    monkeypatch.setattr(sqlite_writer, "YIELD_S", 60.0)
     inside, out = threading.Event(), threading.Event()
 
     def command() -> None:
@@ -205,7 +204,7 @@ def test_the_writer_waits_until_the_command_releases_the_lock(
 
 
 def test_the_writer_stops_waiting_after_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_handover, "YIELD_S", 0.1)
+    monkeypatch.setattr(sqlite_writer, "YIELD_S", 0.1)
     (tmp_path / "write.request").touch()
     with FileLock(tmp_path / "write.lock"):
         WriterHandover(tmp_path).yield_lock()

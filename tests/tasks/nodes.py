@@ -6,7 +6,7 @@ from pathlib import Path
 from myna.accounts.key_throttle import KeyThrottle
 from myna.actions.nodes import EnrollNode
 from myna.api.farm.handlers import FarmApi
-from myna.engines.inspector.inspector import Inspector
+from myna.engines.media.media import Inspector
 from myna.farm.nodes import Nodes
 from myna.farm.tasks import Tasks
 from myna.lib.ids import new_id

@@ -6,7 +6,7 @@ import pytest
 
 from myna.actions.nodes import DisableNode, DrainNode
 from myna.farm.tasks import REFUSED_CLONE_WAIT_MS
-from myna.store.queries.farm import polls
+from myna.store.queries.farm import able
 from myna.wire.farm import Job
 from tests.rig.actors import perform
 from tests.store.books import AUDIO
@@ -159,7 +159,7 @@ async def test_a_refused_task_in_a_cloned_voice_is_leased_to_another_node(servic
     call = await service.ordered(customer, voice_id)
     await refuse(service, refuser)
     assert await service.status(call) == 0
-    assert await polls.able(service.db) == {other}
+    assert await able.able_nodes(service.db) == {other}
     assert await service.tasks.complete(other, proof_of(await service.leased(other)), AUDIO)
 
 
@@ -186,11 +186,11 @@ async def test_a_poll_is_not_woken_for_a_job_its_node_refused(service: TaskServi
     customer = await service.books.customer()
     refuser, other, cloner = await service.node(), await service.node(), await service.node(clones=["zh"])
     await service.ordered(customer)
-    assert await polls.able(service.db) == {refuser, other}
+    assert await able.able_nodes(service.db) == {refuser, other}
     await refuse(service, refuser)
-    assert await polls.able(service.db) == {other}
+    assert await able.able_nodes(service.db) == {other}
     second_cloner = await service.node(clones=["zh"])
     await service.clone(customer)
-    assert await polls.able(service.db) == {other, cloner, second_cloner}
+    assert await able.able_nodes(service.db) == {other, cloner, second_cloner}
     await refuse(service, cloner)
-    assert await polls.able(service.db) == {other, second_cloner}
+    assert await able.able_nodes(service.db) == {other, second_cloner}

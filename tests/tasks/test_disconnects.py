@@ -11,7 +11,7 @@ from myna.actions.settings import SetSetting
 from myna.api.farm.auth import NodeAuth
 from myna.api.farm.handlers import FarmApi
 from myna.billing.ledger import Call
-from myna.engines.inspector.inspector import Inspector
+from myna.engines.media.media import Inspector
 from myna.errors import InvalidRequest, Unavailable
 from myna.farm.nodes import Nodes
 from myna.http.body_limits import BodyBudget, BodyLimits

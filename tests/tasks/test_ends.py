@@ -7,8 +7,15 @@ import asyncpg
 import pytest
 
 from myna.errors import StaleLease
-from myna.store.batch import AUDIO_PLACEHOLDER, NOT_STORED, TASK_PLACEHOLDER, Audio, CallState, Replayed
-from myna.store.limits import STORED_ANSWER_MAX_BYTES
+from myna.store.batch import (
+    AUDIO_PLACEHOLDER,
+    NOT_STORED,
+    STORED_ANSWER_MAX_BYTES,
+    TASK_PLACEHOLDER,
+    Audio,
+    CallState,
+    Replayed,
+)
 from myna.wire.farm import Job, LeaseProof
 from tests.store.books import (
     AUDIO,

@@ -15,7 +15,6 @@ from myna.errors import InvalidRequest, NoSpeechChannel
 from myna.farm import polls
 from myna.farm.capacity import Capacity
 from myna.speech import catalogue as voices
-from myna.store import notifications
 from myna.store.queries import clones
 from myna.store.queries import config as config_store
 from tests.rig.actors import perform
@@ -36,7 +35,7 @@ ROUNDS = 3
 def no_query_without_a_notification(monkeypatch: pytest.MonkeyPatch) -> None:
     """Except every 50 ms on SQLite, which has no notifications."""
     monkeypatch.setattr(polls, "CHECK_EVERY_S", LONG_S)
-    monkeypatch.setattr(notifications, "POLL_NOTIFIED_S", LONG_S)
+    monkeypatch.setattr(polls, "POLL_NOTIFIED_S", LONG_S)
 
 
 @contextlib.asynccontextmanager

@@ -180,3 +180,95 @@ def test_an_event_has_no_character_that_ends_a_line() -> None:
     assert to_event({"text": "a\u2028b\u2029c\u0085d\n"}, "name") == (
         b'event: name\ndata: {"text":"a\\u2028b\\u2029c\\u0085d\\n"}\n\n'
     )
+
+
+COUNTS = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+FUNCTION = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+IMAGE = [{"type": "image_url", "image_url": {"url": "data:,"}}]
+STRICT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "numbers": ({"id": 7, "created": 1.5, "object": ""}, {"id": "7", "created": 1}),
+    "texts": ({"created": "1"}, {"created": 1}),
+    "milliseconds": ({"created": 1_700_000_000_123}, {"created": 1_700_000_000}),
+    "a usage without counts": ({"usage": {"prompt_tokens": "3", "total_tokens": 5}}, {"usage": COUNTS}),
+    "another API's usage": (
+        {"usage": {"input_tokens": 3, "output_tokens": 2.0}},
+        {"usage": {"input_tokens": 3, "output_tokens": 2.0} | COUNTS},
+    ),
+    "details": (
+        {"usage": COUNTS | {"prompt_tokens_details": {"n": 1.0}, "completion_tokens_details": []}},
+        {"usage": COUNTS | {"prompt_tokens_details": {"n": 1}, "completion_tokens_details": None}},
+    ),
+}
+SAID: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "parts": ({"content": MISTRAL}, {"content": "Hello", "reasoning_content": "Let me see."}),
+    "a part": ({"content": {"text": "Hello"}}, {"content": "Hello"}),
+    "an image": ({"content": IMAGE}, {"content": IMAGE}),
+    "a role": ({"role": "model", "content": "Hello"}, {"role": "assistant", "content": "Hello"}),
+    "a refusal that is none": ({"content": "x", "refusal": False}, {"content": "x", "refusal": None}),
+    "calls that are none": ({"content": "x", "tool_calls": {}}, {"content": "x"}),
+    "a call by numbers": (
+        {"content": None, "tool_calls": [{"id": 1, "function": {"name": "f", "arguments": {}}}]},
+        {"content": None, "tool_calls": [FUNCTION | {"id": "1"}]},
+    ),
+    "a legacy call": (
+        {"content": None, "function_call": {"name": "f", "arguments": {"a": 1}}},
+        {"content": None, "function_call": {"name": "f", "arguments": '{"a":1}'}},
+    ),
+}
+
+
+def passed(choice: dict[str, Any], members: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A whole answer, and a chunk of a stream, after a good one, as clients get them."""
+    whole = completion(None) | members | {"choices": [choice]}
+    answer: dict[str, Any] = json.loads(answers.completed(json.dumps(whole).encode(), "m"))
+    delta = {"delta": choice["message"], "finish_reason": None, "index": 0}
+    good = completion(None) | {"object": "chat.completion.chunk", "choices": [delta | {"delta": {}}]}
+    relay = EventRelay(model=b'"m"')
+    rest = {name: value for name, value in choice.items() if name not in ("message", "finish_reason")}
+    chunk = whole | {"choices": [delta | rest]}
+    sent = [relay.feed(b"data: %b\n\n" % json.dumps(one).encode()) for one in (good, chunk)]
+    return answer, json.loads(sent[1].removeprefix(b"data: "))
+
+
+@pytest.mark.parametrize("name", STRICT)
+def test_the_members_of_an_answer_have_the_types_of_strict_clients(name: str) -> None:
+    given, needed = STRICT[name]
+    for found in passed({"message": HELLO, "finish_reason": "stop"}, given):
+        changed = json.dumps(found | needed, sort_keys=True)  # 1.0 == 1
+        assert changed == json.dumps(found, sort_keys=True)
+        assert found["object"].startswith("chat.completion")
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_what_is_said_has_the_types_of_strict_clients(name: str) -> None:
+    given, needed = SAID[name]
+    answer, chunk = passed({"message": given, "finish_reason": "stop"}, {})
+    message, delta = answer["choices"][0]["message"], chunk["choices"][0]["delta"]
+    assert message == {"role": "assistant"} | needed
+    for call in delta.get("tool_calls") or []:
+        assert call.pop("index") == 0
+    assert delta == needed
+
+
+def test_words_that_strict_clients_do_not_know_are_left_out() -> None:
+    odd = {"service_tier": "on_demand", "system_fingerprint": 7}
+    tokens = [{"token": "x", "logprob": -1, "bytes": None, "top_logprobs": None}]
+    choice = {"message": HELLO, "finish_reason": "stop", "index": "0", "logprobs": {"content": tokens}}
+    for found in passed(choice, odd):
+        assert not found.keys() & odd.keys()
+        (one,) = found["choices"]
+        assert one["index"] == 0
+        assert one["logprobs"]["content"] == [tokens[0] | {"bytes": [120], "top_logprobs": []}]
+    (one,) = passed(choice | {"logprobs": []}, {})[0]["choices"]
+    assert one["logprobs"] is None
+
+
+@pytest.mark.parametrize("text", ["tok", 'quote " and \\ and \n', "春", ""])
+def test_a_chunk_like_the_one_before_passes_as_it_is(text: str) -> None:
+    relay = EventRelay(model=b'"m"')
+    chunk = completion(None) | {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]}
+    for _ in range(3):
+        body = b"data: %b\n\n" % json.dumps(chunk, separators=(",", ":")).encode()
+        assert relay.feed(body) == body
+    odd = json.dumps(chunk | {"created": 1.5}).encode()
+    assert json.loads(relay.feed(b"data: %b\n\n" % odd)[6:])["created"] == 1

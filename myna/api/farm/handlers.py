@@ -8,7 +8,7 @@ from myna.accounts.key_throttle import KeyThrottle
 from myna.api.farm.auth import NodeAuth
 from myna.api.farm.concurrency import ConcurrencyLimits
 from myna.api.farm.uploads import Uploads
-from myna.engines.inspector.inspector import Inspector
+from myna.engines.media.media import Inspector
 from myna.errors import DatabaseUnavailable, InvalidRequest, NotFound
 from myna.farm.nodes import Nodes
 from myna.farm.tasks import Tasks

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from msgspec import Struct, structs
 
 from myna.api.farm.auth import NodeAuth
-from myna.engines.inspector.inspector import Inspector
 from myna.engines.interface import EngineFailed, NoAudio
+from myna.engines.media.media import Inspector
 from myna.errors import (
     BodyTooLarge,
     BodyTooSlow,

@@ -6,7 +6,7 @@ from myna.api.openai.audio_transcriptions import AudioTranscriptionsApi
 from myna.billing.ledger import Ledger
 from myna.channels.channels import Channels
 from myna.config import ConfigCache
-from myna.engines.transcoder.transcoder import Transcoder
+from myna.engines.media.media import Transcoder
 from myna.farm.capacity import Capacity
 from myna.gateway.transcription.embedded import EmbeddedWhisper
 from myna.gateway.transcription.transcribe import Transcriber

@@ -48,7 +48,8 @@ class Pool(Generic[R]):
     """`processes` children that run `module`; at most `queue_max` jobs wait for them.
 
     A job may take `job_deadline_s` seconds from its start. `result` is the struct that a job returns. A child
-    is sent `setup` first and has `start_deadline_s` seconds to become ready.
+    is sent `setup` first and has `start_deadline_s` seconds to become ready. The metrics name `engine`, or
+    the package of the module.
     """
 
     def __init__(
@@ -62,9 +63,10 @@ class Pool(Generic[R]):
         setup: msgspec.Struct | None = None,
         start_deadline_s: float = START_DEADLINE_S,
         retries: bool = False,
+        engine: str = "",
     ) -> None:
         self._module = module
-        engine = module.split(".")[-2:][0]
+        engine = engine or module.split(".")[-2:][0]
         self._jobs_waiting = metrics.ENGINE_WAITING.labels(engine)
         self._processes_running = metrics.ENGINE_PROCESSES.labels(engine)
         self._wait_seconds = metrics.ENGINE_WAIT_SECONDS.labels(engine)

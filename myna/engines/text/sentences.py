@@ -16,7 +16,10 @@ _ABBREVIATION: Final = regex.compile(
     rf"(?:^|[\s(\[\"'“‘])(?:Dr|St|{any_of(ABBREVIATIONS.keys() - ENDING_SENTENCES)}"
     r"|\p{L}\.\s?\p{L}|\p{Lu})$|^\s*\d{1,3}$"
 )
-_COUNTED: Final = regex.compile(r"\b(?:Nos?|Figs?|Vols?|Ch|pp?)$", regex.IGNORECASE)  # before a number
+_COUNTED: Final = regex.compile(
+    r"\b(?:Nos?|Figs?|Vols?|Ch|pp?|Pt|Mar|ext|est|Mon|Wed|Fri|Sat|Sun|max|min)$", regex.IGNORECASE
+)  # before a number
+_NUMBER: Final = regex.compile("[0-9IVX]")
 _CLAUSE: Final = regex.compile(r"[，、；：﹔—…]++\s*+|[,;:](?:\s++|$)")
 _SPACE: Final = regex.compile(r"\s++")
 _CLUSTER: Final = regex.compile(r"\X")  # an extended grapheme cluster
@@ -54,7 +57,9 @@ def _ends_here(text: str, begin: int, end: "regex.Match[str]") -> bool:
     if following and not end[0][-1].isspace():
         return False
     before = text[max(begin, end.start() - 20) : end.start()]
-    if stop == "." and (_ABBREVIATION.search(before) or (following.isdigit() and _COUNTED.search(before))):
+    if stop == "." and (
+        _ABBREVIATION.search(before) or (_NUMBER.match(following) and _COUNTED.search(before))
+    ):
         return False
     return not following.islower()
 

@@ -15,10 +15,10 @@ from myna.channels.channels import PARROT, Channel, Channels
 from myna.gateway.chat import tokens
 from myna.gateway.chat.failover import Asker, FailedAttempt, answer_of, first_answer, unusable
 from myna.http.client import HttpClient
-from myna.lib.ids import new_name
+from myna.wire import typed
 from myna.wire.body import has_too_many_containers
 from myna.wire.failures import EMPTY, EMPTY_CAUSED
-from myna.wire.lenient import UNREADABLE, json_text_of, object_of, reason_of, strict, text_of
+from myna.wire.lenient import UNREADABLE, reason_of, strict, text_of
 
 TOOL_CALLS_MAX_BYTES = 2**20
 """The default maximum of a request body. Larger tool calls would take long to decode."""
@@ -100,7 +100,7 @@ def model_answer(answer: bytes, channel: Channel) -> ModelAnswer:
             raise unusable("NoChoices", "the answer has no choices", answer, channel)
         content, reason = text_of(choice.message.content), reason_of(choice.finish_reason)
         found = _tool_calls.decode(_bounded(choice.message.tool_calls))
-        tool_calls = None if found is None else [completed_call(call) for call in found]
+        tool_calls = None if found is None else [typed.call(call) for call in found]
     except UNREADABLE as error:
         raise unusable(
             "NoCompletion", "the answer is no chat completion", answer, channel, f": {error}"
@@ -109,17 +109,6 @@ def model_answer(answer: bytes, channel: Channel) -> ModelAnswer:
         # such as max_tokens 1 for a model that reasons, or a stop sequence that it begins with
         raise FailedAttempt("EmptyAnswer", "the answer is empty", meaning=EMPTY_CAUSED if reason else EMPTY)
     return ModelAnswer(content, tool_calls, reason or "stop")
-
-
-def completed_call(call: dict[str, Any]) -> dict[str, Any]:
-    """A call of a function, or a part of one, with what clients need: its begin has an id and a type, and its
-    arguments are JSON as text. Some servers send an object."""
-    function = object_of(call.get("function"))
-    if isinstance(function.get("arguments"), dict):
-        function = function | {"arguments": json_text_of(function["arguments"])}
-    if function.get("name"):
-        call = call | {"id": call.get("id") or "call_" + new_name(), "type": call.get("type") or "function"}
-    return call | {"function": function} if function else call
 
 
 def _bounded(tool_calls: msgspec.Raw) -> bytes:

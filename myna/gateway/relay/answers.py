@@ -12,12 +12,22 @@ from msgspec import Struct
 from myna.channels.channels import Channel
 from myna.gateway.chat.failover import FailedAttempt, of_error, unusable
 from myna.gateway.chat.han import han_count
-from myna.gateway.chat.upstream import completed_call
 from myna.gateway.relay.events import ERROR
 from myna.lib.ids import new_name
+from myna.wire import typed
 from myna.wire.body import has_too_many_containers
 from myna.wire.encode import to_event
-from myna.wire.lenient import UNREADABLE, is_set, loads, objects_of, reason_of, repaired, strict, text_of
+from myna.wire.lenient import (
+    UNREADABLE,
+    dumps,
+    is_set,
+    loads,
+    object_of,
+    objects_of,
+    repaired,
+    strict,
+    text_of,
+)
 from myna.wire.openai import Usage
 
 COMPLETION_ID: Final = "chatcmpl-"
@@ -101,36 +111,34 @@ def completed(body: bytes, model: str) -> bytes:
     clients with types need. Members that are there stay as they are. Raises FailedAttempt."""
     members = strict(_members.decode, body)
     found = bytes(members["choices"])
-    is_chat = b'"text"' not in found or b'"message"' in found
-    kind = "chat.completion" if is_chat else "text_completion"
+    part = "text" if b'"text"' in found and b'"message"' not in found else "message"
+    kind = "text_completion" if part == "text" else "chat.completion"
     missing: dict[str, Any] = {"id": COMPLETION_ID + new_name(), "object": kind, "created": int(time.time())}
-    whole: dict[str, Any] = missing | _given(members) | {"model": model}
-    if not has_too_many_containers(found):
-        try:
-            choices = _lists.decode(found)
-            whole["choices"] = [_completed(place, choice) for place, choice in enumerate(choices)]
-        except UNREADABLE as error:
-            raise _no_completion(error) from error
-    return _encode(whole)
+    try:
+        named = {name: loads(bytes(members.pop(name))) for name in typed.MEMBERS if name in members}
+        if not has_too_many_containers(found):
+            choices = [_completed(place, each, part) for place, each in enumerate(_objects(found))]
+            members["choices"] = msgspec.Raw(dumps(choices))
+    except UNREADABLE as error:
+        raise _no_completion(error) from error
+    return _encode(typed.members(named, missing) | members | {"model": model})
 
 
-def _completed(place: int, choice: _Members) -> dict[str, Any]:
-    whole: dict[str, Any] = {"index": place} | _given(choice)
-    calls: list[dict[str, Any]] = []
-    if bytes(choice.get("message", _NULL)).startswith(b"{"):
-        message = _members.decode(choice["message"])
-        calls = objects_of(loads(bytes(message.get("tool_calls", _NULL))))
-        whole["message"] = {"role": "assistant", "content": None} | _given(message)
-        if calls:
-            whole["message"]["tool_calls"] = list(map(completed_call, calls))
-    reason = reason_of(loads(bytes(choice.get("finish_reason", _NULL))))
-    whole["finish_reason"] = reason or ("tool_calls" if calls else "stop")
-    return whole
+def _objects(found: bytes) -> list[dict[str, Any]]:
+    """The objects of a list of nothing else. Raises UNREADABLE."""
+    _lists.decode(found)
+    return objects_of(loads(found))
+
+
+def _completed(place: int, choice: dict[str, Any], part: str) -> dict[str, Any]:
+    whole = typed.choice(place, choice, part)
+    calls = object_of(whole.get("message")).get("tool_calls")
+    return whole | {"finish_reason": whole["finish_reason"] or ("tool_calls" if calls else "stop")}
 
 
 def _given(members: _Members) -> _Members:
     """The members that are not null, of those that are put in where they are missing."""
-    filled = ("index", "role", "id", "object", "created")
+    filled = ("index", "object")
     return {name: value for name, value in members.items() if name not in filled or value != _NULL}
 
 

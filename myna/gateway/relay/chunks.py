@@ -10,16 +10,15 @@ from typing import Any, Final
 
 import msgspec
 
-from myna.gateway.chat.upstream import completed_call
 from myna.lib.ids import new_name
+from myna.wire import typed
 from myna.wire.body import has_too_many_containers
 from myna.wire.encode import to_event
-from myna.wire.lenient import UNREADABLE, is_set, loads, object_of, objects_of, reason_of
+from myna.wire.lenient import UNREADABLE, count_of, is_set, loads, object_of, objects_of
 
 _MODEL: Final = re.compile(rb'"model"\s*:\s*"(?:[^"\\]|\\.)*+"')
-_EMPTY: Final = re.compile(rb'"usage"\s*:\s*\{\s*\}|"finish_reason"\s*:\s*""')
-
 _CALLS: Final = re.compile(rb'"tool_calls"\s*:\s*\[\s*\{')
+_CONTENT: Final = re.compile(rb'"content" ?: ?"((?:[^"\\]|\\.)*+)"')
 
 
 class Chunks:
@@ -33,6 +32,7 @@ class Chunks:
         self._members: dict[str, Any] = {}
         self._is_chat = True
         self._calls = 0
+        self._good: tuple[bytes, bytes] | None = None
 
     def begin(self, first: Mapping[str, Any], data: bytes) -> None:
         """Takes the members of all chunks from the first one, whose JSON is `data`."""
@@ -48,9 +48,21 @@ class Chunks:
 
     def completed(self, event: bytes, data: bytes, *, ends: bool) -> bytes:
         """An event whose JSON is `data`, with what it needs. `ends`: it has a reason to finish."""
-        if self._named and not self._only_model and (ends or _has_gaps(data) or _CALLS.search(data)):
+        if not self._named or self._only_model or (self._good and self._is_alike(data)):
+            return self.with_model(event)
+        if ends or _has_gaps(data) or _CALLS.search(data) or typed.is_odd(data):
             return self._filled(event, data)
+        found = _CONTENT.search(data)
+        self._good = (data[: found.start(1)], data[found.end(1) :]) if found else None
         return self.with_model(event)
+
+    def _is_alike(self, data: bytes) -> bool:
+        """Whether it is the last good chunk with another content: most chunks are, and this is fast."""
+        head, tail = self._good or (b"", b"")
+        if not data.startswith(head) or not data.endswith(tail):
+            return False
+        text = data[len(head) : len(data) - len(tail)]
+        return b'"' not in (text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text)
 
     def with_model(self, event: bytes) -> bytes:
         """An event, or a part of one, with the name that the caller gave the model."""
@@ -77,42 +89,32 @@ class Chunks:
             given = object_of(loads(data))
         except UNREADABLE:  # clients that are less strict may read it
             return self.with_model(event)
+        named = {name: given.pop(name) for name in typed.MEMBERS if name in given}
         choices = [self._choice(*numbered) for numbered in enumerate(objects_of(given.get("choices")))]
-        filled = self._members | given | {"choices": choices} | self._model()
-        if not is_set(given.get("usage", 1)):
-            filled["usage"] = None
-        if filled == given | self._model() and b"\n" not in data:
-            return self.with_model(event)
+        filled = typed.members(named, self._members) | given | {"choices": choices} | self._model()
         lines = [line for line in event.split(b"\n") if line and not line.startswith(b"data:")]
         return b"".join(line + b"\n" for line in lines) + to_event(filled)
 
     def _choice(self, place: int, choice: dict[str, Any]) -> dict[str, Any]:
-        part: dict[str, Any] = {"delta": {}} if self._is_chat else {"text": ""}
-        whole = {"index": place} | part | choice
-        whole["finish_reason"] = reason_of(choice.get("finish_reason")) or None
-        if calls := objects_of(object_of(whole.get("delta")).get("tool_calls")):
-            whole["delta"] = whole["delta"] | {"tool_calls": [self._call(call) for call in calls]}
+        whole = typed.choice(place, choice, "delta" if self._is_chat else "text")
+        for call in object_of(whole.get("delta")).get("tool_calls") or []:
+            # the place of a call, which Gemini leaves out
+            self._calls += bool(object_of(call.get("function")).get("name"))
+            index = count_of(call.get("index"))
+            call["index"] = max(self._calls - 1, 0) if index is None else index
         return whole
-
-    def _call(self, call: dict[str, Any]) -> dict[str, Any]:
-        """A part of a call with its place, which Gemini leaves out."""
-        self._calls += bool(object_of(call.get("function")).get("name"))
-        place = call.get("index")
-        return completed_call(call | {"index": max(self._calls - 1, 0) if place is None else place})
 
     def _model(self) -> dict[str, Any]:
         return object_of(msgspec.json.decode(b"{%b}" % self._named))
 
 
 def _has_gaps(data: bytes) -> bool:
-    """Looks for bytes alone, since it does so in each chunk of each stream."""
-    if not (
+    """Looks for bytes alone."""
+    return not (
         b'"id"' in data
         and b'"object"' in data
         and b'"created"' in data
         and b'"model"' in data
-        and (b'"choices":[' in data or b'"choices": [' in data)
+        and b'"choices"' in data
         and (b'"index"' in data or b'"delta"' not in data)
-    ):
-        return True
-    return (b"{}" in data or b'""' in data) and _EMPTY.search(data) is not None
+    )

@@ -38,7 +38,7 @@ from myna.wire.responses.completion import UnusableAnswer
 from myna.wire.responses.events import ResponseEvents
 from myna.wire.responses.output import ID_PREFIX
 from myna.wire.responses.request import ResponsesRequest, to_chat
-from myna.wire.responses.tools import Tools
+from myna.wire.responses.tools import Tools, is_of_tools
 
 PATH: Final = "/responses"
 ADDED: Final = {"stream_options": "", "max_completion_tokens": "max_tokens"}
@@ -276,17 +276,17 @@ def read(
 ) -> ReadResponses:
     """The request with these fields, without tools that nothing here can run, or none if it `refuses_hosted`.
     Raises InvalidRequest, whose message begins with the field's name."""
-    tools = Tools(request.tools or [], refuses_hosted=refuses_hosted)
-    if tools.hosted:
-        fields |= {"tools": tools.kept, "tool_choice": tools.kept_choice(fields.get("tool_choice"))}
-    if earlier is None:
-        chat, own_items, passes = to_chat(fields, tools), b"", True
-    else:
-        items = own_items_of(request.input)
-        before, resolved = earlier.resolved(items)
-        chat = to_chat(fields | {"input": resolved}, tools, before)
-        own_items = msgspec.json.encode(items)
-        passes = not (earlier.stores or earlier.continued or earlier.referenced)
+    items = own_items_of(request.input)
+    before, resolved = earlier.resolved(items) if earlier else ([], items)
+    every = [*before, *resolved]
+    tools = Tools(request.tools or [], every, first=-len(before), refuses_hosted=refuses_hosted)
+    if len(tools.kept) != len(request.tools or []) or tools.hosted:
+        said = [item for item in items if not is_of_tools(item.get("type"))]
+        choice = tools.kept_choice(fields.get("tool_choice"))
+        fields |= {"input": said, "tools": tools.kept, "tool_choice": choice}
+    chat = to_chat(fields | {"input": resolved}, tools, before if earlier else None)
+    passes = earlier is None or not (earlier.stores or earlier.continued or earlier.referenced)
+    if earlier:
         fields |= {"store": earlier.stores}
     passed = {name: value for name, value in fields.items() if name != "model"} | {"store": False}
     repeated = {name: value for name, value in fields.items() if name != "input"}
@@ -294,7 +294,7 @@ def read(
         chat=read_fields(CHAT, chat, convert(chat, OpenAIChatRequest)),
         passed=msgspec.json.encode(passed) if passes else b"",
         repeated=msgspec.json.encode(repeated),
-        own_items=own_items,
+        own_items=msgspec.json.encode(items) if earlier else b"",
         ignored_tools=listed(dict.fromkeys(tools.hosted), len(set(tools.hosted))),
     )
 

@@ -8,6 +8,7 @@ from myna.gateway.chat.han import han_count
 from myna.gateway.relay.answers import usage_of
 from myna.gateway.relay.events import Observer, loaded
 from myna.http.responses import openai_error
+from myna.wire import typed
 from myna.wire.encode import to_event
 from myna.wire.lenient import is_set, object_of, objects_of, text_of
 from myna.wire.responses.completion import usage_in
@@ -68,7 +69,7 @@ class WithUsage(Passed):
         chunk = object_of(loaded(data))
         self._first = self._first or chunk
         self._is_sent = is_set(chunk.get("usage"))
-        self._usage = self._usage or usage_in(chunk)
+        self._usage = self._usage or typed.usage(usage_in(chunk))
         self._completion_tokens += han_count_of(chunk)
 
     def last(self) -> bytes:

@@ -20,7 +20,7 @@ from myna.gateway.relay.shapes import Shape
 from myna.http.client import Flow, HttpClient, RequestFailed, TimedOut
 from myna.http.stream import ResponseStream
 from myna.lib.telemetry.requests import RequestDetails
-from myna.store.limits import STORED_ANSWER_MAX_BYTES
+from myna.store.batch import STORED_ANSWER_MAX_BYTES
 
 EVENTS: Final = b"text/event-stream; charset=utf-8"
 HEADERS: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}

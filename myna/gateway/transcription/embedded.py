@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Final
 
 from myna.engines.interface import EngineBusy, EngineFailed, SampleRefused
+from myna.engines.media.job import Transcript, TranscriptionJob
+from myna.engines.media.media import Whisper, whisper_is_installed
 from myna.engines.models.installed import installed
 from myna.engines.models.whisper import WHISPER
 from myna.engines.pool.child_main import path_bytes
-from myna.engines.whisper.job import Transcript, TranscriptionJob
-from myna.engines.whisper.whisper import Whisper, is_installed
 from myna.errors import InvalidRequest, ModelNotFound, Overloaded, UpstreamFailed
 from myna.gateway.transcription.request import TranscriptionRequest
 
@@ -49,7 +49,7 @@ class EmbeddedWhisper:
 
     async def missing(self) -> str:
         """The missing part, as the end of a sentence for the operator; empty if it can transcribe."""
-        if not is_installed():
+        if not whisper_is_installed():
             return NO_LIBRARY
         if self._whisper is None:
             folder = await asyncio.to_thread(installed, self._data_folder, WHISPER.name)

@@ -6,7 +6,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
-from myna.engines.whisper.job import Segment, Transcript, Word
+from myna.engines.media.job import Segment, Transcript, Word
 from myna.gateway.transcription.request import TranscriptFormat
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from myna.engines.whisper.job import Script
+from myna.engines.media.job import Script
 from myna.errors import InvalidRequest
 from myna.http.responses import JSON
 

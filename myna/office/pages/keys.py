@@ -23,11 +23,8 @@ from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.pages.new_key import made
 from myna.office.visit import Visit
-from myna.store.queries import caps as cap_store
 from myna.store.queries import keys as store
-from myna.store.queries import refusals as refusal_store
-from myna.store.queries.caps import CapRow
-from myna.store.queries.keys import KeyRow, KeyUsage
+from myna.store.queries.keys import CapRow, KeyRow, KeyUsage
 
 PAGE_ROWS = 100
 GRACES = (("7d", N_("a week")), ("1d", N_("a day")), ("1h", N_("an hour")), ("1s", N_("a second")))
@@ -55,7 +52,7 @@ async def show(visit: Visit) -> Response:
     found = await visit.read(partial(store.page, account_id=account_id, before=below, limit=PAGE_ROWS + 1))
     used = await visit.read(partial(store.usage_of, key_ids=[key.id for key in found]))
     capped = {
-        row.key_id: row for row in await visit.read(partial(cap_store.of_account, account_id=account_id))
+        row.key_id: row for row in await visit.read(partial(store.caps_of_account, account_id=account_id))
     }
     last_used = await reports.last_used(visit.db, account_id)
     days = {one.key_id: one.days for one in await reports.sparklines(visit.db, account_id)}
@@ -97,7 +94,7 @@ async def show_one(visit: Visit) -> Response:
     if key.internal:
         return visit.redirect("/try")
     scopes = Scope(key.scopes)
-    cap = await visit.read(partial(cap_store.of_key, key_id=key.id))
+    cap = await visit.read(partial(store.cap_of, key_id=key.id))
     limit_form = await limits_of(visit, key)
     return visit.page(
         "key.html",
@@ -106,7 +103,7 @@ async def show_one(visit: Visit) -> Response:
         scopes=scopes.names,
         used=(await visit.read(partial(store.usage_of, key_ids=[key.id])))[key.id],
         last_used_at=(await reports.last_used(visit.db, visit.account.id)).get(key.id, 0),
-        refusal=await visit.read(partial(refusal_store.of_key, account_id=visit.account.id, key_id=key.id)),
+        refusal=await visit.read(partial(store.last_refusal, account_id=visit.account.id, key_id=key.id)),
         lines=client_lines(visit.base_url, PLACEHOLDER, scopes),
         waiting=(await first_request(visit, key)).html,
         graces=GRACES,

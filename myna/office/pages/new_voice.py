@@ -9,7 +9,7 @@ from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from myna.accounts import activity
-from myna.engines.inspector.job import SAMPLE_MAX_BYTES, SAMPLE_MAX_S, SAMPLE_MIN_S
+from myna.engines.media.job import SAMPLE_MAX_BYTES, SAMPLE_MAX_S, SAMPLE_MIN_S
 from myna.errors import CommandError
 from myna.lib.files import remove
 from myna.office import forms

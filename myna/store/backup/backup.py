@@ -22,7 +22,7 @@ from msgspec import Struct
 from myna import __version__
 from myna.errors import CommandError
 from myna.lib.files import DiskThreads, remove, sync_folder
-from myna.store import migrate, schema
+from myna.store import migrate, schema, tables
 from myna.store.backup.archive import (
     FORMAT,
     HEADER,
@@ -37,8 +37,7 @@ from myna.store.database import Database, Transaction
 from myna.store.files.storage import FOLDERS, Storage, is_empty, marker_of
 from myna.store.queries import clones, tasks
 from myna.store.queries import storage as storage_queries
-from myna.store.tables import tables
-from myna.store.tables.tables import Kind, TableQueries
+from myna.store.tables import Kind, TableQueries
 
 PAGE_BYTES = 2**22
 KINDS = {

@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
+from myna.store.rows import columns
 
 
 class AccountRow(Struct, frozen=True):

@@ -8,8 +8,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
+from myna.store.rows import columns
 
 State = Literal["closed", "open", "half-open"]
 

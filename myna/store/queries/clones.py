@@ -6,10 +6,10 @@ from typing import Final
 from msgspec import Struct
 
 from myna.store.batch import CallState, End, EndOutcome
-from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
 from myna.store.queries import accounts
 from myna.store.queries.config import raise_version
+from myna.store.rows import columns
 from myna.store.states import FAILED, LEASED, PROCESSING, QUEUED, READY, CloneStatus, leased
 
 SAMPLE_LEFT_OUT = "its sample was left out of the backup that the site was restored from"

@@ -9,16 +9,17 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
 from myna.store.queries import routes
 from myna.store.queries.routes import RouteRow
+from myna.store.rows import columns
 
 
 class ChannelRow(Struct, frozen=True):
     """An upstream channel; the key itself stays in the environment variable `key_env`. `weight` is its share
     among the channels of its priority, 0 for none. `responses`: its server offers POST /responses.
-    `concurrent` is how many requests of a process it may have open, 0 for a share of all."""
+    `concurrent` is how many requests of a process it may have open, 0 for a share of all. `stored_key` is the
+    key that was entered for it, encrypted, or where it is: see `channels/keys.py`."""
 
     kind: str
     name: str
@@ -30,6 +31,7 @@ class ChannelRow(Struct, frozen=True):
     weight: int = 0
     responses: int = 0
     concurrent: int = 0
+    stored_key: str = ""
 
 
 class ChannelVoiceRow(Struct, frozen=True):
@@ -188,11 +190,12 @@ async def add_channel(db: Transaction, channel: ChannelRow) -> bool:
     """A new channel; False if the name is taken."""
     rows = await db.fetch(
         "INSERT INTO channels"
-        " (kind, name, url, model, key_env, priority, enabled, weight, responses, concurrent, created_at)"
-        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, now_ms())"
+        " (kind, name, url, model, key_env, priority, enabled, weight, responses, concurrent, stored_key,"
+        " created_at)"
+        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, now_ms())"
         " ON CONFLICT (name) DO NOTHING RETURNING id",
         channel.kind, channel.name, channel.url, channel.model, channel.key_env, channel.priority,
-        channel.enabled, channel.weight, channel.responses, channel.concurrent,
+        channel.enabled, channel.weight, channel.responses, channel.concurrent, channel.stored_key,
     )  # fmt: skip
     await raise_version(db)
     return bool(rows)
@@ -214,8 +217,9 @@ async def put_channel(db: Transaction, row: ChannelRow) -> None:
     )  # fmt: skip
     await db.fetch(
         "UPDATE channels SET url = $2, model = $3, key_env = $4, priority = $5, weight = $6, responses = $7,"
-        " concurrent = $8 WHERE name = $1",
+        " concurrent = $8, stored_key = $9 WHERE name = $1",
         row.name, row.url, row.model, row.key_env, row.priority, row.weight, row.responses, row.concurrent,
+        row.stored_key,
     )  # fmt: skip
     await raise_version(db)
 

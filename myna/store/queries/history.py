@@ -7,8 +7,8 @@ ledger or the calls, newest first.
 from msgspec import Struct
 
 from myna.store.batch import EntryKind
-from myna.store.columns import columns
 from myna.store.database import Queries
+from myna.store.rows import columns
 
 PAST_ALL = b"\xff" * 16
 """Above every call id."""

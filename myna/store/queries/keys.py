@@ -1,12 +1,16 @@
-"""Queries on API keys. A key is stored as SHA-256 only."""
+"""Queries on API keys, with their caps, limits and last refusals. A key is stored as SHA-256 only.
 
-from collections.abc import Sequence
+The batch charges caps and counts towards limits; here they are set, renewed and read. A transaction that
+changes one has locked the key's account, as the batch has.
+"""
+
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
 from myna.store.queries import accounts
+from myna.store.rows import columns
 from myna.store.states import OPEN
 
 
@@ -197,3 +201,138 @@ async def locked(db: Transaction, key_id: int, account_id: int | None) -> KeyRow
 async def revoke(db: Transaction, key_id: int) -> None:
     """Revokes a key whose account is locked. A revoked key keeps the time of its first revocation."""
     await db.fetch("UPDATE keys SET revoked_at = now_ms() WHERE id = $1 AND revoked_at = 0", key_id)
+
+
+class CapRow(Struct, frozen=True):
+    """The cap of a key: its units in each period, the present period, and what is used in it. Times in ms."""
+
+    key_id: int
+    units: int
+    period: str
+    starts_at: int
+    ends_at: int
+    used: int
+
+
+_CAPS = f"SELECT {columns(CapRow, 'p')} FROM key_caps p JOIN keys k ON k.id = p.key_id WHERE k.capped = 1"
+
+
+async def cap_of(db: Queries, key_id: int) -> CapRow | None:
+    """The cap of a key, if it has one."""
+    rows = await db.fetch(f"{_CAPS} AND k.id = $1", key_id)
+    return CapRow(*rows[0]) if rows else None
+
+
+async def caps_of_account(db: Queries, account_id: int) -> list[CapRow]:
+    """The caps of an account's keys."""
+    rows = await db.fetch(f"{_CAPS} AND k.account_id = $1", account_id)
+    return [CapRow(*row) for row in rows]
+
+
+async def put_cap(db: Transaction, key_id: int, units: int, period: str) -> None:
+    """Sets a cap. A new one, or one with another period, counts from now on, after it is renewed."""
+    await db.fetch(
+        "INSERT INTO key_caps (key_id, units, period, starts_at, ends_at) VALUES ($1, $2, $3, 0, 0)"
+        " ON CONFLICT (key_id) DO UPDATE SET units = excluded.units, period = excluded.period,"
+        " ends_at = CASE WHEN key_caps.period = excluded.period THEN key_caps.ends_at ELSE 0 END",
+        key_id, units, period,
+    )  # fmt: skip
+    await db.fetch("UPDATE keys SET capped = 1 WHERE id = $1", key_id)
+
+
+async def remove_cap(db: Transaction, key_id: int) -> None:
+    """Removes a cap. Its row stays, so that the periods of a later cap begin above its own."""
+    await db.fetch("UPDATE keys SET capped = 0 WHERE id = $1", key_id)
+    await db.fetch("UPDATE key_caps SET ends_at = 0 WHERE key_id = $1", key_id)
+
+
+async def renew_cap(db: Transaction, key_id: int, starts_at: int, ends_at: int) -> None:
+    """Begins another period with nothing used. Its `starts_at` is above the last one, also if the clock or
+    the time zone has changed, so that no call of an earlier period counts in it."""
+    await db.fetch(
+        "UPDATE key_caps SET used = 0, ends_at = $3,"
+        " starts_at = CASE WHEN starts_at < $2 THEN $2 ELSE starts_at + 1 END WHERE key_id = $1",
+        key_id, starts_at, ends_at,
+    )  # fmt: skip
+
+
+OF_ACCOUNT = 0
+"""In place of a key's id: the limits of the account."""
+
+
+class LimitsRow(Struct, frozen=True):
+    """The limits of a key or an account (None: the default of the site, 0: none), and its open calls."""
+
+    key_id: int
+    rpm: int | None = None
+    concurrent: int | None = None
+    units_per_day: int | None = None
+    open_calls: int = 0
+
+
+async def limits_of_account(db: Queries, account_id: int) -> dict[int, LimitsRow]:
+    """The limits of an account, under OF_ACCOUNT, and those of its keys, by their ids."""
+    rows = await db.fetch(f"SELECT {columns(LimitsRow)} FROM limits WHERE account_id = $1", account_id)
+    return {int(row[0]): LimitsRow(*row) for row in rows}
+
+
+async def limits_of(db: Queries, account_id: int, key_id: int) -> LimitsRow:
+    """The limits of a key, or with OF_ACCOUNT those of the account."""
+    return (await limits_of_account(db, account_id)).get(key_id, LimitsRow(key_id))
+
+
+async def put_limits(db: Transaction, account_id: int, key_id: int, limits: Mapping[str, int | None]) -> None:
+    """Sets these columns of the limits of a key, or with OF_ACCOUNT of the account."""
+    await db.fetch(
+        "INSERT INTO limits (account_id, key_id) VALUES ($1, $2) ON CONFLICT (account_id, key_id) DO NOTHING",
+        account_id, key_id,
+    )  # fmt: skip
+    for column in ("rpm", "concurrent", "units_per_day"):
+        if column in limits:
+            await db.fetch(
+                f"UPDATE limits SET {column} = $3 WHERE account_id = $1 AND key_id = $2",
+                account_id, key_id, limits[column],
+            )  # fmt: skip
+    table, number = ("keys", key_id) if key_id else ("accounts", account_id)
+    await db.fetch(
+        f"UPDATE {table} SET limited = (SELECT count(*) FROM limits WHERE account_id = $2 AND key_id = $3"
+        " AND (rpm IS NOT NULL OR concurrent IS NOT NULL OR units_per_day IS NOT NULL)) WHERE id = $1",
+        number, account_id, key_id,
+    )  # fmt: skip
+
+
+class Refusal(Struct, frozen=True):
+    """A request that was answered with an error; `at` in ms, by the clock of the process that refused it.
+    `kind` is the error's type, `request` its method and path. `key_id` is 0 for a request without a valid
+    key."""
+
+    key_id: int
+    at: int
+    status: int
+    kind: str
+    message: str
+    request: str
+    request_id: str
+
+
+async def put_refusal(db: Transaction, refusal: Refusal) -> None:
+    """Stores the refusal, unless the key has a later one."""
+    await db.fetch(
+        "INSERT INTO key_refusals (key_id, at, status, kind, message, request, request_id)"
+        " VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (key_id) DO UPDATE SET at = excluded.at,"
+        " status = excluded.status, kind = excluded.kind, message = excluded.message,"
+        " request = excluded.request, request_id = excluded.request_id"
+        " WHERE key_refusals.at <= excluded.at",
+        refusal.key_id, refusal.at, refusal.status, refusal.kind, refusal.message, refusal.request,
+        refusal.request_id,
+    )  # fmt: skip
+
+
+async def last_refusal(db: Queries, account_id: int, key_id: int) -> Refusal | None:
+    """The last refused request of this key of the account."""
+    rows = await db.fetch(
+        f"SELECT {columns(Refusal, 'r')} FROM key_refusals r JOIN keys k ON k.id = r.key_id"
+        " WHERE k.account_id = $1 AND r.key_id = $2",
+        account_id, key_id,
+    )  # fmt: skip
+    return Refusal(*rows[0]) if rows else None

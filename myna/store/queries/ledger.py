@@ -4,9 +4,8 @@ import msgspec
 from msgspec import Struct
 
 from myna.lib.ids import new_id
-from myna.store.batch import EntryKind
+from myna.store.batch import IDEMPOTENCY_KEY_LIFE_MS, EntryKind
 from myna.store.database import Queries, Transaction
-from myna.store.limits import IDEMPOTENCY_KEY_LIFE_MS
 from myna.store.queries.keys import KeyRow
 from myna.store.states import ENDED, OPEN
 

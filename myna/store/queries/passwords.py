@@ -2,9 +2,9 @@
 
 from msgspec import Struct
 
-from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
 from myna.store.queries.accounts import AccountRow, same_email
+from myna.store.rows import columns
 
 
 class Candidate(Struct, frozen=True):

@@ -4,8 +4,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
+from myna.store.rows import columns
 
 LANGUAGES: Final = ("", "zh", "en")
 """Empty: that of the browser."""

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from myna.store.columns import columns
 from myna.store.database import Queries
 from myna.store.queries import outbox
 from myna.store.queries.outbox import Place
 from myna.store.queries.rollup import EntryRow, entry_row
+from myna.store.rows import columns
 
 LAST_PLACE = (2**62, b"\xff" * 16, 9)
 """Above the place of every entry."""

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
+from myna.store.rows import columns
 
 
 class SecondFactorRow(Struct, frozen=True):

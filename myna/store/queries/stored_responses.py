@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
+from myna.store.rows import columns
 
 
 class StoredResponse(Struct, frozen=True):

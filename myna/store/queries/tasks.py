@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from myna.store.batch import AUDIO_PLACEHOLDER, TASK_PLACEHOLDER
-from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
+from myna.store.rows import columns
 from myna.store.states import LOCAL, QUEUED, UNFINISHED
 
 

@@ -5,9 +5,9 @@ The configuration's version is raised first: its row is the lock that serializes
 
 from collections.abc import Sequence
 
-from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
 from myna.store.queries.config import BlendRow, raise_version
+from myna.store.rows import columns
 
 
 async def node_names(db: Queries) -> dict[int, str]:

@@ -8,9 +8,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
 from myna.store.queries.config import raise_version
+from myna.store.rows import columns
 
 SITE: Final = 0
 

@@ -31,7 +31,7 @@ def _items(message: ChatMessage, tools: Tools, ids: output.ItemIds) -> list[dict
     if message.reasoning:
         parts = [output.part("reasoning_text", message.reasoning)]
         items.append(output.reasoning(ids.reasoning(len(items)), parts, "completed"))
-    parts = [output.part("output_text", message.content)] if message.content else []
+    parts = [output.part("output_text", message.content, message.logprobs)] if message.content else []
     if message.refusal:
         parts.append(output.part("refusal", message.refusal))
     if parts:

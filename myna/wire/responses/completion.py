@@ -5,7 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from myna.wire.lenient import count_of, json_text_of, object_of, objects_of, reason_of, text_of, thought_of
+from myna.wire import typed
+from myna.wire.lenient import count_of, json_text_of, object_of, objects_of, reason_of, text_of
 
 
 class UnusableAnswer(Exception):
@@ -23,11 +24,13 @@ class ToolCall(Struct, frozen=True):
 
 
 class ChatMessage(Struct, frozen=True):
-    """What the assistant says, or a part of it; texts are empty where it says nothing."""
+    """What the assistant says, or a part of it; texts are empty where it says nothing. `logprobs` are those
+    of the content's tokens."""
 
     content: str = ""
     refusal: str = ""
     reasoning: str = ""
+    logprobs: list[dict[str, Any]] = []
     tool_calls: list[ToolCall] = []
 
 
@@ -62,7 +65,7 @@ def read(answer: Any) -> Completion:
     choices = answer.get("choices") if isinstance(answer, dict) else False
     if not isinstance(choices, list | None):
         raise UnusableAnswer("the answer is no chat completion")
-    usage = usage_in(answer)
+    usage = typed.usage(usage_in(answer))
     return Completion([_choice(choice) for choice in objects_of(choices)], _usage(usage) if usage else None)
 
 
@@ -73,25 +76,26 @@ def usage_in(answer: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _choice(choice: dict[str, Any]) -> Choice:
+    tokens = object_of(typed.logprobs(choice.get("logprobs"))).get("content") or []
     return Choice(
         index=count_of(choice.get("index")) or 0,
-        message=_message(choice.get("message")),
-        delta=_message(choice.get("delta")),
+        message=_message(choice.get("message"), tokens),
+        delta=_message(choice.get("delta"), tokens),
         finish_reason=reason_of(choice.get("finish_reason")) or None,
     )
 
 
-def _message(message: Any) -> ChatMessage | None:
+def _message(message: Any, logprobs: list[dict[str, Any]]) -> ChatMessage | None:
     if not isinstance(message, dict):
         return None
-    content = message.get("content")
-    if not isinstance(content, str | list | None):
+    said = typed.message(message, whole=False)
+    if not isinstance(said.get("content"), str | list | None):
         raise UnusableAnswer("the answer's content is no text")
-    thought = text_of(message.get("reasoning_content")) or text_of(message.get("reasoning"))
     return ChatMessage(
-        content=text_of(content),
-        refusal=text_of(message.get("refusal")),
-        reasoning=thought or thought_of(content),
+        content=text_of(said.get("content")),
+        refusal=text_of(said.get("refusal")),
+        reasoning=text_of(said.get("reasoning_content")) or text_of(said.get("reasoning")),
+        logprobs=logprobs,
         tool_calls=[_call(call) for call in objects_of(message.get("tool_calls"))],
     )
 
@@ -100,7 +104,7 @@ def _call(call: dict[str, Any]) -> ToolCall:
     function = object_of(call.get("function"))
     return ToolCall(
         index=count_of(call.get("index")) or 0,
-        id=text_of(call.get("id")),
+        id=str(call.get("id") or ""),
         name=text_of(function.get("name")),
         arguments=json_text_of(function.get("arguments")),
     )
@@ -110,8 +114,8 @@ def _usage(usage: dict[str, Any]) -> ChatUsage:
     prompt = object_of(usage.get("prompt_tokens_details"))
     completion = object_of(usage.get("completion_tokens_details"))
     return ChatUsage(
-        prompt_tokens=count_of(usage.get("prompt_tokens")) or 0,
-        completion_tokens=count_of(usage.get("completion_tokens")) or 0,
+        prompt_tokens=usage["prompt_tokens"],
+        completion_tokens=usage["completion_tokens"],
         cached_tokens=count_of(prompt.get("cached_tokens")) or 0,
         cache_write_tokens=count_of(prompt.get("cache_write_tokens")) or 0,
         reasoning_tokens=count_of(completion.get("reasoning_tokens")) or 0,

@@ -20,6 +20,7 @@ A message or reasoning is done when another item begins. Calls are done at the e
 the parts of several calls may alternate.
 """
 
+from collections.abc import Sequence
 from io import StringIO
 from typing import Any
 
@@ -44,6 +45,7 @@ class _Text:
         self.place = place
         self.kind = kind
         self.text = StringIO()
+        self.logprobs: list[bytes] = []  # as JSON, which takes less memory
         self.parts: list[dict[str, Any]] = []
 
     @property
@@ -143,20 +145,23 @@ class ResponseEvents:
         if delta.reasoning:
             self._add_text("reasoning_text", delta.reasoning)
         if delta.content:
-            self._add_text("output_text", delta.content)
+            self._add_text("output_text", delta.content, delta.logprobs)
         if delta.refusal:
             self._add_text("refusal", delta.refusal)
         for call in delta.tool_calls:
             self._add_call(call)
 
-    def _add_text(self, kind: PartKind, text: str) -> None:
+    def _add_text(self, kind: PartKind, text: str, logprobs: Sequence[dict[str, Any]] = ()) -> None:
+        encoded = [dumps(each) for each in logprobs]
         self._count(text)
+        self._left_bytes -= sum(map(len, encoded))
         opened = self._text
         if opened is None or opened.kind != kind:
             opened = self._open_text(kind)
         opened.text.write(text)
-        logprobs: dict[str, Any] = {"logprobs": []} if kind == "output_text" else {}
-        self._emit(f"response.{kind}.delta", **self._at(opened), delta=text, **logprobs)
+        opened.logprobs += encoded
+        of_text: dict[str, Any] = {"logprobs": logprobs} if kind == "output_text" else {}
+        self._emit(f"response.{kind}.delta", **self._at(opened), delta=text, **of_text)
 
     def _open_text(self, kind: PartKind) -> _Text:
         """Opens a part in the open item if that can have it, else in a new item."""
@@ -175,14 +180,13 @@ class ResponseEvents:
 
     def _close_part(self, opened: _Text) -> None:
         text, kind = joined(opened.text.getvalue()), opened.kind
-        part = output.part(kind, text)
+        part = output.part(kind, text, Raw(b"[%b]" % b",".join(opened.logprobs)))
         at = self._at(opened)
-        done = {"refusal": text} if kind == "refusal" else {"text": text}
-        logprobs: dict[str, Any] = {"logprobs": []} if kind == "output_text" else {}
-        self._emit(f"response.{kind}.done", **at, **done, **logprobs)
+        done = {name: part[name] for name in ("text", "refusal", "logprobs") if name in part}
+        self._emit(f"response.{kind}.done", **at, **done)
         self._emit("response.content_part.done", **at, part=part)
         opened.parts.append(part)
-        opened.text = StringIO()
+        opened.text, opened.logprobs = StringIO(), []
 
     def _close_text(self, status: output.Status) -> None:
         if self._text is not None:

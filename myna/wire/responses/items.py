@@ -3,7 +3,8 @@
 An item is a message, a call of a tool or the output of one. The consecutive items of the assistant become one
 message, since a chat's tool calls and the text before them are one message, and so do those of the system and
 the developer: templates of models refuse a second message of the system. Items of reasoning, and
-references to them, are left out: a chat has no place for them.
+references to them, are left out: a chat has no place for them. So are tools and calls of hosted ones, which
+`Tools` reads.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from msgspec import Struct
 
 from myna.errors import InvalidRequest
 from myna.wire.body import convert
-from myna.wire.responses.tools import Tools, to_arguments
+from myna.wire.responses.tools import Tools, is_of_tools, to_arguments
 
 REASONING_ID_PREFIX = "rs_"
 """The beginning of the ids of reasoning items. The AI SDK sends these ids back."""
@@ -128,7 +129,7 @@ def messages_of(
 def _add(messages: list[dict[str, Any]], item: dict[str, Any], tools: Tools, path: str) -> None:
     """Adds an item to the messages, whose contents are lists of parts until all items are added."""
     kind = _kind(item, path)
-    if kind == "reasoning":
+    if kind not in _SHAPES:
         return
     match convert(item, _SHAPES[kind], path):
         case Message(role="assistant") as message:
@@ -159,7 +160,7 @@ def reference_of(item: dict[str, Any]) -> str | None:
 
 def _kind(item: dict[str, Any], path: str) -> str:
     """The type of an item. Messages and references may have none. Raises InvalidRequest for other types than
-    those of `_SHAPES` and reasoning."""
+    those of `_SHAPES`, reasoning, and what `Tools` reads."""
     reference = reference_of(item)
     if reference is not None:
         if reference.startswith(REASONING_ID_PREFIX):
@@ -169,7 +170,7 @@ def _kind(item: dict[str, Any], path: str) -> str:
             " (the AI SDK does with the provider option store: false)."
         )
     kind = "message" if item.get("type") is None else item["type"]
-    if kind == "reasoning" or (isinstance(kind, str) and kind in _SHAPES):
+    if isinstance(kind, str) and (kind in _SHAPES or kind == "reasoning" or is_of_tools(kind)):
         return kind
     names = ", ".join(f'"{name}"' for name in (*_SHAPES, "reasoning"))
     raise InvalidRequest(f"{path}.type: must be one of {names}; other tools are not run here.")

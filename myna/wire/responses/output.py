@@ -45,7 +45,7 @@ def request_members(request: dict[str, Any], response_id: str, created_at: int) 
         | {"format": text.get("format") or {"type": "text"}},
         "tool_choice": request.get("tool_choice") or "auto",
         "tools": [_tool(tool) for tool in request.get("tools") or []],
-        "top_logprobs": 0,
+        "top_logprobs": request.get("top_logprobs") or 0,
         "top_p": _number(request.get("top_p"), 1),
         "truncation": "disabled",
         "user": request.get("user"),
@@ -95,11 +95,11 @@ def usage_of(usage: ChatUsage) -> dict[str, Any]:
     }
 
 
-def part(kind: PartKind, text: str) -> dict[str, Any]:
+def part(kind: PartKind, text: str, logprobs: Any = ()) -> dict[str, Any]:
     """A part of an item's content."""
     match kind:
         case "output_text":
-            return {"type": kind, "text": text, "annotations": [], "logprobs": []}
+            return {"type": kind, "text": text, "annotations": [], "logprobs": logprobs}
         case "refusal":
             return {"type": kind, "refusal": text}
         case "reasoning_text":

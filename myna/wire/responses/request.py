@@ -11,6 +11,8 @@ from myna.wire.responses.items import messages_of
 from myna.wire.responses.tools import Tools, given
 
 STATELESS = "this service is stateless and keeps no responses"
+LOGPROBS = "message.output_text.logprobs"
+"""In `include`: the log probabilities of the answer's tokens."""
 
 
 class TextFormat(Struct, frozen=True, tag_field="type", tag="text"):
@@ -46,9 +48,9 @@ class Reasoning(Struct, frozen=True):
 class ResponsesRequest(Struct, frozen=True):
     """POST /responses. All other fields are ignored.
 
-    `include`, `truncation`, `service_tier` and `top_logprobs` are among those: they don't change what a
-    service without built-in tools answers. `metadata`, `prompt_cache_key`, `safety_identifier` and
-    `max_tool_calls` are repeated in the response and not sent to the model.
+    `truncation` and `service_tier` are among those: they don't change what a service without built-in tools
+    answers, and nor does what `include` names, but for log probabilities. `metadata`, `prompt_cache_key`,
+    `safety_identifier` and `max_tool_calls` are repeated in the response and not sent to the model.
     """
 
     model: str
@@ -67,6 +69,8 @@ class ResponsesRequest(Struct, frozen=True):
     prompt_cache_key: str | None = None
     safety_identifier: str | None = None
     max_tool_calls: int | None = None
+    top_logprobs: int | None = None
+    include: list[str] | None = None
     user: str | None = None
     metadata: dict[str, str] | None = None
     stream: bool | None = None
@@ -102,6 +106,8 @@ def to_chat(
         "user": request.user,
         "stream": request.stream,
     }
+    if request.top_logprobs or LOGPROBS in (request.include or ()):
+        chat |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     if request.stream:
         chat["stream_options"] = {"include_usage": True}
     if request.reasoning is not None:

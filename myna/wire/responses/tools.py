@@ -5,11 +5,15 @@
     namespace              its functions and custom tools, by the names NAMESPACE__NAME
     web_search, mcp, …     nothing: whoever offers such a tool runs it, and nothing here can
 
+Items of the input may hold more tools (`additional_tools`), and calls of tools that nothing here runs, from
+an earlier answer of another server.
+
 Sources: openai-python's `NamespaceTool`, `CustomTool` and `ResponseCustomToolCall`; Codex sends all of them.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
@@ -25,6 +29,10 @@ INPUT = "input"
 CallKind = Literal["function", "custom"]
 _CALLABLE = get_args(CallKind)
 _ALLOWED = "allowed_tools"
+_MORE_TOOLS = ("additional_tools", "tool_search_output")
+"""Items with tools for the model, beside those of the request."""
+_OWN_CALLS = ("function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
+_HOSTED_CALL = re.compile(r"[a-z_]{1,40}_(call|output)|mcp_[a-z_]{1,40}|program")
 
 
 class FunctionTool(Struct, frozen=True):
@@ -62,6 +70,12 @@ class Namespace(Struct, frozen=True):
     tools: list[dict[str, Any]]
 
 
+class MoreTools(Struct, frozen=True):
+    """An item of the input with tools."""
+
+    tools: list[dict[str, Any]]
+
+
 class ChosenTool(Struct, frozen=True):
     """The only tool that the model must call."""
 
@@ -85,18 +99,26 @@ class Called(Struct, frozen=True):
 
 
 class Tools:
-    """The tools of one request. `functions` are those of the chat; `kept` are the tools that they stand for,
-    `hosted` the types of the others, unless it `refuses_hosted`. Raises InvalidRequest."""
+    """The tools of one request, whose input has these `items`, the first with this number. `functions` are
+    those of the chat; `kept` are the tools that they stand for, `hosted` the types of the others and of their
+    calls among the items, unless it `refuses_hosted`. Raises InvalidRequest."""
 
-    def __init__(self, tools: Iterable[dict[str, Any]], *, refuses_hosted: bool = False) -> None:
-        self.functions: list[dict[str, Any]] = []
+    def __init__(
+        self,
+        tools: Iterable[dict[str, Any]],
+        items: Sequence[dict[str, Any]] = (),
+        *,
+        first: int = 0,
+        refuses_hosted: bool = False,
+    ) -> None:
+        self._functions: dict[str, dict[str, Any]] = {}
         self.kept: list[dict[str, Any]] = []
         self.hosted: list[str] = []
+        self._refuses_hosted = refuses_hosted
         self._called: dict[str, Called] = {}
         self._names: dict[tuple[str | None, str], str] = {}
         spaces: list[tuple[Namespace, str]] = []
-        for number, tool in enumerate(tools):
-            path = f"tools[{number}]"
+        for path, tool in [*_numbered(tools, "tools"), *self._more(items, first)]:
             match _type(tool, path):
                 case "function" | "custom":
                     self._add(tool, None, path)
@@ -114,6 +136,23 @@ class Tools:
         for space, path in spaces:  # the other names are taken by now
             for tool, of_tool in _within(space, path):
                 self._add(tool, space.name, of_tool)
+
+    @property
+    def functions(self) -> list[dict[str, Any]]:
+        return list(self._functions.values())
+
+    def _more(self, items: Sequence[dict[str, Any]], first: int) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The tools of the items. Notes calls of hosted ones."""
+        for number, item in enumerate(items, first):
+            path, kind = f"input[{number}]", item.get("type")
+            if kind in _MORE_TOOLS:
+                yield from _numbered(convert(item, MoreTools, path).tools, f"{path}.tools")
+            elif hosted := _hosted_call(kind):
+                if self._refuses_hosted:
+                    raise InvalidRequest(
+                        f'{path}.type: must not be "{hosted}"; other tools are not run here.'
+                    )
+                self.hosted.append(hosted)
 
     def name_of(self, name: str, namespace: str | None) -> str:
         """The name of the function for a tool, also for one that is no longer offered."""
@@ -172,13 +211,19 @@ class Tools:
         else:
             function = given(convert(tool, FunctionTool, path))
         name = function["name"]
-        if namespace is not None:
-            function["name"] = _joined(namespace, name)
-            if function["name"] in self._called:
-                function["name"] = _cut(namespace, name)
-        self._called[function["name"]] = Called(kind, name, namespace)
-        self._names[namespace, name] = function["name"]
-        self.functions.append({"type": "function", "function": function})
+        known = self._names.get((namespace, name))  # a later item may tell it again
+        if known is None and namespace is not None:
+            known = _joined(namespace, name)
+            known = _cut(namespace, name) if known in self._called else known
+        function["name"] = known = known or name
+        self._called[known] = Called(kind, name, namespace)
+        self._names[namespace, name] = known
+        self._functions[known] = {"type": "function", "function": function}
+
+
+def is_of_tools(kind: Any) -> bool:
+    """Whether items of this type are read by `Tools`, and are no part of the chat."""
+    return kind in _MORE_TOOLS or bool(_hosted_call(kind))
 
 
 def to_arguments(text: str) -> str:
@@ -207,6 +252,17 @@ def _type(tool: dict[str, Any], path: str) -> str:
     if not isinstance(kind, str):
         raise InvalidRequest(f'{path}.type: must be a string, such as "function".')
     return kind
+
+
+def _hosted_call(kind: Any) -> str:
+    """The type of items that are calls of hosted tools, or their outputs; empty for others."""
+    if not isinstance(kind, str) or kind in (*_OWN_CALLS, *_MORE_TOOLS):
+        return ""
+    return kind if _HOSTED_CALL.fullmatch(kind) else ""
+
+
+def _numbered(tools: Iterable[dict[str, Any]], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    return ((f"{path}[{number}]", tool) for number, tool in enumerate(tools))
 
 
 def _within(space: Namespace, path: str) -> Iterator[tuple[dict[str, Any], str]]:

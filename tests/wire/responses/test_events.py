@@ -132,6 +132,29 @@ def test_a_failure_is_the_last_event() -> None:
     assert [item["status"] for item in response["output"]] == ["completed", "in_progress"]
 
 
+def test_log_probabilities_are_those_of_the_text_whole_and_streamed() -> None:
+    other = {"token": "Yo", "logprob": None}
+    tokens = [
+        {"token": "He", "logprob": -0.5, "bytes": [72, 101]},
+        {"token": "y", "logprob": -1, "top_logprobs": [other]},
+    ]
+    sent = [chunk(content=one["token"]) for one in tokens]
+    for one, token in zip(sent, tokens, strict=True):
+        one["choices"][0]["logprobs"] = {"content": [token], "refusal": None}
+    events = parsed(translated([*sent, chunk("stop")]))
+    rest = [{"token": "Yo", "logprob": -9999.0, "bytes": [89, 111]}]
+    first = tokens[0] | {"top_logprobs": []}
+    second = {"token": "y", "logprob": -1, "bytes": [121], "top_logprobs": rest}
+    deltas = [event["logprobs"] for event in events if event["type"] == "response.output_text.delta"]
+    assert deltas == [[first], [second]]
+    (done,) = [event["logprobs"] for event in events if event["type"] == "response.output_text.done"]
+    answer = {"message": {"content": "Hey"}, "logprobs": {"content": tokens}}
+    whole = to_response({"choices": [answer]}, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)
+    for response in (events[-1]["response"], whole):
+        (part,) = response["output"][0]["content"]
+        assert part["logprobs"] == done == [first, second]
+
+
 def test_only_the_first_choice_is_read() -> None:
     other = {"choices": [{"index": 1, "delta": {"content": "x"}, "finish_reason": "length"}]}
     events = parsed(translated([chunk(content="Hello!"), other]))

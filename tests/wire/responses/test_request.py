@@ -55,6 +55,14 @@ def test_instructions_come_first_as_the_system_with_what_the_developer_says_at_o
     ]
 
 
+def test_log_probabilities_are_asked_of_the_chat() -> None:
+    asked = {"include": ["reasoning.encrypted_content", "message.output_text.logprobs"]}
+    for fields, count in [(asked, None), ({"top_logprobs": 3}, 3), (asked | {"top_logprobs": 0}, 0)]:
+        sent = chat(**fields)
+        assert (sent["logprobs"], sent.get("top_logprobs")) == (True, count)
+    assert not chat(include=["web_search_call.results"], top_logprobs=0).keys() & {"logprobs", "top_logprobs"}
+
+
 @pytest.mark.parametrize(
     ("responses_role", "chat_role"), [("user", "user"), ("system", "system"), ("developer", "system")]
 )
@@ -257,7 +265,7 @@ def test_a_reference_to_reasoning_is_left_out_as_reasoning_is() -> None:
     assert messages(reference, {"role": "user", "content": "hi"}) == [{"role": "user", "content": "hi"}]
 
 
-@pytest.mark.parametrize("kind", ["web_search_call", "mcp_approval_response", 5, [], {}])
+@pytest.mark.parametrize("kind", ["compaction", "mesage", 5, [], {}])
 def test_items_of_other_types_are_refused(kind: Any) -> None:
     assert refused(input=[{"role": "user", "content": "hi"}, {"type": kind}]) == (
         'input[1].type: must be one of "message", "function_call", "function_call_output",'

@@ -232,6 +232,33 @@ def test_tools_that_nothing_here_runs_are_left_out_or_refused(kind: str) -> None
     )
 
 
+def test_items_of_the_input_may_hold_more_tools_and_calls_of_hosted_ones() -> None:
+    told = SHELL | {"description": "Runs a command."}
+    items: list[dict[str, Any]] = [
+        {"role": "user", "content": "hi"},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+        {"type": "additional_tools", "role": "developer", "tools": [PATCH, SEARCH, told]},
+        {"type": "mcp_list_tools", "server_label": "s", "tools": []},
+        {"type": "tool_search_output", "call_id": None, "tools": [AGENTS]},
+    ]
+    found = Tools([SHELL], items)
+    shell, *others = chat(tools=[told, PATCH, AGENTS])["tools"]
+    assert found.functions == [shell, *others]
+    assert found.hosted == ["web_search_call", "mcp_list_tools", "web_search"]
+    request = REQUEST | {"input": items, "tools": [SHELL]}
+    assert to_chat(request, found)["messages"] == [{"role": "user", "content": "hi"}]
+    assert Tools(found.kept).functions == found.functions
+    for one, message in [
+        (items[1], 'input[3].type: must not be "web_search_call"; other tools are not run here.'),
+        (items[2], 'input[3].tools[1].type: must be "function", "custom" or "namespace", not "web_search";'),
+        (items[2] | {"tools": [{"type": "function"}]}, "input[3].tools[0].name: is missing."),
+        ({"type": "additional_tools"}, "input[3].tools: is missing."),
+    ]:
+        with pytest.raises(InvalidRequest) as refused:
+            Tools([], [one], first=3, refuses_hosted=True)
+        assert refused.value.message.startswith(message)
+
+
 @pytest.mark.parametrize("tools", [[SEARCH], []])
 def test_a_chat_without_functions_has_no_choice_of_them(tools: list[Any]) -> None:
     """Servers refuse one."""

@@ -69,10 +69,14 @@ def _cents(match: re.Match[str]) -> str:
     return f"{number(match[1])} {'cents' if _several(match[1]) else 'cent'}"
 
 
+def _named_unit(unit: str, several: bool) -> str:
+    return plural_unit(UNITS[unit]) if several else UNITS[unit]
+
+
 def _unit(match: re.Match[str]) -> str:
     low, high, unit, per = match.group("low", "high", "unit", "per")
     many = bool(high) or _several(low)
-    name = plural_unit(UNITS[unit]) if many else UNITS[unit]
+    name = _named_unit(unit, many)
     return (
         " to ".join(number(part) for part in (low, high) if part)
         + f" {name}"
@@ -101,13 +105,20 @@ def _operator(match: re.Match[str]) -> str:
 
 
 def _fraction(match: re.Match[str]) -> str:
+    return _fraction_of(match[1], match[2])
+
+
+def _fraction_of(upper: str, lower: str) -> str:
     """A fraction up to 99/100; others are `over`: 120/80."""
-    upper, lower = match[1], match[2]
     if 1 < int(lower) <= 100 and int(upper) < int(lower):
         return fraction(upper, lower)
     if upper == lower:  # 50/50, 20/20
         return f"{cardinal(upper)} {cardinal(lower)}"
     return f"{cardinal(upper)} over {cardinal(lower)}"
+
+
+def _out_of(match: re.Match[str]) -> str:
+    return f"{match[1] or match[3]} out of {match[2] or match[4]}"
 
 
 def _mixed(match: re.Match[str]) -> str:
@@ -125,7 +136,7 @@ def _ordinal(match: re.Match[str]) -> str:
 
 
 def _scaled(match: re.Match[str]) -> str:
-    return f"{number(match[1])} {SCALES[match[2]]}"
+    return f"{number(match[1])} {SCALES[match[match.lastindex or 2]]}"
 
 
 def _left(match: re.Match[str]) -> str:
@@ -136,6 +147,8 @@ def _left(match: re.Match[str]) -> str:
 
 
 NOTATIONS: tuple[Rule, ...] = (
+    rule("log([₀-₉]+) ?", r"log base \1 of "),
+    rule(r"(?<![\w.])(\d+(?:\.\d)?)/(5|10)(?= stars?\b)|(?<![\w./])(\d\.\d|10)/(10)(?![\w/])", _out_of),
     rule(r">=", "≥"),
     rule(r"<=", "≤"),
     # What stands before an amount alone, while its unit is written as a sign.
@@ -176,6 +189,11 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
     rule(r"(?<![\w.])(\d)['′’] ?(\d{1,2}(?:\.\d+)?)[\"″”]", _feet),
     rule(r"(?<![\w.'])(\d{1,3})['′](?![\w'])", _feet),
     rule(r"(?<![\w.])(\d+)[\"″] ?[x×] ?(\d+)[\"″]", r"\1 by \2 inches"),
+    rule(
+        rf"(?<![\w./])(?:(\d{{1,3}}) )?(\d{{1,2}})/(\d{{1,2}}) ?({_FREE})(?![\w²³'/])",
+        lambda m: (_mixed(m) if m[1] else _fraction_of(m[2], m[3])) + f" {_named_unit(m[4], bool(m[1]))}",
+    ),
+    rule(r"(?<!\w)((?:I|US|SR)-\d{1,3}) ([NSEW])(?!\w)", lambda m: f"{m[1]} {_BEARINGS[m[2]]}"),
     rule(r"(?<=\d)° ?([NSEW])(?!\w)", lambda m: f" degrees {_BEARINGS[m[1]]}"),
     rule(r"(?<![\w.'\"])(\d{1,3}(?:\.\d+)?)[\"″](?=$|[\s,.;)])", lambda m: f"{number(m[1])} inches"),
     rule(
@@ -219,12 +237,13 @@ LEFT: tuple[Rule, ...] = (
         r"gallon|item|piece)\b)",
         " per ",
     ),
+    rule(r"(?<![\w/])(km|m|ft|mi)/([sh])(?!\w)", lambda m: f"{_named_unit(m[1], True)} per {UNITS[m[2]]}"),
     # 2½, 1 1/2, 3/4, 120/80.
     rule(r"(?<!\d)(\d+) ?([½¼¾⅓⅔])", lambda m: f"{cardinal(m[1])} and {_HALVES[m[2]]}"),
     rule(r"(?<![\w./])(\d{1,3}) (\d{1,2})/(\d{1,2})(?![\w/])", _mixed),
     rule(r"(?<![\w./])(\d{1,4})/(\d{1,4})(?![\w/])", _fraction),
     rule(r"(?<![\w.,])(\d{1,3}(?:,\d{3})+|\d+)(?:st|nd|rd|th)(?!\w)", _ordinal),
-    rule(r"(?<![\w.,])(\d+(?:\.\d+)?)(bn|[kM])(?=\+| [a-z])", _scaled),
+    rule(r"(?<![\w.,])(\d+(?:\.\d+)?)(?:(bn)(?!\w)|([kM])(?=\+| [a-z]))", _scaled),
     rule(r"(?<![\w.,])(\d{2,}|\d+\.\d+)(K)(?=\+| [a-z])", _scaled),
     rule(rf"(?<![\w.,:/-])({NUM}) ?{TO} ?(?={NUM}(?![\w/-]|[.,:]\d))", lambda m: f"{number(m[1])} to "),
     rule(r"(?<=[A-Za-z\d])(?<!-)[–—](?=\d)", " to "),

@@ -9,6 +9,7 @@ from myna.engines.text.rule import Rule, rule
 TO = "[-~–—]"
 _YEAR = r"(?:1[1-9]|20)\d\d"
 _CLOCK = r"(?:[01]?\d|2[0-4]):[0-5]\d(?::[0-5]\d)?"
+_MONTHS = "Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec"
 _DAY_NAMES = "Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun"
 
 
@@ -85,8 +86,9 @@ DATES: tuple[Rule, ...] = (
         lambda m: f"{MONTHS[int(m[1]) - 1]} {ordinal(m[2])}",
     ),
     rule(
-        rf"(?<!\w)({_DAY_NAMES})\.? ?[-–] ?({_DAY_NAMES})(?!\w)",
-        lambda m: f"{ABBREVIATIONS[m[1]]} to {ABBREVIATIONS[m[2]]}",
+        rf"(?<!\w)(?:({_DAY_NAMES})\.? ?[-–] ?({_DAY_NAMES})|({_MONTHS})\.?[-–]({_MONTHS}))"
+        r"(?:\.(?=[,;])|(?!\w))",
+        lambda m: f"{ABBREVIATIONS[m[1] or m[3]]} to {ABBREVIATIONS[m[2] or m[4]]}",
     ),
     rule(
         r"(?<!\w)([Yy]ear|AD|A\.D\.|c\.|ca\.|[Cc]irca) (\d{3,4})(?![\w-]|[.,:]\d)",

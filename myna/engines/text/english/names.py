@@ -114,6 +114,8 @@ CODES: tuple[Rule, ...] = (
         _grouped,
     ),
     rule(rf"(?<!\w)((?:{BY_ONE_AFTER})(?: number)?[: #]{{1,2}})(\d{{3,}})(?![\w:/%-]|[.,]\d)", _after),
+    rule(r"(?<!\w)(40[13])\(?([kb])\)?(?!\w)", lambda m: f"{in_pairs(m[1])} {m[2]}"),
+    rule(r"(?<!\w)([Ff]light [A-Z]{2}) (\d{3,4})(?![\w:/%]|[.,]\d)", _named),
     rule(r"(?<![\w.,:/-])911(?![\w:/%-]|[.,]\d)", "nine one one"),
     rule(rf"(?<!\w)((?:{NAMES}) ?#?)(?<! )(?<!#) ?(\d{{3,4}})(?![\w:/%]|[.,]\d)", _named),
     rule(r"(?<![\w.,:/-])0\d{2,}(?![\w:/%-]|[.,]\d)", lambda m: by_one(m[0], "oh")),
@@ -130,6 +132,7 @@ CODES: tuple[Rule, ...] = (
 )
 """After addresses. `Room 101`, `call 911`."""
 WORDS: tuple[Rule, ...] = (
+    rule(r"(?<!\w)(UTC|GMT)-(?=\d)", r"\1 minus "),
     rule(rf"(?<![\w.]){any_of(WITH_STOPS)}(?![A-Za-z])(?!(?<=[a-z])\.\w)", lambda m: WITH_STOPS[m[0]]),
     rule(r"(?<!\w)(?:No|Nos|no|NO)\. ?(?=\d)|№ ?(?=\d)", "number "),
     rule(r"(?<![\w&])#(?=\d)", "number "),
@@ -150,7 +153,8 @@ WORDS: tuple[Rule, ...] = (
     rule(r"(?<=day) ?[-–] ?(?=(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun))", " to "),
     rule(rf"(?<!\w)((?:{ROMAN_AFTER})\.?) ([IVXLC]{{1,6}})(?![\w'’])", _roman),
     rule(
-        rf"(?<!\w)((?:King |Queen |Pope |Emperor )?(?:{MONARCHS})) ((?!I[ ,][a-z'])[IVX]{{1,5}})(?![\w'’])",
+        rf"(?<!\w)((?:King |Queen |Pope |Emperor )?(?:{MONARCHS})) "
+        r"((?!I[ ,](?!of )[a-z'])[IVX]{1,5})(?![\w'’])",
         _monarch,
     ),
     rule(r"(?<![A-Za-z0-9])(CO|NO|SO|NH|CH)(\d)(?!\w)", lambda m: f"{' '.join(m[1])} {cardinal(m[2])}"),
@@ -165,7 +169,7 @@ WORDS: tuple[Rule, ...] = (
     rule(r"(?<![\w.-])([A-Z][A-Za-z]*)-?(\d{1,4})(?![\w:/%]|[.,]\d|-\d)", _named),
     rule(r"(?<![\w.-])([A-Za-z]+)-?(\d{1,4})(?![\d:/%]|[.,]\d|-\d)", _named),
     rule(r"(?<!\w)([RG]TX|RX) (\d{3,4})(?=[A-Za-z]{1,2}(?!\w))", _named),
-    rule(r"(?<!\w)([A-F])-(?=$|[\s.,;)])", r"\1 minus"),
+    rule(r"(?<!\w)([A-F])([-+])(?=$|[\s.,;)])", lambda m: f"{m[1]} {'plus' if m[2] == '+' else 'minus'}"),
     rule(r"(?<![A-Za-z0-9])(i|mac|iPad|watch|tv)OS(?!\w)", r"\1 O S"),
     rule(r"(?<![\w.])nginx(?!\w)", "engine X"),
     rule(r"(?<![A-Za-z])([A-Z])#", r"\1 sharp"),

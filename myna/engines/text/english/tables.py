@@ -78,7 +78,8 @@ ABBREVIATIONS: Final = {
     "Inc": "Incorporated", "Ltd": "Limited", "Corp": "Corporation", "Bros": "Brothers",
     "Assoc": "Association",
     "Dept": "Department", "dept": "department", "Univ": "University", "Inst": "Institute", "vs": "versus",
-    "etc": "et cetera", "approx": "approximately", "est": "established", "Est": "Established",
+    "etc": "et cetera", "approx": "approximately", "Approx": "Approximately", "Rte": "Route",
+    "est": "established", "Est": "Established",
     "max": "maximum",
     "Max": "maximum", "min": "minimum", "avg": "average", "Avg": "average", "misc": "miscellaneous",
     "govt": "government", "Govt": "Government", "incl": "including", "excl": "excluding",
@@ -150,7 +151,9 @@ BY_ONE_AFTER: Final = (
     "number is|passcode|password|hotline|account|order|Order|serial"
 )
 ROMAN_AFTER: Final = (
-    "World War|Chapter|Part|Book|Volume|Vol|Act|Scene|Section|Article|Phase|Stage|Type|Level|Class|Grade|"
+    "World War|Chapter|chapter|volume|Part|Book|Volume|Vol|Act|Scene|Section|Article|Phase|Stage|"
+    "Type|Level|Class|"
+    "Grade|"
     "Title|Appendix|Episode|Season|Super Bowl|Mark|Rocky|Final Fantasy|Star Wars|Schedule|Table|Figure|"
     "Division|Group|Tier|Unit|Version|Lesson|Vatican|Apollo|Saturn|Model|Windows"
 )

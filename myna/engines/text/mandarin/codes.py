@@ -99,7 +99,7 @@ CODES: tuple[Rule, ...] = (
         rf"({MAKERS}-?)(\d{{3}})-(\d{{3,4}})(?!\d|\.\d)", lambda m: f"{m[1]}{by_one(m[2])}杠{name_part(m[3])}"
     ),
     rule(r"(?<![\w.-])\d{3}(?=(?:型)?(?:客机|飞机|战机|轰炸机))", lambda m: by_one(m[0])),
-    rule(rf"(?<=[号]楼)(\d{{3,4}})(?!\d|[.,:/%-]\d|{COUNTED})", _called),
+    rule(rf"(?<=号楼|单元|[A-Z]座|[0-9][栋幢])(\d{{3,4}})(?!\d|[.,:/%-]\d|{COUNTED})", _called),
     # 京A·12345, room 3-2-501.
     rule(rf"(?<=[{_PROVINCES}][A-Z])[·•.]?(?=[A-Z0-9]{{5,6}}(?!\w))[A-Z0-9]*\d[A-Z0-9]*", _called),
     rule(r"(?<![\w.-])(?!(?:19|20)\d\d-\d\d?-\d\d?(?!\d))\d{1,4}(?:-\d{1,4}){2,}(?![\w-])", _parts),
@@ -119,6 +119,10 @@ CODES: tuple[Rule, ...] = (
     rule(r"((?<![A-Za-z])[A-Z]{1,2})(\d{3,4})(?=次|航班|号|/)", _code),
     rule(r"((?:航班|车次|列车|乘坐|搭乘)[：: ]?[A-Z]{1,2})(\d{2,4})(?!\d)", _code),
     rule(rf"(?<![\w.,:/-])({any_of(NAMED_DATES)})(?!\w|[.,:/~-]\d|%|{COUNTED})", lambda m: NAMED_DATES[m[1]]),
+    # 0x80070005; 66666, 233333; abc_123.
+    rule(r"(?<!\w)0x([0-9A-Fa-f]{2,16})(?!\w)", lambda m: f"零x{by_one(m[1])}"),
+    rule(rf"(?<![\w.,])(?:(\d)\1{{3,}}|23{{3,}})(?![\w.,:%-]|{COUNTED})", lambda m: by_one(m[0])),
+    rule(r"(?<=[A-Za-z]_)\d{2,}(?!\w)", lambda m: by_one(m[0])),
     # Zeros in front are said: 0429.
     rule(r"(?<![\w.,:/])0\d{2,}(?![\w.:/%-])", _called),
 )
@@ -126,7 +130,8 @@ CODES: tuple[Rule, ...] = (
 
 
 NAMES: tuple[Rule, ...] = (
-    # B2B, 5v5; A1-A3.
+    # N95; B2B, 5v5; A1-A3.
+    rule(r"(?<![A-Za-z])N(9[059])(?!\d)", lambda m: f"N{by_one(m[1])}"),
     rule(r"(?<![A-Za-z0-9])([BCDEGOPSV])2([BCDEGOPSV])(?![A-Za-z0-9])", r"\1 to \2"),
     rule(
         r"(?<![A-Za-z0-9])(\d{1,2})([vV])(\d{1,2})(?!\w)",

@@ -86,7 +86,7 @@ async def show(visit: Visit, result: Result | None = None, error: str = "") -> R
         tables={kind: rows for kind, rows in tables.items() if rows},
         result=result,
         error=error,
-        several_machines=not visit.parts.settings.on_sqlite,
+        keys_in_files=not visit.parts.settings.on_sqlite and not visit.parts.settings.secret_key,
     )
 
 

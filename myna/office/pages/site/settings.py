@@ -2,8 +2,7 @@
 
 from starlette.responses import Response
 
-from myna import config
-from myna import settings as process_settings
+from myna import config, settings
 from myna.accounts import activity
 from myna.actions.settings import SetSetting
 from myna.office.messages import N_
@@ -21,23 +20,10 @@ UNREADABLE = N_("The stored value of {name} can't be read ({why}); its default a
 async def show(visit: Visit) -> Response:
     """All settings."""
     stored = await visit.read(store.load)
-    rows = [
-        (name, value, visit.text(source), source == "unreadable", visit.text(config.SETTINGS[name].meaning))
-        for name, value, source in config.applied(stored)
-    ]
-    process = [
-        (
-            process_settings.PREFIX + found.name.upper(),
-            found.value,
-            visit.text(found.source),
-            visit.text(process_settings.SETTINGS[found.name].meaning),
-        )
-        for found in process_settings.load(visit.parts.environ)[1]
-    ]
     return visit.page(
         "site/settings.html",
-        rows=rows,
-        process=process,
+        site=config.applied(stored),
+        process=settings.load(visit.parts.environ)[1],
         unreadable=[
             visit.text(UNREADABLE).format(name=one.name, why=visit.said_of(one.why))
             for one in config.unreadable(stored)

@@ -8,11 +8,11 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
 from myna.store.queries.config import raise_nodes_version
 from myna.store.queries.farm import queue
 from myna.store.queries.farm.able import ONLINE_MS
+from myna.store.rows import columns
 from myna.store.states import LEASED, PROCESSING
 from myna.wire.farm import Hello, NodeVoice
 

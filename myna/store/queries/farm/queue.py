@@ -9,9 +9,9 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
 from myna.store.queries.farm import able
+from myna.store.rows import columns
 from myna.store.states import COMPLETED, FAILED, LEASED, PROCESSING, QUEUED
 
 Kind = Literal["task", "clone"]

@@ -1,8 +1,4 @@
-"""The child program that transcribes with Whisper, run by `child_program.py`.
-
-Recordings come from callers: they are decoded here, by the decoders of the inspector, within the confinement
-of all children.
-"""
+"""Whisper in a media child: what of a recording is speech, its language and its text."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -11,22 +7,20 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
-import soxr
 
-from myna.engines.inspector.recording import UnreadableRecording, opened
+from myna.engines.audio.levels import Sound
 from myna.engines.interface import EngineUnavailable, SampleRefused
-from myna.engines.pool.child_main import RunningJob, Work, silence_libraries
-from myna.engines.whisper.job import (
-    SOUND_MAX_S,
+from myna.engines.media.job import (
+    RECORDING_MAX_S,
     Segment,
     Transcript,
     TranscriptionJob,
     WhisperModel,
     Word,
 )
-from myna.engines.whisper.mandarin import PROMPTS, Writer
-from myna.lib.sandbox import limit_resources
+from myna.engines.media.mandarin import PROMPTS, Writer
+from myna.engines.media.recording import UnreadableRecording, mono, opened
+from myna.engines.pool.child_main import RunningJob
 
 RATE_HZ: Final = 16_000
 _BEAM_SIZE: Final = 5
@@ -35,14 +29,13 @@ _TEMPERATURES: Final = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 probability); OpenAI documents it for a temperature of 0. A single 0 would keep loops."""
 _LANGUAGE_OF_SILENCE: Final = "en"
 _MANDARIN: Final = "zh"
-_MEMORY_MAX_BYTES: Final = 4 * 2**30  # the model, and two hours of sound with their spectrum
-_FILE_MAX_BYTES: Final = 2**20  # it writes none
 
 
 class LoadedModel:
     """A loaded model. Raises EngineUnavailable."""
 
     def __init__(self, model: WhisperModel) -> None:
+        os.environ["HF_HUB_OFFLINE"] = "1"  # a confined process can't reach a network anyway
         try:
             from faster_whisper import WhisperModel as Model
             from faster_whisper.transcribe import restore_speech_timestamps
@@ -119,25 +112,17 @@ def _within(found: Iterable[Any], seconds: float) -> Iterator[Any]:
             yield one
 
 
-def read(path: Path) -> npt.NDArray[np.float32]:
+def read(path: Path) -> Sound:
     """The recording, mono at RATE_HZ. Raises SampleRefused."""
-    blocks, frames = [], 0
+    too_long = SampleRefused(f"file: is longer than {RECORDING_MAX_S / 60:g} minutes; send parts of it.")
     try:
         with opened(path.read_bytes(), whole=False) as recording:
-            resampler = soxr.ResampleStream(recording.rate_hz, RATE_HZ, 1, dtype="float32")
-            for block in recording.blocks:
-                frames += len(block)
-                if frames > SOUND_MAX_S * recording.rate_hz:
-                    raise SampleRefused(
-                        f"file: is longer than {SOUND_MAX_S / 60:g} minutes; send parts of it."
-                    )
-                blocks.append(resampler.resample_chunk(block.mean(axis=1)))
-            blocks.append(resampler.resample_chunk(np.empty(0, np.float32), last=True))
+            sound: Sound = np.concatenate([*mono(recording, RATE_HZ, RECORDING_MAX_S, too_long)])
     except UnreadableRecording as error:
         message = str(error)
         raise SampleRefused(f"file: {message[0].lower()}{message[1:]}") from error
-    sound: npt.NDArray[np.float32] = np.concatenate(blocks)
-    return np.nan_to_num(sound, nan=0.0, posinf=0.0, neginf=0.0)
+    np.nan_to_num(sound, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
+    return sound
 
 
 def _segment(found: Any, number: int, seconds: float) -> Segment:
@@ -157,13 +142,3 @@ def _segment(found: Any, number: int, seconds: float) -> Segment:
 
 def _rounded(seconds: float) -> float:
     return round(float(seconds), 3)
-
-
-def warm(setup: bytes) -> Work:
-    """Loads the model and returns the work."""
-    os.environ["HF_HUB_OFFLINE"] = "1"  # a confined process can't reach a network anyway
-    limit_resources(memory_max_bytes=_MEMORY_MAX_BYTES, file_max_bytes=_FILE_MAX_BYTES)
-    loaded = LoadedModel(msgspec.msgpack.decode(setup, type=WhisperModel))
-    silence_libraries()
-    decoder = msgspec.msgpack.Decoder(TranscriptionJob)
-    return lambda packed, running: loaded.transcribe(decoder.decode(packed), running)

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from myna.engines.whisper.job import Script, Segment, Word
+from myna.engines.media.job import Script, Segment, Word
 
 PROMPTS: Final = {
     Script.SIMPLIFIED: "你好，我们开始吧。",

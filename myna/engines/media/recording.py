@@ -1,5 +1,4 @@
-"""Decodes untrusted recordings block by block. Only `inspector/child.py`, whose memory is limited, imports
-it.
+"""Decodes untrusted recordings block by block. Only the media child, whose memory is limited, imports it.
 
 The first bytes decide the container format, which is then given to the decoder. If FFmpeg guessed the format,
 it would also accept playlists and open the files and URLs in them.
@@ -12,6 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import soundfile
+import soxr
 
 from myna.engines.audio import mpeg
 from myna.engines.audio.containers import Container, is_truncated, kind, parts
@@ -106,6 +106,18 @@ def opened(data: bytes, *, whole: bool = True) -> Iterator[Recording]:
             yield recording if whole else recording._replace(blocks=_readable(recording.blocks))
     except _DECODER_ERRORS as error:
         raise _damaged() from error
+
+
+def mono(recording: Recording, rate_hz: int, max_s: float, too_long: Exception) -> Iterator[Sound]:
+    """The mean of all channels, at this rate. Raises `too_long` after so many seconds."""
+    resampler = soxr.ResampleStream(recording.rate_hz, rate_hz, 1, dtype="float32")
+    frames = 0
+    for block in recording.blocks:
+        frames += len(block)
+        if frames > max_s * recording.rate_hz:
+            raise too_long
+        yield resampler.resample_chunk(block.mean(axis=1))
+    yield resampler.resample_chunk(np.empty(0, np.float32), last=True)
 
 
 def _readable(blocks: Iterator[Sound]) -> Iterator[Sound]:

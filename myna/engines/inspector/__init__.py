@@ -1,1 +1,0 @@
-"""Decoding of uploaded audio, in a child process."""

@@ -1,0 +1,1 @@
+"""Recordings and stored speech: decoding, conversion and transcription in confined child processes."""

@@ -1,1 +1,0 @@
-"""Conversion of stored speech to other formats, in a child process."""

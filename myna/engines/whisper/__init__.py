@@ -1,1 +1,0 @@
-"""Whisper: transcribes recordings in a child process."""

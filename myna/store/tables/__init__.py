@@ -1,1 +1,0 @@
-"""All rows of a database, for backup, restore and move."""
