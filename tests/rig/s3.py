@@ -176,7 +176,8 @@ def _weed(folder: Path) -> tuple[subprocess.Popen[bytes], int]:
         str(Path(sys.executable).with_name("weed")), "server", "-s3", f"-s3.config={config}",
         f"-dir={folder}",
         "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.telemetry=false", "-master.volumeSizeLimitMB=64",
-        "-volume.max=20", *(f"-{name}.port={port}" for name, port in ports.items()),
+        "-s3.port.iceberg=0", "-s3.port.lance=0", "-volume.max=20",
+        *(f"-{name}.port={port}" for name, port in ports.items()),
         *(f"-{name}.port.grpc={free_port()}" for name in ports),
     ]  # fmt: skip
     with (folder / "log").open("wb") as log:

@@ -185,8 +185,13 @@ async def check_storage(db: Database, storage: Storage, *, claim: bool = False) 
         await db.transaction(mark)
         found = await asyncio.to_thread(marker_of, storage)
     if found != site_id and (found or claim or await queries.is_marked(db)):
-        has = "belongs to another installation, or was moved" if found else "is not that of the other starts"
+        has = (
+            f"belongs to another installation, or was moved ({MARKER} says so)"
+            if found
+            else f"has no {MARKER}"
+        )
         raise CommandError(
-            f"MYNA_STORAGE and MYNA_DATA: {storage.label} {has}. Every process of an installation needs the"
-            " same storage: share the folder, use a bucket, or move it with 'myna move --storage'."
+            f"The storage {storage.label} {has}: it is not that of this database. Every process of an"
+            " installation needs the same one: share the folder, or move it to a bucket with 'myna move"
+            " --storage'."
         )
