@@ -218,10 +218,10 @@ screenshots: .venv/chromium.stamp
 # Needs `uv`. Only a change of a dependency needs this. The files name no registry host.
 lock:
 	$(LOCK) --group build pyproject.toml -o requirements.lock
-	$(LOCK) --group build --extra hear --extra neural --extra m4a --extra oidc --extra keys --extra storage pyproject.toml -o requirements-extras.lock
+	$(LOCK) --group build --extra hear --extra neural --extra m4a --extra oidc --extra keys --extra otel --extra storage pyproject.toml -o requirements-extras.lock
 	$(LOCK) --group demo pyproject.toml -o requirements-demo.lock
-	$(LOCK) --group dev --extra neural --extra m4a --extra oidc --extra keys --extra storage pyproject.toml -o requirements-dev.lock
-	$(LOCK) --group listen --extra neural --extra m4a --extra oidc --extra keys --extra storage pyproject.toml -o requirements-listen.lock
+	$(LOCK) --group dev --extra neural --extra m4a --extra oidc --extra keys --extra otel --extra storage pyproject.toml -o requirements-dev.lock
+	$(LOCK) --group listen --extra neural --extra m4a --extra oidc --extra keys --extra otel --extra storage pyproject.toml -o requirements-listen.lock
 	$(LOCK) --group mutants --constraint requirements-dev.lock -o requirements-mutants.lock
 
 clean:

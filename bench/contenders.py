@@ -19,7 +19,7 @@ import asyncpg
 
 from bench import fill, load, processes, upstream
 from bench.fill import Size
-from bench.install import GATEWAY, LITELLM, node
+from bench.install import COMPILED, GATEWAY, LITELLM, node
 from bench.load import Target, Work
 from bench.processes import CannotRun, Program, Started
 from tests.rig import postgres
@@ -32,6 +32,7 @@ TWO_PROCESSES = 2
 SQLITE, POSTGRESQL, POSTGRESQL_2 = "myna-sqlite", "myna-postgresql", "myna-postgresql-2"
 FLOOR, BARE_FLOOR, NGINX = "floor", "bare-floor", "nginx"
 PORTKEY_GATEWAY, LITELLM_PROXY, LITELLM_KEYS = "portkey", "litellm", "litellm-keys"
+ROLTER, SMG, FERROGW = "rolter", "smg", "ferrogw"
 DIRECT = "load alone"
 """The load against its own upstream, without a contender."""
 
@@ -42,12 +43,16 @@ MEANINGS = {
     FLOOR: "Myna's edge, parser and client; its store calls return constants",
     BARE_FLOOR: "plain ASGI on uvicorn, msgspec, the same client; charges nothing",
     NGINX: "nginx as a proxy; charges nothing",
+    ROLTER: "rolter, a gateway in Rust; checks no key, charges nothing",
+    SMG: "Shepherd Model Gateway, in Rust; checks no key, charges nothing",
+    FERROGW: "Ferro Labs' gateway, in Go; checks no key, charges nothing",
     PORTKEY_GATEWAY: "Portkey's gateway; charges nothing",
     LITELLM_PROXY: "LiteLLM proxy, one worker, a master key; counts in memory",
     LITELLM_KEYS: "LiteLLM proxy, one worker, virtual keys on PostgreSQL",
 }
 
 
+NOT_INSTALLED = "it isn't installed; `make bench-setup` does it"
 NOT_RUN = {
     LITELLM_KEYS: (
         "its virtual keys need Prisma, whose query engine is in no package registry; the benchmark downloads"
@@ -210,7 +215,7 @@ def nginx(setup: Setup, work: Work, *, buffering: bool = True) -> Iterator[Targe
 def _portkey(setup: Setup, work: Work) -> Iterator[Target]:
     server = GATEWAY / "build" / "start-server.js"
     if not server.exists():
-        raise CannotRun("it isn't installed; `make bench-setup` does it")
+        raise CannotRun(NOT_INSTALLED)
     port = processes.free_port()
     headers = (("x-portkey-provider", "openai"), ("x-portkey-custom-host", setup.upstream_url + "/v1"))
     command = [node(), str(server), f"--port={port}", "--headless"]
@@ -218,6 +223,72 @@ def _portkey(setup: Setup, work: Work) -> Iterator[Target]:
         PORTKEY_GATEWAY, setup, command, f"http://127.0.0.1:{port}/", NODE_ENV="production"
     ) as program:
         yield load.target_of(PORTKEY_GATEWAY, port, program, setup.folder, work._replace(headers=headers))
+
+
+_ROLTER_CONFIG = """
+[[providers.readonly]]
+name = "upstream"
+kind = "openai"
+api_base = "{upstream}"
+allow_custom_api_base = true
+[[routes]]
+model = "svc-chat"
+strategy = "round_robin"
+[[routes.targets]]
+provider = "upstream"
+model = "m"
+"""
+_FERROGW_CONFIG = """
+strategy: {mode: single}
+targets: [{virtual_key: openai}]
+aliases: {svc-chat: gpt-4o}
+"""
+
+
+@contextlib.contextmanager
+def _rolter(setup: Setup, work: Work) -> Iterator[Target]:
+    config = setup.folder / "rolter.toml"
+    config.write_text(_ROLTER_CONFIG.format(upstream=setup.upstream_url), encoding="utf-8")
+    place = ["--host", "127.0.0.1", "--port", str(port := processes.free_port())]
+    command = ["rolter", "gateway", "--config", str(config), *place]
+    with _compiled(ROLTER, setup, work, port, command, RUST_LOG="off") as target:
+        yield target
+
+
+@contextlib.contextmanager
+def _smg(setup: Setup, work: Work) -> Iterator[Target]:
+    """Without retries and its circuit breaker, as the others."""
+    port, metrics = processes.free_port(), processes.free_port()
+    command = ["smg", "launch", "--worker-urls", setup.upstream_url, "--backend", "openai"]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--prometheus-port", str(metrics)]
+    command += ["--disable-retries", "--disable-circuit-breaker", "--log-level", "error"]
+    with _compiled(SMG, setup, work, port, command) as target:
+        yield target
+
+
+@contextlib.contextmanager
+def _ferrogw(setup: Setup, work: Work) -> Iterator[Target]:
+    """Its default limit of requests would answer most of them with 429."""
+    config = setup.folder / "ferrogw.yaml"
+    config.write_text(_FERROGW_CONFIG, encoding="utf-8")
+    unlimited = dict.fromkeys(("RATE_LIMIT_RPS", "RATE_LIMIT_BURST"), "1000000")
+    environ = {"GATEWAY_CONFIG": str(config), "PORT": str(port := processes.free_port())} | unlimited
+    environ |= {"OPENAI_BASE_URL": setup.upstream_url, "OPENAI_API_KEY": "none", "LOG_LEVEL": "fatal"}
+    environ["ALLOW_UNAUTHENTICATED_PROXY"] = "true"
+    with _compiled(FERROGW, setup, work, port, ["ferrogw", "serve"], **environ) as target:
+        yield target
+
+
+@contextlib.contextmanager
+def _compiled(
+    name: str, setup: Setup, work: Work, port: int, command: list[str], **environ: str
+) -> Iterator[Target]:
+    program = COMPILED / "bin" / command[0]
+    if not program.exists():
+        raise CannotRun(NOT_INSTALLED)
+    ready = f"http://127.0.0.1:{port}/"
+    with _program(name, setup, [str(program), *command[1:]], ready, **environ) as running:
+        yield load.target_of(name, port, running, setup.folder, work)
 
 
 MASTER_KEY = "sk-bench-0123456789"
@@ -235,7 +306,7 @@ general_settings: {{master_key: {master_key}}}
 def _litellm(setup: Setup, work: Work) -> Iterator[Target]:
     program = LITELLM / "bin" / "litellm"
     if not program.exists():
-        raise CannotRun("it isn't installed; `make bench-setup` does it")
+        raise CannotRun(NOT_INSTALLED)
     config = setup.folder / "litellm.yaml"
     config.write_text(
         _LITELLM_CONFIG.format(upstream=setup.upstream_url, master_key=MASTER_KEY), encoding="utf-8"
@@ -257,6 +328,9 @@ _STARTS: dict[str, Callable[[Setup, Work], contextlib.AbstractContextManager[Tar
     FLOOR: _floor,
     BARE_FLOOR: bare_floor,
     NGINX: nginx,
+    ROLTER: _rolter,
+    SMG: _smg,
+    FERROGW: _ferrogw,
     PORTKEY_GATEWAY: _portkey,
     LITELLM_PROXY: _litellm,
 }
@@ -296,17 +370,11 @@ def versions(setup: Setup) -> dict[str, str]:
 
 
 _PACKAGES = (
-    "myna",
-    "uvicorn",
-    "uvloop",
-    "httptools",
-    "msgspec",
-    "apsw",
-    "asyncpg",
-    "espeakng-loader",
-    "lameenc",
-)
+    "myna", "uvicorn", "uvloop", "httptools", "msgspec", "apsw", "asyncpg", "espeakng-loader", "lameenc",
+)  # fmt: skip
 _ASKED = {
+    **{name: [str(COMPILED / "bin" / name), "--version"] for name in (ROLTER, SMG)},
+    "ferrogw": [str(COMPILED / "bin" / "ferrogw"), "version"],
     "nginx": ["nginx", "-v"],
     "wrk": ["wrk", "-v"],
     "node": [node(), "--version"],

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import asyncpg
 
 from bench.load import KEY_FORMAT
-from myna.accounts.activity import Actor
 from myna.accounts.keys import PREFIX, Scope, hash_of
 from myna.accounts.sign_in import passwords
 from myna.billing import rollup
@@ -164,7 +163,8 @@ async def fill(database_url: str, data: Path, size: Size) -> None:
         await rollup.roll(db, "UTC")
         if size.password:
             await db.transaction(lambda connection: connection.fetch(_MAKE_OPERATOR, READER))
-            await passwords.set(db, READER, size.password, Actor(account_id=0, name="bench", address=""))
+            hashed = await passwords.hash_of(size.password)
+            await db.transaction(lambda connection: passwords.replace(connection, READER, hashed))
     finally:
         await db.close()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from bench import processes
 
 PEERS = Path(__file__).parents[1] / ".dev" / "bench"
-LITELLM, PORTKEY = PEERS / "litellm", PEERS / "portkey"
+LITELLM, PORTKEY, COMPILED = PEERS / "litellm", PEERS / "portkey", PEERS / "compiled"
 GATEWAY = PORTKEY / "node_modules" / "@portkey-ai" / "gateway"
 PORTKEY_PACKAGE = """{
   "private": true,
@@ -27,7 +27,12 @@ DEBIAN = {"nginx": "nginx-light", "wrk": "wrk"}
 
 def main() -> int:
     """Exit 1 if anything is missing in the end."""
-    missing = [_debian(), _litellm(), _portkey()]
+    missing = [
+        _debian(),
+        _wheels("LiteLLM", LITELLM / "bin" / "litellm", "litellm[proxy]"),
+        _wheels("gateways in Rust and Go", COMPILED / "bin" / "ferrogw", "rolter", "smg", "ferrogw"),
+        _portkey(),
+    ]
     for what in filter(None, missing):
         print(f"not installed: {what}")
     return int(any(missing))
@@ -52,15 +57,16 @@ def _debian() -> str:
     return ""
 
 
-def _litellm() -> str:
-    if (LITELLM / "bin" / "litellm").exists():
+def _wheels(what: str, program: Path, *packages: str) -> str:
+    """Installs packages with this program into an environment of their own."""
+    if program.exists():
         return ""
     for command in (
-        [sys.executable, "-m", "venv", str(LITELLM)],
-        [str(LITELLM / "bin" / "python"), "-m", "pip", "install", "--quiet", "litellm[proxy]"],
+        [sys.executable, "-m", "venv", str(program.parents[1])],
+        [str(program.with_name("python")), "-m", "pip", "install", "--quiet", *packages],
     ):
         if reason := _failed(command, PEERS):
-            return f"LiteLLM: {reason}"
+            return f"{what}: {reason}"
     return ""
 
 

@@ -22,13 +22,16 @@ NAMES = {
     contenders.FLOOR: "Myna without a database (floor)",
     contenders.BARE_FLOOR: "plain ASGI proxy",
     contenders.NGINX: "nginx as a proxy",
+    contenders.ROLTER: "rolter (Rust), no keys, no books",
+    contenders.SMG: "smg (Rust), no keys, no books",
+    contenders.FERROGW: "ferrogw (Go), no keys, no books",
     contenders.PORTKEY_GATEWAY: "Portkey gateway",
     contenders.LITELLM_PROXY: "LiteLLM proxy",
     contenders.LITELLM_KEYS: "LiteLLM proxy with virtual keys",
 }
 DRAWN = (
-    contenders.FLOOR, contenders.SQLITE, contenders.POSTGRESQL, contenders.PORTKEY_GATEWAY,
-    contenders.LITELLM_PROXY,
+    contenders.FLOOR, contenders.SQLITE, contenders.POSTGRESQL, contenders.ROLTER, contenders.SMG,
+    contenders.FERROGW, contenders.PORTKEY_GATEWAY, contenders.LITELLM_PROXY,
 )  # fmt: skip
 STREAM_HEAD = ["", "first chunk ms", "chunks/s", "CPU ms per chunk", "p99 of delay ms", "KB per stream"]
 Results = dict[str, dict[str, Any]]

@@ -2,9 +2,7 @@
 
 import asyncio
 
-from myna.accounts.activity import command_line
 from myna.accounts.sign_in import links
-from myna.accounts.sign_in.links import LIFE_MS, Purpose
 from myna.cli.console import open_database
 from myna.settings import Settings
 
@@ -18,5 +16,5 @@ async def _first_link(settings: Settings) -> str:
     async with open_database(settings) as db:
         if not await links.first_is_needed(db):
             return ""
-        token = await links.create(db, Purpose.FIRST, None, LIFE_MS[Purpose.FIRST], command_line())
+        token = await links.create_first(db)
         return links.url(settings.base_url, token)

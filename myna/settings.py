@@ -129,6 +129,13 @@ class Settings:
     log_level: str = kinds.word("debug", "info", "warning", "error", default="info")(
         "what is logged: debug, info, warning or error", "日志级别：debug、info、warning 或 error"
     )
+    metrics_port: int = kinds.whole(0, 0, 65535)(
+        "a port for /metrics alone, which the service then has there only; 0: none",
+        "单独提供 /metrics 的端口，主端口则不再提供；0 表示不单独提供",
+    )
+    metrics_host: str = kinds.text()(
+        "the address of this port; empty: MYNA_HOST", "该端口的监听地址；留空则与 MYNA_HOST 相同"
+    )
     metrics_token: str = kinds.secret()(
         "the Bearer token that /metrics requires; empty: none",
         "访问 /metrics 所需的 Bearer 令牌；留空则不需要",
@@ -364,6 +371,8 @@ def _check_together(settings: Settings) -> None:
         raise ConfigError("MYNA_WORKERS: more than one needs PostgreSQL; set MYNA_DATABASE_URL.")
     if settings.bodies_max_bytes < settings.body_max_bytes:
         raise ConfigError("MYNA_BODIES_MAX_BYTES: must be at least MYNA_BODY_MAX_BYTES.")
+    if settings.metrics_port == settings.port:
+        raise ConfigError("MYNA_METRICS_PORT: must not be MYNA_PORT.")
     if settings.beat_s * 2 > settings.lease_s:
         raise ConfigError(
             "MYNA_BEAT_S: must be at most half of MYNA_LEASE_S, so that a lease outlives a lost heartbeat."

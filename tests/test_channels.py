@@ -25,7 +25,8 @@ from myna.channels.routes import Route, RouteKind
 from myna.errors import CommandError
 from myna.http.client import HttpClient
 from myna.settings import Settings
-from myna.store.queries.config import ChannelRow, ChannelVoiceRow, Config
+from myna.speech import catalogue
+from myna.store.queries.config import ChannelRow, ChannelVoiceRow, Config, VoiceOverride
 from tests.store.stalls import until
 
 URL = "https://up.example/v1"
@@ -128,13 +129,21 @@ def test_a_weight_or_a_flag_that_cannot_be_is_refused() -> None:
     check(row("a", weight=1_000_000, responses=1))
 
 
-def test_a_speech_channel_with_an_open_circuit_is_down() -> None:
+def test_the_voices_follow_circuits_and_the_configuration() -> None:
     known = channels()
-    voice = ChannelVoiceRow(channel="s", voice_id="v", name="V", gender="female", language="en")
-    site = config(row("s", kind="speech"), voices=(voice,))
-    assert [(speech.up, len(speech.voices)) for speech in known.speech(site)] == [(True, 1)]
+    voices = [ChannelVoiceRow(name, name.upper(), name, "female", "en") for name in ("s", "t")]
+    site = config(row("s", kind="speech"), row("t", kind="speech"), voices=tuple(voices))
+
+    def usable(site: Config) -> list[str]:
+        return [voice.name for voice in catalogue.usable(known, site)]
+
+    assert usable(site) == ["s", "t"]
     fail(known.circuits, "s")
-    assert [speech.up for speech in known.speech(site)] == [False]
+    assert [speech.up for speech in known.speech(site)] == [False, True]
+    assert usable(site) == ["t"]
+    known.circuits.succeeded("s")
+    assert usable(site) == ["s", "t"]
+    assert usable(structs.replace(site, overrides={"T": VoiceOverride("new", 1, 0)})) == ["new", "s"]
 
 
 def test_the_channels_of_the_settings_go_first() -> None:

@@ -53,6 +53,8 @@ WRONG = {
     "chat_model": ["a\nb"],
     "speech": ["festival", "sherpa", "sherpa:model", "http://", "https://x/v1#y", "espeak "],
     "secret_key": [SECRET[:31], f"{SECRET * 4},{SECRET[:31]}", "é" * 32],
+    "metrics_port": ["-1", "65536", "8080"],
+    "metrics_host": ["a\nb"],
     "metrics_token": [f"{SECRET} x", f"{SECRET}é"],
     "log_level": ["loud", "INFO"],
     "oidc_issuer": [

@@ -85,6 +85,39 @@ def test_a_call_tells_its_route_tokens_and_first_byte(service: Service, upstream
         assert ours == []
 
 
+def test_no_caller_adds_series(service: Service) -> None:
+    """Each kind of request once, then more of it with names that the caller makes up."""
+    caller = make_caller(service)
+
+    def series(name: str) -> set[str]:
+        data = {"model": name, "messages": [{"role": "user", "content": name}]}
+        for path in (
+            f"/{name}",
+            f"/v1/{name}",
+            f"/uploads/{name}",
+            f"/openai/v1/models/{name}",
+            f"/office/{name}",
+        ):
+            call("GET", service.root_url + path, key=caller.key.plain)
+        for path in ("/openai/v1/chat/completions", "/openai/v1/embeddings", "/v1/chat/completions"):
+            call(
+                "POST",
+                service.root_url + path,
+                key=caller.key.plain,
+                data=data,
+                headers={"X-Request-Id": name},
+            )
+        call("POST", f"{service.base_url}/tts", key=caller.key.plain, data={"text": name, "voice_id": name})
+        call("GET", f"{service.base_url}/me", key=name)
+        call("BREW", f"{service.base_url}/me")
+        text = call("GET", f"{service.root_url}/metrics").body.decode()
+        return {line.rpartition(" ")[0] for line in text.splitlines() if line.startswith("myna_")}
+
+    first = series("first")
+    assert len(first) > 200
+    assert series("second") | series("a%22%0A") <= first
+
+
 def test_a_speech_server_gets_the_id_of_its_call(make_service: ServiceMaker, upstream: Upstream) -> None:
     service = with_voices(make_service(chat_url="parrot:", speech=upstream.url), upstream)
     upstream.behave()

@@ -140,9 +140,13 @@ def test_one_package_has_one_version_in_all_locks() -> None:
     assert {line for line in mutants if line.split("==")[0] in also_in_dev} <= more[-1]
     assert all(run <= lock for lock in more)
     assert {line.split("==")[0] for line in more[0] - run} == {
-        "av", "colorama", "cryptography", "ctranslate2", "faster-whisper", "fsspec", "hf-xet", "httpcore2",
-        "httpx2", "httpx2-jsfetch", "huggingface-hub", "joserfc", "pyyaml", "sherpa-onnx", "sherpa-onnx-core",
-        "obstore", "opencc", "tokenizers", "tqdm", "truststore",
+        "av", "certifi", "charset-normalizer", "colorama", "cryptography", "ctranslate2",
+        "faster-whisper", "fsspec", "googleapis-common-protos", "hf-xet", "httpcore2", "httpx2",
+        "httpx2-jsfetch", "huggingface-hub", "joserfc", "obstore", "opencc", "opentelemetry-api",
+        "opentelemetry-exporter-http-transport", "opentelemetry-exporter-otlp-common",
+        "opentelemetry-exporter-otlp-proto-common", "opentelemetry-exporter-otlp-proto-http",
+        "opentelemetry-proto", "opentelemetry-sdk", "opentelemetry-semantic-conventions", "pyyaml",
+        "requests", "sherpa-onnx", "sherpa-onnx-core", "tokenizers", "tqdm", "truststore", "urllib3",
     }  # fmt: skip
     assert not {line for line in run if line.startswith(("openai==", "pytest==", "httpx"))}
 

@@ -5,7 +5,9 @@ command, the fields of the form in the back office, and what the activity record
 the transaction that records it.
 """
 
-from collections.abc import Callable, Mapping
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
 from msgspec import Struct, field, structs
@@ -17,7 +19,11 @@ from myna.channels.channels import Channels
 from myna.channels.keys import ChannelKeys
 from myna.errors import CommandError
 from myna.settings import Settings
-from myna.store.database import Database, Transaction
+from myna.store.database import Database, Queries, Transaction
+from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import NamedFiles
+from myna.store.files.samples import SampleStore
+from myna.store.files.storage import check_storage, open_storage
 from myna.store.queries import accounts as account_store
 from myna.store.queries.accounts import AccountRow
 
@@ -32,6 +38,27 @@ class Field(Struct, frozen=True):
     argument: str = ""
     hyphen: bool = False
     secret: bool = False
+
+
+class Files:
+    """The audio and the samples that changes delete."""
+
+    def __init__(self, db: Database, settings: Settings) -> None:
+        self._db = db
+        self._settings = settings
+
+    async def delete(self, *, audio: Sequence[str] = (), samples: Sequence[str] = ()) -> None:
+        """Deletes these, where they exist. Raises CommandError if the storage is not this installation's,
+        StorageUnavailable."""
+        if audio or samples:
+            storage = open_storage(self._settings, os.environ)
+            await check_storage(self._db, storage)
+            stores: list[tuple[NamedFiles, Sequence[str]]] = [
+                (AudioStore(storage), audio),
+                (SampleStore(storage), samples),
+            ]
+            for files, names in stores:
+                await asyncio.to_thread(files.each, files.delete, names)
 
 
 class Change(Struct):
@@ -93,9 +120,20 @@ class Action(Struct, Generic[R], frozen=True, kw_only=True):
         returned stays, unrecorded."""
         raise NotImplementedError
 
+    async def prepare(self, db: Queries, files: Files, owner_id: int | None) -> None:
+        """What takes long or can't be undone, and comes before the transaction. Raises CommandError."""
+
+    async def finish(self, result: R, files: Files) -> None:
+        """What comes after the transaction."""
+
     def in_doubt(self) -> CommandError | None:
         """What is said if the database became unavailable and the change may have been made."""
         return None
+
+    @property
+    def note(self) -> str:
+        """A comment behind the recorded command, for a change that the command alone would not make."""
+        return ""
 
     @property
     def words(self) -> list[str]:
@@ -144,6 +182,8 @@ async def perform(
 ) -> R:
     """Makes the change and records it, in one transaction. Raises CommandError: then nothing is changed."""
     action.check()
+    files = Files(db, settings)
+    await action.prepare(db, files, owner_id)
 
     async def work(connection: Transaction) -> R | CommandError:
         change = Change(
@@ -158,7 +198,7 @@ async def perform(
         result = await action.run(change)
         if not isinstance(result, CommandError):
             for one in change.performed:
-                await activity.record(connection, by, one.words, change.account_id)
+                await activity.record(connection, by, one.words, change.account_id, note=one.note)
         for write in change.last:
             write()
         return result
@@ -171,4 +211,5 @@ async def perform(
         raise
     if isinstance(result, CommandError):
         raise result
+    await action.finish(result, files)
     return result

@@ -168,6 +168,20 @@ class SetChannelKey(Action[None], frozen=True):
             raise CommandError("The channel {name!r} has no stored key on this machine.", name=self.name)
 
 
+class TryChannel(Action[None], frozen=True):
+    """Send a channel a test request and print the result."""
+
+    command = "channel test"
+    name: Name
+    model: Annotated[str, Field("The model to request in place of the channel's.")] = ""
+
+    def check(self) -> None:
+        check_model(self.model)
+
+    async def run(self, change: Change) -> None:
+        return  # the request follows its record: no transaction waits for a server
+
+
 class RekeyChannels(Action[dict[str, str]], frozen=True):
     """Encrypt the stored keys of all channels with the first key of MYNA_SECRET_KEY."""
 

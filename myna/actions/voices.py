@@ -7,6 +7,7 @@ voice of every speech channel whose engine can blend and has all of its parts. C
 from typing import Annotated
 
 import msgspec
+from msgspec import structs
 
 from myna.actions import Action, Change, Field
 from myna.channels.channels import SpeechChannel
@@ -20,36 +21,34 @@ from myna.voices.overrides import check_name, list_public
 from myna.wire.farm import CLONE_PREFIX, VoiceId
 
 BLENDS_MAX = 100
-PublicVoiceId = Annotated[str, Field("The id of the voice in `myna voice list`.", argument="ID")]
+PublicVoice = Annotated[str, Field("The voice, by its id or name in `myna voice list`.", argument="VOICE")]
 
 
 class HideVoice(Action[None], frozen=True):
     """Remove a public voice from the list; requests for it are refused."""
 
     command = "voice hide"
-    voice_id: PublicVoiceId
+    voice_id: PublicVoice
 
     async def run(self, change: Change) -> None:
-        await _check_known(change, self.voice_id)
-        await store.hide(change.db, self.voice_id, True)
+        await store.hide(change.db, await _known(change, self), True)
 
 
 class ShowVoice(Action[None], frozen=True):
     """Show a hidden voice again."""
 
     command = "voice show"
-    voice_id: PublicVoiceId
+    voice_id: PublicVoice
 
     async def run(self, change: Change) -> None:
-        await _check_known(change, self.voice_id)
-        await store.hide(change.db, self.voice_id, False)
+        await store.hide(change.db, await _known(change, self), False)
 
 
 class RenameVoice(Action[None], frozen=True):
     """Rename a public voice; "" restores its original name."""
 
     command = "voice rename"
-    voice_id: PublicVoiceId
+    voice_id: PublicVoice
     name: Annotated[str, Field("Its new name.", argument="NAME")]
 
     def check(self) -> None:
@@ -57,23 +56,21 @@ class RenameVoice(Action[None], frozen=True):
             check_name(self.name)
 
     async def run(self, change: Change) -> None:
-        await _check_known(change, self.voice_id)
-        await store.rename(change.db, self.voice_id, self.name)
+        await store.rename(change.db, await _known(change, self), self.name)
 
 
 class OrderVoices(Action[None], frozen=True):
     """List these public voices first, in this order; the first one is the default."""
 
     command = "voice order"
-    voice_ids: Annotated[tuple[str, ...], Field("The ids of public voices.", argument="ID")]
-
-    def check(self) -> None:
-        if len(set(self.voice_ids)) < len(self.voice_ids):
-            raise CommandError("A voice can have one place only; one is named twice.")
+    voice_ids: Annotated[tuple[str, ...], Field("Public voices, by their ids or names.", argument="VOICE")]
 
     async def run(self, change: Change) -> None:
-        await _check_known(change, *self.voice_ids)
-        await store.order(change.db, self.voice_ids)
+        ids = await _ids(change, self.voice_ids)
+        if len(set(ids)) < len(ids):
+            raise CommandError("A voice can have one place only; one is named twice.")
+        change.performed = [structs.replace(self, voice_ids=ids)]
+        await store.order(change.db, ids)
 
 
 class BlendVoice(Action[BlendRow], frozen=True):
@@ -117,24 +114,29 @@ class BlendVoice(Action[BlendRow], frozen=True):
         return row
 
 
-class DeleteBlend(Action[None], frozen=True):
-    """Delete a blend."""
-
-    command = "voice delete"
-    voice_id: PublicVoiceId
-
-    async def run(self, change: Change) -> None:
-        if not await store.delete_blend(change.db, self.voice_id):
-            raise CommandError("There is no blend or cloned voice {voice_id!r}.", voice_id=self.voice_id)
+async def _known(change: Change, action: HideVoice | ShowVoice | RenameVoice) -> str:
+    """The id of the action's voice, by which it is recorded. Raises CommandError."""
+    (voice_id,) = await _ids(change, (action.voice_id,))
+    change.performed = [structs.replace(action, voice_id=voice_id)]
+    return voice_id
 
 
-async def _check_known(change: Change, *voice_ids: str) -> None:
-    """Raises CommandError for an unknown voice. An override makes one known even if nothing speaks it."""
-    known = {public.voice.voice_id for public in await list_public(change.db, change.channels)}
-    known |= (await config_store.load(change.db)).overrides.keys()
-    for voice_id in voice_ids:
-        if voice_id not in known:
-            raise CommandError("There is no public voice {voice_id!r}.", voice_id=voice_id)
+async def _ids(change: Change, named: tuple[str, ...]) -> tuple[str, ...]:
+    """The ids of public voices, named by their ids or by names that they alone have. An override makes one
+    known even if nothing speaks it. Raises CommandError."""
+    public = [one.voice for one in await list_public(change.db, change.channels)]
+    known = {*(await config_store.load(change.db)).overrides, *(voice.voice_id for voice in public)}
+    found: list[str] = []
+    for name in named:
+        ids = [name] if name in known else [voice.voice_id for voice in public if voice.name == name]
+        if not ids:
+            raise CommandError("There is no public voice {voice_id!r}.", voice_id=name)
+        if len(ids) > 1:
+            raise CommandError(
+                "There are several voices {name!r}; name one by its id: {ids}.", name=name, ids=", ".join(ids)
+            )
+        found += ids
+    return tuple(found)
 
 
 def _check_id(voice_id: str) -> None:

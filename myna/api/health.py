@@ -7,11 +7,21 @@ import asyncio
 import hmac
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Generic, TypeVar
 
-from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    REGISTRY,
+    CollectorRegistry,
+    Metric,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -156,4 +166,22 @@ async def _none_missing() -> dict[str, str]:
 def _metrics_of_all_processes() -> bytes:
     registry = CollectorRegistry()
     MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    registry.register(_Processes())
     return generate_latest(registry)
+
+
+class _Processes(Collector):
+    """What Prometheus' clients tell of their process, summed over the workers."""
+
+    def collect(self) -> Iterator[Metric]:
+        files = Path(os.environ[MULTIPROCESS]).glob("gauge_live*_*.db")  # those of dead workers are deleted
+        found: dict[str, Metric] = {}
+        for pid in {int(file.stem.rpartition("_")[2]) for file in files}:
+            for metric in ProcessCollector(pid=partial(int, pid), registry=None).collect():
+                of_all = found.setdefault(metric.name, metric)
+                if of_all is not metric:
+                    more, latest = metric.samples[0], metric.name == "process_start_time_seconds"
+                    (one,) = of_all.samples
+                    value = max(one.value, more.value) if latest else one.value + more.value
+                    of_all.samples = [one._replace(value=value)]
+        yield from found.values()

@@ -7,9 +7,10 @@ are not listed, and the next channel speaks, or the answer is a 503.
 import logging
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
+from typing import Any
 
 from msgspec import Struct, convert, structs
 
@@ -113,8 +114,7 @@ class Channels:
         self._seen: Config | None = None
         self._all: list[Channel] = []
         self._enabled: dict[str, list[Channel]] = {}
-        self._speaking: dict[tuple[str, str], SpeechChannel] = {}
-        """By name and model, as they are while the configuration stays the same."""
+        self._known: dict[Hashable, Any] = {}
 
     def chat(self, config: Config) -> list[Channel]:
         """The enabled chat channels in the order to try; those with an open circuit last."""
@@ -152,6 +152,11 @@ class Channels:
         self._read(config)
         return self._all
 
+    def known(self, config: Config) -> dict[Hashable, Any]:
+        """What callers have worked out of this configuration and its keys; emptied when there are others."""
+        self._read(config)
+        return self._known
+
     async def load_keys(self, config: Config) -> None:
         """Reads the stored keys of a configuration: storing a key makes a new version of it. A command does
         without: they are read when they are needed."""
@@ -165,7 +170,7 @@ class Channels:
             enabled = [channel for channel in self._all if channel.enabled]
             kinds = {channel.kind for channel in enabled}
             self._enabled = {kind: [one for one in enabled if one.kind == kind] for kind in kinds}
-            self._speaking = {}
+            self._known = {}
             self._seen = config
 
     def place(self, channel: Channel, account_id: int) -> AbstractAsyncContextManager[None]:
@@ -202,7 +207,7 @@ class Channels:
         )
 
     def _speaks(self, channel: Channel, config: Config) -> list[SpeechChannel]:
-        found = self._speaking.get((channel.name, channel.model))
+        found: SpeechChannel | None = self._known.get((channel.name, channel.model))
         if found is None:
             engine = self.engine(channel)
             if engine is None:
@@ -218,7 +223,7 @@ class Channels:
                 recipes={blend.voice_id: blend.recipe for blend in blends},
                 place=partial(self.place, channel),
             )
-            self._speaking[channel.name, channel.model] = found
+            self._known[channel.name, channel.model] = found
         up = found.engine.up() if is_local(channel) else not self.circuits.open(channel.name)
         return [structs.replace(found, up=up, full=found.engine.full())]
 

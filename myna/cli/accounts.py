@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from myna.accounts import accounts, limits
-from myna.accounts.sign_in.links import Purpose
+from myna.actions.access import InviteAccount
 from myna.actions.accounts import (
     AddAccount,
     DisableAccount,
@@ -47,7 +47,7 @@ def list_all(*, wide: Wide = False, json: Json = False) -> None:
 
 async def _add(db: Database, action: AddAccount) -> dict[str, object]:
     account = await perform(db, action)
-    link = await link_to(db, Purpose.INVITE, account.id) if action.email or action.operator else {}
+    link = await link_to(db, InviteAccount(name=account.name)) if action.email or action.operator else {}
     return {**_shown(account), **link}
 
 

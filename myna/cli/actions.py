@@ -81,7 +81,7 @@ def _argument(kind: type[Action[Any]], name: str, type_: Any) -> Argument:
 
 
 def _parameter(about: Field, type_: Any) -> Parameter:
-    name = f"{about.argument}…" if about.argument and type_ == list[str] else about.argument
+    name = f"{about.argument}…" if about.argument and get_origin(type_) is list else about.argument
     return Parameter(name=name or None, help=about.help, allow_leading_hyphen=about.hyphen)
 
 
@@ -91,7 +91,8 @@ def _type_of(hint: Any) -> Any:
         return hint
     kinds = [one for one in get_args(hint) if one is not type(None)]
     if get_origin(hint) is tuple or (kinds and get_origin(kinds[0]) is tuple):
-        return list[str]
+        item = get_args(kinds[0])[0] if get_args(kinds[0]) else kinds[0]
+        return list[Whole] if item is int else list[str]
     kind = kinds[0] if kinds else hint
     if kind is bool and kinds:
         return _YesOrNo

@@ -12,7 +12,6 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from msgspec import structs
 
-from myna.accounts.activity import command_line
 from myna.actions.channels import (
     AddChannel,
     DisableChannel,
@@ -22,6 +21,7 @@ from myna.actions.channels import (
     RemoveChannel,
     SetChannel,
     SetChannelKey,
+    TryChannel,
 )
 from myna.channels import channels
 from myna.channels import keys as channel_keys
@@ -92,27 +92,6 @@ def _as_row(channel: Channel, circuit: CircuitRow) -> dict[str, object]:
         "last_error": circuit.error,
         "last_error_at": seconds(circuit.error_at),
     }
-
-
-@app.command
-def test(
-    name: Name,
-    *,
-    model: Annotated[str, Parameter(help="The model to request in place of the channel's.")] = "",
-    json: Json = False,
-) -> None:
-    """Send a channel a test request and print the result."""
-
-    async def work(db: Database) -> dict[str, object]:
-        config = await store.load(db)
-        known = _all(config)
-        channel = next((channel for channel in known if channel.name == name), None)
-        if channel is None:
-            raise no_channel(name, [one.name for one in known])
-        _warn([channel])
-        return {"name": name, "ok": True, **await _try(db, channel, model)}
-
-    show(with_database(work, json=json), json)
 
 
 @app.command
@@ -231,25 +210,28 @@ async def _record_voices(db: Database, row: ChannelRow) -> str:
     return str(count)
 
 
-async def _try(db: Database, channel: Channel, model: str) -> dict[str, object]:
-    """Sends a channel a test request, with this model unless it is "". Returns the result. Raises
-    CommandError."""
-    settings = read_settings()
+async def _try(db: Database, action: TryChannel) -> dict[str, object]:
+    """Sends the channel a test request. Returns the result. Raises CommandError."""
+    known, settings = _all(await store.load(db)), read_settings()
+    channel = next((one for one in known if one.name == action.name), None)
+    if channel is None:
+        raise no_channel(action.name, [one.name for one in known])
+    _warn([channel])
     http_client = HttpClient(connections_max=1)
     deadline_s = settings.call_deadline_s
     limits = EngineLimits(processes=1, queue_max=1, job_deadline_s=deadline_s)
-    await channel_trial.record(db, channel.name, model, by=command_line())
-    channel = structs.replace(channel, model=model or channel.model)
+    await perform(db, action)
+    channel = structs.replace(channel, model=action.model or channel.model)
     try:
         is_ours = channel.kind == "speech" and channels.is_local(channel)
         local = site_engines(settings.speech, settings.data_folder, limits) if is_ours else {}
-        known = Channels(settings=settings, environ=os.environ, http_client=http_client, local=local)
-        if channel.kind == "speech" and (engine := known.engine(channel)):
+        ways = Channels(settings=settings, environ=os.environ, http_client=http_client, local=local)
+        if channel.kind == "speech" and (engine := ways.engine(channel)):
             with tempfile.TemporaryDirectory() as folder:
-                trial = await _speak(http_client, known, channel, engine, Path(folder), deadline_s)
+                trial = await _speak(http_client, ways, channel, engine, Path(folder), deadline_s)
             sound = f"{trial.voice!r}, of {trial.voices} voices, spoke for {trial.sound_s:.1f} s"
             return {"ms": trial.ms, "result": sound}
-        trial = await channel_trial.chat(http_client, known, settings, channel, deadline_s)
+        trial = await channel_trial.chat(http_client, ways, settings, channel, deadline_s)
         return {"ms": trial.ms, "result": trial.answer}
     finally:
         await http_client.close()
@@ -272,3 +254,6 @@ async def _speak(
         raise CommandError(f"The channel {channel.name!r} failed: {str(failure).rstrip('.')}.") from None
     finally:
         await engine.close()
+
+
+register(app, TryChannel, lambda action, found: {"name": action.name, "ok": True, **found}, run=_try)

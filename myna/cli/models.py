@@ -7,17 +7,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 from cyclopts import App, Parameter
 
-from myna.cli.console import Json, owner_of_files, read_settings, show, show_rows
+from myna.cli.console import Json, Wide, owner_of_files, read_settings, show, show_rows
 from myna.cli.progress import ProgressBar
 from myna.engines.models import install
 from myna.engines.models.catalog import Model, folder_of, missing
 from myna.engines.models.installed import MODELS
 from myna.engines.models.interface import Report
 from myna.engines.models.progress import ProgressFile
-from myna.engines.sherpa.known_models import KNOWN
+from myna.engines.sherpa.known_models import KNOWN, KnownModel
 from myna.errors import CommandError, ConfigError
 
 app = App(name="models", help="Models: fetch and list them, and test a voice for a compute node.")
@@ -29,6 +28,7 @@ app.command(
 
 Name = Annotated[str, Parameter(help="The name of a model in `myna models list`.")]
 MB = 1_000_000
+NOWHERE = Path()
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
 
@@ -86,20 +86,12 @@ def remove(name: Name, /, *, json: Json = False) -> None:
 
 
 @app.command(name="list")
-def list_known(*, json: Json = False) -> None:
+def list_known(*, wide: Wide = False, json: Json = False) -> None:
     """List the models that can be fetched or are there, and others with their addresses."""
     data_folder = read_settings().data_folder
     rows = [_row(model, folder_of(data_folder, name)) for name, model in MODELS.items()]
-    rows += [
-        {**msgspec.structs.asdict(model), "languages": list(model.languages), "beside": list(model.beside)}
-        for model in KNOWN
-    ]
-    if json:
-        show_rows(rows, json, empty="")
-        return
-    for row in rows:  # an address in a narrow column can't be copied
-        show(row, json)
-        print()
+    rows += [_row(model) for model in KNOWN]
+    show_rows(rows, json, empty="", brief=("name", "kind", "size_mb", "state", "languages"), wide=wide)
 
 
 @contextmanager
@@ -145,17 +137,18 @@ def _in_data_folder(name: str) -> tuple[Path, tuple[int, int] | None]:
     return folder_of(settings.data_folder, name), owner_of_files(settings)
 
 
-def _row(model: Model, folder: Path) -> dict[str, object]:
-    """A model that can be fetched. `state` is installed, incomplete or absent."""
-    lacking = missing(model, folder)
-    state = "incomplete" if lacking and folder.is_dir() else "absent" if lacking else "installed"
-    return {
+def _row(model: Model | KnownModel, folder: Path = NOWHERE) -> dict[str, object]:
+    """A model with its state: installed, incomplete or absent, or "by hand" with its addresses."""
+    row: dict[str, object] = {
         "name": model.name,
         "kind": model.kind,
-        "size_mb": round(model.size_bytes / MB),
+        "size_mb": model.size_mb if isinstance(model, KnownModel) else round(model.size_bytes / MB),
         "licence": model.licence,
         "languages": list(model.languages),
-        "state": state,
-        "folder": str(folder),
-        "get": f"myna models get {model.name}",
     }
+    if isinstance(model, KnownModel):
+        return {**row, "state": "by hand", "get": model.url, "beside": list(model.beside), "folder": ""}
+    lacking = missing(model, folder)
+    state = "incomplete" if lacking and folder.is_dir() else "absent" if lacking else "installed"
+    get = f"myna models get {model.name}"
+    return {**row, "state": state, "get": get, "beside": [], "folder": str(folder)}

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from filelock import FileLock, Timeout
 
 from myna import __version__
-from myna.cli.console import Json, read_settings, say_next, show, show_rows
+from myna.cli.console import Json, Wide, read_settings, say_next, show, show_rows
 from myna.cli.nodes import app
 from myna.errors import CommandError, ConfigError
 from myna.http.client import HttpClient
@@ -72,13 +72,15 @@ def run(*, data: Data = "", config: Config = "") -> None:
 
 
 @app.command
-def check(*, data: Data = "", config: Config = "", json: Json = False) -> int:
+def check(*, data: Data = "", config: Config = "", wide: Wide = False, json: Json = False) -> int:
     """Start each engine of node.toml, speak a sentence, and print its speed; contacts no service."""
     folder = _folder(data, make=False)
     found = node_config.load(_places(folder, config))
     with _trial_folder(folder) as trials:
         rows = asyncio.run(check_engines(found.engines, Path(trials)))
-    show_rows(rows if json else [_summary(row) for row in rows], json, empty="There is no engine.")
+    brief = ("engine", "ok", "voices", "speed", "error")
+    shown = rows if json else [_summary(row) for row in rows]
+    show_rows(shown, json, empty="There is no engine.", brief=brief, wide=wide)
     return 0 if all(row["ok"] for row in rows) else 1
 
 

@@ -6,12 +6,11 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from myna.accounts import accounts
-from myna.accounts.activity import command_line
-from myna.cli.console import Json, Whole, Wide, seconds, show, show_rows, site_storage, with_database
-from myna.speech import records
+from myna.actions.records import DeleteRecords
+from myna.cli.actions import register
+from myna.cli.console import Json, Whole, Wide, seconds, show_rows, with_database
 from myna.store.batch import TaskStatus
-from myna.store.database import Database, Queries
-from myna.store.files.audio import AudioStore
+from myna.store.database import Queries
 from myna.store.queries import tasks as store
 from myna.store.queries.tasks import TaskRow
 
@@ -47,22 +46,7 @@ def list_all(
     show_rows(shown, json, empty="The account has no records.", brief=brief, wide=wide)
 
 
-@app.command
-def delete(
-    account: Name,
-    ids: Annotated[list[int], Parameter(name="IDS…", help="The ids of the records.")],
-    /,
-    *,
-    json: Json = False,
-) -> None:
-    """Delete finished records: their text and audio. The calls and their units stay."""
-
-    async def work(db: Database) -> int:
-        owner = await accounts.find(db, account)
-        audio = AudioStore(await site_storage(db))
-        return await records.delete(db, audio, owner, ids, by=command_line())
-
-    show({"deleted": with_database(work, json=json)}, json)
+register(app, DeleteRecords, lambda _, count: {"deleted": count})
 
 
 def _shown(row: TaskRow) -> dict[str, object]:

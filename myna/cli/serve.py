@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from myna import __version__, cli
-from myna.accounts.activity import command_line
 from myna.accounts.sign_in import links
 from myna.accounts.sign_in.links import LIFE_MS, Purpose
 from myna.accounts.sign_in.oidc.client import client_of
@@ -122,7 +121,7 @@ async def _welcome(settings: Settings) -> None:
         log.info(NO_OPERATOR)
         return
     async with open_database(settings) as db:
-        life_ms = LIFE_MS[Purpose.FIRST]
-        token = await links.create(db, Purpose.FIRST, None, life_ms, command_line())
-    print(f"\nTo begin, open this link within {life_ms // 60_000} minutes. It works once.\n", flush=True)
+        token = await links.create_first(db)
+    minutes = LIFE_MS[Purpose.FIRST] // 60_000
+    print(f"\nTo begin, open this link within {minutes} minutes. It works once.\n", flush=True)
     print(f"    {links.url(settings.base_url, token)}\n", flush=True)

@@ -13,9 +13,9 @@ from cyclopts import App, Parameter
 from msgspec import structs
 
 from myna.accounts import accounts
-from myna.accounts.activity import command_line
 from myna.actions import Action, R
-from myna.actions.voices import BlendVoice, DeleteBlend, HideVoice, OrderVoices, RenameVoice, ShowVoice
+from myna.actions.clones import CloneVoice, DeleteVoice
+from myna.actions.voices import BlendVoice, HideVoice, OrderVoices, RenameVoice, ShowVoice
 from myna.channels.channels import Channels
 from myna.cli.actions import perform, register
 from myna.cli.console import (
@@ -24,7 +24,6 @@ from myna.cli.console import (
     owner_of_files,
     read_settings,
     seconds,
-    show,
     show_rows,
     site_storage,
     with_database,
@@ -37,21 +36,18 @@ from myna.farm.nodes import Nodes, NodeState
 from myna.http.client import HttpClient
 from myna.lib.sandbox import AllowedPaths
 from myna.store.database import Database
-from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import smallest
 from myna.store.files.samples import SampleStore
 from myna.store.queries import clones as clones_store
-from myna.store.queries.clones import CloneRow, OwnedClone
+from myna.store.queries.clones import OwnedClone
 from myna.store.states import CloneStatus
 from myna.voices import clones
 from myna.voices import overrides as voice_overrides
-from myna.voices.clones import CloneRequest
 from myna.voices.overrides import PublicVoice
 
 app = App(name="voice", help="Public voices, and voices cloned by accounts.")
 app.command("myna.cli.voice_reading:read", name="read")
 app.command("myna.cli.words:app", name="word")
-VoiceId = Annotated[str, Parameter(name="ID", help="The id of the voice in `myna voice list`.")]
 
 
 @app.command(name="list")
@@ -80,64 +76,30 @@ def list_all(
     show_rows(rows, json, empty=empty, brief=brief, wide=wide)
 
 
-@app.command
-def clone(
-    account: Annotated[str, Parameter(help="The account that the voice belongs to.")],
-    *,
-    name: Annotated[str, Parameter(help="The name of the voice.")],
-    language: Annotated[str, Parameter(help="The language of the sample: zh, yue, en, …")],
-    sample: Annotated[Path, Parameter(help="A recording of 3 to 60 s of one voice.")],
-    transcript: Annotated[str, Parameter(help="The words spoken in the sample, exactly.")],
-    consent: Annotated[bool, Parameter(help=f"Confirm and record this statement: {clones.CONSENT}")] = False,
-    consent_by: Annotated[str, Parameter(help="Who gives the consent; default: the account.")] = "",
-    json: Json = False,
-) -> None:
-    """Have a compute node clone a voice for an account. Free of charge."""
-    owner_of_file = owner_of_files(read_settings())
+async def _clone(db: Database, action: CloneVoice) -> dict[str, object]:
+    action.check()
+    sample, owner_of_file = Path(action.sample), owner_of_files(read_settings())
     _check_readable(sample)
     _check_space()
-    request = CloneRequest(
-        name=name,
-        language=language,
-        transcript=transcript,
-        sample=sample,
-        consent_by=(consent_by or account) if consent else "",
-    )
-
-    async def work(db: Database) -> tuple[CloneRow, str]:
-        owner = await accounts.find(db, account)
-        note = await _note(db, language)
-        samples = SampleStore(await site_storage(db), owner_of_file)
-        inspector = Inspector(files=AllowedPaths.of(reads=(sample,), writes=(samples.folder,)))
-        try:
-            return await clones.clone(db, samples, inspector, owner, request, by=command_line()), note
-        finally:
-            await inspector.close()
-
-    row, note = with_database(work, json=json)
-    rest = {"language": row.language, "status": CloneStatus(row.status).name.lower()}
-    sample_s = round(row.sample_ms / 1000, 1)
-    consent_at = seconds(row.consent_at)
-    shown = {"voice_id": row.voice_id, "account": account, "name": row.name, **rest, "sample_s": sample_s}
-    noted = {"note": note} if note else {}
-    show({**shown, "consent_by": row.consent_by, "consent_at": consent_at, **noted}, json)
-
-
-@app.command
-def delete(voice_id: VoiceId, /, *, json: Json = False) -> None:
-    """Delete a blend, or a cloned voice with its sample and its preview, whose tasks are refunded."""
-
-    async def work(db: Database) -> int:
-        if not clones.is_clone(voice_id):
-            await perform(db, DeleteBlend(voice_id=voice_id))
-            return 0
-        audio = AudioStore(await site_storage(db))
-        return (
-            await clones.delete(db, SampleStore(audio.storage), audio, voice_id, by=command_line())
-        ).refunded
-
-    refunded = with_database(work, json=json)
-    show({"voice_id": voice_id, "deleted": True, "tasks_refunded": refunded}, json)
+    owner, note = await accounts.find(db, action.account), await _note(db, action.language)
+    samples = SampleStore(await site_storage(db), owner_of_file)
+    inspector = Inspector(files=AllowedPaths.of(reads=(sample,), writes=(samples.folder,)))
+    try:
+        async with clones.stored_sample(samples, inspector, sample, owner.id) as stored:
+            row = await perform(db, structs.replace(action, stored=stored))
+    finally:
+        await inspector.close()
+    return {
+        "voice_id": row.voice_id,
+        "account": owner.name,
+        "name": row.name,
+        "language": row.language,
+        "status": CloneStatus(row.status).name.lower(),
+        "sample_s": round(row.sample_ms / 1000, 1),
+        "consent_by": row.consent_by,
+        "consent_at": seconds(row.consent_at),
+        **({"note": note} if note else {}),
+    }
 
 
 async def _perform(db: Database, action: Action[R]) -> R:
@@ -150,6 +112,16 @@ register(app, ShowVoice, lambda action, _: {"voice_id": action.voice_id, "hidden
 register(app, RenameVoice, lambda action, _: {"voice_id": action.voice_id, "name": action.name}, run=_perform)
 register(app, OrderVoices, lambda action, _: {"voice_ids": list(action.voice_ids)}, run=_perform)
 register(app, BlendVoice, lambda _, row: structs.asdict(row), run=_perform)
+register(app, CloneVoice, lambda _, shown: shown, run=_clone)
+register(
+    app,
+    DeleteVoice,
+    lambda action, found: {
+        "voice_id": action.voice_id,
+        "deleted": True,
+        "tasks_refunded": found.refunded,
+    },
+)
 
 
 @contextlib.asynccontextmanager

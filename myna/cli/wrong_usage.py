@@ -51,6 +51,24 @@ ELSEWHERE: Final = {
 """Options that people expect, and what does it."""
 
 
+VALUES: Final = {
+    "FILE": {"config", "progress", "sample", "save"},
+    "FOLDER": {"data"},
+    "ID": {"before", "id", "voice"},
+    "MODEL": {"upstream-model"},
+    "NAME": {"by", "channel", "consent-by", "route"},
+    "NUMBER": {"concurrent", "limit", "priority", "rpm", "threads", "units-per-day", "weight"},
+    "SOURCE": {"from"},
+    "SPAN": {"expires", "expires-in", "grace"},
+    "TARGET": {"to"},
+    "TEXT": {"transcript"},
+    "UNITS": {"low-balance"},
+    "VARIABLE": {"key-env"},
+    "YES_OR_NO": {"intent", "responses"},
+}
+"""What the values of options are, where the option does not say it."""
+
+
 def sentence(app: App, error: CycloptsError) -> str:
     """What is wrong, and with which argument, without a full stop where the usage ends it."""
     match error:
@@ -81,8 +99,9 @@ def with_names(usage: str) -> str:
 
 
 def value_name(option: str) -> str:
-    """The name of an option's value."""
-    return option.lstrip("-").upper().replace("-", "_")
+    """The name of an option's value: that of the option, or what it is."""
+    name = option.lstrip("-")
+    return next((value for value, names in VALUES.items() if name in names), name.upper().replace("-", "_"))
 
 
 def _unknown_command(error: CycloptsError) -> str:

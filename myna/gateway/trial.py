@@ -10,8 +10,6 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from myna.accounts import activity
-from myna.accounts.activity import Actor
 from myna.channels import channels
 from myna.channels.channels import Channel, Channels
 from myna.channels.circuits import OPERATOR
@@ -21,9 +19,7 @@ from myna.gateway.causes import in_line, likely_cause
 from myna.gateway.chat import upstream
 from myna.gateway.chat.failover import FailedAttempt, Nobody
 from myna.http.client import HttpClient, RequestFailed
-from myna.lib.names import check_model
 from myna.settings import Settings
-from myna.store.database import Database
 from myna.store.queries.config import Config
 from myna.wire.failures import NOT_OFFERED, REFUSED
 
@@ -42,13 +38,6 @@ class Trial(Struct, frozen=True):
     voice: str = ""
     voices: int = 0
     sound_s: float = 0.0
-
-
-async def record(db: Database, name: str, model: str, *, by: Actor) -> None:
-    """Records that a channel is tried, with this model unless it is "". Raises CommandError."""
-    check_model(model)
-    command = activity.words("channel", "test", name, model=model or None)
-    await db.transaction(lambda connection: activity.record(connection, by, command))
 
 
 async def chat(

@@ -16,6 +16,7 @@ from myna.errors import (
     CommitInDoubt,
     MethodNotAllowed,
     MynaError,
+    NotFound,
     ShuttingDown,
 )
 from myna.http.asgi_types import (
@@ -39,7 +40,7 @@ from myna.http.request_head import request_id_of, traceparent_of
 from myna.http.responses import Response, envelope, public_error, respond
 from myna.http.stream import Header, ResponseStream, has_streamed
 from myna.lib.telemetry import access_log as access
-from myna.lib.telemetry import logs
+from myna.lib.telemetry import logs, traces
 from myna.lib.telemetry.access_log import AccessLog
 from myna.lib.telemetry.requests import CompletedRequest, RequestDetails
 
@@ -76,9 +77,16 @@ Routes = Mapping[str, Mapping[str, Handler]]
 """Handlers by path and method."""
 
 
+async def _nowhere(request: Request) -> Response:
+    raise NotFound("There is nothing at this path of this port.")
+
+
+NOWHERE: Mapping[str, Handler] = dict.fromkeys(("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"), _nowhere)
+
+
 class Application:
     """The ASGI application of the server. `proxies` may name another address than the connection's as the
-    client's: all that reads `client` of the scope gets that one."""
+    client's: all that reads `client` of the scope gets that one. A `metrics_port` has the metrics alone."""
 
     def __init__(
         self,
@@ -88,6 +96,7 @@ class Application:
         access: AccessLog,
         cors: Cors | None = None,
         proxies: TrustedProxies | None = None,
+        metrics_port: int = 0,
     ) -> None:
         self._routes = routes
         self._fallback = fallback
@@ -95,6 +104,7 @@ class Application:
         self._access = access
         self._cors = cors
         self._proxies = proxies
+        self._metrics_port = metrics_port
         self.failure = ""
         """Why the service ends by itself; empty as long as it does not."""
 
@@ -107,6 +117,7 @@ class Application:
         logs.request_id.set(request_id)
         if parent := traceparent_of(scope):
             logs.traceparent.set(parent)
+        span = traces.begin(scope["method"], parent) if traces.tracer else None
         if self._proxies is not None:
             scope["client"] = (self._proxies.client_address(address_of(scope), scope["headers"]), 0)
         details = scope[DETAILS] = RequestDetails()
@@ -119,6 +130,8 @@ class Application:
             if methods is None and pattern.fullmatch(path):
                 route = below
                 methods = self._routes.get(route)
+        if self._metrics_port and self._is_elsewhere(scope):
+            methods, route = NOWHERE, "other"
         added: list[Header] = []
         if self._cors is not None and path.startswith(CORS_PREFIXES):
             added = self._cors.answer(scope["headers"])
@@ -133,19 +146,27 @@ class Application:
         logged_path = path if route == path and methods else logs.masked(path[:LOGGED_PATH_MAX_CHARS])
         if not methods:
             route = "other"
-        self._access.record(
-            CompletedRequest(
-                request_id=request_id,
-                method=scope["method"],
-                route=route,
-                path=logged_path,
-                status=status,
-                seconds=seconds,
-                ended_at=time.time(),
-                details=details,
-                address=address_of(scope),
-            )
+        completed = CompletedRequest(
+            request_id=request_id,
+            method=scope["method"],
+            route=route,
+            path=logged_path,
+            status=status,
+            seconds=seconds,
+            ended_at=time.time(),
+            details=details,
+            address=address_of(scope),
         )
+        self._access.record(completed)
+        if span is not None:
+            traces.end(span, completed)
+
+    def _is_elsewhere(self, scope: Scope) -> bool:
+        """Whether the path is not of this port. That of the service and that of the metrics have the health
+        checks."""
+        is_of_metrics = scope["path"] == METRICS_PATH
+        on_metrics_port = scope["server"][1] == self._metrics_port
+        return is_of_metrics != on_metrics_port and scope["path"].encode() not in HEALTH_PATHS[:2]
 
     def log_refusal(self, error: MynaError, request_id: str, status: int) -> None:
         """Logs a connection or an invalid request that the server refused without this application."""

@@ -44,7 +44,7 @@ class Server(uvicorn.Server):
         proxies = TrustedProxies.of(self.config.trusted_proxies)
         self.config.waiting = WaitingConnections(self.config.connections_max, proxies)
         await super().startup(sockets)
-        for listening in sockets or []:
+        for listening in (sockets or [])[:1]:
             host, port = listening.getsockname()[:2]
             base = self.config.base_url
             log.info(
@@ -124,37 +124,45 @@ def configure(app: App | str, settings: Settings) -> ServerConfig:
     return config
 
 
-def listen(settings: Settings) -> socket.socket:
-    """The listening socket that all workers share. Raises ConfigError for an invalid host, CommandError for
-    another error."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+def listen(settings: Settings) -> list[socket.socket]:
+    """The listening sockets that all workers share: the service's, and that of the metrics alone if they have
+    one. Raises ConfigError for an invalid host, CommandError for another error."""
+    found = [_listen(settings.host, settings.port, "MYNA_HOST")]
+    if settings.metrics_port:
+        host = settings.metrics_host or settings.host
+        found.append(_listen(host, settings.metrics_port, "MYNA_METRICS_HOST"))
+    return found
+
+
+def _listen(host: str, port: int, setting: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        socket.getaddrinfo(settings.host, settings.port, family, socket.SOCK_STREAM)
-        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+        socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except (socket.gaierror, UnicodeError):
-        raise ConfigError(f"MYNA_HOST: {settings.host!r} is no address and no name of one.") from None
+        raise ConfigError(f"{setting}: {host!r} is no address and no name of one.") from None
     except OSError as error:
         if error.errno == errno.EADDRNOTAVAIL:
-            raise ConfigError(f"MYNA_HOST: {settings.host} is no address of this machine.") from None
+            raise ConfigError(f"{setting}: {host} is no address of this machine.") from None
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise CommandError(f"Can't listen on {settings.host} port {settings.port}: {reason}.") from None
+        raise CommandError(f"Can't listen on {host} port {port}: {reason}.") from None
 
 
 def run(app: App | str, settings: Settings, on_listening: Callable[[], None] = lambda: None) -> None:
     """Serves until told to stop. With several workers, `app` must be a string. Calls `on_listening` once,
-    when the socket is bound. Raises CommandError if the service can't start."""
+    when the sockets are bound. Raises CommandError if the service can't start."""
     listening = listen(settings)
     on_listening()
     config = configure(app, settings)
     failed = CommandError("The service can't start; the log above says why.")
     if settings.workers == 1:
         try:
-            Server(config).run(sockets=[listening])
+            Server(config).run(sockets=listening)
         except SystemExit:
             raise failed from None
         return
     multiprocess.Process = Worker  # type: ignore[misc]  # uvicorn has no other way to replace its Server
-    supervisor = multiprocess.Multiprocess(config, sockets=[listening])
+    supervisor = multiprocess.Multiprocess(config, sockets=listening)
     supervisor.run()
     if any(process.exitcode == uvicorn.config.STARTUP_FAILURE for process in supervisor.processes):
         raise failed

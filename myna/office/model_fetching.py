@@ -15,15 +15,12 @@ from typing import Final, Literal
 from filelock import FileLock, Timeout
 from msgspec import Struct
 
-from myna.accounts import activity
-from myna.accounts.activity import Actor
 from myna.engines.models import progress
 from myna.engines.models.catalog import FOLDER, Model, folder_of, missing
 from myna.engines.models.environment import client_environ
 from myna.engines.models.installed import MODELS
 from myna.engines.models.progress import Progress
 from myna.errors import CommandError
-from myna.store.database import Database
 
 START_MAX_S: Final = 30.0
 """So long after its start a command counts as running, though it has no lock yet."""
@@ -105,16 +102,6 @@ class ModelFetching:
             if process.poll() is None and time.monotonic() < at + START_MAX_S:
                 return True
         return _locked(self._data_folder / FOLDER / f".{name}.lock")
-
-
-def command_of(action: str, name: str) -> list[str]:
-    """The words of the command that does the same, as the activity has them."""
-    return activity.words("models", action, name)
-
-
-async def record(db: Database, action: str, name: str, *, by: Actor) -> None:
-    """Records that a model is fetched or removed."""
-    await db.transaction(lambda connection: activity.record(connection, by, command_of(action, name)))
 
 
 def _published(name: str) -> Model:

@@ -21,7 +21,7 @@ from myna.http.cors import Cors
 from myna.http.fallback import answer_for, http_error
 from myna.http.open_files import fitted
 from myna.lib.files import DiskThreads
-from myna.lib.telemetry import logs, metrics
+from myna.lib.telemetry import logs, metrics, traces
 from myna.lib.telemetry.access_log import AccessLog
 from myna.server.service import Service
 from myna.settings import Settings, usable_cores
@@ -45,6 +45,7 @@ def create(
     environ = os.environ if environ is None else environ
     if settings is None:
         settings = fitted(settings_module.load(environ)[0])
+    traces.start(environ)
     access = AccessLog(logs.configure(settings.log_level).write)
     routes: dict[str, Mapping[str, object]] = {}
 
@@ -62,6 +63,7 @@ def create(
             yield
             watching.cancel()
         access.flush()
+        await traces.flush()
 
     async def end_with_the_schema(service: Service) -> None:
         """Shuts down when the schema has become another build's."""
@@ -87,5 +89,6 @@ def create(
         access=access,
         cors=cors,
         proxies=TrustedProxies.of(settings.trusted_proxies),
+        metrics_port=settings.metrics_port,
     )
     return application

@@ -40,10 +40,15 @@ def usable(
 ) -> list[EngineVoice]:
     """The public voices of GET /voices: those of available channels, of a route those that serve it, and of
     online nodes, without duplicates, with the operator's names and order."""
-    speaking = [voice for channel in channels.speech(config, route) if channel.up for voice in channel.voices]
-    speaking += [voice for node_id, voice in _node_voices(config) if node_id in nodes]
-    public = [voice for voice in speaking if not is_clone(voice.voice_id)]
-    return overridden(_unique(public), config.overrides)
+    up = [channel for channel in channels.speech(config, route) if channel.up]
+    sources = [[channel.name for channel in up], nodes.keys()]
+    known, key = channels.known(config), ("usable", route and route.channels)
+    if key not in known or known[key][0] != sources:
+        speaking = [voice for channel in up for voice in channel.voices]
+        speaking += [voice for node_id, voice in _node_voices(channels, config) if node_id in nodes]
+        public = [voice for voice in speaking if not is_clone(voice.voice_id)]
+        known[key] = sources, overridden(_unique(public), config.overrides)
+    return list(known[key][1])
 
 
 def usable_clones(clones: Iterable[CloneRow], config: Config, nodes: Nodes) -> list[EngineVoice]:
@@ -97,20 +102,22 @@ def _public(
     channels: Channels, config: Config, nodes: Nodes, voice_id: str, route: Route | None, recipes: bool
 ) -> VoiceChoice:
     """Raises InvalidRequest for a voice that no channel or node has, or that is hidden."""
-    speaking = [
-        (channel, voice)
-        for channel in channels.speech(config, route)
-        for voice in channel.voices
-        if voice.voice_id == voice_id
-    ]
-    on_nodes = [(node_id, voice) for node_id, voice in _node_voices(config) if voice.voice_id == voice_id]
-    found = overridden([voice for _, voice in [*speaking, *on_nodes]][:1], config.overrides)
+    voices, up, able = [], [], set()
+    for channel in channels.speech(config, route):
+        for voice in channel.voices:
+            if voice.voice_id == voice_id:
+                voices.append(voice)
+                up += [channel] * channel.up
+    for node_id, voice in _node_voices(channels, config):
+        if voice.voice_id == voice_id:
+            voices.append(voice)
+            able.add(node_id)
+    found = overridden(voices[:1], config.overrides)
     if not found and recipes and "+" in voice_id and len(voice_id) <= _RECIPE_MAX_CHARS:
         return _mixed(channels, config, voice_id, route)
     if not found:
         raise InvalidRequest(NO_SUCH_VOICE)
-    up = tuple(channel for channel, _ in speaking if channel.up)
-    return VoiceChoice(found[0], up, frozenset(node_id for node_id, _ in on_nodes) & nodes.keys())
+    return VoiceChoice(found[0], tuple(up), frozenset(able & nodes.keys()))
 
 
 def _mixed(channels: Channels, config: Config, recipe: str, route: Route | None) -> VoiceChoice:
@@ -141,9 +148,13 @@ def _cloning_nodes(clone: CloneRow, config: Config, nodes: Nodes) -> frozenset[i
     return frozenset(able & nodes.keys())
 
 
-def _node_voices(config: Config) -> Iterable[tuple[int, EngineVoice]]:
-    for row in config.node_voices:
-        yield row.node_id, convert(row, EngineVoice, from_attributes=True)
+def _node_voices(channels: Channels, config: Config) -> list[tuple[int, EngineVoice]]:
+    known = channels.known(config)
+    if "nodes" not in known:
+        rows = config.node_voices
+        known["nodes"] = [(row.node_id, convert(row, EngineVoice, from_attributes=True)) for row in rows]
+    found: list[tuple[int, EngineVoice]] = known["nodes"]
+    return found
 
 
 def _unique(speaking: Iterable[EngineVoice]) -> list[EngineVoice]:

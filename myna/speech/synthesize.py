@@ -45,7 +45,7 @@ from myna.errors import (
     UpstreamFailed,
 )
 from myna.farm.tasks import Tasks
-from myna.lib.telemetry import metrics
+from myna.lib.telemetry import metrics, traces
 from myna.settings import Settings
 from myna.speech.draft import draft, filled
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan, read_speed
@@ -74,10 +74,9 @@ TIPS = {
     "zh": "已排队：请每 2 到 3 秒以此 id 查询 GET /task，直到 status = 2。",
     "en": "Queued: ask GET /task with this id every 2 to 3 seconds until status = 2.",
 }
-
-
 _UNFIT = NothingSpoken | SoundTooLong | UnsupportedUtterance
 """Failures that the text causes on any channel."""
+
 _MEANINGS = ((UtteranceRefused, REFUSED), (ServerBusy, BUSY), (NoConnection, FULL), (EngineTimedOut, SLOW))
 """Of failures; the first tells the caller most."""
 SENTENCES = {FULL.name: ALL_FULL, FAILED.name: ALL_FAILED}
@@ -318,8 +317,11 @@ class Synthesizer:
             sound_max_s=float(plan.sound_max_s),
         )
         try:
-            async with channel.place(call.account_id):
-                spoken = await channel.engine.speak(utterance, path, seconds, client)
+            with (
+                traces.attempt("speech", channel.name, "", "", call.details) if traces.tracer else traces.OFF
+            ):
+                async with channel.place(call.account_id):
+                    spoken = await channel.engine.speak(utterance, path, seconds, client)
         except ChannelFull:
             failure = NoConnection("The channel has as many requests open as it may have.")
             self._count(channel, call.account_id, failure, plan, seconds)

@@ -20,7 +20,7 @@ from msgspec import Struct
 from myna.errors import CommitInDoubt, Overloaded
 from myna.lib.aio import Timeouts
 from myna.lib.ids import new_id
-from myna.lib.telemetry import metrics
+from myna.lib.telemetry import metrics, traces
 from myna.store.batch import (
     CallState,
     Charge,
@@ -136,6 +136,7 @@ class GroupCommit:
         """The outcome. It may arrive while the caller is being cancelled."""
         pending = self._enqueue(operation)
         future = pending.future
+        began_ns = time.time_ns() if traces.tracer else 0
         if wait_s is not None:
             self._deadlines.add(future, time.monotonic() + wait_s, partial(self._expire, pending))
         try:
@@ -148,6 +149,8 @@ class GroupCommit:
             raise
         finally:
             self._deadlines.remove(future)
+            if began_ns:
+                traces.record("charge" if isinstance(operation, Charge) else "commit", began_ns)
 
     def _expire(self, pending: PendingOperation) -> None:
         """Ends the caller's wait. If the charge is being committed, the caller waits ANSWER_GRACE_S longer:

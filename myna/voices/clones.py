@@ -9,36 +9,25 @@ the voice. The preview is audio like any other, public by its address.
 
 import asyncio
 import re
-import secrets
-import unicodedata
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from msgspec import Struct
 
-from myna.accounts import activity
-from myna.accounts.activity import Actor
-from myna.config import MIB, settings_of
 from myna.engines.interface import EngineFailed, EngineVoice, SampleRefused
 from myna.engines.media.job import Measured
 from myna.engines.media.media import Inspector
 from myna.errors import CommandError
-from myna.lib.names import is_name
-from myna.store.database import Database, Queries, Transaction
-from myna.store.files.audio import AudioStore
+from myna.store.database import Queries
 from myna.store.files.samples import SampleStore
 from myna.store.files.storage import StorageUnavailable
 from myna.store.queries import clones as store
 from myna.store.queries import config as config_store
-from myna.store.queries import storage, voices
-from myna.store.queries.accounts import AccountRow
-from myna.store.queries.clones import CloneRow, Deleted, NewClone, OwnedClone
+from myna.store.queries import voices
+from myna.store.queries.clones import CloneRow, OwnedClone
 from myna.wire.farm import CLONE_PREFIX
 
-CLONES_MAX = 100
-"""Voices of one account, including failed ones."""
-NAME_MAX_CHARS = 100
-TRANSCRIPT_MAX_CHARS = 1000
-CONSENT_BY_MAX_CHARS = 200
 CONSENT = (
     "The voice in this sample is my own, or the person whose voice it is has agreed that it is cloned and"
     " that this account has speech made in it."
@@ -65,21 +54,15 @@ PREVIEW = {
 """The text of a preview, by language."""
 _PAGE = 500
 _ID = re.compile(rf"{CLONE_PREFIX}[0-9a-f]{{32}}")
-_LANGUAGE = re.compile(r"[a-z]{2,3}")
 
 
-class CloneRequest(Struct, frozen=True):
-    """A voice to clone: its name, the language of the sample (zh, en, …), the transcript of the sample, and
-    the name of the person who agreed to `consent_text`, or "". `sample` is a recording in any common format;
-    `sample_name` is its name for the activity, by default its path."""
+class StoredSample(Struct, frozen=True):
+    """A sample in the sample store, which is to be a voice."""
 
     name: str
-    language: str
-    transcript: str
-    sample: Path
-    consent_by: str
-    sample_name: str = ""
-    consent_text: str = CONSENT
+    size_bytes: int
+    sha256: bytes
+    ms: int
 
 
 def is_clone(voice_id: str) -> bool:
@@ -97,70 +80,22 @@ def voice_of(clone: CloneRow) -> EngineVoice:
     return EngineVoice(voice_id=clone.voice_id, name=clone.name, gender="neutral", language=clone.language)
 
 
-async def clone(
-    db: Database,
-    samples: SampleStore,
-    inspector: Inspector,
-    account: AccountRow,
-    request: CloneRequest,
-    *,
-    by: Actor,
-) -> CloneRow:
-    """Checks and stores the sample and queues the voice for a node. Raises CommandError; then nothing is
-    stored.
-
-    If the COMMIT is in doubt, the sample stays, and `remove_orphans` deletes it if no voice has it.
-    """
-    transcript = _checked(request)
-    if await store.count(db, account.id) >= CLONES_MAX:
-        raise _too_many(account)
+@asynccontextmanager
+async def stored_sample(
+    samples: SampleStore, inspector: Inspector, recording: Path, account_id: int
+) -> AsyncIterator[StoredSample]:
+    """A recording of the account, checked and stored for a voice that is made with it here; a refusal removes
+    it. Raises CommandError. If the voice's COMMIT is in doubt, the sample stays: `remove_orphans` deletes it
+    if no voice has it."""
     name, path = await asyncio.to_thread(samples.new)
     try:
-        sample = await _checked_sample(inspector, request.sample, path, account.id)
+        sample = await _checked_sample(inspector, recording, path, account_id)
         await asyncio.to_thread(samples.make_private, name)
         await samples.keep(name)
-        new = _new(account, request, transcript, name, sample, by)
-        return await _queue(db, account, new, request, by)
+        yield StoredSample(name, sample.size_bytes, sample.sha256, round(sample.seconds * 1000))
     except (CommandError, StorageUnavailable):
         await samples.discard(name)
         raise
-
-
-async def delete(
-    db: Database,
-    samples: SampleStore,
-    audio: AudioStore,
-    voice_id: str,
-    *,
-    by: Actor,
-    account_id: int | None = None,
-) -> Deleted:
-    """Deletes a voice, of `account_id` if given, its sample and its preview. Its queued tasks fail and are
-    refunded.
-
-    The preview is deleted first, since it is public; the sample last, since the voice needs it until it is
-    deleted. Raises CommandError if there is no such voice.
-    """
-    found = await store.by_voice_id(db, voice_id)
-    if found is None or account_id not in (None, found.account_id):
-        raise CommandError("There is no cloned voice {voice_id!r}.", voice_id=voice_id)
-    if found.preview:
-        await asyncio.to_thread(audio.delete, found.preview)
-
-    async def work(connection: Transaction) -> Deleted:
-        deleted = await store.delete(connection, voice_id)
-        if deleted is None:
-            raise CommandError("There is no cloned voice {voice_id!r}.", voice_id=voice_id)
-        command = activity.words("voice", "delete", voice_id)
-        await activity.record(connection, by, command, deleted.account_id)
-        return deleted
-
-    deleted = await db.transaction(work)
-    if deleted.preview:  # a node may have completed it in between
-        await asyncio.to_thread(audio.delete, deleted.preview)
-    if deleted.sample:
-        await asyncio.to_thread(samples.delete, deleted.sample)
-    return deleted
 
 
 async def list_all(db: Queries) -> list[OwnedClone]:
@@ -183,8 +118,8 @@ async def cloning_nodes(db: Queries) -> dict[str, list[str]]:
 
 
 async def remove_orphans(db: Queries, samples: SampleStore, before: float) -> int:
-    """Deletes samples written before `before` (Unix seconds) that no voice has: a process that dies during
-    `clone` or `delete` leaves one. Returns how many."""
+    """Deletes samples written before `before` (Unix seconds) that no voice has: a process that dies while it
+    makes or deletes a voice leaves one. Returns how many."""
     old = await asyncio.to_thread(lambda: list(samples.modified_between(0, before)))
     if not old:
         return 0
@@ -192,50 +127,6 @@ async def remove_orphans(db: Queries, samples: SampleStore, before: float) -> in
     orphans = [name for name in old if name not in in_use]
     await asyncio.to_thread(samples.each, samples.delete, orphans)
     return len(orphans)
-
-
-def _checked(request: CloneRequest) -> str:
-    """Validates the request and returns the transcript in one line. Raises CommandError."""
-    if not request.consent_by:
-        raise CommandError(
-            "A voice is cloned only with the consent of the person whose voice it is. To"
-            " declare it, add --consent; this declaration is recorded: {consent!r}",
-            consent=CONSENT,
-        )
-    _check_line("The voice's name", request.name, NAME_MAX_CHARS)
-    _check_line("The name of the person who consents", request.consent_by, CONSENT_BY_MAX_CHARS)
-    if not _LANGUAGE.fullmatch(request.language):
-        raise CommandError(
-            "The language must be its code alone, such as zh, yue or en; it is {language!r}.",
-            language=request.language,
-        )
-    transcript = " ".join(request.transcript.split())
-    if not any(unicodedata.category(char)[0] in "LN" for char in transcript):
-        raise CommandError("The transcript must be what is said in the sample; it has no letter or digit.")
-    if len(transcript) > TRANSCRIPT_MAX_CHARS:
-        raise CommandError(
-            "The transcript may have {chars_max} characters; it has {chars}.",
-            chars_max=TRANSCRIPT_MAX_CHARS,
-            chars=len(transcript),
-        )
-    if any(unicodedata.category(char) in ("Cc", "Cs") for char in transcript):
-        raise CommandError("The transcript contains a control character.")
-    return transcript
-
-
-def _check_line(what: str, text: str, chars_max: int) -> None:
-    if not is_name(text, chars_max):
-        raise CommandError(
-            "{what} must be 1 to {chars_max} printable characters.", what=what, chars_max=chars_max
-        )
-
-
-def _too_many(account: AccountRow) -> CommandError:
-    return CommandError(
-        "The account {name!r} has {clones_max} cloned voices, the maximum; delete one first.",
-        name=account.name,
-        clones_max=CLONES_MAX,
-    )
 
 
 async def _checked_sample(inspector: Inspector, source: Path, target: Path, account_id: int) -> Measured:
@@ -246,56 +137,3 @@ async def _checked_sample(inspector: Inspector, source: Path, target: Path, acco
         raise CommandError(str(refusal)) from None
     except EngineFailed as failure:
         raise CommandError("The sample could not be checked: {failure}", failure=failure) from None
-
-
-def _new(
-    account: AccountRow, request: CloneRequest, transcript: str, name: str, sample: Measured, by: Actor
-) -> NewClone:
-    given = "in the back office by" if by.account_id else "to the command line of"
-    return NewClone(
-        voice_id=CLONE_PREFIX + secrets.token_hex(16),
-        account_id=account.id,
-        name=request.name,
-        language=request.language,
-        transcript=transcript,
-        sample=name,
-        sample_bytes=sample.size_bytes,
-        sample_sha256=sample.sha256,
-        sample_ms=round(sample.seconds * 1000),
-        consent_by=f"{request.consent_by} (given {given} {by.name})",
-        consent_text=request.consent_text,
-    )
-
-
-async def _queue(
-    db: Database, account: AccountRow, new: NewClone, request: CloneRequest, by: Actor
-) -> CloneRow:
-    command = activity.words(
-        *("voice", "clone", account.name),
-        name=request.name,
-        language=request.language,
-        sample=request.sample_name or str(request.sample),
-        transcript=new.transcript,
-        consent=True,
-        consent_by=request.consent_by,
-    )
-    mib_max = settings_of(await config_store.load(db)).account_storage_mib
-
-    async def work(connection: Transaction) -> CloneRow | None:
-        if not await store.add(connection, new, CLONES_MAX):
-            return None
-        if mib_max and await storage.of_account(connection, account.id) > mib_max * MIB:
-            raise CommandError(
-                "The account {name!r} may store {mib_max} MiB of audio and samples"
-                " (account_storage_mib), and this sample would exceed that. Delete some of its"
-                " voices, keep audio for fewer days (audio_keep_days), or raise the quota.",
-                name=account.name,
-                mib_max=mib_max,
-            )
-        await activity.record(connection, by, command, account.id)
-        return await store.by_voice_id(connection, new.voice_id)
-
-    added = await db.transaction(work)
-    if added is None:
-        raise _too_many(account)
-    return added

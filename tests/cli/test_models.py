@@ -20,7 +20,7 @@ def test_the_known_models_are_listed_with_their_addresses(cli: Cli) -> None:
     assert [(model["name"], model["state"]) for model in (first, second)] == [
         ("kokoro", "absent"), ("whisper", "absent"),
     ]  # fmt: skip
-    assert [model["url"] for model in others] == [model.url for model in KNOWN]
+    assert [model["get"] for model in others] == [model.url for model in KNOWN]
     table = "\n".join(cli.lines("models", "list"))
     assert all(model.url in table and model.licence in table for model in KNOWN)
 

@@ -203,7 +203,7 @@ GROUPS = ["People and what they use", "Models and voices"]
 
 def test_help_shows_what_to_type_and_no_default_that_says_nothing(cli: Cli) -> None:
     text = "\n".join(cli.lines("activity", "--help"))
-    assert "--by BY " in text and "--limit LIMIT " in text and "[default: 50]" in text
+    assert "--by NAME " in text and "--limit NUMBER " in text and "[default: 50]" in text
     assert text.count("default") == 1
     assert "ACCOUNT  " in "\n".join(cli.lines("help", "ledger"))
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import msgspec
 
-from myna.accounts import accounts
 from myna.accounts.keys import Scope
+from myna.actions.clones import CLONES_MAX, CloneVoice, DeleteVoice
 from myna.engines.media.media import Inspector
 from myna.farm.nodes import Nodes
 from myna.farm.tasks import Tasks
+from myna.settings import Settings
 from myna.store.batch import Audio, Charge, NewTask, TaskStatus
-from myna.store.database import Transaction
+from myna.store.database import Database, Transaction
 from myna.store.files.audio import AudioStore
 from myna.store.files.samples import SampleStore
 from myna.store.files.storage import Folder
@@ -21,9 +22,8 @@ from myna.store.queries import config as config_store
 from myna.store.queries.clones import CloneRow, Deleted, NewClone
 from myna.store.states import CloneStatus
 from myna.voices import clones
-from myna.voices.clones import CloneRequest
 from myna.wire.farm import Job
-from tests.rig.actors import TESTER
+from tests.rig.actors import perform
 from tests.store.books import Books, Customer
 from tests.tasks.nodes import join_node
 from tests.tasks.task_service import proof_of
@@ -46,20 +46,23 @@ class CloneSetup:
         await self.tasks.close()
         await self.inspector.close()
 
-    async def clone(self, customer: Customer, **changes: Any) -> CloneRow:
+    async def clone(self, customer: Customer, db: Database | None = None, **changes: Any) -> CloneRow:
         """Clones a voice from the recording, as an operator does."""
-        account = await accounts.find(self.books.db, customer.name)
-        request = msgspec.structs.replace(self.request(), **changes)
-        return await clones.clone(self.books.db, self.samples, self.inspector, account, request, by=TESTER)
-
-    def request(self) -> CloneRequest:
-        return CloneRequest(
+        action = CloneVoice(
+            account=customer.name,
             name="小明",
             language="zh",
             transcript="你好，世界",
-            sample=self.recording,
+            sample=str(self.recording),
+            consent=True,
             consent_by="the account's owner",
         )
+        action = msgspec.structs.replace(action, **changes)
+        action.check()
+        recording = Path(action.sample)
+        recorded = clones.stored_sample(self.samples, self.inspector, recording, customer.account_id)
+        async with recorded as stored:
+            return await perform(db or self.books.db, msgspec.structs.replace(action, stored=stored))
 
     async def queued(self, customer: Customer) -> str:
         """The id of a queued voice; its sample is a few bytes that were not inspected."""
@@ -71,7 +74,7 @@ class CloneSetup:
         new = NewClone(voice_id, customer.account_id, *what)
 
         async def work(connection: Transaction) -> bool:
-            return await store.add(connection, new, clones.CLONES_MAX)
+            return await store.add(connection, new, CLONES_MAX)
 
         assert await self.books.db.transaction(work)
         return voice_id
@@ -111,7 +114,8 @@ class CloneSetup:
         return await store.by_voice_id(self.books.db, voice_id)
 
     async def delete(self, voice_id: str) -> Deleted:
-        return await clones.delete(self.books.db, self.samples, self.audio, voice_id, by=TESTER)
+        settings = Settings(data=str(self.books.folder))
+        return await perform(self.books.db, DeleteVoice(voice_id=voice_id), settings=settings)
 
     async def ordered(
         self, customer: Customer, voice_id: str, status: TaskStatus = TaskStatus.QUEUED

@@ -8,7 +8,8 @@ import pytest
 from demo import tiny_voices
 from myna.accounts import activity
 from myna.actions import voices as voice_actions
-from myna.actions.voices import BlendVoice, DeleteBlend, HideVoice
+from myna.actions.clones import DeleteVoice
+from myna.actions.voices import BlendVoice, HideVoice
 from myna.channels.channels import Channels
 from myna.engines.interface import EngineLimits, EngineVoice
 from myna.engines.kokoro.config import KokoroConfig
@@ -147,13 +148,13 @@ async def test_another_recipe_or_name_replaces_the_blend(books: Books, channels:
 async def test_a_deleted_blend_is_no_voice(books: Books, channels: Channels) -> None:
     await perform(books.db, BlendVoice(voice_id=BLEND, recipe=RECIPE), channels=channels)
     before = (await config_of(books)).version
-    await perform(books.db, DeleteBlend(voice_id=BLEND))
+    await perform(books.db, DeleteVoice(voice_id=BLEND))
     config = await config_of(books)
     assert (config.version, config.blends) == (before + 1, ())
     with pytest.raises(InvalidRequest):
         voices.choose(channels, config, {}, (), BLEND)
     with pytest.raises(CommandError, match="There is no blend or cloned voice 'xiao'"):
-        await perform(books.db, DeleteBlend(voice_id=BLEND))
+        await perform(books.db, DeleteVoice(voice_id=BLEND))
 
 
 @pytest.mark.parametrize(

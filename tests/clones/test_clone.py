@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from myna.accounts import accounts
+from myna.actions.clones import CLONES_MAX
 from myna.actions.settings import SetSetting
 from myna.errors import CommandError
 from myna.store.postgresql import Postgresql
 from myna.store.queries import clones as store
 from myna.store.states import CloneStatus
 from myna.voices import clones
-from myna.voices.clones import CLONES_MAX, CONSENT
+from myna.voices.clones import CONSENT
 from tests.clones.clone_setup import CloneSetup
 from tests.engines.conftest import until
-from tests.rig.actors import TESTER, perform
+from tests.rig.actors import perform
 from tests.rig.disks import StuckFile
 from tests.store.books import books_of
 from tests.store.fixtures import each_database
@@ -54,7 +54,7 @@ async def test_an_account_with_many_samples_leaves_places_to_others(
     greedy, other = await clone_setup.books.customer(), await clone_setup.books.customer()
     stuck = StuckFile(tmp_path / "stuck")
     with contextlib.closing(stuck):
-        many = [asyncio.create_task(clone_setup.clone(greedy, sample=stuck.path)) for _ in range(40)]
+        many = [asyncio.create_task(clone_setup.clone(greedy, sample=str(stuck.path))) for _ in range(40)]
         await until(lambda: stuck.has_reader() and sum(task.done() for task in many) == 40 - PLACES_OF_ONE)
         refused = {str(task.exception()) for task in many if task.done()}
         assert refused == {"The sample could not be checked: The engine's queue is full."}
@@ -108,7 +108,7 @@ async def test_without_consent_nothing_is_stored_and_the_error_has_the_statement
 ) -> None:
     customer = await clone_setup.books.customer()
     with pytest.raises(CommandError, match="consent") as refused:
-        await clone_setup.clone(customer, consent_by="")
+        await clone_setup.clone(customer, consent=False)
     assert CONSENT in str(refused.value)
     assert clone_setup.files() == []
     assert await clones.list_all(clone_setup.books.db) == []
@@ -158,13 +158,10 @@ async def test_a_sample_is_kept_when_the_commit_of_its_voice_is_in_doubt(
     """The COMMIT happened and its reply was lost: without its sample the voice could never be cloned."""
     async with books_of(postgres_url, tmp_path) as books, proxy_to(postgres_url) as proxy:
         clone_setup = CloneSetup(books, recording)
-        account = await accounts.find(books.db, (await books.customer()).name)
-        db = await Postgresql.open(proxy.url)
+        customer, db = await books.customer(), await Postgresql.open(proxy.url)
         proxy.drop_reply_to(b"COMMIT")
         with pytest.raises(db.unavailable):
-            await clones.clone(
-                db, clone_setup.samples, clone_setup.inspector, account, clone_setup.request(), by=TESTER
-            )
+            await clone_setup.clone(customer, db)
         await db.close()
         await clone_setup.close()
         (owned,) = await clones.list_all(books.db)

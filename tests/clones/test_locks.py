@@ -7,8 +7,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from myna.actions.clones import CLONES_MAX
 from myna.errors import CommandError
-from myna.voices.clones import CLONES_MAX
 from tests.clones.clone_setup import CloneSetup
 from tests.store.books import Books, books_of
 from tests.store.stalls import until

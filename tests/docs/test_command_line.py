@@ -7,6 +7,7 @@ from typing import NamedTuple
 from cyclopts import App, Argument
 
 from myna.cli import build
+from myna.cli.wrong_usage import value_name
 from myna.settings import load
 from tests.docs.pages import DOCS, PAGES, ROOT, commands, fences
 
@@ -21,7 +22,7 @@ class Parameter(NamedTuple):
     """A value or an option of a command."""
 
     name: str
-    takes_value: bool
+    value: str
     required: bool
     repeated: bool
 
@@ -42,8 +43,11 @@ def _read(token: str) -> Parameter:
     required = not token.startswith("[")
     name, _, value = token.strip("[]").partition(" ")
     if name.startswith("--"):
-        return Parameter(name=name, takes_value=bool(value), required=required, repeated=value.endswith("…"))
-    return Parameter(name=name.rstrip("…"), takes_value=True, required=required, repeated=name.endswith("…"))
+        repeated = value.endswith("…")
+        return Parameter(name=name, value=value.rstrip("…"), required=required, repeated=repeated)
+    return Parameter(
+        name=name.rstrip("…"), value=name.rstrip("…"), required=required, repeated=name.endswith("…")
+    )
 
 
 def real() -> dict[str, set[Parameter]]:
@@ -65,9 +69,9 @@ def _describe(argument: Argument) -> Parameter:
         name = name.strip("-…").upper()
     return Parameter(
         name=name,
-        takes_value=argument.hint is not bool,
+        value="" if argument.hint is bool else value_name(name) if name.startswith("--") else name,
         required=argument.required,
-        repeated=argument.hint in (list[str], list[int], list[str] | None),
+        repeated="list[" in str(argument.hint),
     )
 
 

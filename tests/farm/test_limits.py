@@ -122,7 +122,7 @@ async def _serving(api: FarmApi, settings: Settings) -> AsyncIterator[None]:
     )
     running = server.Server(server.configure(app, settings))
     running.config.lifespan = "off"
-    task = asyncio.create_task(running.serve(sockets=[server.listen(settings)]))
+    task = asyncio.create_task(running.serve(sockets=server.listen(settings)))
     await until(lambda: running.started)
     yield
     running.should_exit = True

@@ -160,7 +160,7 @@ async def local_server(
         "/large": {"GET": local.large},
         "/body": {"POST": local.body},
     }
-    task = asyncio.create_task(running.serve(sockets=[server.listen(chosen)]))
+    task = asyncio.create_task(running.serve(sockets=server.listen(chosen)))
     await until(lambda: running.started)
     try:
         yield local

@@ -17,7 +17,7 @@ from tests.rig.calls import Answer, Wire, call
 from tests.rig.postgres import Postgres
 from tests.rig.service import Service, ServiceMaker
 from tests.rig.upstream import Upstream
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import free_port, wait_until
 
 WAIT_S = 60
 
@@ -82,7 +82,8 @@ def test_a_body_that_does_not_arrive_is_refused_at_shutdown(make_service: Servic
 
 
 def test_two_workers_share_metrics_and_exit_with_0(make_service: ServiceMaker, postgres_url: str) -> None:
-    env = {"MYNA_WORKERS": "2"}
+    port = free_port()
+    env = {"MYNA_WORKERS": "2", "MYNA_METRICS_PORT": str(port)}
     pair = make_service(database_url=postgres_url, chat_url="parrot:", speech="none", env=env).start()
     key = pair.account().key().plain
     asked = 0
@@ -99,12 +100,15 @@ def test_two_workers_share_metrics_and_exit_with_0(make_service: ServiceMaker, p
     wait_until(both_have_served, WAIT_S, "both workers have served")
 
     def counted() -> float:
-        text = call("GET", f"{pair.root_url}/metrics").body.decode()
+        text = call("GET", f"http://127.0.0.1:{port}/metrics").body.decode()
+        assert re.search(r"^process_resident_memory_bytes \d", text, re.MULTILINE)
         found = re.search(r'^myna_requests_total\{path="/v1/me",status="200"\} (\S+)$', text, re.MULTILINE)
         return float(found[1]) if found else 0
 
     wait_until(lambda: counted() == asked, WAIT_S, "both workers' requests are counted")  # after the answer
     assert chat(pair, key).status == 200
+    elsewhere = (f"{pair.root_url}/metrics", f"http://127.0.0.1:{port}/v1/me")
+    assert {call("GET", url, key=key).status for url in elsewhere} == {404}
     check_a_killed_worker_is_replaced(pair)
     last = workers(pair)
     assert pair.stop() == 0

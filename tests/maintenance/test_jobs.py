@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 from prometheus_client import Gauge
 
-from myna.accounts.sign_in import links, passwords, sessions
-from myna.accounts.sign_in.links import LIFE_MS
-from myna.accounts.sign_in.links import Purpose as LinkPurpose
+from myna.accounts.sign_in import passwords, sessions
 from myna.accounts.sign_in.oidc import attempts
 from myna.accounts.sign_in.oidc.attempts import Purpose
 from myna.accounts.sign_in.refusal import SignInRefused
+from myna.actions.access import ResetAccount
 from myna.channels.circuits import FAILURES_MAX
 from myna.lib.telemetry import metrics
 from myna.server.maintenance import LEFTOVER_AGE_S
@@ -23,10 +22,11 @@ from myna.store.queries import audit_state, form_submissions
 from myna.store.queries import config as config_store
 from myna.store.queries.config import ChannelRow
 from tests.maintenance.serving import AUDIT_EVERY_S
+from tests.rig.actors import perform
 from tests.rig.service import ServiceMaker
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
-from tests.sign_in.people import ADDRESS, BROWSER, ELSEWHERE, OPERATOR, OTHER_PASSWORD, PASSWORD, person
+from tests.sign_in.people import ADDRESS, BROWSER, ELSEWHERE, OTHER_PASSWORD, PASSWORD, person
 from tests.store.books import Books, keep_of
 from tests.store.fixtures import each_database
 from tests.store.stalls import until
@@ -83,9 +83,9 @@ async def rows(books: Books) -> list[int]:
 
 @each_database
 async def test_expired_sessions_links_and_failures_are_deleted(books: Books, service: Service) -> None:
-    ann = await person(books)
+    await person(books)
     await sessions.sign_in(books.db, "ann", PASSWORD, ADDRESS, BROWSER)
-    await links.create(books.db, LinkPurpose.RESET, ann.id, LIFE_MS[LinkPurpose.RESET], OPERATOR)
+    await perform(books.db, ResetAccount(name="ann"))
     with pytest.raises(SignInRefused):
         await passwords.verify(books.db, "ann", OTHER_PASSWORD, ELSEWHERE)
     await attempts.begin(

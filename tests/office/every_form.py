@@ -176,7 +176,7 @@ def end_session(scene: Scene) -> Sent:
     visitor, name = scene.person()
     Visitor(scene.service).submit("/sign-in", name=name, password=PASSWORD)
     path = re.findall(r'action="/office(/me/sessions/\d+)"', visitor.get("/me").body.decode())[0]
-    return Sent(visitor, path, changes=0)
+    return Sent(visitor, path)
 
 
 def delete_records(scene: Scene) -> Sent:
@@ -214,7 +214,7 @@ def new_voice(scene: Scene) -> Sent:
     visitor, _ = scene.person()
     NodeSite(scene.service).node(clones=["en"])
     sample = write_voice(scene.service.folder / "voice.wav", 4).read_bytes()
-    fields = {"name": "Ann", "language": "en", "transcript": "Good morning to you.", "consent": "yes"}
+    fields = {"name": "Ann", "language": "en", "transcript": "Good morning to you.", "consent": "true"}
     return Sent(visitor, "/voices/new", fields, file=("sample", "voice.wav", sample))
 
 
@@ -260,7 +260,7 @@ FORMS: dict[str, Callable[[Scene], Sent]] = {
     "/me/second-factor/confirm": confirm_second_factor,
     "/me/second-factor/codes": of_second_factor("/me/second-factor/codes"),
     "/me/second-factor/remove": of_second_factor("/me/second-factor/remove"),
-    "/me/sessions/others": own_form("/me/sessions/others", changes=0),
+    "/me/sessions/others": own_form("/me/sessions/others"),
     "/me/sessions/{id:number}": end_session,
     "/me/oidc/remove": unlink,
     "/records/delete": delete_records,

@@ -20,7 +20,7 @@ FORM = {
     "name": NAME,
     "language": "en",
     "transcript": "What Ann says",
-    "consent": "yes",
+    "consent": "true",
     "consent_by": "Ann herself",
 }
 
@@ -184,7 +184,7 @@ def test_a_refused_recording_is_explained_as_by_the_command(
         (b"no sound", {}, "The file is not a recording that Myna can read"),
         (recording, {"consent": ""}, "only with the consent"),
         (recording, {"language": "English"}, "The language must be its code alone"),
-        (recording, {"name": " "}, "The voice&#39;s name must be"),
+        (recording, {"name": " "}, "must be filled in"),
     ]
     for sound, fields, message in refusals:
         answer = ben.upload("/voices/new", ("sample", "a.wav", sound), **{**FORM, **fields})

@@ -298,7 +298,7 @@ async def scripted_site(
     )
     chosen.data_folder.mkdir(exist_ok=True)
     running = server.Server(server.configure(app.create(chosen, {}, Site), chosen))
-    task = asyncio.create_task(running.serve(sockets=[server.listen(chosen)]))
+    task = asyncio.create_task(running.serve(sockets=server.listen(chosen)))
     await until(lambda: running.started)
     site = Site.started
     assert site is not None

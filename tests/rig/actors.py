@@ -17,8 +17,9 @@ async def perform(
     settings: Settings | None = None,
     channels: Channels | None = None,
     owner_id: int | None = None,
+    by: Actor = TESTER,
 ) -> R:
     """Makes a change as the tester, for this account if given."""
     return await actions.perform(
-        db, action, by=TESTER, settings=settings or Settings(), channels=channels, owner_id=owner_id
+        db, action, by=by, settings=settings or Settings(), channels=channels, owner_id=owner_id
     )

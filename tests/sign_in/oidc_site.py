@@ -10,10 +10,13 @@ from myna.accounts.sign_in.oidc.attempts import Purpose
 from myna.accounts.sign_in.oidc.client import CALLBACK_PATH, Client
 from myna.accounts.sign_in.oidc.flow import Answer, Finished, Oidc
 from myna.accounts.sign_in.oidc.identities import Identity
+from myna.actions.access import SetIdentity
 from myna.http.client import HttpClient
+from myna.settings import Settings
 from myna.store.queries.accounts import AccountRow
+from tests.rig.actors import perform
 from tests.rig.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
-from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR
+from tests.sign_in.people import ADDRESS, BROWSER
 from tests.store.books import Books
 
 COOKIE = "mynaoidc_" + "b" * 64
@@ -59,8 +62,17 @@ class OidcSite:
     def identity(self) -> Identity:
         return Identity(self.provider.issuer, self.provider.subject)
 
-    async def link(self, account: AccountRow) -> None:
-        await identities.link(self.books.db, account, self.identity(), OPERATOR)
+    async def link(
+        self, account: AccountRow, subject: str = "", *, issuer: str = "", session: bytes = b""
+    ) -> None:
+        """Links the account to the provider's person, or to this subject."""
+        action = SetIdentity(name=account.name, subject=subject or self.provider.subject, session=session)
+        await perform(self.books.db, action, settings=Settings(oidc_issuer=issuer or self.provider.issuer))
+
+    async def unlink(self, account: AccountRow, own: sessions.Session | None = None) -> None:
+        """Removes the link as an operator does, or as the account's holder in this session."""
+        action = SetIdentity(name=account.name, remove=True, session=own.token_hash if own else b"")
+        await perform(self.books.db, action, owner_id=account.id if own else None)
 
     async def sign_in(self, email: str = "") -> str:
         """The token of a session of the provider's person."""

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from myna.accounts.activity import Actor
 from myna.accounts.sign_in import passwords
+from myna.actions.access import SetPassword
 from myna.actions.accounts import AddAccount
 from myna.store.queries.accounts import AccountRow
 from tests.rig.actors import perform
@@ -27,8 +28,14 @@ async def person(
     """An account; with the empty password one that can't sign in."""
     account = await perform(books.db, AddAccount(name=name, email=email, operator=operator))
     if password:
-        await passwords.set(books.db, account.id, password, OPERATOR)
+        await set_password(books, name, password)
     return account
+
+
+async def set_password(books: Books, name: str, password: str, by: Actor = OPERATOR) -> None:
+    """Sets the password of an account, as its page does."""
+    hashed = await passwords.new_hash(password, name=name, email="")
+    await perform(books.db, SetPassword(name=name, password_hash=hashed), by=by)
 
 
 async def at_once(work: Iterable[Awaitable[T]]) -> tuple[list[T], list[BaseException]]:

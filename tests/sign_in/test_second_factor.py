@@ -7,16 +7,24 @@ import pytest
 
 from myna.accounts import activity
 from myna.accounts.activity import Actor
-from myna.accounts.sign_in import links, passwords, second_factor, sessions
-from myna.accounts.sign_in.links import LIFE_MS, Purpose
+from myna.accounts.sign_in import links, second_factor, sessions
 from myna.accounts.sign_in.refusal import WRONG_CODE, SignInRefused, TooManyAttempts
 from myna.accounts.sign_in.second_factor import STEP_S, SecondFactor
 from myna.accounts.sign_in.sessions import PENDING_MS, Session
+from myna.actions.access import ConfirmSecondFactor, NewRecoveryCodes, ResetAccount, SetSecondFactor
 from myna.actions.accounts import DisableAccount
 from myna.errors import CommandError
 from myna.store.queries.accounts import AccountRow
 from tests.rig.actors import perform
-from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD, at_once, person
+from tests.sign_in.people import (
+    ADDRESS,
+    BROWSER,
+    OTHER_PASSWORD,
+    PASSWORD,
+    at_once,
+    person,
+    set_password,
+)
 from tests.store.books import Books
 from tests.store.fixtures import each_database
 
@@ -44,7 +52,6 @@ class Ann:
         self.phone = phone
         self.session = session
         self.codes = codes
-        self.actor = Actor(account_id=account.id, name=account.name, address=ADDRESS)
 
 
 async def signed_in(books: Books) -> Session:
@@ -60,8 +67,7 @@ async def ann(books: Books) -> Ann:
     session = await signed_in(books)
     await books.stop_clock()
     phone = Phone(books, (await second_factor.begin(books.db, account)).secret)
-    by = Actor(account_id=account.id, name="ann", address=ADDRESS)
-    codes = await second_factor.confirm(books.db, session, await phone.code(), by)
+    codes = await confirmed(books, session, await phone.code())
     await books.move_clock(2 * STEP_MS)
     return Ann(account, phone, session, codes)
 
@@ -71,6 +77,14 @@ async def half_signed_in(books: Books) -> str:
     assert await sessions.find(books.db, token) is None
     assert await sessions.find_pending(books.db, token) is not None
     return token
+
+
+async def confirmed(books: Books, session: Session, code: str) -> list[str]:
+    """The recovery codes of a second factor that this code turns on."""
+    account = session.account
+    by = Actor(account_id=account.id, name=account.name, address=ADDRESS)
+    action = ConfirmSecondFactor(name=account.name, code=code, session=session.token_hash)
+    return await perform(books.db, action, by=by, owner_id=account.id)
 
 
 async def refused(books: Books, token: str, code: str) -> None:
@@ -86,14 +100,13 @@ async def test_a_second_factor_is_off_until_a_code_confirms_it(books: Books) -> 
     assert enrolment.uri == f"otpauth://totp/Myna:ann?secret={enrolment.secret}&issuer=Myna"
     assert repr(enrolment) == "Enrolment()"
     assert await signed_in(books)
-    by = Actor(account_id=account.id, name="ann", address=ADDRESS)
     for wrong in ("", "12345", "abcdef", "１２３４５６", "0" * 99):
         with pytest.raises(CommandError, match="code is wrong"):
-            await second_factor.confirm(books.db, session, wrong, by)
+            await confirmed(books, session, wrong)
     assert await second_factor.of_account(books.db, account.id) == SecondFactor(on=False, codes_left=0)
     await books.stop_clock()
     code = await Phone(books, enrolment.secret).code()
-    codes = await second_factor.confirm(books.db, session, f" {code[:3]} {code[3:]} ", by)
+    codes = await confirmed(books, session, f" {code[:3]} {code[3:]} ")
     assert len({*codes}) == 10 and all(re.fullmatch(r"([a-z2-9]{4}-){5}[a-z2-9]{4}", one) for one in codes)
     assert await second_factor.of_account(books.db, account.id) == SecondFactor(on=True, codes_left=10)
     assert [one.id for one in await sessions.of_account(books.db, account.id)] == [session.id]
@@ -101,7 +114,7 @@ async def test_a_second_factor_is_off_until_a_code_confirms_it(books: Books) -> 
     with pytest.raises(CommandError, match="already"):
         await second_factor.begin(books.db, account)
     with pytest.raises(CommandError, match="begin again"):
-        await second_factor.confirm(books.db, session, code, by)
+        await confirmed(books, session, code)
     await refused(books, await half_signed_in(books), code)
 
 
@@ -119,9 +132,9 @@ async def test_a_session_that_has_ended_turns_no_second_factor_on(books: Books) 
     session = await signed_in(books)
     await books.stop_clock()
     code = await Phone(books, (await second_factor.begin(books.db, account)).secret).code()
-    await passwords.set(books.db, account.id, OTHER_PASSWORD, OPERATOR)
+    await set_password(books, "ann", OTHER_PASSWORD)
     with pytest.raises(SignInRefused, match="has ended"):
-        await second_factor.confirm(books.db, session, code, OPERATOR)
+        await confirmed(books, session, code)
     assert not (await second_factor.of_account(books.db, account.id)).on
 
 
@@ -171,7 +184,7 @@ async def test_a_recovery_code_is_used_once_as_it_is_typed(books: Books, ann: An
     assert await second_factor.give(books.db, await half_signed_in(books), typed, ADDRESS)
     await refused(books, await half_signed_in(books), ann.codes[3])
     assert (await second_factor.of_account(books.db, ann.account.id)).codes_left == 9
-    newer = await second_factor.new_codes(books.db, ann.session, ann.actor)
+    newer = await perform(books.db, NewRecoveryCodes(name="ann"))
     await refused(books, await half_signed_in(books), ann.codes[4])
     assert await second_factor.give(books.db, await half_signed_in(books), newer[4], ADDRESS)
 
@@ -182,7 +195,7 @@ async def test_a_recovery_code_of_another_account_is_refused(books: Books, ann: 
     bob = await sessions.find(books.db, await sessions.sign_in(books.db, "bob", PASSWORD, ADDRESS, BROWSER))
     assert bob is not None
     phone = Phone(books, (await second_factor.begin(books.db, bob.account)).secret)
-    codes = await second_factor.confirm(books.db, bob, await phone.code(), ann.actor)
+    codes = await confirmed(books, bob, await phone.code())
     await refused(books, await half_signed_in(books), codes[0])
     assert (await second_factor.of_account(books.db, bob.account.id)).codes_left == 10
 
@@ -207,7 +220,7 @@ async def test_a_sign_in_that_waits_too_long_ends(books: Books, ann: Ann) -> Non
 
 async def test_a_pending_session_ends_with_the_password_and_with_the_account(books: Books, ann: Ann) -> None:
     pending = await half_signed_in(books)
-    await passwords.set(books.db, ann.account.id, PASSWORD, OPERATOR)
+    await set_password(books, "ann", PASSWORD)
     assert await sessions.find_pending(books.db, pending) is None
     pending = await half_signed_in(books)
     await perform(books.db, DisableAccount(name="ann", force=True))
@@ -215,7 +228,7 @@ async def test_a_pending_session_ends_with_the_password_and_with_the_account(boo
 
 
 async def test_a_reset_of_the_password_does_not_replace_the_second_factor(books: Books, ann: Ann) -> None:
-    link = await links.create(books.db, Purpose.RESET, ann.account.id, LIFE_MS[Purpose.RESET], OPERATOR)
+    link = await perform(books.db, ResetAccount(name="ann"))
     token = await links.consume(books.db, link, OTHER_PASSWORD, address=ADDRESS, user_agent=BROWSER)
     assert await sessions.find(books.db, token) is None
     token = await second_factor.give(books.db, token, await ann.phone.code(), ADDRESS)
@@ -224,14 +237,14 @@ async def test_a_reset_of_the_password_does_not_replace_the_second_factor(books:
 
 @each_database
 async def test_it_can_be_removed_with_its_recovery_codes(books: Books, ann: Ann) -> None:
-    await second_factor.remove(books.db, ann.account, ann.actor)
+    await perform(books.db, SetSecondFactor(name="ann", remove=True))
     assert await second_factor.of_account(books.db, ann.account.id) == SecondFactor(on=False, codes_left=0)
     assert await books.sql("SELECT * FROM recovery_codes") == []
     assert await signed_in(books)
     with pytest.raises(CommandError, match="no second factor"):
-        await second_factor.remove(books.db, ann.account, OPERATOR)
+        await perform(books.db, SetSecondFactor(name="ann", remove=True))
     with pytest.raises(CommandError, match="no second factor"):
-        await second_factor.new_codes(books.db, ann.session, ann.actor)
+        await perform(books.db, NewRecoveryCodes(name="ann"))
     said = [row.command for row in await activity.page(books.db, limit=2)]
     assert said == ["myna account second-factor ann --remove", "myna account second-factor ann"]
 

@@ -1,6 +1,7 @@
 """No secret of a sign-in is in a log, an error, the activity or the text of an object."""
 
 import logging
+from functools import partial
 
 import pyotp
 import pytest
@@ -8,11 +9,13 @@ import pytest
 from myna.accounts import activity
 from myna.accounts.activity import Actor
 from myna.accounts.sign_in import links, passwords, second_factor, sessions, tokens
-from myna.accounts.sign_in.links import LIFE_MS, NewAccount, Purpose
+from myna.accounts.sign_in.links import NewAccount
+from myna.actions.access import ConfirmSecondFactor, ResetAccount
 from myna.lib.telemetry.logs import masked
 from myna.store.queries import passwords as password_store
 from myna.store.queries import second_factors
-from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD
+from tests.rig.actors import perform
+from tests.sign_in.people import ADDRESS, BROWSER, OTHER_PASSWORD, PASSWORD, set_password
 from tests.store.books import Books
 from tests.store.fixtures import each_database
 
@@ -35,7 +38,7 @@ async def test_nothing_that_is_said_or_shown_has_a_secret(
         except Exception as error:
             shown.append(repr(error))
 
-    first = await links.create(books.db, Purpose.FIRST, None, LIFE_MS[Purpose.FIRST], OPERATOR)
+    first = await links.create_first(books.db)
     shown.append(await links.find(books.db, first))
     new = NewAccount("ann", "ann@example.com")
     used = {"address": ADDRESS, "user_agent": BROWSER}
@@ -45,12 +48,13 @@ async def test_nothing_that_is_said_or_shown_has_a_secret(
     assert session is not None
     by = Actor(account_id=session.account.id, name="ann", address=ADDRESS)
     enrolment = await second_factor.begin(books.db, session.account)
+    confirm = partial(ConfirmSecondFactor, name="ann", session=session.token_hash)
     for code in WRONG_CODES:
-        await keep(second_factor.confirm(books.db, session, code, by))
+        await keep(perform(books.db, confirm(code=code), by=by))
     await books.stop_clock()
     ((now,),) = await books.sql("SELECT now_ms()")
     code = pyotp.TOTP(enrolment.secret).at(now // 1000)
-    codes = await second_factor.confirm(books.db, session, code, by)
+    codes = await perform(books.db, confirm(code=code), by=by)
     for plain in (OTHER_PASSWORD, PASSWORD + " "):
         await keep(passwords.verify(books.db, "ann", plain, ADDRESS))
         await keep(passwords.confirm(books.db, session.account, plain, ADDRESS))
@@ -62,8 +66,8 @@ async def test_nothing_that_is_said_or_shown_has_a_secret(
     stepped = await sessions.find(books.db, full)
     assert stepped is not None
     newer = await sessions.verified(books.db, stepped)
-    reset = await links.create(books.db, Purpose.RESET, by.account_id, LIFE_MS[Purpose.RESET], OPERATOR)
-    await keep(passwords.set(books.db, by.account_id, OTHER_PASSWORD, by))
+    reset = await perform(books.db, ResetAccount(name="ann"))
+    await keep(set_password(books, "ann", OTHER_PASSWORD, by))
 
     shown += [session, stepped, enrolment, new, await sessions.of_account(books.db, by.account_id)]
     shown.append(await password_store.of_account(books.db, by.account_id))

@@ -8,12 +8,21 @@ from myna.accounts import activity
 from myna.accounts.sign_in import passwords, sessions, tokens
 from myna.accounts.sign_in.refusal import SignInRefused
 from myna.accounts.sign_in.sessions import IDLE_MS, LIFE_MS, SEEN_EVERY_MS, SESSIONS_MAX, STEP_UP_MS, Session
+from myna.actions.access import SignOut
 from myna.actions.accounts import DisableAccount, EnableAccount, SetPreferences
 from myna.errors import CommandError
 from myna.store.queries import preferences
 from myna.store.queries.preferences import Preferences
 from tests.rig.actors import perform
-from tests.sign_in.people import ADDRESS, BROWSER, ELSEWHERE, OPERATOR, OTHER_PASSWORD, PASSWORD, person
+from tests.sign_in.people import (
+    ADDRESS,
+    BROWSER,
+    ELSEWHERE,
+    OTHER_PASSWORD,
+    PASSWORD,
+    person,
+    set_password,
+)
 from tests.store.books import Books
 from tests.store.fixtures import each_database
 
@@ -108,10 +117,11 @@ async def test_a_session_of_an_account_that_is_disabled_in_the_database_ends(boo
 
 
 async def test_a_new_password_ends_all_sessions(books: Books) -> None:
-    ann, _ = await person(books), await person(books, "bob")
+    await person(books)
+    await person(books, "bob")
     tokens_of_ann = [await signed_in(books) for _ in range(3)]
     of_bob = await signed_in(books, "bob")
-    await passwords.set(books.db, ann.id, OTHER_PASSWORD, OPERATOR)
+    await set_password(books, "ann", OTHER_PASSWORD)
     assert [await sessions.find(books.db, token) for token in tokens_of_ann] == [None] * 3
     await found(books, of_bob)
 
@@ -134,7 +144,7 @@ async def test_a_sign_in_with_the_old_password_during_its_change_is_refused(
     monkeypatch.setattr(passwords, "verify_hash", slow)
     signing_in = asyncio.create_task(signed_in(books))
     await verified.wait()
-    await passwords.set(books.db, ann.id, OTHER_PASSWORD, OPERATOR)
+    await set_password(books, "ann", OTHER_PASSWORD)
     changed.set()
     with pytest.raises(SignInRefused):
         await signing_in
@@ -143,7 +153,7 @@ async def test_a_sign_in_with_the_old_password_during_its_change_is_refused(
 
 @each_database
 async def test_a_session_can_be_closed_and_so_can_others_of_the_account(books: Books) -> None:
-    ann, bob = await person(books), await person(books, "bob")
+    ann, _ = await person(books), await person(books, "bob")
     mine, other, third = [await signed_in(books) for _ in range(3)]
     of_bob = await signed_in(books, "bob")
     await sessions.close(books.db, await found(books, third))
@@ -152,14 +162,20 @@ async def test_a_session_can_be_closed_and_so_can_others_of_the_account(books: B
     assert [(row.address, row.user_agent) for row in listed] == [(ADDRESS, BROWSER)] * 2
     bobs = (await found(books, of_bob)).id
     with pytest.raises(CommandError, match="no such session"):
-        await sessions.close_one(books.db, ann.id, bobs)
-    await sessions.close_one(books.db, bob.id, bobs)
+        await perform(books.db, SignOut(name="ann", id=bobs))
+    assert await perform(books.db, SignOut(name="bob", id=bobs)) == 1
     assert await sessions.find(books.db, of_bob) is None
-    assert await sessions.close_others(books.db, await found(books, mine)) == 1
+    own = (await found(books, mine)).token_hash
+    assert await perform(books.db, SignOut(name="ann", session=own), owner_id=ann.id) == 1
     assert await sessions.find(books.db, other) is None
     await found(books, mine)
-    assert await sessions.close_all(books.db, ann, OPERATOR) == 1
+    assert await perform(books.db, SignOut(name="ann")) == 1
     assert await sessions.find(books.db, mine) is None
+    assert [row.command for row in await activity.page(books.db, prefix="account sign-out")] == [
+        "myna account sign-out ann",
+        "myna account sign-out ann # all but the session of this change",
+        f"myna account sign-out bob --id {bobs}",
+    ]
 
 
 async def test_a_password_that_is_entered_again_steps_up_and_replaces_the_token(books: Books) -> None:

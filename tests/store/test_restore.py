@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from myna.accounts.sign_in import links, passwords, sessions
-from myna.accounts.sign_in.links import LIFE_MS, Purpose
 from myna.accounts.sign_in.refusal import SignInRefused
+from myna.actions.access import ResetAccount
+from myna.actions.clones import DeleteVoice
 from myna.billing import audit
 from myna.settings import Settings
 from myna.store import postgresql, tables
@@ -24,9 +25,8 @@ from myna.store.files.storage import FOLDERS, Folder
 from myna.store.postgresql import Postgresql
 from myna.store.queries import clones, tasks
 from myna.store.states import CloneStatus
-from myna.voices.clones import delete
-from tests.rig.actors import TESTER
-from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD, person
+from tests.rig.actors import perform
+from tests.sign_in.people import ADDRESS, BROWSER, OTHER_PASSWORD, PASSWORD, person
 from tests.store.books import Books, keep_of, speech
 from tests.store.postgres_proxy import PostgresProxy, proxy_to
 
@@ -250,8 +250,7 @@ async def test_a_restored_voice_without_its_sample_has_failed_with_the_reason(
     ]
     assert not (data / "samples").exists()
     await again(restored, data)
-    samples, audio = SampleStore(Folder(data)), AudioStore(Folder(data))
-    await delete(restored, samples, audio, "ready", by=TESTER)
+    await perform(restored, DeleteVoice(voice_id="ready"), settings=Settings(data=str(data)))
     assert await clones.by_voice_id(restored, "ready") is None
 
 
@@ -267,7 +266,7 @@ async def test_a_restore_revives_no_session_and_no_link(
     """They may have been closed or used since the backup. Passwords are restored."""
     ann = await person(source.books)
     token = await sessions.sign_in(source.books.db, "ann", PASSWORD, ADDRESS, BROWSER)
-    link = await links.create(source.books.db, Purpose.RESET, ann.id, LIFE_MS[Purpose.RESET], OPERATOR)
+    link = await perform(source.books.db, ResetAccount(name="ann"))
     with pytest.raises(SignInRefused):
         await passwords.verify(source.books.db, "ann", OTHER_PASSWORD, ADDRESS)
     await source.back_up()

@@ -63,12 +63,14 @@ def url(base_url: str, token: str) -> str:
     return f"{base_url}{PATH}?{urlencode({'token': token})}"
 
 
-async def create(db: Database, purpose: Purpose, account_id: int | None, life_ms: int, by: Actor) -> str:
-    """Creates a link and returns its token, which is not stored. Raises CommandError if the account is
-    disabled, or if it has a password and is to be invited, or has none to reset."""
+async def create_first(db: Database) -> str:
+    """Creates a link for the first operator and returns its token, which is not stored. Raises CommandError
+    if an operator can sign in."""
 
     async def work(connection: Transaction) -> str:
-        return await create_in(connection, purpose, account_id, life_ms, by)
+        if await password_store.an_operator_can_sign_in(connection):
+            raise CommandError("There already is an operator who can sign in.")
+        return await _put(connection, Purpose.FIRST, 0)
 
     return await db.transaction(work)
 
@@ -78,19 +80,17 @@ async def first_is_needed(db: Queries) -> bool:
     return not await password_store.an_operator_can_sign_in(db)
 
 
-async def create_in(
-    connection: Transaction, purpose: Purpose, account_id: int | None, life_ms: int, by: Actor
-) -> str:
-    """Like `create`, in an open transaction."""
-    token = tokens.new(tokens.LINK_PREFIX)
-    if purpose is not Purpose.FIRST:
-        account = await _locked(connection, purpose, account_id or 0)
-        words = activity.words("account", purpose.value, account.name)
-        await activity.record(connection, by, words, account.id)
-    elif await password_store.an_operator_can_sign_in(connection):
-        raise CommandError("There already is an operator who can sign in.")
-    await store.put(connection, tokens.hash_of(token), purpose.value, account_id or 0, life_ms)
-    return token
+async def create(connection: Transaction, purpose: Purpose, account: AccountRow) -> str:
+    """Creates a link for a locked account, likewise. Raises CommandError if the account is disabled, or if it
+    has a password and is to be invited, or has none to reset."""
+    name, has_password = account.name, await passwords.has_one(connection, account.id)
+    if account.disabled_at:
+        raise CommandError("The account {name!r} is disabled; enable it first.", name=name)
+    if purpose is Purpose.INVITE and has_password:
+        raise CommandError("{name!r} has a password already; reset it instead.", name=name)
+    if purpose is Purpose.RESET and not has_password:
+        raise CommandError("{name!r} has no password yet; invite its holder instead.", name=name)
+    return await _put(connection, purpose, account.id)
 
 
 async def find(db: Queries, token: str) -> Link | None:
@@ -121,7 +121,8 @@ async def consume(
     the token of the session, which is pending if the account has a second factor.
 
     `new` is the account to create with a link of the first operator. Raises CommandError: a link that is
-    refused for its password or name can be used again.
+    refused for its password or name can be used again. This is no action: who makes the change is known only
+    when the transaction has taken the link.
     """
     link = await find(db, token)
     if link is None:
@@ -131,8 +132,7 @@ async def consume(
         raise CommandError("The first operator needs a name.")
     if link.account is None:
         accounts.check_details(owner.name, owner.email)
-    await passwords.check(plain, name=owner.name, email=owner.email)
-    password_hash = await passwords.hash_of(plain, name=owner.name)
+    password_hash = await passwords.new_hash(plain, name=owner.name, email=owner.email)
 
     async def work(connection: Transaction) -> str:
         if link.account is not None:
@@ -154,25 +154,10 @@ async def remove_expired(db: Database) -> None:
     await db.transaction(store.delete_expired)
 
 
-async def _locked(connection: Transaction, purpose: Purpose, account_id: int) -> AccountRow:
-    """Locks the account of a new link. Raises CommandError if it can't have one."""
-    await account_store.lock(connection, account_id)
-    found = await password_store.of_account(connection, account_id)
-    if found is None:
-        raise CommandError("There is no such account.")
-    name = found.account.name
-    if found.account.disabled_at:
-        raise CommandError("The account {name!r} is disabled; enable it first.", name=name)
-    if purpose is Purpose.INVITE and found.hash:
-        raise CommandError(
-            "{name!r} has a password already; 'myna account reset' makes a link for a new password.",
-            name=name,
-        )
-    if purpose is Purpose.RESET and not found.hash:
-        raise CommandError(
-            "{name!r} has no password yet; 'myna account invite' makes a link for the first.", name=name
-        )
-    return found.account
+async def _put(connection: Transaction, purpose: Purpose, account_id: int) -> str:
+    token = tokens.new(tokens.LINK_PREFIX)
+    await store.put(connection, tokens.hash_of(token), purpose.value, account_id, LIFE_MS[purpose])
+    return token
 
 
 async def _first_operator(connection: Transaction, new: AccountRow | NewAccount) -> int:

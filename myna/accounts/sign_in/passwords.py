@@ -14,15 +14,13 @@ from typing import Final, TypeVar
 import argon2
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from myna.accounts import activity
-from myna.accounts.activity import Actor
 from myna.accounts.sign_in import throttle
 from myna.accounts.sign_in.refusal import WRONG_PASSWORD, SignInRefused, TooManyAttempts
 from myna.errors import CommandError
 from myna.lib.net import client_network
 from myna.lib.shares import Shares
 from myna.store.database import Database, Queries, Transaction
-from myna.store.queries import accounts, links, sessions
+from myna.store.queries import links, sessions
 from myna.store.queries import passwords as store
 from myna.store.queries.accounts import AccountRow
 
@@ -49,8 +47,6 @@ WAITING_MAX: Final = 32
 SHARE_MAX: Final = 24
 """Of these, for one account, or one address before the sign-in."""
 _RETRY_MS = 2_000
-CHANGED: Final = "a new password was set"
-"""The comment in the activity log: the command alone only makes a link."""
 MEMORY_KIB: Final = 19 * 1024
 PASSES: Final = 2
 LANES: Final = 1
@@ -100,23 +96,10 @@ async def hash_of(plain: str, *, name: str = "") -> str:
     return await _threads.run(lambda: HASHER.hash(_encoded(plain)), f"account {name}" if name else "")
 
 
-async def set(db: Database, account_id: int, plain: str, by: Actor) -> None:  # noqa: A001
-    """Sets the account's password. Ends all its sessions and links. Raises CommandError if the password is
-    refused, or if the account is disabled."""
-    found = await store.of_account(db, account_id)
-    if found is None:
-        raise CommandError("There is no such account.")
-    await check(plain, name=found.account.name, email=found.account.email)
-    password_hash = await hash_of(plain, name=found.account.name)
-
-    async def work(connection: Transaction) -> None:
-        await accounts.lock(connection, account_id)
-        await replace(connection, account_id, password_hash)
-        await activity.record(
-            connection, by, activity.words("account", "reset", found.account.name), account_id, note=CHANGED
-        )
-
-    await db.transaction(work)
+async def new_hash(plain: str, *, name: str, email: str) -> str:
+    """The hash of a new password for the account of this name. Raises CommandError with what to change."""
+    await check(plain, name=name, email=email)
+    return await hash_of(plain, name=name)
 
 
 async def replace(connection: Transaction, account_id: int, password_hash: str) -> None:

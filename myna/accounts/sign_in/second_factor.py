@@ -16,11 +16,8 @@ import pyotp
 from msgspec import Struct
 from pyotp.exceptions import OTPVerificationError
 
-from myna.accounts import activity
-from myna.accounts.activity import Actor
 from myna.accounts.sign_in import sessions, throttle, tokens
 from myna.accounts.sign_in.refusal import WRONG_CODE, SignInRefused
-from myna.accounts.sign_in.sessions import Session
 from myna.errors import CommandError
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts
@@ -82,29 +79,20 @@ async def unconfirmed(db: Queries, account: AccountRow, secret: str) -> Enrolmen
     return _enrolment(account, row.secret)
 
 
-async def confirm(db: Database, session: Session, code: str, by: Actor) -> list[str]:
-    """Turns the second factor on and ends the account's other sessions. Returns the recovery codes, which are
-    shown once. Raises CommandError if the code is wrong."""
-    account = session.account
-    codes = [_new_code() for _ in range(RECOVERY_CODES)]
-
-    async def work(connection: Transaction) -> None:
-        await accounts.lock(connection, account.id)
-        if not await session_store.mark_second_factor(connection, session.token_hash):
-            raise SignInRefused("The session has ended; sign in again.")
-        row = await store.of_account(connection, account.id)
-        if row is None or row.confirmed_at:
-            raise CommandError("There is no second factor to confirm; begin again.")
-        step = _step_of(row, code)
-        if step is None:
-            raise CommandError("The code is wrong; check the clock of the device and use the next code.")
-        await store.confirm(connection, account.id, row.secret, step)
-        await store.replace_codes(connection, account.id, [_hash(one) for one in codes])
-        await session_store.delete_all(connection, account.id, but=session.token_hash)
-        await activity.record(connection, by, _command(account), account.id)
-
-    await db.transaction(work)
-    return codes
+async def confirm(connection: Transaction, account_id: int, session: bytes, code: str) -> list[str]:
+    """Turns the second factor of a locked account on and ends its sessions but the one of this token hash.
+    Returns the recovery codes, which are shown once. Raises CommandError if the code is wrong."""
+    if not await session_store.mark_second_factor(connection, session):
+        raise SignInRefused("The session has ended; sign in again.")
+    row = await store.of_account(connection, account_id)
+    if row is None or row.confirmed_at:
+        raise CommandError("There is no second factor to confirm; begin again.")
+    step = _step_of(row, code)
+    if step is None:
+        raise CommandError("The code is wrong; check the clock of the device and use the next code.")
+    await store.confirm(connection, account_id, row.secret, step)
+    await session_store.delete_all(connection, account_id, but=session)
+    return await new_codes(connection, account_id)
 
 
 async def give(db: Database, token: str, code: str, address: str) -> str:
@@ -132,33 +120,13 @@ async def give(db: Database, token: str, code: str, address: str) -> str:
     return new_token
 
 
-async def new_codes(db: Database, session: Session, by: Actor) -> list[str]:
-    """Replaces the recovery codes. Raises CommandError if the second factor is off."""
-    account = session.account
+async def new_codes(connection: Transaction, account_id: int) -> list[str]:
+    """Replaces the recovery codes of a locked account. Raises CommandError if the second factor is off."""
+    if not await store.is_on(connection, account_id):
+        raise CommandError("There is no second factor.")
     codes = [_new_code() for _ in range(RECOVERY_CODES)]
-
-    async def work(connection: Transaction) -> None:
-        await accounts.lock(connection, account.id)
-        if not await store.is_on(connection, account.id):
-            raise CommandError("There is no second factor.")
-        await store.replace_codes(connection, account.id, [_hash(one) for one in codes])
-        await activity.record(connection, by, _command(account), account.id)
-
-    await db.transaction(work)
+    await store.replace_codes(connection, account_id, [_hash(one) for one in codes])
     return codes
-
-
-async def remove(db: Database, account: AccountRow, by: Actor) -> None:
-    """Turns the second factor off: for its owner after the password, or for an operator. Raises CommandError
-    if it is off."""
-
-    async def work(connection: Transaction) -> None:
-        await accounts.lock(connection, account.id)
-        if not await store.remove(connection, account.id):
-            raise CommandError("{name!r} has no second factor.", name=account.name)
-        await activity.record(connection, by, [*_command(account), "--remove"], account.id)
-
-    await db.transaction(work)
 
 
 async def _use(connection: Transaction, account_id: int, code: str) -> bool:
@@ -197,7 +165,3 @@ def _new_code() -> str:
 def _hash(code: str) -> bytes:
     """The hash of a recovery code, as it was shown or typed with other spaces, hyphens or capitals."""
     return tokens.hash_of("".join(code.split()).replace("-", "").lower())
-
-
-def _command(account: AccountRow) -> list[str]:
-    return activity.words("account", "second-factor", account.name)

@@ -15,11 +15,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from myna.accounts import activity
-from myna.accounts.activity import Actor
 from myna.accounts.sign_in import passwords, tokens
 from myna.accounts.sign_in.refusal import SignInRefused
-from myna.errors import CommandError
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts, second_factors
 from myna.store.queries import passwords as password_store
@@ -163,32 +160,9 @@ async def close(db: Database, session: Session) -> None:
     await db.transaction(lambda connection: store.delete(connection, session.token_hash))
 
 
-async def close_others(db: Database, session: Session) -> int:
-    """Ends the account's other sessions. Returns how many there were."""
-    return await db.transaction(
-        lambda connection: store.delete_all(connection, session.account.id, but=session.token_hash)
-    )
-
-
 async def of_account(db: Queries, account_id: int) -> list[SessionRow]:
     """The account's sessions, the one used last first."""
     return await store.of_account(db, account_id, LIMITS)
-
-
-async def close_one(db: Database, account_id: int, session_id: int) -> None:
-    """Ends a session of the account. Raises CommandError if it has no such session."""
-    if not await db.transaction(lambda connection: store.delete_one(connection, account_id, session_id)):
-        raise CommandError("There is no such session.")
-
-
-async def close_all(db: Database, account: AccountRow, by: Actor) -> int:
-    """Ends all sessions of an account, pending ones included. Returns how many there were."""
-
-    async def work(connection: Transaction) -> int:
-        await activity.record(connection, by, activity.words("account", "sign-out", account.name), account.id)
-        return await store.delete_all(connection, account.id)
-
-    return await db.transaction(work)
 
 
 async def remove_expired(db: Database) -> None:

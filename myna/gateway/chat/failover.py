@@ -14,7 +14,7 @@ from myna.channels.outbound import ChannelFull
 from myna.channels.routes import RouteKind
 from myna.errors import NO_RETRY, MynaError, UpstreamFailed
 from myna.http.client import AnswerTooLarge, ClientResponse, HttpClient, RequestFailed, TimedOut
-from myna.lib.telemetry import metrics
+from myna.lib.telemetry import metrics, traces
 from myna.lib.telemetry.requests import RequestDetails
 from myna.wire.failures import (
     BY_KIND,
@@ -210,8 +210,10 @@ async def first_answer(
             break
         asker.channel = channel.name
         try:
-            async with channels.place(channel, asker.account_id):
-                answer = await attempt(channel, until - time.monotonic())
+            asked = (kind, channel.name, channel.url, channel.model, asker.details)
+            with traces.attempt(*asked) if traces.tracer else traces.OFF:
+                async with channels.place(channel, asker.account_id):
+                    answer = await attempt(channel, until - time.monotonic())
         except ChannelFull:
             metrics.UPSTREAM_FAILURES.labels(channel.name, ChannelFull.__name__).inc()
             failures.append(FailedAttempt(ChannelFull.__name__, "it has no place"))

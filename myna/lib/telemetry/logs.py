@@ -17,7 +17,7 @@ from functools import lru_cache, partial
 from threading import RLock
 
 from myna.lib.files import DiskThreads
-from myna.lib.telemetry import metrics
+from myna.lib.telemetry import metrics, traces
 
 WAITING_MAX_BYTES = 2**20
 """Limit on lines that wait to be written."""
@@ -33,7 +33,10 @@ _LOGIN = re.compile(r"://[^/@\s]+@")
 
 def trace_headers() -> dict[str, str]:
     """The headers by which a server's own log names the request that this task works on."""
-    found = {"x-request-id": request_id.get(), "traceparent": traceparent.get()}
+    found = {
+        "x-request-id": request_id.get(),
+        "traceparent": (traces.tracer and traces.traceparent()) or traceparent.get(),
+    }
     return {name: value for name, value in found.items() if value}
 
 

@@ -2,36 +2,26 @@
 
 import segno
 from markupsafe import Markup
-from msgspec import Struct
 from starlette.responses import Response
 
-from myna.accounts import activity
 from myna.accounts.sign_in import passwords, second_factor, sessions
 from myna.accounts.sign_in.oidc import identities
 from myna.accounts.sign_in.second_factor import Enrolment
 from myna.accounts.sign_in.sessions import Session
+from myna.actions.access import (
+    ConfirmSecondFactor,
+    NewRecoveryCodes,
+    SetIdentity,
+    SetPassword,
+    SetSecondFactor,
+    SignOut,
+)
 from myna.actions.accounts import SetPreferences
 from myna.errors import CommandError
 from myna.office.page import Page
 from myna.office.visit import Visit
 from myna.office.web_security import SESSION_COOKIE
 from myna.store.queries import preferences
-
-
-class Password(Struct):
-    """The form of a new password; the old one is asked for by the step-up."""
-
-    password: str = ""
-
-
-class Code(Struct):
-    """A code of the app. `secret` is the one that the page showed with the form."""
-
-    code: str = ""
-    secret: str = ""
-
-    def __repr__(self) -> str:
-        return "Code()"
 
 
 async def show(visit: Visit) -> Response:
@@ -47,13 +37,9 @@ async def show(visit: Visit) -> Response:
         command_words=SetPreferences(name=visit.account.name, language="zh", low_balance=100).words,
         provider=visit.parts.oidc.client.name if visit.parts.oidc else "",
         identity=identity,
-        oidc_words=activity.words(
-            "account",
-            "oidc",
-            visit.account.name,
-            subject=None if identity else "SUBJECT",
-            remove=identity is not None,
-        ),
+        oidc_words=SetIdentity(
+            name=visit.account.name, subject=None if identity else "SUBJECT", remove=identity is not None
+        ).words,
     )
 
 
@@ -66,7 +52,9 @@ async def prefer(visit: Visit) -> Response:
 
 async def change_password(visit: Visit) -> Response:
     """Sets a new password, which ends all sessions, and opens a new one here."""
-    await passwords.set(visit.db, visit.account.id, visit.fields(Password).password, visit.actor)
+    name, email = visit.account.name, visit.account.email
+    hashed = await passwords.new_hash(visit.typed("password"), name=name, email=email)
+    await visit.perform(SetPassword(name=name, password_hash=hashed), own=True)
     token = await sessions.open(visit.db, visit.account.id, visit.address, visit.user_agent)
     pending = await sessions.find_pending(visit.db, token) is not None
     notice = visit.text("The password is changed. All other sessions have ended.")
@@ -84,11 +72,12 @@ async def begin_second_factor(visit: Visit) -> Response:
 async def confirm_second_factor(visit: Visit) -> Response:
     """Turns the second factor on, and shows the recovery codes this once. After a wrong code the same secret
     can be confirmed by another."""
-    form = visit.fields(Code)
+    name, session = visit.account.name, _session(visit).token_hash
+    action = ConfirmSecondFactor(name=name, code=visit.typed("code"), session=session)
     try:
-        codes = await second_factor.confirm(visit.db, _session(visit), form.code, visit.actor)
+        codes = await visit.perform(action, own=True)
     except CommandError as error:
-        enrolment = await second_factor.unconfirmed(visit.db, visit.account, form.secret)
+        enrolment = await second_factor.unconfirmed(visit.db, visit.account, visit.typed("secret"))
         if enrolment is None:
             raise
         return _enrol(visit, enrolment, visit.said(error))
@@ -107,25 +96,26 @@ def _enrol(visit: Visit, enrolment: Enrolment, error: str = "") -> Response:
 
 async def new_recovery_codes(visit: Visit) -> Response:
     """Replaces the recovery codes."""
-    codes = await second_factor.new_codes(visit.db, _session(visit), visit.actor)
+    codes = await visit.perform(NewRecoveryCodes(name=visit.account.name), own=True)
     return visit.result("/me", visit.page("recovery_codes.html", codes=codes))
 
 
 async def remove_second_factor(visit: Visit) -> Response:
     """Turns the second factor off."""
-    await second_factor.remove(visit.db, visit.account, visit.actor)
+    await visit.perform(SetSecondFactor(name=visit.account.name, remove=True), own=True)
     return visit.redirect("/me", visit.text("The second factor is off."))
 
 
 async def end_session(visit: Visit) -> Response:
     """Ends one session of the account."""
-    await sessions.close_one(visit.db, visit.account.id, visit.number("id"))
+    await visit.perform(SignOut(name=visit.account.name, id=visit.number("id")), own=True)
     return visit.redirect("/me", visit.text("The session has ended."))
 
 
 async def end_others(visit: Visit) -> Response:
     """Ends all sessions but this one."""
-    await sessions.close_others(visit.db, _session(visit))
+    session = _session(visit).token_hash
+    await visit.perform(SignOut(name=visit.account.name, session=session), own=True)
     return visit.redirect("/me", visit.text("All other sessions have ended."))
 
 

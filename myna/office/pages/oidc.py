@@ -20,6 +20,7 @@ from myna.accounts.sign_in.oidc.flow import Answer, Finished, Oidc
 from myna.accounts.sign_in.oidc.identities import Identity
 from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
 from myna.accounts.sign_in.sessions import Session
+from myna.actions.access import SetIdentity
 from myna.errors import CommandError, NotFound, Unavailable
 from myna.office.messages import N_
 from myna.office.page import Page, Who
@@ -51,7 +52,6 @@ SENTENCES: Final[Mapping[Failure, str]] = {
         "No account is linked to you at the provider. Sign in with your password and link it on its page, or"
         " ask the operator."
     ),
-    Failure.TAKEN: N_("You are linked to another account already. Unlink it there first."),
     Failure.OTHER_IDENTITY: N_("At the provider you are signed in as another person than the linked one."),
 }
 """The messages of the error page."""
@@ -86,7 +86,8 @@ async def callback(visit: Visit) -> Response:
 
 async def unlink(visit: Visit) -> Response:
     """Removes the link of the account."""
-    await identities.unlink_own(visit.db, _session(visit), visit.actor)
+    session = _session(visit).token_hash
+    await visit.perform(SetIdentity(name=visit.account.name, remove=True, session=session), own=True)
     return visit.redirect("/me", visit.text("The link is removed. All other sessions have ended."))
 
 
@@ -125,7 +126,8 @@ async def _finished(visit: Visit, finished: Finished) -> Response:
     if session is None or session.id != finished.session_id:
         raise OidcRefused(Failure.EXPIRED, "the attempt began in another session")
     if finished.purpose is Purpose.LINK:
-        await identities.link(visit.db, visit.account, identity, visit.actor, session=session.token_hash)
+        link = SetIdentity(name=visit.account.name, subject=identity.subject, session=session.token_hash)
+        await visit.perform(link, own=True)
         return visit.redirect(finished.target, visit.text("The account is linked."))
     token = await identities.confirm(visit.db, session, identity)
     response = visit.redirect(finished.target, visit.text("Confirmed. Now send the form again."))

@@ -5,12 +5,11 @@ from functools import partial
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna.accounts import activity
+from myna.actions.records import DeleteRecords
 from myna.errors import CommandError
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.visit import Visit
-from myna.speech import records
 from myna.speech.status import status_text
 from myna.store.batch import TaskStatus
 from myna.store.queries import tasks as store
@@ -42,7 +41,7 @@ class Deletion(Struct):
     sure: str = ""
 
 
-async def show(visit: Visit, error: str = "") -> Response:
+async def show(visit: Visit) -> Response:
     """A page of records."""
     state = visit.parameter("state")
     text = visit.parameter("q").strip()[:200]
@@ -60,7 +59,6 @@ async def show(visit: Visit, error: str = "") -> Response:
     found = await visit.read(query)
     return visit.page(
         "records.html",
-        status=400 if error else 200,
         rows=[row_of(visit, record) for record in found.rows],
         searched_to=found.searched_to,
         states=[(name, label) for name, (_, label) in STATES.items()],
@@ -69,7 +67,6 @@ async def show(visit: Visit, error: str = "") -> Response:
         voice=voice,
         filtered=bool(state or text or voice),
         first=not visit.parameter("before"),
-        error=error,
     )
 
 
@@ -84,14 +81,11 @@ async def delete(visit: Visit) -> Response:
     form = visit.fields(Deletion)
     ids = [int(text) for text in form.id if text.isascii() and text.isdecimal() and len(text) <= 16]
     if not ids:
-        return await show(visit, error=visit.text("Select the records to delete."))
+        raise CommandError(N_("Select the records to delete."))
+    action = DeleteRecords(account=visit.account.name, ids=tuple(ids))
     if not form.sure:
-        command = activity.words("record", "delete", visit.account.name, *ids)
-        return visit.page("record_delete.html", ids=ids, command_words=command)
-    try:
-        count = await records.delete(visit.db, visit.parts.audio, visit.account, ids, by=visit.actor)
-    except CommandError as error:
-        return await show(visit, error=visit.said(error))
+        return visit.page("record_delete.html", ids=ids, command_words=action.words)
+    count = await visit.perform(action, own=True)
     return visit.redirect(
         "/records", visit.counted(N_("{count} record deleted."), N_("{count} records deleted."), count)
     )

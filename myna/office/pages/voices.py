@@ -5,7 +5,7 @@ from functools import partial
 from msgspec import Struct
 from starlette.responses import FileResponse, Response
 
-from myna.accounts import activity
+from myna.actions.clones import DeleteVoice
 from myna.engines.interface import EngineVoice
 from myna.errors import NotFound
 from myna.office import live, reasons
@@ -19,7 +19,6 @@ from myna.store.queries import clones as store
 from myna.store.queries import config as config_store
 from myna.store.queries.clones import CloneRow
 from myna.store.states import CloneStatus
-from myna.voices import clones
 from myna.voices.clones import is_clone
 
 GENDERS = {"female": N_("female"), "male": N_("male"), "neutral": N_("neutral")}
@@ -175,22 +174,15 @@ async def _one_part(visit: Visit) -> Part:
 async def show_delete(visit: Visit) -> Response:
     """Says what will happen, and asks for the name."""
     clone = await own_clone(visit)
-    words = activity.words("voice", "delete", clone.voice_id)
+    words = DeleteVoice(voice_id=clone.voice_id).words
     return visit.page("voice_delete.html", clone=clone, command_words=words)
 
 
 async def delete(visit: Visit) -> Response:
     """Deletes the voice if its name was typed."""
-    clone, parts = await own_clone(visit), visit.parts
+    clone = await own_clone(visit)
     visit.confirm(clone.name)
-    deleted = await clones.delete(
-        visit.db,
-        parts.samples,
-        parts.audio,
-        clone.voice_id,
-        by=visit.actor,
-        account_id=visit.account.id,
-    )
+    deleted = await visit.perform(DeleteVoice(voice_id=clone.voice_id), own=True)
     notice = visit.text("The voice {name} is deleted, with its recording. Texts refunded: {count}.")
     return visit.redirect("/voices", notice.format(name=clone.name, count=deleted.refunded))
 

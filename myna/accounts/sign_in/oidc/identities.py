@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from myna.accounts import activity
 from myna.accounts.activity import Actor
-from myna.accounts.sign_in import passwords, sessions
+from myna.accounts.sign_in import sessions
 from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
 from myna.accounts.sign_in.refusal import SignInRefused
 from myna.accounts.sign_in.sessions import Session
@@ -17,10 +17,7 @@ from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts
 from myna.store.queries import oidc as store
 from myna.store.queries import sessions as session_store
-from myna.store.queries.accounts import AccountRow
 from myna.store.queries.oidc import IdentityRow
-
-NO_PASSWORD = "This is the only way to sign in to this account. Set a password first."  # noqa: S105  a sentence
 
 
 class Identity(Struct, frozen=True):
@@ -56,45 +53,22 @@ async def sign_in(db: Database, identity: Identity, *, email: str, address: str,
     return await db.transaction(work)
 
 
-async def link(
-    db: Database, account: AccountRow, identity: Identity, by: Actor, *, session: bytes = b""
-) -> None:
-    """Links the identity to the account. In place of another identity, it ends the account's sessions but
-    that of the token hash `session`. Raises OidcRefused if it is linked to another account."""
-
-    async def work(connection: Transaction) -> None:
-        await accounts.lock(connection, account.id)
-        if await store.unlink(connection, account.id):
-            await session_store.delete_all(connection, account.id, but=session)
-        await _link_in(connection, account, identity, by)
-
-    await db.transaction(work)
+async def link(connection: Transaction, account_id: int, identity: Identity, *, session: bytes) -> None:
+    """Links the identity to a locked account. In place of another identity, it ends the account's sessions
+    but that of the token hash `session`. Raises CommandError if it is linked to another account."""
+    if await store.unlink(connection, account_id):
+        await session_store.delete_all(connection, account_id, but=session)
+    if not await store.link(connection, account_id, identity.issuer, identity.subject):
+        raise CommandError("This identity is linked to another account. Unlink it there first.")
 
 
-async def unlink(db: Database, account: AccountRow, by: Actor) -> None:
-    """Unlinks the account's identity and ends all its sessions. Raises CommandError if it has none."""
-
-    async def work(connection: Transaction) -> None:
-        await accounts.lock(connection, account.id)
-        await _unlink_in(connection, account, by)
-        await session_store.delete_all(connection, account.id)
-
-    await db.transaction(work)
-
-
-async def unlink_own(db: Database, session: Session, by: Actor) -> None:
-    """Unlinks the identity of the person who is signed in, and ends the other sessions. Raises CommandError
-    if there is none, or no other way to sign in."""
-    account = session.account
-
-    async def work(connection: Transaction) -> None:
-        await accounts.lock(connection, account.id)
-        if not await passwords.has_one(connection, account.id):
-            raise CommandError(NO_PASSWORD)
-        await _unlink_in(connection, account, by)
-        await session_store.delete_all(connection, account.id, but=session.token_hash)
-
-    await db.transaction(work)
+async def unlink(connection: Transaction, account_id: int, *, session: bytes) -> None:
+    """Unlinks the identity of a locked account, and ends its sessions but that of the token hash `session`.
+    Raises CommandError if it has none."""
+    if not await store.unlink(connection, account_id):
+        raise CommandError("The account is not linked.")
+    await store.keep_unlinked(connection, account_id)
+    await session_store.delete_all(connection, account_id, but=session)
 
 
 async def confirm(db: Database, session: Session, identity: Identity) -> str:
@@ -130,22 +104,8 @@ async def _linked_by_email(
     await accounts.lock(connection, account.id)
     if await store.of_account(connection, account.id) or await store.was_unlinked(connection, account.id):
         return None
-    by = Actor(account_id=account.id, name=account.name, address=address)
-    await _link_in(connection, account, identity, by)
+    await link(connection, account.id, identity, session=b"")
+    by = Actor(account_id=account.id, name=account.name, address=address)  # a part of the sign-in: no action
+    words = activity.words("account", "oidc", account.name, subject=identity.subject)
+    await activity.record(connection, by, words, account.id)
     return account.id
-
-
-async def _link_in(connection: Transaction, account: AccountRow, identity: Identity, by: Actor) -> None:
-    if not await store.link(connection, account.id, identity.issuer, identity.subject):
-        raise OidcRefused(Failure.TAKEN, "the identity is linked to another account")
-    command = activity.words("account", "oidc", account.name, subject=identity.subject)
-    await activity.record(connection, by, command, account.id)
-
-
-async def _unlink_in(connection: Transaction, account: AccountRow, by: Actor) -> None:
-    if not await store.unlink(connection, account.id):
-        raise CommandError("The account is not linked.")
-    await store.keep_unlinked(connection, account.id)
-    await activity.record(
-        connection, by, activity.words("account", "oidc", account.name, remove=True), account.id
-    )

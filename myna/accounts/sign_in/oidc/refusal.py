@@ -18,8 +18,6 @@ class Failure(Enum):
     """Too many sign-ins began at this address."""
     NOT_LINKED = auto()
     """No account that may sign in is linked to the identity."""
-    TAKEN = auto()
-    """The identity is linked to another account."""
     OTHER_IDENTITY = auto()
     """A confirmation came from an identity that isn't the account's."""
 

@@ -4,9 +4,9 @@ from functools import partial
 
 from starlette.responses import Response
 
-from myna.accounts import activity
 from myna.accounts.sign_in import links, sessions
 from myna.accounts.sign_in.links import LIFE_MS, Purpose
+from myna.actions.access import InviteAccount, ResetAccount
 from myna.actions.accounts import AddAccount, DisableAccount, EnableAccount, GrantUnits, LimitAccount
 from myna.errors import CommandError, NotFound
 from myna.office.limit_form import LimitFields, fields_of_account, of_site, typed_limits
@@ -43,7 +43,7 @@ async def show_new(visit: Visit) -> Response:
 async def add(visit: Visit) -> Response:
     """Adds an account, and shows the link with which the person sets a password."""
     account = await visit.perform(visit.fields(AddAccount, operator=False))
-    return await _link(visit, account, Purpose.INVITE)
+    return await _link(visit, account, InviteAccount(name=account.name))
 
 
 async def show_one(visit: Visit) -> Response:
@@ -74,9 +74,7 @@ async def show_one(visit: Visit) -> Response:
         limit_words=LimitAccount(name=account.name, **typed_limits(limit_form)).words,
         grant_words=GrantUnits(name=account.name, units=100, memo="MEMO").words,
         switch_words=_switch_of(account).words,
-        link_words=activity.words(
-            "account", (Purpose.RESET if found and found.hash else Purpose.INVITE).value, account.name
-        ),
+        link_words=(ResetAccount if found and found.hash else InviteAccount)(name=account.name).words,
     )
 
 
@@ -119,16 +117,19 @@ async def switch(visit: Visit) -> Response:
 
 async def invite(visit: Visit) -> Response:
     """A link for the first password."""
-    return await _link(visit, await _account(visit), Purpose.INVITE)
+    account = await _account(visit)
+    return await _link(visit, account, InviteAccount(name=account.name))
 
 
 async def reset(visit: Visit) -> Response:
     """A link for a new password. The operator does not learn it."""
-    return await _link(visit, await _account(visit), Purpose.RESET)
+    account = await _account(visit)
+    return await _link(visit, account, ResetAccount(name=account.name))
 
 
-async def _link(visit: Visit, account: AccountRow, purpose: Purpose) -> Response:
-    token = await links.create(visit.db, purpose, account.id, LIFE_MS[purpose], visit.actor)
+async def _link(visit: Visit, account: AccountRow, action: InviteAccount | ResetAccount) -> Response:
+    purpose = Purpose.INVITE if isinstance(action, InviteAccount) else Purpose.RESET
+    token = await visit.perform(action)
     page = visit.page(
         "site/account_link.html",
         subject=account,

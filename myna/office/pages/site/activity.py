@@ -12,7 +12,11 @@ from myna.store.queries import accounts as accounts_store
 from myna.store.queries.activity import PAST_ALL
 
 ROWS = 50
-NOTES = (N_("a new password was set"), N_("the link was used to set the password"))
+NOTES = (
+    N_("a new password was set"),
+    N_("all but the session of this change"),
+    N_("the link was used to set the password"),
+)
 """Behind commands, as they are stored."""
 
 

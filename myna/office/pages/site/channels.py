@@ -1,14 +1,12 @@
 """The channels in the order in which they are tried: their states, and a test of each."""
 
 from functools import partial
-from typing import Annotated
 
-from msgspec import Meta, Struct, structs
+from msgspec import Struct, structs
 from starlette.responses import Response
 
-from myna.actions.channels import DisableChannel, EnableChannel, OrderChannels
+from myna.actions.channels import DisableChannel, EnableChannel, OrderChannels, TryChannel
 from myna.channels.channels import Channel, is_local, no_channel
-from myna.channels.routes import NAME_MAX_CHARS
 from myna.errors import CommandError
 from myna.gateway import trial as channel_trial
 from myna.gateway.trial import Trial
@@ -45,13 +43,6 @@ FAILURES = (
     N_("the stream had no event"),
 )
 """What opens most circuits, as it is stored."""
-
-
-class Test(Struct):
-    """The form that tests a channel, with another model than its own if given."""
-
-    name: str = ""
-    model: Annotated[str, Meta(max_length=NAME_MAX_CHARS)] = ""
 
 
 class Row(Struct, frozen=True):
@@ -122,14 +113,14 @@ def _rows(channels: list[Channel], circuits: dict[str, CircuitRow]) -> list[Row]
 
 async def test(visit: Visit) -> Response:
     """Sends the channel a request, and shows its answer."""
-    form = visit.fields(Test)
+    action = visit.fields(TryChannel)
     try:
-        channel = await found(visit, form.name)
-        await channel_trial.record(visit.db, channel.name, form.model, by=visit.actor)
-        result = await _try(visit, structs.replace(channel, model=form.model or channel.model))
+        channel = await found(visit, action.name)
+        await visit.perform(action)
+        result = await _try(visit, structs.replace(channel, model=action.model or channel.model))
     except CommandError as error:
-        result = Result(form.name, error=visit.said(error))
-    return visit.result(PATH, await show(visit, structs.replace(result, model=form.model)))
+        result = Result(action.name, error=visit.said(error))
+    return visit.result(PATH, await show(visit, structs.replace(result, model=action.model)))
 
 
 async def _try(visit: Visit, channel: Channel) -> Result:

@@ -3,12 +3,11 @@
 import asyncio
 from functools import partial
 
-from msgspec import Struct
 from starlette.responses import Response
 
+from myna.actions.settings import GetModel, RemoveModel
 from myna.engines.registry import AUTO
-from myna.errors import CommandError
-from myna.office import live, model_fetching
+from myna.office import live
 from myna.office.live import Part
 from myna.office.messages import N_
 from myna.office.model_fetching import ModelFetching
@@ -20,17 +19,9 @@ WORDS = (N_("Apache-2.0; its export to ONNX: MIT"), N_("and others"))
 """Of the licences and languages of the models."""
 
 
-class OneModel(Struct):
-    """A form about one model; `typed` confirms its removal."""
-
-    name: str = ""
-    typed: str = ""
-
-
-async def show(visit: Visit, error: str = "") -> Response:
+async def show(visit: Visit) -> Response:
     """All published models."""
-    part = await _models(visit)
-    return visit.page("site/models.html", status=400 if error else 200, part=part.html, error=error)
+    return visit.page("site/models.html", part=(await _models(visit)).html)
 
 
 async def follow(visit: Visit) -> Response:
@@ -60,28 +51,21 @@ def _fetching(visit: Visit) -> ModelFetching:
 
 async def get(visit: Visit) -> Response:
     """Starts the command that fetches a model."""
-    name = visit.fields(OneModel).name
+    action = visit.fields(GetModel)
     await visit.claim()
-    try:
-        await asyncio.to_thread(_fetching(visit).start, name)
-    except CommandError as error:
-        return await show(visit, visit.said(error))
-    await model_fetching.record(visit.db, "get", name, by=visit.actor)
+    await asyncio.to_thread(_fetching(visit).start, action.name)
+    await visit.perform(action)
     return visit.redirect(PATH)
 
 
 async def remove(visit: Visit) -> Response:
     """Removes a model."""
-    form = visit.fields(OneModel)
-    try:
-        if form.typed != form.name:
-            raise CommandError(visit.text("Type the name to remove it."))
-        await visit.claim()
-        await asyncio.to_thread(_fetching(visit).remove, form.name)
-    except CommandError as error:
-        return await show(visit, visit.said(error))
-    await model_fetching.record(visit.db, "remove", form.name, by=visit.actor)
-    return visit.redirect(PATH, visit.text("{name} is removed.").format(name=form.name))
+    action = visit.fields(RemoveModel)
+    visit.confirm(action.name)
+    await visit.claim()
+    await asyncio.to_thread(_fetching(visit).remove, action.name)
+    await visit.perform(action)
+    return visit.redirect(PATH, visit.text("{name} is removed.").format(name=action.name))
 
 
 PAGES = [

@@ -3,7 +3,8 @@
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna.actions.voices import BlendVoice, DeleteBlend, HideVoice, OrderVoices, RenameVoice, ShowVoice
+from myna.actions.clones import DeleteVoice
+from myna.actions.voices import BlendVoice, HideVoice, OrderVoices, RenameVoice, ShowVoice
 from myna.engines.blend import EXAMPLE
 from myna.errors import CommandError
 from myna.gateway import trial as channel_trial
@@ -126,7 +127,7 @@ async def blend(visit: Visit) -> Response:
 
 async def delete_blend(visit: Visit) -> Response:
     """Deletes a blend."""
-    action = visit.fields(DeleteBlend)
+    action = visit.fields(DeleteVoice)
     await visit.perform(action)
     await visit.parts.config.refresh()
     return visit.redirect(PATH, visit.text("{name} is removed.").format(name=action.voice_id))

@@ -1,0 +1,153 @@
+"""Changes of cloned voices: one is made from a sample, and deleted with it. A blend is deleted likewise."""
+
+import re
+import secrets
+import unicodedata
+from typing import Annotated
+
+from msgspec import structs
+
+from myna.actions import Action, Change, Field, Files
+from myna.config import MIB, settings_of
+from myna.errors import CommandError
+from myna.lib.names import is_name
+from myna.store.database import Queries
+from myna.store.queries import clones as store
+from myna.store.queries import config as config_store
+from myna.store.queries import storage, voices
+from myna.store.queries.clones import CloneRow, Deleted, NewClone
+from myna.voices.clones import CONSENT, StoredSample
+from myna.wire.farm import CLONE_PREFIX
+
+CLONES_MAX = 100
+"""Voices of one account, including failed ones."""
+NAME_MAX_CHARS = 100
+TRANSCRIPT_MAX_CHARS = 1000
+CONSENT_BY_MAX_CHARS = 200
+_LANGUAGE = re.compile(r"[a-z]{2,3}")
+
+
+class CloneVoice(Action[CloneRow], frozen=True):
+    """Have a compute node clone a voice for an account. Free of charge."""
+
+    command = "voice clone"
+    account: Annotated[str, Field("The account that the voice belongs to.", argument="ACCOUNT")]
+    name: Annotated[str, Field("The name of the voice.")]
+    language: Annotated[str, Field("The language of the sample: zh, yue, en, …")]
+    sample: Annotated[str, Field("A recording of 3 to 60 s of one voice.")]
+    transcript: Annotated[str, Field("The words spoken in the sample, exactly.")]
+    consent: Annotated[bool, Field(f"Confirm and record this statement: {CONSENT}")] = False
+    consent_by: Annotated[str, Field("Who gives the consent; default: the account.")] = ""
+    statement: Annotated[str, Field("The statement, as it was shown.", secret=True)] = CONSENT
+    stored: Annotated[StoredSample | None, Field("The sample, checked and stored.", secret=True)] = None
+
+    def check(self) -> None:
+        if not self.consent:
+            raise CommandError(
+                "A voice is cloned only with the consent of the person whose voice it is. Declare the"
+                " consent: {consent}",
+                consent=self.statement,
+            )
+        _check_line("The voice's name", self.name, NAME_MAX_CHARS)
+        if self.consent_by:
+            _check_line("The name of the person who consents", self.consent_by, CONSENT_BY_MAX_CHARS)
+        if not _LANGUAGE.fullmatch(self.language):
+            raise CommandError(
+                "The language must be its code alone, such as zh, yue or en; it is {language!r}.",
+                language=self.language,
+            )
+        transcript = self._in_a_line()
+        if not any(unicodedata.category(char)[0] in "LN" for char in transcript):
+            raise CommandError(
+                "The transcript must be what is said in the sample; it has no letter or digit."
+            )
+        if len(transcript) > TRANSCRIPT_MAX_CHARS:
+            raise CommandError(
+                "The transcript may have {chars_max} characters; it has {chars}.",
+                chars_max=TRANSCRIPT_MAX_CHARS,
+                chars=len(transcript),
+            )
+        if any(unicodedata.category(char) in ("Cc", "Cs") for char in transcript):
+            raise CommandError("The transcript contains a control character.")
+
+    def _in_a_line(self) -> str:
+        return " ".join(self.transcript.split())
+
+    async def run(self, change: Change) -> CloneRow:
+        if self.stored is None:
+            raise AssertionError("a voice is cloned from a sample that was stored")
+        account = await change.account(self.account)
+        consent_by = self.consent_by or account.name
+        given = "in the back office by" if change.by.account_id else "to the command line of"
+        new = NewClone(
+            voice_id=CLONE_PREFIX + secrets.token_hex(16),
+            account_id=account.id,
+            name=self.name,
+            language=self.language,
+            transcript=self._in_a_line(),
+            sample=self.stored.name,
+            sample_bytes=self.stored.size_bytes,
+            sample_sha256=self.stored.sha256,
+            sample_ms=self.stored.ms,
+            consent_by=f"{consent_by} (given {given} {change.by.name})",
+            consent_text=self.statement,
+        )
+        if not await store.add(change.db, new, CLONES_MAX):
+            raise CommandError(
+                "The account {name!r} has {clones_max} cloned voices, the maximum; delete one first.",
+                name=account.name,
+                clones_max=CLONES_MAX,
+            )
+        mib_max = settings_of(await config_store.load(change.db)).account_storage_mib
+        if mib_max and await storage.of_account(change.db, account.id) > mib_max * MIB:
+            raise CommandError(
+                "The account {name!r} may store {mib_max} MiB of audio and samples"
+                " (account_storage_mib), and this sample would exceed that. Delete some of its"
+                " voices, keep audio for fewer days (audio_keep_days), or raise the quota.",
+                name=account.name,
+                mib_max=mib_max,
+            )
+        change.performed = [structs.replace(self, transcript=new.transcript, consent_by=consent_by)]
+        row = await store.by_voice_id(change.db, new.voice_id)
+        if row is None:
+            raise AssertionError("a row that was added in this transaction")
+        return row
+
+
+class DeleteVoice(Action[Deleted], frozen=True):
+    """Delete a blend, or a cloned voice with its sample and its preview, whose tasks are refunded."""
+
+    command = "voice delete"
+    voice_id: Annotated[str, Field("The id of the voice in `myna voice list`.", argument="ID")]
+
+    async def prepare(self, db: Queries, files: Files, owner_id: int | None) -> None:
+        """Deletes the preview first, since it is public."""
+        found = await store.by_voice_id(db, self.voice_id)
+        if found is not None and owner_id not in (None, found.account_id):
+            raise self._unknown()
+        if found is not None and found.preview:
+            await files.delete(audio=[found.preview])
+
+    async def run(self, change: Change) -> Deleted:
+        deleted = await store.delete(change.db, self.voice_id)
+        if deleted is not None:
+            change.account_id = deleted.account_id
+            return deleted
+        if change.owner_id is not None or not await voices.delete_blend(change.db, self.voice_id):
+            raise self._unknown()
+        return Deleted(account_id=0, sample="", preview="", refunded=0)
+
+    async def finish(self, result: Deleted, files: Files) -> None:
+        """Deletes the sample last: the voice needs it until it is deleted. A node may have made a preview
+        in between."""
+        await files.delete(audio=[*filter(None, [result.preview])], samples=[*filter(None, [result.sample])])
+
+    def _unknown(self) -> CommandError:
+        return CommandError("There is no blend or cloned voice {voice_id!r}.", voice_id=self.voice_id)
+
+
+def _check_line(what: str, text: str, chars_max: int) -> None:
+    if not is_name(text, chars_max):
+        raise CommandError(
+            "{what} must be 1 to {chars_max} printable characters.", what=what, chars_max=chars_max
+        )
