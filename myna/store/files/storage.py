@@ -27,6 +27,14 @@ from myna.store.queries import storage as queries
 FOLDER_MODE: Final = 0o700
 FOLDERS: Final = ("audio", "samples")
 MARKER: Final = "audio/myna-site"
+WRONG_STORAGE: Final = (
+    "The storage {storage} belongs to another installation, or was moved: its {marker} is not that of this"
+    " database."
+)
+UNMARKED_STORAGE: Final = (
+    "The storage {storage} is not that of this database: it has no {marker}. Every process of an installation"
+    " needs the same one: share the folder, or move it to a bucket with 'myna move --storage'."
+)
 _FILE_MODE: Final = 0o600
 _PROBE_BYTES: Final = 4096
 _BUCKET: Final = "myna.store.files.bucket:Bucket"
@@ -185,13 +193,6 @@ async def check_storage(db: Database, storage: Storage, *, claim: bool = False) 
         await db.transaction(mark)
         found = await asyncio.to_thread(marker_of, storage)
     if found != site_id and (found or claim or await queries.is_marked(db)):
-        has = (
-            f"belongs to another installation, or was moved ({MARKER} says so)"
-            if found
-            else f"has no {MARKER}"
-        )
         raise CommandError(
-            f"The storage {storage.label} {has}: it is not that of this database. Every process of an"
-            " installation needs the same one: share the folder, or move it to a bucket with 'myna move"
-            " --storage'."
+            WRONG_STORAGE if found else UNMARKED_STORAGE, storage=storage.label, marker=MARKER
         )
