@@ -24,7 +24,6 @@ from myna.cli import build
 from myna.errors import CommandError, MynaError
 from myna.http.responses import envelope, public_error
 from myna.store.database import Transaction
-from myna.store.files.storage import StorageUnavailable
 from tests.store.books import Books
 from tests.store.conftest import dialect as dialect
 
@@ -40,10 +39,7 @@ MADE = {
     errors.Unauthorized: errors.Unauthorized("m"),
     errors.ScopeMissing: errors.ScopeMissing("m"),
     errors.NodeRefused: errors.NodeRefused("m"),
-    errors.InsufficientUnits: errors.InsufficientUnits(3, 5),
-    errors.CapReached: errors.CapReached(used=9, units=10, period="day", renews_at="2026-01-01", cost=2),
-    errors.StorageQuotaReached: errors.StorageQuotaReached(1024, 1000),
-    errors.SpeechNotInScope: errors.SpeechNotInScope(),
+    errors.InsufficientQuota: errors.InsufficientQuota("m"),
     errors.Forbidden: errors.Forbidden("m"),
     errors.NotFound: errors.NotFound("m"),
     errors.ClientDisconnected: errors.ClientDisconnected(),
@@ -53,7 +49,6 @@ MADE = {
     errors.ModelNotFound: errors.ModelNotFound("gpt-9"),
     errors.StaleLease: errors.StaleLease(),
     errors.RateLimited: errors.RateLimited("m", {"Retry-After": "3"}),
-    errors.TooManyFailures: errors.TooManyFailures(3),
     errors.UpstreamFailed: errors.UpstreamFailed("m"),
     errors.InternalError: errors.InternalError("m"),
     errors.CallRefunded: errors.CallRefunded(),
@@ -65,8 +60,7 @@ MADE = {
     errors.TooManyBodies: errors.TooManyBodies(),
     errors.CallAbandoned: errors.CallAbandoned(),
     errors.ShuttingDown: errors.ShuttingDown(),
-    errors.ReportTooSlow: errors.ReportTooSlow(),
-    StorageUnavailable: StorageUnavailable(),
+    errors.StorageUnavailable: errors.StorageUnavailable(),
     errors.DatabaseUnavailable: errors.DatabaseUnavailable(),
 }
 TYPES = {
@@ -138,7 +132,7 @@ def test_the_envelope_of_every_error_below_openai(error: MynaError) -> None:
 
 def test_a_failure_of_channels_has_its_own_status_and_type_below_openai_alone() -> None:
     error = errors.RequestRefused("m")
-    error.openai_status, error.openai_type, error.param = 400, "BadRequestError", "messages"
+    error.openai_status, error.openai_type, error.field = 400, "BadRequestError", "messages"
     below = envelope(error, "/openai/v1/x")
     said = msgspec.json.decode(below.body)["error"]
     assert (below.status, said["type"], said["param"]) == (400, "BadRequestError", "messages")
@@ -147,9 +141,9 @@ def test_a_failure_of_channels_has_its_own_status_and_type_below_openai_alone() 
 
 
 def test_the_field_at_fault_is_the_param_of_a_bad_request() -> None:
-    answer = envelope(errors.InvalidRequest("stream_options.x: must be true."), "/openai/v1/x")
+    answer = envelope(errors.InvalidRequest("must be true.", field="stream_options.x"), "/openai/v1/x")
     assert msgspec.json.decode(answer.body)["error"]["param"] == "stream_options.x"
-    answer = envelope(errors.NotFound("model: unknown."), "/openai/v1/x")
+    answer = envelope(errors.InvalidRequest("The body is not valid JSON: it ends."), "/openai/v1/x")
     assert msgspec.json.decode(answer.body)["error"]["param"] is None
 
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from myna.errors import CapReached, CommandError, MynaError, Unauthorized
+from myna.errors import CommandError, InsufficientQuota, MynaError, Unauthorized, sentences
 from myna.lib import times
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import keys as key_store
@@ -106,4 +106,11 @@ async def refusal(db: Queries, key_id: int, cost: int, zone: str) -> MynaError:
     if cap is None:
         return Unauthorized("This API key was changed in this moment; try again.")
     renews_at = datetime.fromtimestamp(cap.ends_at // 1000, times.zone_of(zone)).isoformat()
-    return CapReached(used=cap.used, units=cap.units, period=cap.period, renews_at=renews_at, cost=cost)
+    return InsufficientQuota(
+        sentences.CAP_REACHED,
+        used=cap.used,
+        units=cap.units,
+        period=cap.period,
+        renews_at=renews_at,
+        cost=cost,
+    )

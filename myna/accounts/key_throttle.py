@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from myna.errors import TooManyFailures
+from myna.errors import RateLimited, sentences
 from myna.lib.net import client_network
 
 BURST_MAX = 20
@@ -61,10 +61,10 @@ class KeyThrottle:
         self._verified: OrderedDict[bytes, None] = OrderedDict()
 
     def begin(self, address: str, key_hash: bytes) -> "KeyUse":
-        """The use of a key from an address. Raises TooManyFailures if too many requests from there had an
+        """The use of a key from an address. Raises RateLimited if too many requests from there had an
         unknown key and this one is not in use."""
         if key_hash not in self._verified and (wait_s := self._failures.wait_s(address)):
-            raise TooManyFailures(wait_s)
+            raise RateLimited(sentences.UNKNOWN_KEYS, {"Retry-After": str(wait_s)})
         return KeyUse(self, address, key_hash)
 
     def verified(self, key_hash: bytes) -> None:

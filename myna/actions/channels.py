@@ -58,18 +58,9 @@ class AddChannel(Action[ChannelRow], frozen=True):
 
     @property
     def row(self) -> ChannelRow:
-        return ChannelRow(
-            kind=self.kind,
-            name=self.name,
-            url=self.url,
-            model=self.model or (SPEECH_MODEL if self.kind == "speech" else ""),
-            key_env=self.key_env,
-            priority=self.priority,
-            enabled=1,
-            weight=self.weight,
-            responses=int(self.responses or False),
-            concurrent=self.concurrent,
-        )
+        values = {name: getattr(self, name) for name in ChannelRow.__struct_fields__ if hasattr(self, name)}
+        values["model"] = self.model or (SPEECH_MODEL if self.kind == "speech" else "")
+        return ChannelRow(**{**values, "responses": int(self.responses or False)})
 
     def check(self) -> None:
         check(self.row)

@@ -43,11 +43,13 @@ class CloneVoice(Action[CloneRow], frozen=True):
 
     def check(self) -> None:
         if not self.consent:
-            raise CommandError(
+            error = CommandError(
                 "A voice is cloned only with the consent of the person whose voice it is. Declare the"
                 " consent: {consent}",
                 consent=self.statement,
             )
+            error.field = "consent"
+            raise error
         _check_line("The voice's name", self.name, NAME_MAX_CHARS)
         if self.consent_by:
             _check_line("The name of the person who consents", self.consent_by, CONSENT_BY_MAX_CHARS)

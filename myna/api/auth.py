@@ -37,7 +37,7 @@ class KeyAuth:
         self._throttle = throttle
 
     async def verify(self, request: Request, scope: Scope) -> KeySnapshot:
-        """The key of a GET. Raises Unauthorized, TooManyFailures."""
+        """The key of a GET. Raises Unauthorized, RateLimited."""
         return await self._verify(self._unverified(request, scope))
 
     async def caller_and_body(self, request: Request, scope: Scope) -> tuple[UnverifiedCaller, bytes]:
@@ -59,7 +59,7 @@ class KeyAuth:
 
     async def verified_caller(self, request: Request, scope: Scope) -> UnverifiedCaller:
         """The caller of a POST whose body is large: its key is verified before the body is read, and again by
-        the charge. Raises Unauthorized, TooManyFailures."""
+        the charge. Raises Unauthorized, RateLimited."""
         caller = self._unverified(request, scope)
         await self._verify(caller)
         return caller
@@ -89,6 +89,8 @@ def _idempotency_key(request: Request, body: bytes) -> IdempotencyKey | None:
     if value is None:
         return None
     if not 1 <= len(value) <= IDEMPOTENCY_KEY_MAX_CHARS:
-        raise InvalidRequest(f"Idempotency-Key: must have 1 to {IDEMPOTENCY_KEY_MAX_CHARS} characters.")
+        raise InvalidRequest(
+            f"must have 1 to {IDEMPOTENCY_KEY_MAX_CHARS} characters.", field="Idempotency-Key"
+        )
     fingerprint = hashlib.sha256(request.path.encode() + b"\0" + body).digest()
     return IdempotencyKey(hashlib.sha256(value).hexdigest(), fingerprint)

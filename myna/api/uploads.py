@@ -1,4 +1,5 @@
-"""GET /uploads/NAME: finished audio, public by its address. The content of a name never changes."""
+"""GET /uploads/NAME: finished audio, public by its address, and captions of it: NAME with the ending srt, vtt
+or json. The content of a name never changes."""
 
 import re
 from collections.abc import AsyncIterator
@@ -9,19 +10,19 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
-from myna.errors import NotFound, RangeNotSatisfiable, Unavailable
+from myna.errors import NotFound, RangeNotSatisfiable, StorageUnavailable, Unavailable
 from myna.lib.files import DiskExecutor
+from myna.speech import framing
 from myna.store.files.audio import AudioStore
-from myna.store.files.storage import StorageUnavailable
 
 READ_BYTES = 256 * 1024
 NO_FILE = "There is no such file."
 
-_HEADERS = {
+_UNCHANGING = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "public, max-age=31536000, immutable",
-    "Accept-Ranges": "bytes",
 }
+_HEADERS = {**_UNCHANGING, "Accept-Ranges": "bytes"}
 _RANGE = re.compile(r"bytes=[ \t]*([0-9]{0,4000})-([0-9]{0,4000})[ \t]*", re.IGNORECASE)
 _ENTITY_TAG = re.compile(r'(?:W/)?("[^"]*")')
 
@@ -35,12 +36,18 @@ class UploadsApi:
         self._disk = DiskExecutor()
 
     async def file(self, request: Request) -> Response:
-        name = request.path_params["name"]
+        name, captions = _named(request.path_params["name"])
         if self._disk.full():
             raise Unavailable("Too many disk reads are waiting; try again.")
         stored = await self._disk.run(partial(self._audio.stat, name))
         if stored is None:
             raise NotFound(NO_FILE)
+        if captions is not None:
+            media_type, written = captions
+            words = await self._disk.run(partial(self._audio.words, name))
+            if not words:
+                raise NotFound("The times of this sound's words are not known.")
+            return Response(written(words), headers=_UNCHANGING, media_type=media_type)
         # A page of the back office may load from its own origin only.
         if self._redirect_s and request.headers.get("sec-fetch-site") != "same-origin":
             address = await self._disk.run(partial(self._audio.signed, name, self._redirect_s))
@@ -85,6 +92,13 @@ class UploadsApi:
         if count and not data:
             raise EOFError(f"{name} ends at {first}")
         return data
+
+
+def _named(name: str) -> tuple[str, framing.Captions | None]:
+    """The name of the sound, and how its captions are written if the address is that of these."""
+    stem, _, ending = name.rpartition(".")
+    captions = framing.CAPTIONS.get(ending)
+    return (name, None) if captions is None else (f"{stem}.mp3", captions)
 
 
 def _not_modified(request_headers: Headers, entity_tag: str, changed_s: float) -> bool:

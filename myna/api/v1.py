@@ -125,9 +125,9 @@ class V1Api:
         limit = read_integer("limit", query.get("limit", str(RECORDS_DEFAULT)))
         before = read_integer("before", query.get("before", str(ID_MAX)))
         if not 1 <= limit <= RECORDS_MAX:
-            raise InvalidRequest(f"limit: must be from 1 to {RECORDS_MAX}.")
+            raise InvalidRequest(f"must be from 1 to {RECORDS_MAX}.", field="limit")
         if before < 1:
-            raise InvalidRequest("before: must be the id of a record.")
+            raise InvalidRequest("must be the id of a record.", field="before")
         page = store.page(self.db, verified.key.account_id, min(before, ID_MAX), limit + 1)
         rows = await self.key_auth.in_time(page)
         await self.key_auth.in_time(self.config.at(verified.config_version))
@@ -173,7 +173,7 @@ def _voice(voice: EngineVoice, source: str) -> Voice:
 def read_integer(name: str, value: str | None) -> int:
     """A query parameter. Raises InvalidRequest."""
     if value is None:
-        raise InvalidRequest(f"{name}: is missing.")
+        raise InvalidRequest("is missing.", field=name)
     if not _INTEGER.fullmatch(value) or len(value) > 1000:
-        raise InvalidRequest(f"{name}: must be an integer.")
+        raise InvalidRequest("must be an integer.", field=name)
     return int(value)

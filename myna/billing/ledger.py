@@ -59,9 +59,8 @@ PENDING_POLL_S = 0.02
 PENDING_POLL_MAX_S = 0.25
 SWEEP_MAX = 500
 TOO_LARGE_TO_REPEAT = (
-    "Idempotency-Key: the first call with this one succeeded and was charged, and its answer is too large to"
-    f" be repeated (over {STORED_ANSWER_MAX_BYTES} bytes). Nothing was charged now; use a new key for a new"
-    " call."
+    "the first call with this one succeeded and was charged, and its answer is too large to be repeated (over"
+    f" {STORED_ANSWER_MAX_BYTES} bytes). Nothing was charged now; use a new key for a new call."
 )
 
 
@@ -372,7 +371,7 @@ class Ledger:
 def _repeatable(replayed: Replayed) -> Replayed:
     """Raises InvalidRequest if the answer was too large to be stored."""
     if replayed.answer == NOT_STORED:
-        raise InvalidRequest(TOO_LARGE_TO_REPEAT)
+        raise InvalidRequest(TOO_LARGE_TO_REPEAT, field="Idempotency-Key")
     return replayed
 
 

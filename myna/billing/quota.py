@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from myna.config import MIB, ConfigCache
-from myna.errors import StorageQuotaReached
+from myna.errors import InsufficientQuota, sentences
 from myna.store.database import Database
 from myna.store.queries import storage
 
@@ -54,10 +54,12 @@ class Quota:
         return bool(self._stored)
 
     def check(self, account_id: int) -> None:
-        """Raises StorageQuotaReached if the account may store no more."""
+        """Raises InsufficientQuota if the account may store no more."""
         stored, bytes_max = self._stored.get(account_id, 0), self._bytes_max
         if bytes_max and stored >= bytes_max:
-            raise StorageQuotaReached(stored // MIB, bytes_max // MIB)
+            raise InsufficientQuota(
+                sentences.STORAGE_QUOTA_REACHED, stored_mib=stored // MIB, mib_max=bytes_max // MIB
+            )
 
     @property
     def _bytes_max(self) -> int:

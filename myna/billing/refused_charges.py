@@ -6,18 +6,18 @@ from msgspec import Struct
 
 from myna.accounts import caps, limits
 from myna.errors import (
-    InsufficientUnits,
+    InsufficientQuota,
     InvalidRequest,
     ModelNotFound,
     MynaError,
-    SpeechNotInScope,
     Unauthorized,
+    sentences,
 )
 from myna.store.batch import ChargeRefused, RefusalReason
 from myna.store.database import Queries
 from myna.store.queries import routes
 
-REUSED = "Idempotency-Key: this one came with another path or body before; use a new one."
+REUSED = "this one came with another path or body before; use a new one."
 
 
 class Refusal(Struct, frozen=True):
@@ -48,11 +48,11 @@ async def error_of(db: Queries, refusal: Refusal) -> MynaError:
         case RefusalReason.ROUTE:
             return ModelNotFound(refusal.route)
         case RefusalReason.REUSED:
-            return InvalidRequest(REUSED)
+            return InvalidRequest(REUSED, field="Idempotency-Key")
         case RefusalReason.RATE:
-            return SpeechNotInScope()
+            return InsufficientQuota(sentences.SPEECH_NOT_IN_SCOPE)
         case RefusalReason.UNITS:
-            return InsufficientUnits(refused.balance, refusal.units)
+            return InsufficientQuota(sentences.NO_UNITS, balance=refused.balance, units=refusal.units)
         case RefusalReason.CAP:
             return await caps.refusal(db, refusal.key_id, refusal.units, refusal.zone)
         case RefusalReason.RPM | RefusalReason.CONCURRENT | RefusalReason.UNITS_PER_DAY:

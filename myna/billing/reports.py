@@ -1,6 +1,6 @@
 """What the pages and the CSV files read: usage, the ledger, months, and the site's hours.
 
-All functions read on the connection for reports (`Database.read`) and raise ReportTooSlow after its limit.
+All functions read on the connection for reports (`Database.read`) and raise Unavailable after its limit.
 Times are Unix milliseconds. A day is the number of days since 1970-01-01 in the reporting zone, and an hour
 begins at the zone's minutes. A call counts when it ended, a ledger entry when it was entered.
 """
@@ -386,5 +386,5 @@ def _place_of(text: str) -> Place:
     except ValueError:
         place = -1, b"", 0
     if not 0 <= place[0] <= store.LAST_PLACE[0] or not 0 <= place[2] <= store.LAST_PLACE[2]:
-        raise InvalidRequest("before: this isn't an entry of the ledger: {text!r}", text=text[:80])
+        raise InvalidRequest("this isn't an entry of the ledger: {text!r}", field="before", text=text[:80])
     return place

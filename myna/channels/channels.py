@@ -26,7 +26,6 @@ from myna.errors import CommandError
 from myna.http.client import HttpClient
 from myna.lib.files import DiskExecutor
 from myna.lib.net import is_base_url
-from myna.lib.telemetry import logs
 from myna.settings import Settings
 from myna.store.database import Database, Transaction
 from myna.store.queries import circuits as circuit_store
@@ -42,32 +41,20 @@ OF_NODE = "node:"
 """The prefix of a compute node's name in reports by channel."""
 
 
-class Channel(Struct, frozen=True):
-    """A channel with its plain upstream key, which is never logged or shown. `priority` is None for channels
-    from the settings, which come first. `key_stored`: the operator entered a key; see `keys.py`.
-    `weight` is its share among the channels of its priority, see `in_order`. `responses`: its server offers
-    POST /responses. `concurrent` is how many requests of a process it may have open, 0 for its share."""
+class Channel(ChannelRow, frozen=True, kw_only=True):
+    """A channel with its plain upstream key, which is never logged or shown. Those of the `source` `settings`
+    come first. `key_stored`: the operator entered a key; see `keys.py`."""
 
-    kind: str
-    name: str
-    url: str
-    model: str
     key: str
-    enabled: bool = True
-    source: str = "database"
-    priority: int | None = None
-    key_env: str = ""
     key_stored: bool = False
-    weight: int = 0
-    responses: bool = False
-    concurrent: int = 0
+    source: str = "database"
 
     def headers(self, accept: str = "application/json") -> dict[str, str]:
         """The headers of a request in JSON to the channel, with its key."""
         headers = {"content-type": "application/json", "accept": accept}
         if self.key:
             headers["authorization"] = f"Bearer {self.key}"
-        return headers | logs.trace_headers()
+        return headers
 
 
 class SpeechChannel(Struct, frozen=True):
@@ -247,7 +234,7 @@ def in_order(found: Sequence[Channel], draw: Callable[[], float] = random.random
 
     def place(channel: Channel) -> tuple[bool, int, float]:
         drawn = -math.log(1.0 - draw()) / channel.weight if channel.weight else math.inf
-        return channel.priority is not None, channel.priority or 0, drawn
+        return channel.source == "database", channel.priority, drawn
 
     return sorted(found, key=place)
 
@@ -262,20 +249,7 @@ def resolved(row: ChannelRow, environ: Mapping[str, str], key_of: Callable[[Chan
     environment of this process."""
     stored = key_of(row)
     key = stored or (environ.get(row.key_env, "").strip() if row.key_env else "")
-    return Channel(
-        kind=row.kind,
-        name=row.name,
-        url=row.url,
-        model=row.model,
-        key=key,
-        enabled=bool(row.enabled),
-        priority=row.priority,
-        key_env=row.key_env,
-        key_stored=bool(stored or row.stored_key),
-        weight=row.weight,
-        responses=bool(row.responses),
-        concurrent=row.concurrent,
-    )
+    return Channel(**structs.asdict(row), key=key, key_stored=bool(stored or row.stored_key))
 
 
 def missing_key(channel: Channel) -> str:

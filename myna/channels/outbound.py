@@ -7,7 +7,7 @@ others serve on. An account gets half of a channel's places, so that it leaves s
 import math
 import sys
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Final
 
 from myna.errors import Overloaded
@@ -49,15 +49,20 @@ class Outbound:
         """Has a place for a request of the account, 0 for the operator. The channel may have `concurrent`
         places, or with 0 its share. Raises Overloaded for the account, ChannelFull."""
         most = min(concurrent or self._channels.share, self._total)
-        with ExitStack() as held:
-            await self._accounts.wait_for(account_id, WAIT_S)
-            held.callback(self._accounts.release, account_id)
+        await self._accounts.wait_for(account_id, WAIT_S)
+        try:
             of_channel = _part(most, ACCOUNT_SHARE_OF_CHANNEL)
             await self._on_channels.wait_for((channel, account_id), WAIT_S, of_channel)
-            held.callback(self._on_channels.release, (channel, account_id))
-            await self._channels.wait_for(channel, WAIT_S, most)
-            held.callback(self._channels.release, channel)
-            yield
+            try:
+                await self._channels.wait_for(channel, WAIT_S, most)
+                try:
+                    yield
+                finally:
+                    self._channels.release(channel)
+            finally:
+                self._on_channels.release((channel, account_id))
+        finally:
+            self._accounts.release(account_id)
 
 
 def _part(places: int, share: float) -> int:

@@ -73,20 +73,11 @@ def list_all(*, wide: Wide = False, json: Json = False) -> None:
 
 
 def _as_row(channel: Channel, circuit: CircuitRow) -> dict[str, object]:
+    row: dict[str, object] = {**_shown(channel), "key": bool(channel.key)}
+    if channel.source == "settings":
+        row["priority"] = "first"
     return {
-        "kind": channel.kind,
-        "name": channel.name,
-        "url": without_login(channel.url),
-        "model": channel.model,
-        "priority": "first" if channel.priority is None else channel.priority,
-        "weight": channel.weight,
-        "responses": channel.responses,
-        "concurrent": channel.concurrent,
-        "key_env": channel.key_env,
-        "key": bool(channel.key),
-        "key_stored": channel.key_stored,
-        "enabled": channel.enabled,
-        "source": channel.source,
+        **row,
         "circuit": circuit.state,
         "retry_at": seconds(circuit.open_until),
         "last_error": circuit.error,
@@ -136,15 +127,14 @@ async def _put(db: Database, action: AddChannel | SetChannel) -> dict[str, objec
     _warn([channels.resolved(row, os.environ, _keys().read)])
     if cause := await _cause(row):
         print(f"myna: warning: the channel {row.name!r} may not work. {cause}", file=sys.stderr)
-    described = structs.asdict(row)
-    del described["stored_key"]
-    return {
-        **described,
-        "url": without_login(row.url),
-        "enabled": bool(row.enabled),
-        "responses": bool(row.responses),
-        **voices,
-    }
+    return {**_shown(row), **voices}
+
+
+def _shown(row: ChannelRow) -> dict[str, object]:
+    """What is shown of a channel, without a secret."""
+    shown = {**structs.asdict(row), "url": without_login(row.url)}
+    del shown["stored_key"]
+    return {**shown, "enabled": bool(row.enabled), "responses": bool(row.responses)}
 
 
 def _to_test(action: AddChannel | SetChannel | SetChannelKey, _: object) -> str:

@@ -12,16 +12,12 @@ MynaError                    status  type                    when
 ├── Unauthorized             401     authentication_error    the key is not valid for this request
 │   ├── ScopeMissing         401     authentication_error    the key lacks the scope; 403 below /openai/v1
 │   └── NodeRefused          401     authentication_error    the node's token or credential is not valid
-├── InsufficientUnits        402     insufficient_quota      the balance is below the price
-├── CapReached               402     insufficient_quota      the key has used the units of its cap
-├── StorageQuotaReached      402     insufficient_quota      the account stores as much as it may
-├── SpeechNotInScope         402     insufficient_quota      speech by chat on a key without `tts`
+├── InsufficientQuota        402     insufficient_quota      balance, cap, storage, or chat lacks `tts`
 ├── Forbidden                403     permission_error        a form that no page of the site sent
 ├── NotFound                 404     not_found_error
 │   └── ModelNotFound        404     not_found_error         no route has this name, or the key may not use it
 ├── StaleLease               409     conflict_error          the job is not, or no longer, this node's
-├── RateLimited              429     rate_limit_error        a limit of the key or the account is reached
-├── TooManyFailures          429     rate_limit_error        too many unknown keys from this address
+├── RateLimited              429     rate_limit_error        a limit of the key, the account or the address
 ├── UpstreamFailed           500     upstream_error          every channel failed; the units are refunded
 │   ├── RequestRefused       500     upstream_error          the channels refused the request itself
 │   ├── StreamFailed         500     upstream_error          an event: a channel broke its stream
@@ -37,7 +33,7 @@ MynaError                    status  type                    when
     ├── TooManyBodies
     ├── ShuttingDown
     ├── DatabaseUnavailable
-    └── ReportTooSlow
+    └── StorageUnavailable
 
 Outside the tree: CommitInDoubt, which closes the connection without a response. docs/accounting.md says why
 each sentence about units is true when it is sent.
@@ -48,7 +44,7 @@ import math
 from collections.abc import Mapping
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from myna.errors import sentences
 from myna.errors.sentences import SentenceError
@@ -59,22 +55,27 @@ NO_RETRY = MappingProxyType({"x-should-retry": "false"})  # OpenAI's SDKs obey i
 
 class MynaError(SentenceError):
     """An error response. The message says what to change and contains no secret. Below /openai/v1, `code` is
-    OpenAI's word for it, `param` the field at fault, and `openai_status` and `openai_type` precede others.
-    """
+    OpenAI's word for it, `field` is the `param`, and `openai_status` and `openai_type` precede others."""
 
     status: ClassVar[int] = HTTPStatus.INTERNAL_SERVER_ERROR
     type: ClassVar[str] = "server_error"
     openai_status: int = 0
     openai_type: str = ""
     code: str | None = None
-    param: str | None = None
     headers: Mapping[str, str] = MappingProxyType({})
+    closes: ClassVar[bool] = False
+    """Whether the connection is closed after the response, since the body was not read."""
 
 
 class InvalidRequest(MynaError):
-    """The caller must change the request; the message names the field."""
+    """The caller must change the request; the message begins with the field, if one is wrong. `wrong` is what
+    follows it."""
 
     status, type = HTTPStatus.BAD_REQUEST, "invalid_request_error"
+
+    def __init__(self, sentence: str, *, field: str = "", **values: Any) -> None:
+        self.wrong, whole = sentence, f"{field}: {sentence}" if field else sentence
+        super().__init__(whole, field=field, **values)
 
 
 class ClientDisconnected(InvalidRequest):
@@ -95,8 +96,9 @@ class MethodNotAllowed(InvalidRequest):
 
 
 class BodyTooLarge(InvalidRequest):
-    """The body is over `limit_bytes`; the connection is closed after the response."""
+    """The body is over `limit_bytes`."""
 
+    closes = True
     status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
 
     def __init__(self, limit_bytes: int) -> None:
@@ -104,16 +106,19 @@ class BodyTooLarge(InvalidRequest):
 
 
 class UnsupportedEncoding(InvalidRequest):
-    """The body is compressed; the connection is closed after the response."""
+    """The body is compressed."""
 
+    closes = True
     status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
 
     def __init__(self, encoding: str) -> None:
-        super().__init__(sentences.COMPRESSED, encoding=encoding[:40])
+        super().__init__(sentences.COMPRESSED, field="Content-Encoding", encoding=encoding[:40])
 
 
 class BodyTooSlow(InvalidRequest):
-    """The body didn't arrive completely in time; the connection is closed after the response."""
+    """The body didn't arrive completely in time."""
+
+    closes = True
 
     def __init__(self, seconds: float) -> None:
         super().__init__(sentences.TOO_SLOW, seconds=seconds)
@@ -126,7 +131,7 @@ class RangeNotSatisfiable(InvalidRequest):
 
     def __init__(self, size: int) -> None:
         super().__init__(
-            "Range: the file has {size} bytes; ask for some of these, or for all of it.", size=size
+            "the file has {size} bytes; ask for some of these, or for all of it.", field="Range", size=size
         )
         self.headers = {"Content-Range": f"bytes */{size}"}
 
@@ -160,49 +165,10 @@ class NodeRefused(Unauthorized):
     """The token or credential of the compute node is not valid."""
 
 
-class InsufficientUnits(MynaError):
-    """The account has `balance` units; this call costs `units`."""
+class InsufficientQuota(MynaError):
+    """The account's balance, the key's cap, the account's storage or the key's scope does not cover this."""
 
     status, type, code = HTTPStatus.PAYMENT_REQUIRED, "insufficient_quota", "insufficient_quota"
-
-    def __init__(self, balance: int, units: int) -> None:
-        super().__init__(
-            "The account has {balance} units and this call costs {units}; ask the operator for more.",
-            balance=balance,
-            units=units,
-        )
-
-
-class CapReached(MynaError):
-    """The key has used `used` of its `units` units per `period`, which renew at `renews_at`; this call costs
-    `cost`."""
-
-    status, type, code = HTTPStatus.PAYMENT_REQUIRED, "insufficient_quota", "insufficient_quota"
-
-    def __init__(self, *, used: int, units: int, period: str, renews_at: str, cost: int) -> None:
-        super().__init__(
-            sentences.CAP_REACHED, used=used, units=units, period=period, renews_at=renews_at, cost=cost
-        )
-
-
-class StorageQuotaReached(MynaError):
-    """The account stores `stored_mib` MiB of audio, samples and responses and may store `mib_max`."""
-
-    status, type, code = HTTPStatus.PAYMENT_REQUIRED, "insufficient_quota", "insufficient_quota"
-
-    def __init__(self, stored_mib: int, mib_max: int) -> None:
-        super().__init__(sentences.STORAGE_QUOTA_REACHED, stored_mib=stored_mib, mib_max=mib_max)
-
-
-class SpeechNotInScope(MynaError):
-    """A chat instruction asked for speech; the key has no `tts` scope."""
-
-    status, type, code = HTTPStatus.PAYMENT_REQUIRED, "insufficient_quota", "insufficient_quota"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "The instruction asks for speech, and this key lacks the tts scope; use a key that has it."
-        )
 
 
 class Forbidden(MynaError):
@@ -240,27 +206,14 @@ class StaleLease(MynaError):
 
 
 class RateLimited(MynaError):
-    """A limit of the key or the account is reached; nothing was charged. `headers` say when to try again."""
+    """A limit is reached; nothing was charged. `headers` say when to try again."""
 
     status, type = HTTPStatus.TOO_MANY_REQUESTS, "rate_limit_error"
     code = "rate_limit_exceeded"
 
-    def __init__(self, sentence: str, headers: Mapping[str, str], **values: object) -> None:
+    def __init__(self, sentence: str, headers: Mapping[str, str], **values: Any) -> None:
         super().__init__(sentence, **values)
         self.headers = MappingProxyType(dict(headers))
-
-
-class TooManyFailures(MynaError):
-    """Too many requests from this address had an unknown key; another key may be tried in `retry_after_s`."""
-
-    status, type = HTTPStatus.TOO_MANY_REQUESTS, "rate_limit_error"
-    code = "rate_limit_exceeded"
-
-    def __init__(self, retry_after_s: int) -> None:
-        super().__init__(
-            "Too many requests from this address had an unknown API key; check the key, then try again later."
-        )
-        self.headers = MappingProxyType({"Retry-After": str(retry_after_s)})
 
 
 class UpstreamFailed(MynaError):
@@ -318,7 +271,7 @@ class Unavailable(MynaError):
     status, type = HTTPStatus.SERVICE_UNAVAILABLE, "service_unavailable"
     headers = MappingProxyType({"Retry-After": "0"})
 
-    def __init__(self, sentence: str, retry_after_s: float | None = None, **values: object) -> None:
+    def __init__(self, sentence: str, retry_after_s: float | None = None, **values: Any) -> None:
         super().__init__(sentence, **values)
         if retry_after_s is not None:
             self.headers = MappingProxyType({"Retry-After": str(max(1, math.ceil(retry_after_s)))})
@@ -355,14 +308,18 @@ class TextTooLong(Unavailable):
 
 
 class TooManyBodies(Unavailable):
-    """The budget for request bodies is used up; the connection is closed after the response."""
+    """The budget for request bodies is used up."""
+
+    closes = True
 
     def __init__(self) -> None:
         super().__init__("The memory for request bodies is used up; nothing was charged, try again.")
 
 
 class ShuttingDown(Unavailable):
-    """The process is shutting down; the connection is closed after the response."""
+    """The process is shutting down."""
+
+    closes = True
 
     def __init__(self) -> None:
         super().__init__("The service is shutting down; nothing was charged, try again.")
@@ -377,11 +334,11 @@ class DatabaseUnavailable(Unavailable):
         super().__init__(sentence)
 
 
-class ReportTooSlow(Unavailable):
-    """A query of a report took longer than the limit. Nothing was read."""
+class StorageUnavailable(Unavailable):
+    """The bucket of audio and samples doesn't answer, or refuses; the log says why."""
 
     def __init__(self) -> None:
-        super().__init__("This report takes too long to read; choose a shorter period, or try again.")
+        super().__init__("The storage of audio is unavailable; nothing was charged, try again.")
 
 
 class CommitInDoubt(Exception):

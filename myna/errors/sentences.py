@@ -3,6 +3,8 @@
 The long ones of `errors` are here.
 """
 
+from typing import Any
+
 REFUSED = "The channel refused this request; the units were refunded."
 REFUSED_CODE = "The channel refused this request, with the code {code}; the units were refunded."
 REFUSED_SAYING = "The channel refused this request: {said} The units were refunded."
@@ -44,9 +46,17 @@ NODE_TOO_OLD = (
     "The node speaks another protocol than the site, which speaks {wanted}: install"
     " the same version of Myna on both."
 )
-COMPRESSED = "Content-Encoding: {encoding} isn't supported; send the body uncompressed."
+COMPRESSED = "{encoding} isn't supported; send the body uncompressed."
 TOO_SLOW = "The body didn't arrive whole within {seconds:g} s; send it faster."
 TOO_LARGE = "The body is over the limit of {limit_bytes} bytes; send a smaller one."
+NO_UNITS = "The account has {balance} units and this call costs {units}; ask the operator for more."
+SPEECH_NOT_IN_SCOPE = (
+    "The instruction asks for speech, and this key lacks the tts scope; use a key that has it."
+)
+UNKNOWN_KEYS = (
+    "Too many requests from this address had an unknown API key; check the key, then try again later."
+)
+REPORT_SLOW = "This report takes too long to read; choose a shorter period, or try again."
 CHANGES_WAIT = "Too many requests are waiting for the database; nothing was changed, try again."
 FORMS_PER_MINUTE = "Only {most} forms are accepted in a minute; nothing was changed, try again in {wait_s} s."
 NO_CHAT_CHANNEL = "There is no chat channel: see 'myna channel list'."
@@ -61,15 +71,12 @@ UNAVAILABLE = (NO_CHAT_CHANNEL, CHAT_CHANNELS_FAIL, NO_SPEECH, DISK_LOW)
 
 class SentenceError(Exception):
     """An exception whose message is an English sentence. `values` fill its placeholders; without any, the
-    sentence is used as it is. The value `what` is a phrase, which is translated too. `field` is the form's
-    field that is wrong, where that is known."""
+    sentence is used as it is. The value `what` is a phrase, which is translated too. `field` is the field
+    that is wrong, where that is known."""
 
-    field = ""
-
-    def __init__(self, sentence: str, **values: object) -> None:
+    def __init__(self, sentence: str, *, field: str = "", **values: Any) -> None:
         super().__init__(sentence.format(**values) if values else sentence)
-        self.sentence = sentence
-        self.values = values
+        self.sentence, self.field, self.values = sentence, field, values
 
     @property
     def message(self) -> str:

@@ -63,7 +63,7 @@ class Request:
         """The value of a header, or None. Raises InvalidRequest for a duplicate header."""
         value = self._headers.get(name)
         if self._has_duplicates and value is not None and self._duplicate(name):
-            raise InvalidRequest(f"{name.decode()}: duplicate header; send it once.")
+            raise InvalidRequest("duplicate header; send it once.", field=name.decode())
         return value
 
     def _duplicate(self, name: bytes) -> bool:
@@ -93,7 +93,7 @@ class Request:
             raise InvalidRequest(f"The query has more than {QUERY_PARAMETERS_MAX} parameters.") from None
         for name, value in pairs:
             if name in parameters:
-                raise InvalidRequest(f"{name[:40]}: duplicate parameter in the query; send it once.")
+                raise InvalidRequest("duplicate parameter in the query; send it once.", field=name[:40])
             parameters[name] = value
         return parameters
 

@@ -1,21 +1,11 @@
 """A whole response, and the responses for errors in the two shapes that clients expect."""
 
 import logging
-import re
 from collections.abc import Mapping
 
 from msgspec import Struct
 
-from myna.errors import (
-    BodyTooLarge,
-    BodyTooSlow,
-    InternalError,
-    InvalidRequest,
-    MynaError,
-    ShuttingDown,
-    TooManyBodies,
-    UnsupportedEncoding,
-)
+from myna.errors import InternalError, MynaError
 from myna.http.asgi_types import RESPOND, Receive, Scope, Send, linger
 from myna.wire.encode import to_json
 from myna.wire.openai import OpenAIError, OpenAIErrorBody
@@ -27,7 +17,6 @@ JSON = b"application/json; charset=utf-8"
 """JSON is UTF-8 without saying so, but some clients take text without a charset for Latin-1."""
 OPENAI_PREFIX = "/openai/"
 """Errors below this path have the shape of OpenAI's API; all others that of /v1."""
-_FIELD = re.compile(r"([A-Za-z_][A-Za-z0-9_.\[\]-]{0,99}): ")
 
 
 class Response(Struct, frozen=True):
@@ -56,7 +45,6 @@ def public_error(error: Exception) -> MynaError:
 
 def envelope(error: MynaError, path: str = "") -> Response:
     """The response for an error of a request to `path`."""
-    close = isinstance(error, BodyTooLarge | BodyTooSlow | TooManyBodies | ShuttingDown | UnsupportedEncoding)
     if path.startswith(OPENAI_PREFIX):
         status = error.openai_status or error.status
         body = to_json(openai_error(error))
@@ -67,7 +55,7 @@ def envelope(error: MynaError, path: str = "") -> Response:
         body=body,
         status=int(status),
         headers=error.headers,
-        close=close,
+        close=error.closes,
         error_type=error.type,
         message=error.message,
     )
@@ -75,11 +63,10 @@ def envelope(error: MynaError, path: str = "") -> Response:
 
 def openai_error(error: MynaError) -> OpenAIError:
     """The error in the shape of OpenAI's API."""
-    field = _FIELD.match(error.message) if isinstance(error, InvalidRequest) else None
     body = OpenAIErrorBody(
         message=error.message,
         type=error.openai_type or error.type,
-        param=error.param or (field[1] if field else None),
+        param=error.field or None,
         code=error.code,
     )
     return OpenAIError(body)

@@ -20,6 +20,7 @@ def without_login(url: str) -> str:
     return f"{scheme}://***@{authority.rpartition('@')[2]}{slash}{path}"
 
 
+@lru_cache
 def is_base_url(value: str) -> bool:
     """Whether it is an http or https URL with a host and without a query, to which a path can be added."""
     if not _VISIBLE.fullmatch(value) or "?" in value or "#" in value:

@@ -42,7 +42,7 @@ class Kind(Struct, Generic[V], frozen=True):
     default: V
     requirement: str = "must be printable text"
     valid: Callable[[V], bool] = lambda value: True
-    values: Mapping[str, object] = {}
+    values: Mapping[str, Any] = {}
     secret: bool = False
 
     def __call__(self, english: str, chinese: str) -> V:

@@ -91,7 +91,7 @@ def _explain(document: Mapping[str, Any], error: ValidationError) -> str:
         return f"{prefix}{parsed.unknown}: is no key here; there are {', '.join(_keys(shape))}."
     if requirement := pattern_requirement(parsed):
         return f"{parsed.path}: must be {requirement}."
-    return prefix + validation_errors.explain(parsed._replace(path=key), fields, shape)
+    return prefix + ": ".join(validation_errors.explain(parsed._replace(path=key), fields, shape))
 
 
 def _table(document: Mapping[str, Any], path: str) -> tuple[dict[str, Any], type[Struct]]:

@@ -208,9 +208,7 @@ class Visit:
     def confirm(self, name: str) -> None:
         """Raises CommandError unless this name was typed, which confirms a loss."""
         if self.typed("typed") != name.strip():
-            error = CommandError("Type the name to confirm: {name}", name=name)
-            error.field = "typed"
-            raise error
+            raise CommandError("Type the name to confirm: {name}", field="typed", name=name)
 
     async def claim(self) -> None:
         """Records that this form makes its change, before a change that is no transaction."""

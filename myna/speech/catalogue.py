@@ -17,7 +17,7 @@ from myna.voices.overrides import overridden
 
 NO_CHANNEL = "No speech channel is available now; nothing was charged, try again."
 _RECIPE_MAX_CHARS = 600
-NO_SUCH_VOICE = "voice_id: there is no such voice; GET /voices lists the existing ones."
+NO_SUCH_VOICE = "there is no such voice; GET /voices lists the existing ones."
 NOT_NOW = "This voice is unavailable now; nothing was charged, use another one or try again."
 
 
@@ -116,7 +116,7 @@ def _public(
     if not found and recipes and "+" in voice_id and len(voice_id) <= _RECIPE_MAX_CHARS:
         return _mixed(channels, config, voice_id, route)
     if not found:
-        raise InvalidRequest(NO_SUCH_VOICE)
+        raise InvalidRequest(NO_SUCH_VOICE, field="voice_id")
     return VoiceChoice(found[0], tuple(up), frozenset(able & nodes.keys()))
 
 
@@ -129,7 +129,7 @@ def _mixed(channels: Channels, config: Config, recipe: str, route: Route | None)
         if channel.engine.blends and can_make(recipe, listed.keys() - channel.recipes.keys()):
             able.append((channel, listed[parts_of(recipe)[0].voice_id]))
     if not able:
-        raise InvalidRequest(NO_SUCH_VOICE)
+        raise InvalidRequest(NO_SUCH_VOICE, field="voice_id")
     voice = structs.replace(able[0][1], voice_id=recipe, name=recipe)
     return VoiceChoice(voice, tuple(channel for channel, _ in able if channel.up), frozenset())
 
@@ -139,7 +139,7 @@ def _clone(config: Config, nodes: Nodes, clones: Sequence[CloneRow], voice_id: s
     for clone in clones:
         if clone.voice_id == voice_id:
             return VoiceChoice(voice_of(clone), (), _cloning_nodes(clone, config, nodes))
-    raise InvalidRequest(NO_SUCH_VOICE)
+    raise InvalidRequest(NO_SUCH_VOICE, field="voice_id")
 
 
 def _cloning_nodes(clone: CloneRow, config: Config, nodes: Nodes) -> frozenset[int]:

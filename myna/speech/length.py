@@ -48,8 +48,9 @@ def check_sound(text: str, speed: float, sound_max_s: int) -> float:
     seconds = sound_s(text, speed)
     if seconds > sound_max_s:
         raise InvalidRequest(
-            f"text: would make up to {_minutes(seconds)} minutes of sound at this speed; at most"
-            f" {_minutes(sound_max_s)} are made of one text. Send less text, or a higher speed."
+            f"would make up to {_minutes(seconds)} minutes of sound at this speed; at most"
+            f" {_minutes(sound_max_s)} are made of one text. Send less text, or a higher speed.",
+            field="text",
         )
     return seconds
 

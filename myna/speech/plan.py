@@ -126,7 +126,7 @@ class Planner:
 
     async def plan(self, caller: UnverifiedCaller, request: CheckedSpeech, slot: Slot) -> SpeechPlan:
         """Checks the text and chooses what will speak it. Acquires `slot` if an engine with a queue will.
-        Raises InvalidRequest, DiskFull, NoSpeechChannel, Overloaded, TextTooLong, StorageQuotaReached, and
+        Raises InvalidRequest, DiskFull, NoSpeechChannel, Overloaded, TextTooLong, InsufficientQuota, and
         Unauthorized if it has to look up the account."""
         slot.release()
         config = await self._config.with_nodes()
@@ -237,15 +237,18 @@ def check_text(text: str, chars_max: int) -> Unmarked:
     """The text without markup. Raises InvalidRequest for one that can't be spoken or is too long."""
     if len(text) > chars_max:  # first, so that the other checks are bounded
         raise InvalidRequest(
-            "text: has {chars} characters; at most {most} are allowed.", chars=len(text), most=chars_max
+            "has {chars} characters; at most {most} are allowed.",
+            field="text",
+            chars=len(text),
+            most=chars_max,
         )
     if not text.strip():
-        raise InvalidRequest("text: must not be blank.")
+        raise InvalidRequest("must not be blank.", field="text")
     if "\0" in text:
-        raise InvalidRequest("text: must not hold the character U+0000.")
+        raise InvalidRequest("must not hold the character U+0000.", field="text")
     found = unmarked(text)
     if not speakable(flat(found.text)):
-        raise InvalidRequest("text: holds nothing that can be spoken, neither a letter nor a digit.")
+        raise InvalidRequest("holds nothing that can be spoken, neither a letter nor a digit.", field="text")
     return found
 
 
@@ -255,6 +258,6 @@ def read_speed(text: str | None) -> float:
         return 1.0
     if not _SPEED.fullmatch(text) or not SPEED_MIN <= float(text) <= SPEED_MAX:
         raise InvalidRequest(
-            "speed: must be a decimal string from {least} to {most}.", least=SPEED_MIN, most=SPEED_MAX
+            "must be a decimal string from {least} to {most}.", field="speed", least=SPEED_MIN, most=SPEED_MAX
         )
     return float(text)

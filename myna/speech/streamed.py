@@ -31,6 +31,7 @@ from myna.farm.capacity import NO_NODES, Capacity
 from myna.settings import Settings
 from myna.speech import catalogue as voices
 from myna.speech.delivery import Delivery, Outlet, Style, Workshop
+from myna.speech.framing import Shape
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
 from myna.speech.synthesize import BROKEN_OFF, Answers, Disconnected, Synthesizer
 from myna.store.batch import Replayed
@@ -40,11 +41,8 @@ from myna.wire.body import decode, ignored
 from myna.wire.encode import to_json_text
 from myna.wire.openai_audio import AudioVoice, OpenAISpeechRequest, VoiceById
 
-NO_AAC = (
-    "response_format: aac needs Myna's extra 'm4a', which is not installed here; use mp3, opus, flac, wav or"
-    " pcm."
-)
-NO_SUCH_VOICE = "voice: there is no such voice; GET /audio/voices lists the existing ones."
+NO_AAC = "aac needs Myna's extra 'm4a', which is not installed here; use mp3, opus, flac, wav or pcm."
+NO_SUCH_VOICE = "there is no such voice; GET /audio/voices lists the existing ones."
 DELETED = "The sound of the first call with this Idempotency-Key was deleted; use a new key."
 NOT_SENT = "The text was spoken and is among the records, but the sound can't be converted; try mp3."
 MARKS_S = 0.3
@@ -111,7 +109,9 @@ class StreamedSpeech:
         try:
             await self._speak(caller, body, outlet, disconnected)
         except InvalidRequest as error:
-            raise InvalidRequest(_renamed(error.message)) from error.__cause__
+            field, wrong = _FIELDS.get(error.field, error.field), error.wrong
+            wrong = NO_SUCH_VOICE if wrong == voices.NO_SUCH_VOICE else wrong
+            raise InvalidRequest(wrong, field=field, **error.values) from error.__cause__
 
     async def _speak(
         self, caller: UnverifiedCaller, body: bytes, outlet: Outlet, disconnected: Disconnected
@@ -224,7 +224,7 @@ class StreamedSpeech:
     def _checked_route(self, request: OpenAISpeechRequest) -> Route:
         """The route of the request, whose format is there. Raises InvalidRequest, ModelNotFound."""
         if not _style(request).format.available:
-            raise InvalidRequest(NO_AAC)
+            raise InvalidRequest(NO_AAC, field="response_format")
         return routes.find(self._config.current, self._config.settings, request.model, RouteKind.SPEECH)
 
     async def _voice_id(self, voice: str | VoiceById | None, route: Route) -> str | None:
@@ -257,8 +257,21 @@ def _described(voice_id: str, voice: EngineVoice) -> AudioVoice:
 
 
 def _style(request: OpenAISpeechRequest) -> Style:
-    kind = SoundFormat(request.response_format or SoundFormat.MP3)
-    return Style(format=kind, events=request.stream_format == "sse", chars=len(request.input))
+    timed = bool(request.timestamps or request.return_timestamps)
+    return Style(
+        format=SoundFormat(request.response_format or SoundFormat.MP3),
+        shape=_shape(request, timed),
+        timed=timed,
+        chars=len(request.input),
+    )
+
+
+def _shape(request: OpenAISpeechRequest, timed: bool) -> Shape:
+    if request.stream_format == "sse":
+        return "events"
+    if not timed:
+        return "sound"
+    return "lines" if request.stream else "object"
 
 
 def _answers() -> Answers:
@@ -267,11 +280,3 @@ def _answers() -> Answers:
         spoken=lambda url, _, broken: to_json_text(StoredSound(url.rpartition("/")[2], broken)),
         ordered=lambda _, name: to_json_text(StoredSound(name)),
     )
-
-
-def _renamed(message: str) -> str:
-    """The message of an error of /v1, about the field as it is called here."""
-    if message == voices.NO_SUCH_VOICE:
-        return NO_SUCH_VOICE
-    field, colon, rest = message.partition(":")
-    return f"{_FIELDS.get(field, field)}{colon}{rest}"

@@ -60,8 +60,8 @@ log = logging.getLogger(__name__)
 Disconnected = Callable[[], Awaitable[None]]
 """Returns when the client has disconnected."""
 
-NOTHING_SPOKEN = "text: holds nothing that this voice can speak; the units were refunded."
-TOO_LONG = "text: makes more sound than one text may; the units were refunded, send less text at a time."
+NOTHING_SPOKEN = "holds nothing that this voice can speak; the units were refunded."
+TOO_LONG = "makes more sound than one text may; the units were refunded, send less text at a time."
 BROKEN_OFF = "the speech broke off"
 ALL_FULL = (
     "Every speech channel has as many requests open as it may have; the units were refunded, try again."
@@ -76,7 +76,6 @@ TIPS = {
 }
 _UNFIT = NothingSpoken | SoundTooLong | UnsupportedUtterance
 """Failures that the text causes on any channel."""
-
 _MEANINGS = ((UtteranceRefused, REFUSED), (ServerBusy, BUSY), (NoConnection, FULL), (EngineTimedOut, SLOW))
 """Of failures; the first tells the caller most."""
 SENTENCES = {FULL.name: ALL_FULL, FAILED.name: ALL_FAILED}
@@ -379,7 +378,7 @@ def error_for(failures: Sequence[EngineFailed]) -> MynaError:
     unfit = [failure for failure in failures if isinstance(failure, _UNFIT)]
     if unfit and len(unfit) == len(failures):
         too_long = any(isinstance(failure, SoundTooLong) for failure in unfit)
-        return InvalidRequest(TOO_LONG if too_long else NOTHING_SPOKEN)
+        return InvalidRequest(TOO_LONG if too_long else NOTHING_SPOKEN, field="text")
     meaning = next(
         (meaning for kind, meaning in _MEANINGS if any(isinstance(failure, kind) for failure in failures)),
         FAILED,

@@ -97,7 +97,7 @@ class Database(Queries, Protocol):
 
     async def read(self, work: Callable[[Queries], Awaitable[T]]) -> T:
         """Runs `work` on one snapshot of the data, on a connection for reports: no call waits for it.
-        A query that takes longer than `REPORT_QUERY_MAX_MS` raises ReportTooSlow."""
+        A query that takes longer than `REPORT_QUERY_MAX_MS` raises Unavailable."""
 
     async def writers_ended(self) -> bool:
         """Waits for every transaction that has written by now; False if one takes too long."""

@@ -12,8 +12,9 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 
@@ -96,7 +97,7 @@ class GroupCommit:
         """How many operations are queued."""
         return len(self._queue)
 
-    async def charge(self, charge: Charge, wait_s: float) -> ChargeOutcome:
+    def charge(self, charge: Charge, wait_s: float) -> Coroutine[Any, Any, ChargeOutcome]:
         """Commits a charge. Raises Overloaded if the queue is full, TimeoutError after `wait_s` if the charge
         was not sent (it never will be), CommitInDoubt if it was sent and has no outcome after `wait_s` or
         when the caller is cancelled.
@@ -107,11 +108,11 @@ class GroupCommit:
         if len(self._queue) >= self._queue_max:
             raise Overloaded
         self.charges += 1
-        return await self._wait(charge, wait_s)  # type: ignore[return-value]  # a charge has a ChargeOutcome
+        return self._wait(charge, wait_s)  # type: ignore[return-value]  # a charge has a ChargeOutcome
 
-    async def end(self, end: End, wait_s: float | None) -> EndOutcome:
+    def end(self, end: End, wait_s: float | None) -> Coroutine[Any, Any, EndOutcome]:
         """Commits an end. Never refused: after TimeoutError it is still committed later."""
-        return await self._wait(end, wait_s)  # type: ignore[return-value]
+        return self._wait(end, wait_s)  # type: ignore[return-value]
 
     async def try_commit(self) -> None:
         """Returns once a batch is committed, which may take long: whether charges are possible."""

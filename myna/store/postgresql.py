@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import asyncpg
 
-from myna.errors import DatabaseUnavailable, ReportTooSlow
+from myna.errors import DatabaseUnavailable, Unavailable, sentences
 from myna.lib.telemetry import metrics
 from myna.store.batch import REPORT_QUERY_MAX_MS, Charge, ChargeOutcome, End, EndOutcome
 from myna.store.database import Queries
@@ -214,7 +214,7 @@ class Postgresql:
             async with self._reads.place(), self._transaction(SNAPSHOT, self._reports) as raw:
                 return await work(PostgresqlConnection(raw))
         except asyncpg.QueryCanceledError:
-            raise ReportTooSlow from None
+            raise Unavailable(sentences.REPORT_SLOW) from None
 
     async def writers_ended(self) -> bool:
         """A transaction gets its id with its first write or row lock. So each transaction that has written by

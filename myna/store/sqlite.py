@@ -14,7 +14,7 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -203,15 +203,15 @@ class Sqlite:
     async def ready(self, *, contended: bool = False) -> None:
         """Does nothing: the file is open."""
 
-    async def commit_batch(
+    def commit_batch(
         self, ends: Sequence[End], charges: Sequence[Charge], *, contended: bool = False
-    ) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
+    ) -> Coroutine[Any, Any, tuple[list[EndOutcome], list[ChargeOutcome]]]:
         # A call that is open when the power fails is refunded, so its charge may be lost with it. The sync of
         # the call's end covers the charge too, which is earlier in the log. A task's id is told at once.
         synced = bool(ends)
         for charge in charges:
             synced = synced or charge.task is not None
-        return await self._on_writer(
+        return self._on_writer(
             lambda: self._transact(
                 lambda: sqlite_batch.run(self._writer.raw, ends, charges, self._clock()), synced=synced
             )

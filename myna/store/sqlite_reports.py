@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import apsw
 
-from myna.errors import ReportTooSlow
+from myna.errors import Unavailable, sentences
 from myna.store.batch import REPORT_QUERY_MAX_MS
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class Connection(Protocol):
 
 
 class LimitedConnection:
-    """A connection whose queries raise ReportTooSlow after REPORT_QUERY_MAX_MS."""
+    """A connection whose queries raise Unavailable after REPORT_QUERY_MAX_MS."""
 
     ascii_only = ""
 
@@ -46,7 +46,7 @@ class LimitedConnection:
         try:
             return await self._connection.fetch(sql, *args)
         except apsw.InterruptError:
-            raise ReportTooSlow from None
+            raise Unavailable(sentences.REPORT_SLOW) from None
 
 
 class ReportReader:

@@ -18,10 +18,9 @@ from msgspec import Struct
 from myna.engines.interface import EngineFailed, EngineVoice, SampleRefused
 from myna.engines.media.job import Measured
 from myna.engines.media.media import Inspector
-from myna.errors import CommandError
+from myna.errors import CommandError, StorageUnavailable
 from myna.store.database import Queries
 from myna.store.files.samples import SampleStore
-from myna.store.files.storage import StorageUnavailable
 from myna.store.queries import clones as store
 from myna.store.queries import config as config_store
 from myna.store.queries import voices

@@ -48,7 +48,7 @@ def decode(body: bytes, shape: type[T], *, empty_is_absent: bool = False) -> tup
     try:
         fields = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidRequest(validation_errors.of_bytes(body, error)) from None
+        raise validation_errors.of_bytes(body, error) from None
     if not isinstance(fields, dict):
         raise InvalidRequest("The body must be a JSON object, in braces.")
     _refuse_duplicates(body, fields)
@@ -70,8 +70,7 @@ def convert(fields: dict[str, Any], shape: type[T], path: str = "") -> T:
     try:
         return msgspec.convert(given, shape)
     except msgspec.ValidationError as error:
-        message = validation_errors.of_fields(given, shape, error)
-        raise InvalidRequest(f"{path}.{message}" if path else message) from None
+        raise validation_errors.of_fields(given, shape, error, path) from None
 
 
 def ignored(fields: dict[str, Any], shape: type[Struct]) -> str:
@@ -134,6 +133,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) < len(pairs):
         (duplicate, _), *_ = Counter(name for name, _ in pairs).most_common(1)
         raise InvalidRequest(
-            f"{validation_errors.cut(duplicate)}: duplicate name in one object; send it once."
+            "duplicate name in one object; send it once.", field=validation_errors.cut(duplicate)
         )
     return members

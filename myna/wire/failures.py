@@ -250,7 +250,7 @@ def error_of(
     error.code = code
     error.openai_status = meaning.status
     error.openai_type = said.type or _OPENAI_TYPES.get(meaning.status, "")
-    error.param = said.param or ("model" if meaning is UNKNOWN_MODEL else None)
+    error.field = said.param or ("model" if meaning is UNKNOWN_MODEL else "")
     given = [wait for wait in waits if wait is not None]
     if not meaning.retry:
         error.headers = NO_RETRY

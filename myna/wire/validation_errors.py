@@ -10,6 +10,7 @@ import msgspec
 from msgspec import inspect
 from msgspec.inspect import FloatType, IntType, LiteralType, Metadata, NoneType, StructType, UnionType
 
+from myna.errors import InvalidRequest
 from myna.wire import msgspec_errors
 from myna.wire.msgspec_errors import FieldError
 
@@ -36,32 +37,35 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _SURROGATE = "contains half of a surrogate pair, \\ud800 to \\udfff; send both halves or none"
 
 
-def of_bytes(body: bytes, error: Exception) -> str:
+def of_bytes(body: bytes, error: Exception) -> InvalidRequest:
     """Why the body is refused as JSON. `error` is the strict parser's."""
     if not body.strip():
-        return "The body is empty; send a JSON object."
+        return InvalidRequest("The body is empty; send a JSON object.")
     try:
         text = body.decode()
     except UnicodeDecodeError as wrong:
-        return f"The body is not valid JSON: it isn't UTF-8 from byte {wrong.start} on."
+        return InvalidRequest(f"The body is not valid JSON: it isn't UTF-8 from byte {wrong.start} on.")
     if text.startswith("\N{BYTE ORDER MARK}"):
-        return "The body is not valid JSON: leave out the byte order mark in front."
+        return InvalidRequest("The body is not valid JSON: leave out the byte order mark in front.")
     truncated = msgspec_errors.is_truncated(error)
     reason = "it ends too early" if truncated else cut(msgspec_errors.syntax_error(error))
     if len(body) > SEARCHED_MAX_BYTES:
         # msgspec also reports a lone surrogate as truncated input.
         surrogate = ", or a string contains half of a surrogate pair" if truncated else ""
-        return f"The body is not valid JSON: {reason}{surrogate}."
+        return InvalidRequest(f"The body is not valid JSON: {reason}{surrogate}.")
     try:
         refused_value = _refused_value(json.loads(text, parse_int=_integer))
     except ValueError:
-        refused_value = ""
-    return refused_value or f"The body is not valid JSON: {reason}."
+        refused_value = None
+    return refused_value or InvalidRequest(f"The body is not valid JSON: {reason}.")
 
 
-def of_fields(fields: dict[str, Any], shape: type, error: msgspec.ValidationError) -> str:
-    """Which field of a JSON object does not match `shape`, and what is right."""
-    return explain(field_error(error), fields, shape)
+def of_fields(
+    fields: dict[str, Any], shape: type, error: msgspec.ValidationError, path: str
+) -> InvalidRequest:
+    """Which field of a JSON object at `path` does not match `shape`, and what is right."""
+    field, wrong = explain(field_error(error), fields, shape)
+    return InvalidRequest(wrong, field=f"{path}.{field}" if path else field)
 
 
 def field_error(error: msgspec.ValidationError) -> FieldError:
@@ -69,28 +73,28 @@ def field_error(error: msgspec.ValidationError) -> FieldError:
     return msgspec_errors.field_error(cut(str(error)))
 
 
-def explain(error: FieldError, fields: Mapping[str, Any], shape: type) -> str:
-    """The error as a sentence: the path of the field, and what is right."""
-    path = error.path
+def explain(error: FieldError, fields: Mapping[str, Any], shape: type) -> tuple[str, str]:
+    """The path of the field that is wrong, and the sentence that follows it: what is right."""
+    path = cut(error.path)
     if error.missing:
         name = f"{path}.{error.missing}" if path else error.missing
         choices = _choices(shape, name)
-        return f"{name}: is missing; send {choices}." if choices else f"{name}: is missing."
+        return name, f"is missing; send {choices}." if choices else "is missing."
     if choices := _choices(shape, path):
         elsewhere = _hint(shape, path)
-        return f"{path}: must be {choices}, not {_shown(fields.get(path))}.{elsewhere and f' {elsewhere}'}"
+        return path, f"must be {choices}, not {_shown(fields.get(path))}.{elsewhere and f' {elsewhere}'}"
     if error.got:
-        return f"{path}: {_wrong_type(error.expected, error.got, fields.get(path))}."
+        return path, f"{_wrong_type(error.expected, error.got, fields.get(path))}."
     if error.limit:
         if limits := _range(shape, path):
-            return f"{path}: must be {_named(error.expected)} {limits}."
-        return f"{cut(path)}: {cut(f'must be {_named(error.expected)} {error.limit}')}."
-    return f"{cut(path)}: {cut(error.message)}."
+            return path, f"must be {_named(error.expected)} {limits}."
+        return path, f"{cut(f'must be {_named(error.expected)} {error.limit}')}."
+    return path, f"{cut(error.message)}."
 
 
-def _refused_value(root: Any) -> str:
+def _refused_value(root: Any) -> InvalidRequest | None:
     """The error of the first value that only a lenient parser accepts: a lone surrogate, NaN or a number that
-    is too large. Empty without one."""
+    is too large."""
     stack: list[tuple[_Path | None, Any]] = [(None, root)]
     while stack:
         place, value = stack.pop()
@@ -100,10 +104,10 @@ def _refused_value(root: Any) -> str:
         elif isinstance(value, list):
             stack += reversed([(_Path(place, f"[{number}]"), part) for number, part in enumerate(value)])
         elif isinstance(value, str) and _LONE_SURROGATE.search(value):
-            return f"{_path(place)}: {_SURROGATE}."
+            return _wrong_value(place, _SURROGATE)
         elif isinstance(value, float) and not math.isfinite(value):
-            return f"{_path(place)}: {_NAN if math.isnan(value) else _TOO_LARGE}."
-    return ""
+            return _wrong_value(place, _NAN if math.isnan(value) else _TOO_LARGE)
+    return None
 
 
 class _Path(NamedTuple):
@@ -114,12 +118,13 @@ class _Path(NamedTuple):
     step: str
 
 
-def _path(place: _Path | None) -> str:
+def _wrong_value(place: _Path | None, wrong: str) -> InvalidRequest:
     steps = []
     while place is not None:
         steps.append(place.step)
         place = place.parent
-    return cut("".join(reversed(steps)).removeprefix(".")) or "The body"
+    path = cut("".join(reversed(steps)).removeprefix("."))
+    return InvalidRequest(f"{wrong}.", field=path) if path else InvalidRequest(f"The body: {wrong}.")
 
 
 def _integer(digits: str) -> float:

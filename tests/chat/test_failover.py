@@ -178,7 +178,7 @@ def test_words_and_a_harmless_message_are_passed_on() -> None:
         attempt(400, error(VLLM, type="BadRequestError", param="messages[0].content", code="bad-one"))
     )
     assert VLLM in found.message
-    assert (found.openai_type, found.param) == ("BadRequestError", "messages[0].content")
+    assert (found.openai_type, found.field) == ("BadRequestError", "messages[0].content")
     assert "expected a number" in told(attempt(422, REQUEST_FAULTS["a line of text"][1])).message
     extra = {"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]}  # Mistral's
     assert told(attempt(422, {"object": "error", "message": extra})).param == "seed"
@@ -188,7 +188,7 @@ def test_words_and_a_harmless_message_are_passed_on() -> None:
         attempt(400, error("line one\nline two", type="no word", param="no word either", code=["x"]))
     )
     assert "line one line two." in found.message and found.message.isprintable()
-    assert (found.openai_type, found.param, found.code) == ("invalid_request_error", None, None)
+    assert (found.openai_type, found.field, found.code) == ("invalid_request_error", None, None)
     assert told(attempt(400, error("x" * 35 + " y" * 1000))).message.count("y") < 300
 
 

@@ -27,8 +27,8 @@ SHAPES = {
         *("routes", "rpm", "concurrent", "units_per_day"),
     ],
     ("channel", "list"): [
-        *("kind", "name", "url", "model", "priority", "weight", "responses", "concurrent"),
-        *("key_env", "key", "key_stored", "enabled", "source"),
+        *("kind", "name", "url", "model", "key_env", "priority", "enabled", "weight", "responses"),
+        *("concurrent", "key", "key_stored", "source"),
         *("circuit", "retry_at", "last_error", "last_error_at"),
     ],
     ("voice", "list"): [
@@ -108,6 +108,7 @@ BRIEF = {
     "activity": ["id", "created_at", "by", "command"],
     "code list": ["batch", "state", "codes", "units", "redeemed", "expires_at"],
     "settings list": ["name", "source", "value"],
+    "models list": ["name", "kind", "size_mb", "state", "languages"],
 }
 """The columns of lists on a terminal."""
 

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from myna.accounts import activity
 from myna.actions.voices import HideVoice, OrderVoices, RenameVoice, ShowVoice
 from myna.channels.channels import Channels
 from myna.engines.espeak.engine import VOICES, Espeak
@@ -58,8 +59,17 @@ async def test_a_renamed_voice_can_be_reset_to_its_own_name(books: Books, channe
     await perform(books.db, RenameVoice(voice_id=FIRST, name="晨曦"), channels=channels)
     renamed = (await seen(books))[0]
     assert (renamed.voice_id, renamed.name, renamed.language) == (FIRST, "晨曦", VOICES[0].language)
-    await perform(books.db, RenameVoice(voice_id=FIRST, name=""), channels=channels)
+    await perform(books.db, HideVoice(voice_id="晨曦"), channels=channels)
+    assert FIRST not in [voice.voice_id for voice in await seen(books)]
+    await perform(books.db, RenameVoice(voice_id=SECOND, name="晨曦"), channels=channels)
+    with pytest.raises(CommandError, match=f"several voices '晨曦'; name one by its id: {FIRST}, {SECOND}"):
+        await perform(books.db, ShowVoice(voice_id="晨曦"), channels=channels)
+    for voice_id in (FIRST, SECOND):
+        await perform(books.db, RenameVoice(voice_id=voice_id, name=""), channels=channels)
+    await perform(books.db, ShowVoice(voice_id=VOICES[0].name), channels=channels)
     assert await seen(books) == list(VOICES)
+    hidden = (await activity.page(books.db, prefix="voice hide"))[0]
+    assert hidden.command == f"myna voice hide {FIRST}"
 
 
 async def test_ordered_voices_are_listed_before_the_others(books: Books, channels: Channels) -> None:
@@ -67,12 +77,7 @@ async def test_ordered_voices_are_listed_before_the_others(books: Books, channel
     last = rest[-1]
     await perform(
         books.db,
-        OrderVoices(
-            voice_ids=(
-                last,
-                SECOND,
-            )
-        ),
+        OrderVoices(voice_ids=(last, SECOND)),
         channels=channels,
     )
     found = [voice.voice_id for voice in await seen(books)]
@@ -94,12 +99,7 @@ async def test_an_unknown_voice_cannot_be_overridden(books: Books, channels: Cha
     with pytest.raises(CommandError, match="There is no public voice 'nobody'"):
         await perform(
             books.db,
-            OrderVoices(
-                voice_ids=(
-                    FIRST,
-                    "nobody",
-                )
-            ),
+            OrderVoices(voice_ids=(FIRST, "nobody")),
             channels=channels,
         )
     with pytest.raises(CommandError, match="named twice"):

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from myna.errors import StorageUnavailable
 from myna.settings import Settings
-from myna.store.files.storage import Folder, Storage, StorageUnavailable, is_empty, open_storage
+from myna.store.files.storage import Folder, Storage, is_empty, open_storage
 from tests.rig.s3 import BROKEN, BUCKET, S3, SECRET, SKEWED, Fault
 
 SOUND = os.urandom(100_000)

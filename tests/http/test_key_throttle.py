@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from myna.accounts.key_throttle import ADDRESSES_MAX, BURST_MAX, KEYS_MAX, KeyThrottle
-from myna.errors import TooManyFailures
+from myna.errors import RateLimited
 from myna.wire.farm import PREFIX, PROTOCOL, PROTOCOL_HEADER
 from tests.rig.calls import Answer, call
 from tests.rig.commands import CommandLine
@@ -42,7 +42,7 @@ def wait_s(throttle: KeyThrottle, address: str = ATTACKED, key_hash: bytes = b"a
     """The seconds until this key may be tried; 0 if it may now."""
     try:
         throttle.begin(address, key_hash)
-    except TooManyFailures as refused:
+    except RateLimited as refused:
         return int(refused.headers["Retry-After"])
     return 0
 

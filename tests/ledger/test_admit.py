@@ -14,13 +14,11 @@ from myna.actions.keys import RevokeKey, SetKeyCap
 from myna.actions.settings import SetSetting
 from myna.billing.ledger import TOO_LARGE_TO_REPEAT, ChargeOrder
 from myna.errors import (
-    CapReached,
     DatabaseUnavailable,
-    InsufficientUnits,
+    InsufficientQuota,
     InvalidRequest,
     NoSpeechChannel,
     Overloaded,
-    SpeechNotInScope,
     Unauthorized,
 )
 from myna.store.batch import NOT_STORED, STORED_ANSWER_MAX_BYTES, Replayed
@@ -166,9 +164,9 @@ async def test_insufficient_units_and_exceeded_rates_are_refused(
     books: Books, service: LedgerService
 ) -> None:
     customer = await books.customer(units=2, scopes=Scope.CHAT)
-    with pytest.raises(InsufficientUnits, match="has 2 units and this call costs 3"):
+    with pytest.raises(InsufficientQuota, match="has 2 units and this call costs 3"):
         await service.admit(customer, service.order(units=3))
-    with pytest.raises(SpeechNotInScope):
+    with pytest.raises(InsufficientQuota, match="lacks the tts scope"):
         await service.admit(customer, service.order(pays=Scope.TTS))
     assert await books.balance(customer) == 2
 
@@ -181,7 +179,7 @@ async def test_a_reached_cap_is_a_402_that_says_when_it_renews(books: Books, ser
     async with await service.admit(customer, service.order(units=4)) as call:
         await call.keep("an answer")
     said = r"has used 4 of the 5 units that its cap allows per month, and this call costs 2"
-    with pytest.raises(CapReached, match=said) as refused:
+    with pytest.raises(InsufficientQuota, match=said) as refused:
         await service.admit(customer, service.order(units=2))
     row = await cap_store.cap_of(books.db, customer.key_id)
     assert row is not None
@@ -207,7 +205,7 @@ async def test_an_error_of_the_charge_is_not_taken_for_one_of_the_plan(
         return await verify(*arguments)
 
     monkeypatch.setattr(keys, "verify", counted)
-    with pytest.raises(InsufficientUnits):
+    with pytest.raises(InsufficientQuota):
         await service.admit(customer, service.order(units=3))
     assert checks == [1]
 
@@ -265,7 +263,7 @@ async def test_a_retry_of_a_response_too_large_to_store_is_refused(
     for plan in (service.order(), refusing(NoSpeechChannel("no channel can speak"))):
         retry = service.charge(caller_of(customer, retry_key), plan)
         results = await asyncio.gather(retry, return_exceptions=True)
-        assert [str(error) for error in results] == [TOO_LARGE_TO_REPEAT]
+        assert [str(error) for error in results] == [f"Idempotency-Key: {TOO_LARGE_TO_REPEAT}"]
     assert await books.balance(customer) == 9
     assert await books.counters(customer) == (1, 1, 1)
 
@@ -280,7 +278,7 @@ async def test_a_retry_of_speech_requires_the_scope(books: Books, service: Ledge
         with pytest.raises(NoSpeechChannel):  # and it doesn't wait for a response that it may not get
             await asyncio.wait_for(service.charge(caller_of(narrow, retry_key), no_channel), SOON_S)
         await call.keep("the audio's address")
-    with pytest.raises(SpeechNotInScope):
+    with pytest.raises(InsufficientQuota, match="lacks the tts scope"):
         await service.charge(caller_of(narrow, retry_key), spoken)
     with pytest.raises(NoSpeechChannel):
         await service.charge(caller_of(narrow, retry_key), no_channel)

@@ -47,10 +47,17 @@ def sentences() -> set[str]:
         for call in _calls(module):
             name = _name(call.func)
             if name in names or (name == "__init__" and module in (errors, refusal)):
-                found |= set(_texts(call.args[0], module))
+                found |= {_field(call, name) + text for text in _texts(call.args[0], module)}
             elif name in PHRASES_OF and isinstance(call.args[0], ast.Constant):
                 found.add(str(call.args[0].value))
     return found
+
+
+def _field(call: ast.Call, name: str) -> str:
+    """What an InvalidRequest has before its sentence: the field."""
+    given = next((one.value for one in call.keywords if one.arg == "field"), None)
+    known = isinstance(given, ast.Constant) and name in ("InvalidRequest", "__init__")
+    return f"{given.value}: " if known and isinstance(given, ast.Constant) else ""
 
 
 def _default(kind: type[SentenceError]) -> object:
@@ -90,6 +97,8 @@ def _modules() -> list[ModuleType]:
     paths = [*OFFICE.rglob("*.py"), *(PACKAGE / "actions").glob("*.py")]
     names = {_dotted(path) for path in [*paths, *(PACKAGE / "sign_in").glob("*.py")]}
     names |= {"myna.errors", "myna.lib.names", "myna.wire.failures", "myna.wire.openai_voices"}
+    names |= {"myna.accounts.caps", "myna.accounts.key_throttle", "myna.billing.quota"}
+    names |= {"myna.billing.refused_charges", "myna.store.sqlite_reports"}
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("myna"):

@@ -75,7 +75,7 @@ async def site(
 ) -> AsyncIterator[Visitor]:
     """A site with two channels, whose route `hear-1` costs COST units."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("myna.gateway.transcription.embedded.is_installed", lambda: False)
+        patched.setattr("myna.gateway.transcription.embedded.whisper_is_installed", lambda: False)
         folder = tmp_path_factory.mktemp("site")
         async with scripted_site(folder, patched, upload_max_bytes=UPLOAD_MAX_BYTES) as site:
             await add_route(site, dict(zip(CHANNELS, shared_upstreams, strict=True)))
@@ -256,7 +256,9 @@ async def test_whisper_that_is_not_installed_is_404_and_the_log_says_once_what_t
 ) -> None:
     caplog.set_level(logging.WARNING, "myna.gateway.transcription.embedded")
     for has_library in (False, False, True, True):
-        monkeypatch.setattr("myna.gateway.transcription.embedded.is_installed", lambda has=has_library: has)
+        monkeypatch.setattr(
+            "myna.gateway.transcription.embedded.whisper_is_installed", lambda has=has_library: has
+        )
         answer = await transcribe(visitor, model="whisper-1")
         assert (answer.status, answer.error["code"]) == (404, "model_not_found")
         assert answer.error["message"].startswith("model: whisper-1 is not offered on this site; ")

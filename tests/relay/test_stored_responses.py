@@ -11,7 +11,7 @@ import pytest
 from myna.accounts.keys import Scope, UnverifiedCaller
 from myna.actions.settings import SetSetting
 from myna.billing import quota as quota_module
-from myna.errors import DiskFull, InvalidRequest, StorageQuotaReached
+from myna.errors import DiskFull, InsufficientQuota, InvalidRequest
 from myna.gateway.relay.stored_responses import Earlier, StoredResponses, own_items, referenced_in
 from myna.server.service import Service
 from myna.settings import Settings
@@ -127,7 +127,7 @@ async def test_an_account_at_its_quota_stores_no_more(
     assert await site.earlier()
     await books.sql("UPDATE stored_responses SET bytes = 1048576")
     await site.service.quota.refresh()
-    with pytest.raises(StorageQuotaReached):
+    with pytest.raises(InsufficientQuota):
         await site.earlier()
     assert await site.earlier(store=False)
 

@@ -7,7 +7,7 @@ import pytest
 from myna.actions.nodes import DisableNode, DrainNode
 from myna.actions.settings import SetSetting
 from myna.billing import quota as module
-from myna.errors import DiskFull, NoSpeechChannel, Overloaded, StorageQuotaReached
+from myna.errors import DiskFull, InsufficientQuota, NoSpeechChannel, Overloaded
 from myna.farm.capacity import Capacity
 from myna.store.batch import Audio
 from myna.store.files.free_space import FreeSpace
@@ -248,7 +248,7 @@ async def test_an_account_at_its_quota_is_refused_before_the_charge_and_no_other
     await service.quota.refresh()
     units = await service.books.balance(full)
     with pytest.raises(
-        StorageQuotaReached, match=r"stores 1 MiB .* may store 1; nothing was charged"
+        InsufficientQuota, match=r"stores 1 MiB .* may store 1; nothing was charged"
     ) as refused:
         await service.admitted(full)
     assert "Ask the operator" in str(refused.value)  # waiting does not help if audio is never removed
@@ -264,7 +264,7 @@ async def test_removed_audio_or_a_larger_quota_allows_new_orders(service: TaskSe
     task_id = await stores(service, customer, 2 * MIB)
     await service.config.refresh()
     await service.quota.refresh()
-    with pytest.raises(StorageQuotaReached):
+    with pytest.raises(InsufficientQuota):
         await service.admitted(customer)
 
     for mib in ("3", "0"):  # at once, without another query
@@ -272,7 +272,7 @@ async def test_removed_audio_or_a_larger_quota_allows_new_orders(service: TaskSe
         await service.admitted(customer)
     await perform(service.db, SetSetting(name="account_storage_mib", value="1"))
     await service.config.refresh()
-    with pytest.raises(StorageQuotaReached):
+    with pytest.raises(InsufficientQuota):
         await service.admitted(customer)
 
     await service.db.transaction(lambda connection: tasks.mark_audio_removed(connection, task_id))

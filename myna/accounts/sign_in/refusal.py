@@ -1,6 +1,7 @@
 """Why a sign-in is refused, in words that tell no one which accounts exist."""
 
 import math
+from typing import Any
 
 from myna.errors import CommandError
 
@@ -13,7 +14,7 @@ WRONG_CODE = "The code is wrong or was used already."
 class SignInRefused(CommandError):
     """The sign-in is refused. `retry_after_s` is 0 unless the reason is that there were too many attempts."""
 
-    def __init__(self, sentence: str = WRONG, retry_after_s: int = 0, **values: object) -> None:
+    def __init__(self, sentence: str = WRONG, retry_after_s: int = 0, **values: Any) -> None:
         super().__init__(sentence, **values)
         self.retry_after_s = retry_after_s
 

@@ -37,13 +37,13 @@ class NodeAuth:
         self._throttle = throttle
 
     async def verify(self, request: Request) -> NodeRow:
-        """The node of the request's credential. Raises NodeTooOld, NodeRefused, TooManyFailures."""
+        """The node of the request's credential. Raises NodeTooOld, NodeRefused, RateLimited."""
         _check_protocol(request)
         header = request.authorization
         return await self._throttled(request, credential_in(header), self._nodes.verify(header))
 
     async def join(self, request: Request, body: Join) -> JoinedNode:
-        """The node of a join token. Raises NodeRefused, TooManyFailures."""
+        """The node of a join token. Raises NodeRefused, RateLimited."""
         return await self._throttled(request, body.token.encode(), self._nodes.join(body.token, body.version))
 
     async def _throttled(self, request: Request, secret: bytes, check: Coroutine[Any, Any, T]) -> T:

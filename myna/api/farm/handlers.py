@@ -171,16 +171,16 @@ def _check_offer(hello: Hello) -> None:
     _check_printable("version", hello.version)
     voices = {voice.voice_id: voice for voice in hello.voices}
     if len(voices) < len(hello.voices):
-        raise InvalidRequest("voices: duplicate voice_id; send each once.")
+        raise InvalidRequest("duplicate voice_id; send each once.", field="voices")
     if len(set(hello.clones)) < len(hello.clones):
-        raise InvalidRequest("clones: duplicate language; send each once.")
+        raise InvalidRequest("duplicate language; send each once.", field="clones")
     for voice in hello.voices:
         _check_printable("voices: name", voice.name)
 
 
 def _check_printable(field: str, text: str) -> None:
     if not text.isprintable():
-        raise InvalidRequest(f"{field}: must be printable.")
+        raise InvalidRequest("must be printable.", field=field)
 
 
 def _one_line(reason: str) -> str:
@@ -191,5 +191,5 @@ def _one_line(reason: str) -> str:
 def _sha256(request: Request) -> bytes:
     text = request.query().get("sha256", "")
     if len(text) != 64 or not set(text) <= set("0123456789abcdef"):
-        raise InvalidRequest("sha256: must be 64 hex digits.")
+        raise InvalidRequest("must be 64 hex digits.", field="sha256")
     return bytes.fromhex(text)

@@ -130,7 +130,7 @@ class Uploads:
             await self._disk.run_metadata(file.begin)
             await _receive_into(request, file)
             if file.sha256 != headers.sha256:
-                raise InvalidRequest(f"{SHA256_HEADER}: differs from the body's; send the audio again.")
+                raise InvalidRequest("differs from the body's; send the audio again.", field=SHA256_HEADER)
             await self._disk.run(file.flush)
             await self._inspect(file, headers.lease, node_id)
             await self._disk.run(file.commit)
@@ -173,15 +173,17 @@ async def _receive_into(request: Request, file: AtomicFile) -> None:
 def _upload_headers(request: Request) -> UploadHeaders:
     size_bytes = request.declared_bytes
     if not size_bytes:
-        raise InvalidRequest("Content-Length: is missing or 0; the body must be audio of a declared size.")
+        raise InvalidRequest(
+            "is missing or 0; the body must be audio of a declared size.", field="Content-Length"
+        )
     if size_bytes > AUDIO_MAX_BYTES:
         raise BodyTooLarge(AUDIO_MAX_BYTES)
     job = _JOB.fullmatch((request.header(JOB_HEADER.encode()) or b"").decode("latin-1"))
     if not job:
-        raise InvalidRequest(f"{JOB_HEADER}: must be kind, id, epoch and token of a job.")
+        raise InvalidRequest("must be kind, id, epoch and token of a job.", field=JOB_HEADER)
     sha256 = (request.header(SHA256_HEADER.encode()) or b"").decode("latin-1")
     if not _SHA256.fullmatch(sha256):
-        raise InvalidRequest(f"{SHA256_HEADER}: must be 64 hex digits.")
+        raise InvalidRequest("must be 64 hex digits.", field=SHA256_HEADER)
     kind, job_id, epoch, token = job.groups()
     lease = LeaseProof(
         kind="task" if kind == "task" else "clone", id=int(job_id), epoch=int(epoch), token=token

@@ -175,11 +175,13 @@ class _Reader:
         file_name = options.get(b"filename")
         self._value = None if file_name is not None else bytearray()
         if file_name is None and self._name == "file":
-            raise InvalidRequest('file: this part has no file name; send one, such as filename="audio.wav".')
+            raise InvalidRequest(
+                'this part has no file name; send one, such as filename="audio.wav".', field="file"
+            )
         if file_name is None:
             return
         if self._name != "file" or self.file_name is not None:
-            raise InvalidRequest("file: the form must have one file, in this field.")
+            raise InvalidRequest("the form must have one file, in this field.", field="file")
         self.file_name = file_name.decode("utf-8", "replace")
         self.media_type = self._headers.get(b"content-type", b"").decode("latin-1")
 
@@ -201,7 +203,7 @@ class _Reader:
         try:
             self.fields.append((self._name, self._value.decode()))
         except UnicodeDecodeError:
-            raise InvalidRequest(f"{self._name[:40]}: is not valid UTF-8.") from None
+            raise InvalidRequest("is not valid UTF-8.", field=self._name[:40]) from None
         self._count(len(self._name))
 
     def _count(self, more_bytes: int) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from myna.engines.audio.levels import Sound
-from myna.engines.interface import EngineUnavailable, SampleRefused
+from myna.engines.interface import EngineUnavailable, LanguageUnknown, SampleRefused
 from myna.engines.media.job import (
     RECORDING_MAX_S,
     Segment,
@@ -61,10 +61,10 @@ class LoadedModel:
 
     def transcribe(self, job: TranscriptionJob, running: RunningJob) -> Transcript:
         """The transcript of what a voice activity detector takes for speech: from silence and noise Whisper
-        invents words. Raises SampleRefused for a recording that can't be read, and for a language that
-        the model does not know."""
+        invents words. Raises SampleRefused for a recording that can't be read, LanguageUnknown for a
+        language that the model does not know."""
         if job.language is not None and job.language not in self._model.supported_languages:
-            raise SampleRefused("language: Whisper does not know this one; send a code like zh, or none.")
+            raise LanguageUnknown("Whisper does not know this one; send a code like zh, or none.")
         sound = read(Path(os.fsdecode(job.source)))
         seconds = round(len(sound) / RATE_HZ, 3)
         speech = self._speech(sound)
@@ -114,13 +114,13 @@ def _within(found: Iterable[Any], seconds: float) -> Iterator[Any]:
 
 def read(path: Path) -> Sound:
     """The recording, mono at RATE_HZ. Raises SampleRefused."""
-    too_long = SampleRefused(f"file: is longer than {RECORDING_MAX_S / 60:g} minutes; send parts of it.")
+    too_long = SampleRefused(f"is longer than {RECORDING_MAX_S / 60:g} minutes; send parts of it.")
     try:
         with opened(path.read_bytes(), whole=False) as recording:
             sound: Sound = np.concatenate([*mono(recording, RATE_HZ, RECORDING_MAX_S, too_long)])
     except UnreadableRecording as error:
         message = str(error)
-        raise SampleRefused(f"file: {message[0].lower()}{message[1:]}") from error
+        raise SampleRefused(f"{message[0].lower()}{message[1:]}") from error
     np.nan_to_num(sound, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
     return sound
 

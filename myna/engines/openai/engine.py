@@ -51,7 +51,6 @@ from myna.http.client.flow import Flow
 from myna.lib.files import AtomicFile, DiskExecutor
 from myna.lib.net import without_login
 from myna.lib.sandbox import AllowedPaths
-from myna.lib.telemetry.logs import trace_headers
 from myna.wire.failures import BUSY, NO_QUOTA, SLOW, read, retry_after_s
 
 VOICES_WAIT_S: Final = 10.0
@@ -294,7 +293,7 @@ class OpenAISpeech:
             answer = await self._http_client.request(
                 "POST",
                 f"{self._url}/audio/speech",
-                headers=self._headers | _SPEECH | trace_headers(),
+                headers=self._headers | _SPEECH,
                 body=msgspec.json.encode(request),
                 deadline_s=deadline_s,
                 answer_max_bytes=max_bytes,

@@ -198,14 +198,14 @@ def conversation_of(fields: dict[str, Any]) -> bytes:
 def instruction_of(messages: list[dict[str, Any]]) -> str:
     """The text of the last user message. Raises InvalidRequest if there is none."""
     if not messages:
-        raise InvalidRequest("messages: must hold at least one user message.")
+        raise InvalidRequest("must hold at least one user message.", field="messages")
     for message in reversed(messages):
         if message.get("role") == "user":
             text = text_of(message)
             if not text.strip():
-                raise InvalidRequest("messages: the last user message has no text.")
+                raise InvalidRequest("the last user message has no text.", field="messages")
             return text
-    raise InvalidRequest("messages: there is no message with the role user.")
+    raise InvalidRequest("there is no message with the role user.", field="messages")
 
 
 def text_of(message: dict[str, Any]) -> str:

@@ -178,9 +178,11 @@ class Planner:
         route = routes.find(config, self._config.settings, request.model, endpoint.kind)
         channels = self._channels.of_route(config, route)
         if request.makes_more:
-            raise InvalidRequest("best_of: must be at most n, the number of answers that are charged.")
+            raise InvalidRequest(
+                "must be at most n, the number of answers that are charged.", field="best_of"
+            )
         if request.has_no_message:
-            raise InvalidRequest("messages: must hold at least one message.")
+            raise InvalidRequest("must hold at least one message.", field="messages")
         if endpoint is not CHAT:
             channels = [channel for channel in channels if channel.url != PARROT]  # it only chats
         is_spoken = route.intent and endpoint is CHAT and speech_text(request.instruction) is not None

@@ -98,7 +98,7 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
 
     def passes_to(self, channel: Channel) -> bool:
         """Whether this channel gets the request as it is."""
-        return channel.responses and bool(self.passed)
+        return bool(channel.responses and self.passed)
 
     def path_for(self, channel: Channel) -> str:
         return PATH if self.passes_to(channel) else super().path_for(channel)

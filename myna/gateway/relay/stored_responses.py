@@ -82,7 +82,7 @@ class StoredResponses:
         self, caller: UnverifiedCaller, request: ResponsesRequest, referenced: list[str]
     ) -> Earlier | None:
         """What this request continues, which refers to items of the responses `referenced`; None on a site
-        that keeps no responses. Raises InvalidRequest, DiskFull, StorageQuotaReached, and Unauthorized if it
+        that keeps no responses. Raises InvalidRequest, DiskFull, InsufficientQuota, and Unauthorized if it
         has to look up the account."""
         if not self._config.settings.responses_keep_days:
             return None
@@ -128,8 +128,9 @@ class StoredResponses:
         found = await in_time(self._db, query, self._wait_s)
         if len(ids) > REFERENCED_MAX or sum(row.size_bytes for row in found.values()) > self._bytes_max:
             raise InvalidRequest(
-                f"input: refers to items of more than {REFERENCED_MAX} responses, or of more than"
-                f" {self._bytes_max} bytes."
+                f"refers to items of more than {REFERENCED_MAX} responses, or of more than"
+                f" {self._bytes_max} bytes.",
+                field="input",
             )
         return found
 
@@ -139,8 +140,8 @@ class StoredResponses:
         rows = await in_time(self._db, query, self._wait_s)
         if sum(row.size_bytes for row in rows) > self._bytes_max:
             raise InvalidRequest(
-                f"previous_response_id: the conversation has more than {self._bytes_max} bytes;"
-                " begin a new one."
+                f"the conversation has more than {self._bytes_max} bytes; begin a new one.",
+                field="previous_response_id",
             )
         if not rows or rows[0].previous_id is not None:
             raise _no_previous(rows[0].previous_id if rows else response_id)
@@ -163,8 +164,8 @@ def own_items(value: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _no_previous(response_id: str | None) -> InvalidRequest:
     """The response or one that it continues is not stored, or is another account's."""
     error = InvalidRequest(
-        "previous_response_id: there is no response {id!r}; it may have been deleted. Send the earlier items"
-        " in input.",
+        "there is no response {id!r}; it may have been deleted. Send the earlier items in input.",
+        field="previous_response_id",
         id=str(response_id)[:100],
     )
     error.code = "previous_response_not_found"

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from myna.engines.interface import EngineBusy, EngineFailed, SampleRefused
+from myna.engines.interface import EngineBusy, EngineFailed, LanguageUnknown, SampleRefused
 from myna.engines.media.job import Transcript, TranscriptionJob
 from myna.engines.media.media import Whisper, whisper_is_installed
 from myna.engines.models.installed import installed
@@ -81,8 +81,9 @@ class EmbeddedWhisper:
         )
         try:
             return await self._whisper.transcribe(job, deadline_s, account_id, disconnected)
-        except SampleRefused as refusal:
-            raise InvalidRequest(f"{refusal} The units were refunded.") from refusal
+        except (LanguageUnknown, SampleRefused) as refusal:
+            field = "language" if isinstance(refusal, LanguageUnknown) else "file"
+            raise InvalidRequest(f"{refusal} The units were refunded.", field=field) from refusal
         except EngineBusy:
             raise Overloaded(FULL) from None
         except EngineFailed as failure:

@@ -85,11 +85,11 @@ def read(
     """The request of a form. Fields that are not known are for a channel. Raises InvalidRequest."""
     values = dict(fields)  # of several the last one
     if upload is None:
-        raise InvalidRequest("file: is missing; send the recording in this field.")
+        raise InvalidRequest("is missing; send the recording in this field.", field="file")
     if not upload.size_bytes:
-        raise InvalidRequest("file: is empty.")
+        raise InvalidRequest("is empty.", field="file")
     if not values.get("model"):
-        raise InvalidRequest("model: is missing; whisper-1 is built in.")
+        raise InvalidRequest("is missing; whisper-1 is built in.", field="model")
     kind = _format(values.get("response_format") or TranscriptFormat.JSON)
     stream = values.get("stream", "").lower() not in _FALSE and not translate
     language, script = _language(values.get("language", ""))
@@ -113,7 +113,7 @@ def _format(value: str) -> TranscriptFormat:
         return TranscriptFormat(value)
     except ValueError:
         known = ", ".join(TranscriptFormat)
-        raise InvalidRequest(f"response_format: must be one of {known}.") from None
+        raise InvalidRequest(f"must be one of {known}.", field="response_format") from None
 
 
 def _language(value: str) -> tuple[str | None, Script]:
@@ -122,7 +122,9 @@ def _language(value: str) -> tuple[str | None, Script]:
     if not tag:
         return None, Script.SIMPLIFIED
     if not _LANGUAGE.fullmatch(tag):
-        raise InvalidRequest("language: must be a code of two or three letters like zh, or a tag like zh-TW.")
+        raise InvalidRequest(
+            "must be a code of two or three letters like zh, or a tag like zh-TW.", field="language"
+        )
     code, *more = tag.split("-")
     if "hans" not in more:
         if _HONG_KONG.intersection(more):
@@ -134,13 +136,15 @@ def _language(value: str) -> tuple[str | None, Script]:
 
 def _prompt(value: str) -> str:
     if len(value) > PROMPT_MAX_CHARS:
-        raise InvalidRequest(f"prompt: has {len(value)} characters; at most {PROMPT_MAX_CHARS} are allowed.")
+        raise InvalidRequest(
+            f"has {len(value)} characters; at most {PROMPT_MAX_CHARS} are allowed.", field="prompt"
+        )
     return value
 
 
 def _temperature(value: str) -> float:
     if not _NUMBER.fullmatch(value) or float(value) > 1:
-        raise InvalidRequest("temperature: must be a number from 0 to 1.")
+        raise InvalidRequest("must be a number from 0 to 1.", field="temperature")
     return float(value)
 
 
@@ -148,5 +152,5 @@ def _words(fields: Sequence[tuple[str, str]]) -> bool:
     found = [(name, value) for name, value in fields if name in GRANULARITY_FIELDS]
     for name, value in found:
         if value not in GRANULARITIES:
-            raise InvalidRequest(f"{name}: must be segment or word.")
+            raise InvalidRequest("must be segment or word.", field=name)
     return any(value == "word" for _, value in found)

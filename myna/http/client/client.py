@@ -24,6 +24,7 @@ from myna.http.client.flow import Flow
 from myna.http.client.idle import REUSE_AFTER_S, IdleConnections
 from myna.http.client.target import Origin, target_of
 from myna.lib.aio import FlushQueue, Timeouts
+from myna.lib.telemetry.logs import trace_lines
 
 PREPARED_MAX: Final = 512
 
@@ -78,14 +79,15 @@ class HttpClient:
         and must not block. An exception that one raises ends the call and is raised. `flow` pauses the
         reading of the body.
 
-        `deadline_s` covers waiting for a connection, connecting, sending and reading. Raises RequestFailed;
-        ValueError for an unknown method.
+        A request that is made for a caller's has the id of that one. `deadline_s` covers waiting for a
+        connection, connecting, sending and reading. Raises RequestFailed; ValueError for an unknown method.
         """
         target = self._target(method, url, tuple(headers.items()))
+        head = target.head + trace_lines().encode()  # another one for each request: it would fill the cache
         if body is None and method in ("GET", "DELETE"):
-            message = target.head + b"\r\n"
+            message = head + b"\r\n"
         else:
-            message = b"%bContent-Length: %d\r\n\r\n%b" % (target.head, len(body or b""), body or b"")
+            message = b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body or b""), body or b"")
         call = Exchange(
             message=message,
             deadline=time.monotonic() + deadline_s,

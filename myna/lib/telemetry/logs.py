@@ -31,13 +31,14 @@ _KEY = re.compile(r"(myna(?:node|join|link|session|oidc)?_[0-9a-f]{6})[0-9a-f]+"
 _LOGIN = re.compile(r"://[^/@\s]+@")
 
 
-def trace_headers() -> dict[str, str]:
-    """The headers by which a server's own log names the request that this task works on."""
-    found = {
-        "x-request-id": request_id.get(),
-        "traceparent": (traces.tracer and traces.traceparent()) or traceparent.get(),
-    }
-    return {name: value for name, value in found.items() if value}
+def trace_lines() -> str:
+    """The lines of the headers by which a server's own log names the request that this task works on."""
+    lines = ""
+    if found := request_id.get():
+        lines = f"x-request-id: {found}\r\n"
+    if found := (traces.tracer and traces.traceparent()) or traceparent.get():
+        lines += f"traceparent: {found}\r\n"
+    return lines
 
 
 def masked(text: str) -> str:

@@ -35,6 +35,8 @@ async def show(visit: Visit) -> Response:
         sessions=await sessions.of_account(visit.db, visit.account.id),
         session_id=session.id,
         command_words=SetPreferences(name=visit.account.name, language="zh", low_balance=100).words,
+        factor_words=SetSecondFactor(name=visit.account.name, remove=True).words,
+        sessions_words=SignOut(name=visit.account.name).words,
         provider=visit.parts.oidc.client.name if visit.parts.oidc else "",
         identity=identity,
         oidc_words=SetIdentity(

@@ -1,5 +1,9 @@
 """Stored audio files: `audio/ab/<32 hex>.mp3` in the storage."""
 
+from functools import partial
+
+from myna.engines.audio import word_times
+from myna.engines.interface import WordTime
 from myna.store.files.named_files import NamedFiles
 from myna.store.files.storage import FOLDER_MODE, Storage
 
@@ -16,3 +20,9 @@ class AudioStore(NamedFiles):
         self.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         if self.folder.stat().st_mode & 0o777 != FOLDER_MODE:
             self.folder.chmod(FOLDER_MODE)
+
+    def words(self, name: str) -> list[WordTime]:
+        """The words of a sound with their times; none if they are not known or there is no such file. Blocks,
+        and must run in a thread. Raises OSError, StorageUnavailable."""
+        stored = self.stat(name)
+        return word_times.read_parts(stored.size_bytes, partial(self.read, name)) if stored else []

@@ -13,10 +13,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from myna.errors import ConfigError
+from myna.errors import ConfigError, StorageUnavailable
 from myna.lib.files import remove
 from myna.lib.setting_kinds import with_secret_files
-from myna.store.files.storage import FOLDER_MODE, MARKER, StorageUnavailable, Stored
+from myna.store.files.storage import FOLDER_MODE, MARKER, Stored
 
 try:
     import obstore

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from myna.errors import CommandError, Unavailable
+from myna.errors import CommandError
 from myna.lib.files import AtomicFile
 from myna.lib.setting_kinds import IN_FOLDER
 from myna.settings import Settings
@@ -39,13 +39,6 @@ _FILE_MODE: Final = 0o600
 _PROBE_BYTES: Final = 4096
 _BUCKET: Final = "myna.store.files.bucket:Bucket"
 """Imported on demand: its library is an extra."""
-
-
-class StorageUnavailable(Unavailable):
-    """The bucket doesn't answer, or refuses; the log says why."""
-
-    def __init__(self) -> None:
-        super().__init__("The storage of audio is unavailable; nothing was charged, try again.")
 
 
 class Stored(Struct, frozen=True):
@@ -193,6 +186,4 @@ async def check_storage(db: Database, storage: Storage, *, claim: bool = False) 
         await db.transaction(mark)
         found = await asyncio.to_thread(marker_of, storage)
     if found != site_id and (found or claim or await queries.is_marked(db)):
-        raise CommandError(
-            WRONG_STORAGE if found else UNMARKED_STORAGE, storage=storage.label, marker=MARKER
-        )
+        raise CommandError(WRONG_STORAGE if found else UNMARKED_STORAGE, storage=storage.label, marker=MARKER)

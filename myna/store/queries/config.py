@@ -7,7 +7,7 @@ separate version, compared by speech only: a node must not make chat reload the 
 
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from myna.store.database import Queries, Transaction
 from myna.store.queries import routes
@@ -25,9 +25,9 @@ class ChannelRow(Struct, frozen=True):
     name: str
     url: str
     model: str
-    key_env: str
-    priority: int
-    enabled: int
+    key_env: str = ""
+    priority: int = 0
+    enabled: int = 1
     weight: int = 0
     responses: int = 0
     concurrent: int = 0
@@ -188,15 +188,13 @@ async def set_setting(db: Transaction, name: str, value: str) -> None:
 
 async def add_channel(db: Transaction, channel: ChannelRow) -> bool:
     """A new channel; False if the name is taken."""
+    values = structs.astuple(channel)
+    places = ", ".join(f"${number}" for number in range(1, len(values) + 1))
     rows = await db.fetch(
-        "INSERT INTO channels"
-        " (kind, name, url, model, key_env, priority, enabled, weight, responses, concurrent, stored_key,"
-        " created_at)"
-        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, now_ms())"
+        f"INSERT INTO channels ({columns(ChannelRow)}, created_at) VALUES ({places}, now_ms())"
         " ON CONFLICT (name) DO NOTHING RETURNING id",
-        channel.kind, channel.name, channel.url, channel.model, channel.key_env, channel.priority,
-        channel.enabled, channel.weight, channel.responses, channel.concurrent, channel.stored_key,
-    )  # fmt: skip
+        *values,
+    )
     await raise_version(db)
     return bool(rows)
 
@@ -215,12 +213,9 @@ async def put_channel(db: Transaction, row: ChannelRow) -> None:
         " (SELECT name FROM channels WHERE name = $1 AND url <> $2)",
         row.name, row.url,
     )  # fmt: skip
-    await db.fetch(
-        "UPDATE channels SET url = $2, model = $3, key_env = $4, priority = $5, weight = $6, responses = $7,"
-        " concurrent = $8, stored_key = $9 WHERE name = $1",
-        row.name, row.url, row.model, row.key_env, row.priority, row.weight, row.responses, row.concurrent,
-        row.stored_key,
-    )  # fmt: skip
+    values = {name: value for name, value in structs.asdict(row).items() if name not in ("kind", "name")}
+    changes = ", ".join(f"{name} = ${number}" for number, name in enumerate(values, 2))
+    await db.fetch(f"UPDATE channels SET {changes} WHERE name = $1", row.name, *values.values())
     await raise_version(db)
 
 

@@ -116,7 +116,7 @@ def messages_of(
     if isinstance(items, str):
         items = [{"role": "user", "content": items}]
     if not items:
-        raise InvalidRequest("input: must have at least one item.")
+        raise InvalidRequest("must have at least one item.", field="input")
     for number, item in enumerate([*earlier, *items], -len(earlier)):
         _add(messages, item, tools, f"input[{number}]")
     for message in messages:
@@ -166,14 +166,15 @@ def _kind(item: dict[str, Any], path: str) -> str:
         if reference.startswith(REASONING_ID_PREFIX):
             return "reasoning"
         raise InvalidRequest(
-            f"{path}: this service keeps no such item to refer to; send the item itself"
-            " (the AI SDK does with the provider option store: false)."
+            "this service keeps no such item to refer to; send the item itself"
+            " (the AI SDK does with the provider option store: false).",
+            field=path,
         )
     kind = "message" if item.get("type") is None else item["type"]
     if isinstance(kind, str) and (kind in _SHAPES or kind == "reasoning" or is_of_tools(kind)):
         return kind
     names = ", ".join(f'"{name}"' for name in (*_SHAPES, "reasoning"))
-    raise InvalidRequest(f"{path}.type: must be one of {names}; other tools are not run here.")
+    raise InvalidRequest(f"must be one of {names}; other tools are not run here.", field=f"{path}.type")
 
 
 def _assistants(messages: list[dict[str, Any]]) -> dict[str, Any]:
@@ -197,14 +198,14 @@ def _part(part: Part, path: str) -> dict[str, Any]:
             return {"type": "text", "text": part.refusal}
         case InputImage():
             if part.image_url is None:
-                raise InvalidRequest(f"{path}.image_url: is missing; this service keeps no files.")
+                raise InvalidRequest("is missing; this service keeps no files.", field=f"{path}.image_url")
             detail = {} if part.detail is None else {"detail": part.detail}
             return {"type": "image_url", "image_url": {"url": part.image_url, **detail}}
         case InputAudio():
             return {"type": "input_audio", "input_audio": part.input_audio}
         case InputFile():
             if part.file_data is None:
-                raise InvalidRequest(f"{path}.file_data: is missing; this service keeps no files.")
+                raise InvalidRequest("is missing; this service keeps no files.", field=f"{path}.file_data")
             name = {} if part.filename is None else {"filename": part.filename}
             return {"type": "file", "file": {"file_data": part.file_data, **name}}
 

@@ -120,18 +120,22 @@ def to_chat(
 
 def _refuse_stored(request: ResponsesRequest) -> None:
     if request.store:
-        raise InvalidRequest(f"store: must be false; {STATELESS}.")
+        raise InvalidRequest(f"must be false; {STATELESS}.", field="store")
     if request.previous_response_id is not None:
-        raise InvalidRequest(f"previous_response_id: {STATELESS}; send the earlier items in input.")
+        raise InvalidRequest(f"{STATELESS}; send the earlier items in input.", field="previous_response_id")
 
 
 def _refuse_state(request: ResponsesRequest) -> None:
     if request.background:
-        raise InvalidRequest("background: must be false; a response is the answer to its request here.")
+        raise InvalidRequest(
+            "must be false; a response is the answer to its request here.", field="background"
+        )
     if request.conversation is not None:
-        raise InvalidRequest("conversation: this service keeps none; send the earlier items in input.")
+        raise InvalidRequest(
+            "this service keeps none; send the earlier items in input.", field="conversation"
+        )
     if request.prompt is not None:
-        raise InvalidRequest("prompt: this service keeps no prompts; send instructions and input.")
+        raise InvalidRequest("this service keeps no prompts; send instructions and input.", field="prompt")
 
 
 def _response_format(text: TextOptions) -> dict[str, Any] | None:

@@ -129,8 +129,9 @@ class Tools:
                     continue
                 case hosted:
                     raise InvalidRequest(
-                        f'{path}.type: must be "function", "custom" or "namespace", not "{hosted[:40]}";'
-                        " other tools are not run here."
+                        f'must be "function", "custom" or "namespace", not "{hosted[:40]}";'
+                        " other tools are not run here.",
+                        field=f"{path}.type",
                     )
             self.kept.append(tool)
         for space, path in spaces:  # the other names are taken by now
@@ -150,7 +151,7 @@ class Tools:
             elif hosted := _hosted_call(kind):
                 if self._refuses_hosted:
                     raise InvalidRequest(
-                        f'{path}.type: must not be "{hosted}"; other tools are not run here.'
+                        f'must not be "{hosted}"; other tools are not run here.', field=f"{path}.type"
                     )
                 self.hosted.append(hosted)
 
@@ -173,17 +174,17 @@ class Tools:
         elif isinstance(choice, dict):
             if choice.get("type") not in _CALLABLE:
                 raise InvalidRequest(
-                    'tool_choice.type: must be "function", "custom" or "allowed_tools";'
-                    " other tools are not run here."
+                    'must be "function", "custom" or "allowed_tools"; other tools are not run here.',
+                    field="tool_choice.type",
                 )
             tool = convert(choice, ChosenTool, "tool_choice")
             choice = {"type": "function", "function": {"name": self.name_of(tool.name, tool.namespace)}}
         elif choice not in (None, "none", "auto", "required"):
-            raise InvalidRequest('tool_choice: must be "none", "auto", "required" or a function.')
+            raise InvalidRequest('must be "none", "auto", "required" or a function.', field="tool_choice")
         if functions:
             return {"tools": functions, "tool_choice": choice}
         if choice not in (None, "none", "auto"):
-            raise InvalidRequest("tool_choice: asks for a call, but none of the tools is run here.")
+            raise InvalidRequest("asks for a call, but none of the tools is run here.", field="tool_choice")
         return {}
 
     def kept_choice(self, choice: Any) -> Any:
@@ -201,7 +202,7 @@ class Tools:
                 chosen = convert(tool, ChosenTool, path)
                 names.add(self.name_of(chosen.name, chosen.namespace))
                 if not names <= self._called.keys():
-                    raise InvalidRequest(f"{path}.name: is none of the tools.")
+                    raise InvalidRequest("is none of the tools.", field=f"{path}.name")
         return [function for function in self.functions if function["function"]["name"] in names]
 
     def _add(self, tool: dict[str, Any], namespace: str | None, path: str) -> None:
@@ -250,7 +251,7 @@ def given(struct: Struct) -> dict[str, Any]:
 def _type(tool: dict[str, Any], path: str) -> str:
     kind = tool.get("type")
     if not isinstance(kind, str):
-        raise InvalidRequest(f'{path}.type: must be a string, such as "function".')
+        raise InvalidRequest('must be a string, such as "function".', field=f"{path}.type")
     return kind
 
 
@@ -269,7 +270,7 @@ def _within(space: Namespace, path: str) -> Iterator[tuple[dict[str, Any], str]]
     for number, tool in enumerate(space.tools):
         of_tool = f"{path}.tools[{number}]"
         if _type(tool, of_tool) not in _CALLABLE:
-            raise InvalidRequest(f'{of_tool}.type: must be "function" or "custom".')
+            raise InvalidRequest('must be "function" or "custom".', field=f"{of_tool}.type")
         yield tool, of_tool
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 from urllib.parse import quote
 
+from msgspec import structs
 from starlette.responses import Response
 
 from myna.actions.channels import (
@@ -50,7 +51,7 @@ async def show_new(visit: Visit) -> Response:
 
 async def add(visit: Visit) -> Response:
     """Adds the channel, with its key; behind the others, unless the form says otherwise."""
-    last = max((one.priority or 0 for one in await known(visit)), default=0)
+    last = max((one.priority for one in await known(visit)), default=0)
     behind = min(PRIORITY_MAX, max(PRIORITY_DEFAULT, last + PRIORITY_STEP))
     given = {} if visit.typed("priority") else {"priority": behind}
     row = await visit.perform(visit.fields(AddChannel, **given))
@@ -90,9 +91,8 @@ def _present(channel: Channel) -> dict[str, Any]:
 async def change(visit: Visit) -> Response:
     """Changes what differs from the stored channel."""
     before = await _stored(visit, visit.typed("name"))
-    texts = {name: visit.typed(name) for name in ("model", "key_env")}
-    numbers = {name: visit.typed(name) or 0 for name in ("weight", "concurrent")}
-    given = {**texts, **numbers, "responses": bool(visit.typed("responses"))}
+    given = {one.name: visit.typed(one.name) or one.default for one in structs.fields(AddChannel)}
+    given |= {"url": visit.typed("url") or None, "responses": bool(visit.typed("responses"))}
     action = visit.fields(SetChannel, **given).differing(_present(before))
     if action is None:
         return visit.redirect(PATH)
