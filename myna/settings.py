@@ -50,16 +50,13 @@ REPLACED = {
 class Settings:
     """The process settings: name with its unit last, kind with its default, and meaning."""
 
-    data: str = kinds.not_blank("data")(
-        "the data folder: database, audio, locks", "数据目录：数据库、音频和锁文件"
-    )
+    data: str = kinds.not_blank("data")("the data folder: database, audio, locks", "数据库、音频等的目录")
     storage: str = kinds.storage()(
-        "where audio and samples are: folder (in the data folder), or the bucket s3://…, gs://… or az://…",
-        "音频和样本的存放位置：folder（数据目录内），或存储桶 s3://…、gs://…、az://…",
+        "audio and samples: folder, or s3://…, gs://…, az://…", "音频和样本：folder，或存储桶地址"
     )
     uploads_redirect_s: int = kinds.whole(0, 0, 604_800)(
-        "life of the signed address in the bucket to which /uploads/ redirects; 0: it answers itself",
-        "/uploads/ 重定向到的存储桶签名地址的有效期（秒）；0 表示不重定向，直接返回文件",
+        "life of the address to which /uploads/ redirects; 0: none",
+        "音频重定向地址的有效期（秒）；0 表示不重定向",
     )
     host: str = kinds.not_blank("127.0.0.1")("the address to listen on", "监听地址")
     port: int = kinds.whole(8080, 1, 65535)("the port to listen on", "监听端口")
@@ -390,10 +387,14 @@ def _check_together(settings: Settings) -> None:
         raise ConfigError(f"MYNA_WORKERS: must be at most {cores}, the number of cores of this process.")
 
 
-def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """How many cores this process may use: `taskset`, or a container's cpuset or quota, may leave fewer."""
+def usable_cores(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+    """How many cores this process may use: `taskset`, a cpuset, or the CPU quota of its cgroup or one above
+    it, as of a container or a unit of systemd, may leave fewer."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with contextlib.suppress(OSError, ValueError):  # "max" without a quota; no such file before cgroup 2
-        quota, period = (cgroup / "cpu.max").read_text().split()
-        cores = min(cores, max(1, -(-int(quota) // int(period))))
+    with contextlib.suppress(OSError):  # no such file before cgroup 2, as in the next
+        root /= own.read_text().partition("0::/")[2].strip()
+    for folder in (root, *root.parents):
+        with contextlib.suppress(OSError, ValueError):  # "max" without a quota
+            quota, period = (folder / "cpu.max").read_text().split()
+            cores = min(cores, max(1, -(-int(quota) // int(period))))
     return cores
