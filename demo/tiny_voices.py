@@ -248,6 +248,9 @@ def neural(folder: Path, voices: Sequence[str]) -> Path:
     speaker = net.number(net.add("ReduceMean", "style", keepdims=0))
     pace = net.add("Reciprocal", net.number("speed"))
     net.hum("tokens", speaker, pace, [-1], "audio", rate_hz=CLONE_RATE_HZ)
+    length = net.add("Mul", pace, net.const(_TOKEN_S * CLONE_RATE_HZ / 600, np.float32))
+    nothing = net.cast(net.add("Sub", "tokens", "tokens"), _FLOAT)
+    net.add("Add", nothing, length, result="/encoder/Clip_output_0")  # of each token, where Kokoro has it
     net.save(folder / "model.onnx", {"audio": _FLOAT})
     return folder
 

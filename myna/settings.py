@@ -382,10 +382,14 @@ def _check_together(settings: Settings) -> None:
         raise ConfigError(f"MYNA_WORKERS: must be at most {cores}, the number of cores of this process.")
 
 
-def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """How many cores this process may use: `taskset`, or a container's cpuset or quota, may leave fewer."""
+def usable_cores(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+    """How many cores this process may use: `taskset`, a cpuset, or the CPU quota of its cgroup or one above
+    it, as of a container or a unit of systemd, may leave fewer."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with contextlib.suppress(OSError, ValueError):  # "max" without a quota; no such file before cgroup 2
-        quota, period = (cgroup / "cpu.max").read_text().split()
-        cores = min(cores, max(1, -(-int(quota) // int(period))))
+    with contextlib.suppress(OSError):  # no such file before cgroup 2, as in the next
+        root /= own.read_text().partition("0::/")[2].strip()
+    for folder in (root, *root.parents):
+        with contextlib.suppress(OSError, ValueError):  # "max" without a quota
+            quota, period = (folder / "cpu.max").read_text().split()
+            cores = min(cores, max(1, -(-int(quota) // int(period))))
     return cores

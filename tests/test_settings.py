@@ -265,9 +265,20 @@ def test_a_setting_of_an_earlier_version_is_refused_with_its_replacement(name: s
 
 
 @pytest.mark.parametrize(("quota", "cores"), [("150000 100000", 2), ("50000 100000", 1), ("max 100000", 999)])
-def test_the_cpu_quota_of_a_container_limits_the_cores(tmp_path: Path, quota: str, cores: int) -> None:
-    (tmp_path / "cpu.max").write_text(f"{quota}\n")
-    assert usable_cores(tmp_path) == min(cores, usable_cores(tmp_path / "none"))
+def test_the_cpu_quota_of_a_container_or_unit_limits_the_cores(
+    tmp_path: Path, quota: str, cores: int
+) -> None:
+    unlimited, own, unit = usable_cores(tmp_path / "none"), tmp_path / "own", tmp_path / "system.slice"
+    own.write_text("1:cpu:/elsewhere\n0::/system.slice/myna.service\n")
+    (unit / "myna.service").mkdir(parents=True)
+    (unit / "myna.service" / "cpu.max").write_text("max 100000\n")
+    for folder in (
+        unit,
+        tmp_path,
+    ):  # the quota of a slice, then that of a container, which sees its own as root
+        (folder / "cpu.max").write_text(f"{quota}\n")
+        assert usable_cores(tmp_path, own) == min(cores, unlimited)
+        (folder / "cpu.max").unlink()
 
 
 def test_a_secret_may_be_in_a_file(tmp_path: Path) -> None:

@@ -144,10 +144,10 @@ def _parsed(name: str, text: str) -> int | None:
     if text in (NONE, DEFAULT):
         return 0 if text == NONE else None
     if not _NUMBER.fullmatch(text) or int(text) > MOST:
-        option = "--" + name.replace("_", "-")
         raise CommandError(
-            "{option}: must be a whole number from 1 to {most}, {none} or {default}.",
-            option=option,
+            "The limit {name} must be a whole number from 1 to {most}, {none} or {default}.",
+            name,
+            name=name,
             most=MOST,
             none=NONE,
             default=DEFAULT,

@@ -1,4 +1,5 @@
-"""GET /uploads/NAME: finished audio, public by its address. The content of a name never changes."""
+"""GET /uploads/NAME: finished audio, public by its address, and captions of it: NAME with the ending srt, vtt
+or json. The content of a name never changes."""
 
 import os
 import re
@@ -11,17 +12,19 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from myna.engines.audio import word_times
 from myna.errors import NotFound, RangeNotSatisfiable, Unavailable
 from myna.lib.files import DiskExecutor
+from myna.speech import framing
 from myna.store.files.audio import AudioStore
 
 READ_BYTES = 256 * 1024
 
-_HEADERS = {
+_UNCHANGING = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "public, max-age=31536000, immutable",
-    "Accept-Ranges": "bytes",
 }
+_HEADERS = {**_UNCHANGING, "Accept-Ranges": "bytes"}
 _RANGE = re.compile(r"bytes=[ \t]*([0-9]{0,4000})-([0-9]{0,4000})[ \t]*", re.IGNORECASE)
 _ENTITY_TAG = re.compile(r'(?:W/)?("[^"]*")')
 
@@ -34,13 +37,19 @@ class UploadsApi:
         self._disk = DiskExecutor()
 
     async def file(self, request: Request) -> Response:
-        name = request.path_params["name"]
+        name, captions = _named(request.path_params["name"])
         if self._disk.full():
             raise Unavailable("Too many disk reads are waiting; try again.")
         found = await self._disk.run(partial(_find, self._audio, name))
         if found is None:
             raise NotFound("There is no such file.")
         path, stat = found
+        if captions is not None:
+            media_type, written = captions
+            words = await self._disk.run(partial(word_times.read, path))
+            if not words:
+                raise NotFound("The times of this sound's words are not known.")
+            return Response(written(words), headers=_UNCHANGING, media_type=media_type)
         changed = formatdate(stat.st_mtime, usegmt=True)
         headers = {**_HEADERS, "ETag": f'"{name}"', "Last-Modified": changed}
         if _not_modified(request.headers, headers["ETag"], stat.st_mtime):
@@ -62,6 +71,13 @@ class UploadsApi:
             data = await self._disk.run(partial(_read, path, first, min(READ_BYTES, end - first)))
             yield data
             first += len(data)
+
+
+def _named(name: str) -> tuple[str, framing.Captions | None]:
+    """The name of the sound, and how its captions are written if the address is that of these."""
+    stem, _, ending = name.rpartition(".")
+    captions = framing.CAPTIONS.get(ending)
+    return (name, None) if captions is None else (f"{stem}.mp3", captions)
 
 
 def _read(path: Path, first: int, count: int) -> bytes:

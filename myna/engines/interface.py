@@ -21,7 +21,7 @@ EngineFailed              the engine made no audio; no file is left at the path
 Messages contain no text, path or secret, so they may be logged and shown.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -78,13 +78,22 @@ class Utterance(msgspec.Struct, frozen=True):
         return flat(self.encodable)
 
 
+class WordTime(msgspec.Struct, frozen=True, array_like=True):
+    """A word of a text, with the marks and spaces after it, and when it is spoken, in seconds."""
+
+    text: str
+    begin_s: float
+    end_s: float
+
+
 class SoundPart(msgspec.Struct, frozen=True):
-    """A part of the sound of a text: mono PCM of 16 bits, or bytes of a server's mp3; and the time that a
-    process worked on it."""
+    """A part of the sound of a text: mono PCM of 16 bits, or bytes of a server's mp3; the time that a process
+    worked on it; and its words with their times in the whole sound, if the engine knows them."""
 
     pcm: bytes
     took_s: float
     mp3: bytes = b""
+    words: Sequence[WordTime] = ()
 
 
 SoundParts = AsyncGenerator[SoundPart, None]

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import structs
 
+from myna.engines.audio import word_times
 from myna.engines.audio.mp3 import Mp3File
 from myna.engines.interface import (
     STREAM_RATE_HZ,
@@ -25,6 +26,7 @@ from myna.engines.interface import (
     SoundPart,
     SoundParts,
     SpeechResult,
+    WordTime,
     bounded,
 )
 from myna.engines.job_output import OutputFile, SpeechJob, TakePart, sound_of
@@ -112,15 +114,17 @@ class DurableFiles:
     ) -> SpeechResult:
         write = bounded(file.write, file.rate_hz, sound_max_s)
         took_s, size_bytes = 0.0, 0
+        words: list[WordTime] = []
         async for sound in parts:
             took_s += sound.took_s
             if sound.pcm and not size_bytes:
                 await self._disk.run_metadata(file.open)  # before `close`, in the same thread
             size_bytes += len(sound.pcm)
+            words += sound.words
             await self._disk.run(partial(write, sound.pcm))
         if not size_bytes:
             raise NothingSpoken("This voice has no sound for the text.")
-        finished = await self._disk.run(file.finish)
+        finished = await self._disk.run(partial(file.finish, word_times.tag(words)))
         return SpeechResult(finished.seconds, finished.size_bytes, finished.sha256, took_s)
 
     async def write(

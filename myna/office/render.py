@@ -59,6 +59,18 @@ _SYSTEMS = (
 """Marks of a User-Agent header, in the order in which they decide: most browsers name others too."""
 PHRASES = ("what", "period", "failure")
 """Values of sentences that are words of ours, where they are translated."""
+FIELD_SENTENCES = (
+    N_("{field}: is missing."), N_("{field}: is missing; send {wanted}."), N_("{field}: must be {wanted}."),
+    N_("{field}: must be {wanted}, not {given}."),
+    N_("{field}: must be {wanted}, not {given}; send {value}."),
+)  # fmt: skip
+"""Refusals of a field of a request, as `validation_errors` words them."""
+_WORDS = (
+    N_("a string"), N_("an integer"), N_("a number"), N_("true or false"), N_("an array"), N_("an object"),
+    N_("such a number"), N_(" or "), N_(" from "), N_(" to "),
+)  # fmt: skip
+"""In what a field must be, and what it is."""
+_WORD = re.compile("|".join(_WORDS))
 CAP_PERIODS = (N_("day"), N_("week"), N_("month"))
 _PLACE = re.compile(r"\{(\w+)[^}]*\}")
 _SENTENCE_MIN_CHARS = 7
@@ -131,6 +143,8 @@ class Renderer:
             return value
         if name == "renews_at":
             return value[:16].replace("T", " ")
+        if name in ("wanted", "given"):
+            return _WORD.sub(lambda word: self.text(word[0]), value)
         return self.text(value) if name in PHRASES else value
 
     def stored(self, text: str) -> str:

@@ -11,7 +11,6 @@ What is sent when, and who pays:
 """
 
 import asyncio
-import base64
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import aclosing
 from functools import partial
@@ -21,6 +20,7 @@ from typing import Self
 
 from msgspec import Struct
 
+from myna.engines.audio import word_times
 from myna.engines.audio.encoders import RATE_HZ, SoundFormat
 from myna.engines.interface import CallerDisconnected, EngineFailed, SoundParts, SoundTooLong
 from myna.engines.media.media import Transcoder
@@ -28,27 +28,24 @@ from myna.errors import CallAbandoned, ClientDisconnected, MynaError, UpstreamFa
 from myna.http.responses import openai_error
 from myna.http.stream import ResponseStream
 from myna.lib.files import DiskExecutor, remove
+from myna.speech.framing import Framing, Shape
 from myna.speech.sound_stream import SoundStream
 from myna.store.files.spool import Spool
 from myna.wire.encode import to_event
-from myna.wire.openai_audio import SpeechDelta, SpeechEnd, SpeechUsage
 
 NOT_CONVERTED = "The sound can't be converted to this format; the units were refunded, try mp3."
-EVENTS = b"text/event-stream"
 _NEVER_KEPT = CallerDisconnected | SoundTooLong
 """Failures that the caller has caused."""
 
 
 class Style(Struct, frozen=True):
-    """How the sound is sent: its format, and as events or as bytes. The text has `chars` characters."""
+    """How the sound is sent: its format, how that is written, and whether with the times of its words. The
+    text has `chars` characters."""
 
     format: SoundFormat
-    events: bool
+    shape: Shape
+    timed: bool
     chars: int
-
-    @property
-    def media_type(self) -> bytes:
-        return EVENTS if self.events else self.format.media_type
 
 
 class Outlet(Struct, frozen=True):
@@ -76,6 +73,7 @@ class Delivery:
         self._stream = outlet.stream
         self._headers = outlet.headers
         self._style = style
+        self._framing = Framing(style.shape, style.format.media_type, timed=style.timed)
         self._workshop = workshop
         self._keep_broken = keep_broken
         self._sound = SoundStream(workshop.spool, workshop.disk, style.format)
@@ -96,7 +94,7 @@ class Delivery:
             self._sending.cancel()
             await asyncio.wait({self._sending})
         reported = CallAbandoned() if self.abandoned else error
-        if self._stream.started and self._style.events and isinstance(reported, MynaError):
+        if self._stream.started and self._framing.events and isinstance(reported, MynaError):
             self._stream.write(to_event(openai_error(reported), "error"))
         await self._sound.close()
 
@@ -107,6 +105,7 @@ class Delivery:
             try:
                 async for part in parts:
                     self._check_client()
+                    self._framing.know(part.words)
                     if part.pcm:
                         self.begun = True
                         await self._sound.write(part.pcm)
@@ -139,6 +138,8 @@ class Delivery:
 
     async def adopt(self, path: Path, client: Hashable = None) -> None:
         """Sends a stored mp3, after it was converted. Raises EngineFailed, OSError."""
+        if self._style.timed:
+            self._framing.know(await self._workshop.disk.run(partial(word_times.read, path)))
         if self._style.format is SoundFormat.MP3:
             await self._sound.adopt(path, temporary=False)
             return
@@ -158,9 +159,7 @@ class Delivery:
     def end(self) -> None:
         """Ends the response."""
         self._start()
-        if self._style.events:
-            usage = SpeechUsage(self._style.chars, 0, self._style.chars)
-            self._stream.write(to_event(SpeechEnd(usage)))
+        self._stream.write(self._framing.end(self._style.chars))
         self._stream.end()
 
     def _check_client(self) -> None:
@@ -177,15 +176,12 @@ class Delivery:
         async with aclosing(self._sound.parts()) as parts:
             async for part in parts:
                 self._start()
-                self._stream.write(_delta(part) if self._style.events else part)
+                self._stream.write(self._framing.part(part))
                 await self._stream.drained()
                 if self._stream.disconnected:
                     return
 
     def _start(self) -> None:
         if not self._stream.started:
-            self._stream.start(self._headers(), self._style.media_type)
-
-
-def _delta(part: bytes) -> bytes:
-    return to_event(SpeechDelta(base64.b64encode(part).decode()))
+            self._stream.start(self._headers(), self._framing.media_type)
+            self._stream.write(self._framing.begin())

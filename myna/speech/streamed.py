@@ -32,6 +32,7 @@ from myna.farm.capacity import NO_NODES, Capacity
 from myna.settings import Settings
 from myna.speech import catalogue as voices
 from myna.speech.delivery import Delivery, Outlet, Style, Workshop
+from myna.speech.framing import Shape
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
 from myna.speech.synthesize import BROKEN_OFF, Answers, Disconnected, Synthesizer
 from myna.store.batch import Replayed
@@ -258,8 +259,21 @@ def _described(voice_id: str, voice: EngineVoice) -> AudioVoice:
 
 
 def _style(request: OpenAISpeechRequest) -> Style:
-    kind = SoundFormat(request.response_format or SoundFormat.MP3)
-    return Style(format=kind, events=request.stream_format == "sse", chars=len(request.input))
+    timed = bool(request.timestamps or request.return_timestamps)
+    return Style(
+        format=SoundFormat(request.response_format or SoundFormat.MP3),
+        shape=_shape(request, timed),
+        timed=timed,
+        chars=len(request.input),
+    )
+
+
+def _shape(request: OpenAISpeechRequest, timed: bool) -> Shape:
+    if request.stream_format == "sse":
+        return "events"
+    if not timed:
+        return "sound"
+    return "lines" if request.stream else "object"
 
 
 def _answers() -> Answers:

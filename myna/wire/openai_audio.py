@@ -25,6 +25,9 @@ class OpenAISpeechRequest(Struct, frozen=True):
     response_format: Format | None = None
     speed: Annotated[float, Meta(ge=0.25, le=4)] | None = None
     stream_format: Literal["audio", "sse"] | None = None
+    timestamps: Annotated[bool, Meta(description="answer in JSON, with the times of words")] | None = None
+    return_timestamps: Annotated[bool, Meta(description="the same, as Kokoro-FastAPI calls it")] | None = None
+    stream: Annotated[bool, Meta(description="with timestamps: an object a line")] | None = None
     instructions: str | None = None
 
 
@@ -36,10 +39,28 @@ class SpeechUsage(Struct, frozen=True):
     total_tokens: int
 
 
-class SpeechDelta(Struct, frozen=True, tag="speech.audio.delta"):
+class WordTimestamp(Struct, frozen=True):
+    """A word and when it is spoken, in seconds, as Kokoro-FastAPI writes it."""
+
+    word: str
+    start_time: float
+    end_time: float
+
+
+class CaptionedSpeech(Struct, frozen=True):
+    """A sound, or a part of one, in base64, its content type, and the times of its words, null if the voice
+    does not tell them."""
+
+    audio: str
+    audio_format: str
+    timestamps: list[WordTimestamp] | None
+
+
+class SpeechDelta(Struct, frozen=True, tag="speech.audio.delta", omit_defaults=True):
     """An event with a part of the sound, in base64."""
 
     audio: str
+    timestamps: list[WordTimestamp] | None = None
 
 
 class SpeechEnd(Struct, frozen=True, tag="speech.audio.done"):

@@ -163,7 +163,7 @@ async def test_a_deleted_blend_is_no_voice(books: Books, channels: Channels) -> 
         (BLEND, "zf_xiaobei", "", "The recipe 'zf_xiaobei': must be of 2 to 5 voices"),
         (BLEND, "zf_xiaobei:0+af_heart:1", "", "the weight of zf_xiaobei must be"),
         (BLEND, "zf_xiaobei+zf_nobody", "", "The channel 'default-speech' has no voice 'zf_nobody'"),
-        (BLEND, RECIPE, " ", "A voice's name has 1 to 100 printable characters"),
+        (BLEND, RECIPE, " ", "A name has 1 to 100 printable characters"),
         ("zf_xiaobei", RECIPE, "", "The channel 'default-speech' has a voice 'zf_xiaobei'"),
         *(
             (voice_id, RECIPE, "", "The id of a voice has 1 to 100 letters")

@@ -135,11 +135,11 @@ def test_a_silent_stream_has_comments_between_its_events_and_none_within_one(
         assert b"x" * LONG_BYTES in long.rest().raw and long.is_done
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(("call", "fault"), [*((one, "silent") for one in CALLS), ("chat", "silent:pings")])
 def test_a_stream_that_is_silent_for_too_long_ends_with_an_error_and_is_refunded(
-    impatient: Caller, call: str
+    impatient: Caller, call: str, fault: str
 ) -> None:
-    with stream(impatient, "svc-chat", call, "fault=silent one two").rest() as answer:
+    with stream(impatient, "svc-chat", call, f"fault={fault} one two").rest() as answer:
         assert answer.status == 200 and answer.ended and b"[DONE]" not in answer.raw
         last = answer.chunks[-1]
         error = (last if call == "chat" else last["response"])["error"]

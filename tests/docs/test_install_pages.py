@@ -59,10 +59,12 @@ class Machine:
         for name in filter(None, files.decode().split("\0")):
             (self.checkout / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.checkout / name)
+        for unit in (self.checkout / "deploy" / "systemd").iterdir():
+            unit.write_text(self._here(unit.read_text("utf-8")), "utf-8")
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         systemctl = SYSTEMCTL.format(
-            unit=self.path("/etc/systemd/system/myna.server.service"),
+            unit=self.path("/etc/systemd/system/myna.service"),
             backup=self.path("/etc/systemd/system/myna-backup.service"),
             data=self.path("/var/lib/myna"),
             log=folder / "log",
@@ -79,7 +81,7 @@ class Machine:
 
     def run(self, text: str) -> str:
         """Runs a block of a page, whose folders are below the root here."""
-        text = re.sub("|".join(FOLDERS), lambda found: str(self.path(found[0])), text)
+        text = self._here(text)
         text = text.replace("127.0.0.1:8080", f"127.0.0.1:{self.port}")
         text = text.replace("make install", f"make install PREFIX={self.path('/opt/myna')}")
         path = f"{self._programs}:{self.path('/usr/local/bin')}:{os.environ['PATH']}"
@@ -97,6 +99,9 @@ class Machine:
         if re.search(r"systemctl (re)?start|--now", text):
             wait_until(self.is_ready, 60, "the service serves")
         return ended.stdout
+
+    def _here(self, text: str) -> str:
+        return re.sub("|".join(FOLDERS), lambda found: str(self.path(found[0])), text)
 
     def set_version(self, version: str) -> None:
         """The checkout is one of this version."""

@@ -63,7 +63,13 @@ def test_a_sentence_that_is_stored_in_english_is_said_in_chinese() -> None:
             assert renderer.stored(stored) == said
     assert renderer.stored("127.0.0.1:9 can't be reached: refused.") == "无法连接 127.0.0.1:9：refused。"
     assert renderer.stored("myna account reset ann # a new password was set").endswith("ann # 设置了新密码")
-    assert renderer.stored("messages: is missing.") == "messages: is missing."
+    for refusal, said in [
+        ("messages: is missing.", "缺少 messages。"),
+        ("n: must be an integer from 1 to 9.", "n 须为整数，1 到 9。"),
+        ("input: must be a string or an array, not null.", "input 须为字符串或数组，而不是null。"),
+        ('messages[0].role: must be "user" or "tool".', 'messages[0].role 须为"user"或"tool"。'),
+    ]:
+        assert renderer.stored(refusal) == said
 
 
 def test_words_of_models_are_translated() -> None:

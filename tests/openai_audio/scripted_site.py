@@ -19,7 +19,7 @@ from myna.actions.accounts import AddAccount
 from myna.actions.keys import IssueKey
 from myna.actions.settings import SetSetting
 from myna.billing import audit
-from myna.engines.interface import NO_CLIENT, Client, EngineVoice, SoundPart, Utterance
+from myna.engines.interface import NO_CLIENT, Client, EngineVoice, SoundPart, Utterance, WordTime
 from myna.engines.kokoro.engine import Kokoro
 from myna.engines.kokoro.job import RATE_HZ, KokoroModel
 from myna.engines.registry import DEFAULT_SPEECH, KOKORO
@@ -47,6 +47,11 @@ def tone(seconds: float = PART_S) -> bytes:
     """A sound of 440 Hz."""
     phase = np.arange(round(seconds * RATE_HZ)) * 2 * np.pi * 440 / RATE_HZ
     return (np.sin(phase) * 8000).astype("<i2").tobytes()
+
+
+def word_times_of(part: int) -> list[WordTime]:
+    """The one word of the part with this number."""
+    return [WordTime(f"word{part} ", part - 1.0, part - 0.5)]
 
 
 class ScriptedVoice(Kokoro):
@@ -90,7 +95,7 @@ class ScriptedVoice(Kokoro):
                 if isinstance(part, Exception):
                     raise part
                 self.said += 1
-                yield SoundPart(part, 0.0)
+                yield SoundPart(part, 0.0, words=word_times_of(self.said))
         finally:
             self.ended += 1
 
@@ -207,7 +212,7 @@ class Visitor:
         return Answer(connection)
 
     async def speak(
-        self, text: str = "你好。", headers: Mapping[str, str] | None = None, **more: Any
+        self, text: str = "你好。", *, headers: Mapping[str, str] | None = None, **more: Any
     ) -> Answer:
         """POST /audio/speech."""
         body = {"model": "tts-1", "input": text, "voice": "alloy", "response_format": "pcm", **more}

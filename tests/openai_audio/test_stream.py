@@ -233,6 +233,26 @@ async def test_a_repeated_request_gets_the_stored_sound_in_the_same_format(visit
     assert await visitor.balance() == UNITS - 1
 
 
+async def test_the_times_of_words_come_with_their_sound_and_again_with_the_stored_one(
+    visitor: Visitor,
+) -> None:
+    asked = {"headers": {"Idempotency-Key": "one"}, "timestamps": True, "stream": True}
+    answer = await visitor.speak(**asked)
+    visitor.voice.say(ONE)
+    await answer.head()
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    first = json.loads(await answer.more())
+    told = [{"word": f"word{part}", "start_time": part - 1.0, "end_time": part - 0.5} for part in (1, 2)]
+    assert (first["timestamps"], first["audio_format"]) == (told[:1], "audio/pcm")
+    visitor.voice.say(TWO, None)
+    await answer.rest()
+    lines = [json.loads(line) for line in answer.body.splitlines()]
+    assert [word for line in lines for word in line["timestamps"]] == told
+    assert b"".join(base64.b64decode(line["audio"]) for line in lines) == ONE + TWO
+    again = await (await visitor.speak(**asked)).head()
+    assert json.loads((await again.rest()).splitlines()[0])["timestamps"] == told
+
+
 async def test_a_copy_waits_for_the_first_request_and_gets_its_sound(visitor: Visitor) -> None:
     headers = {"Idempotency-Key": "one"}
     answer = await visitor.speak(headers=headers)
@@ -247,8 +267,9 @@ async def test_a_copy_waits_for_the_first_request_and_gets_its_sound(visitor: Vi
     assert await visitor.balance() == UNITS - 1
 
 
-async def test_events_have_the_sound_in_base64_and_end_with_the_usage(visitor: Visitor) -> None:
-    answer = await visitor.speak("你好。", stream_format="sse")
+@pytest.mark.parametrize("timed", [False, True])
+async def test_events_have_the_sound_in_base64_and_end_with_the_usage(visitor: Visitor, timed: bool) -> None:
+    answer = await visitor.speak("你好。", stream_format="sse", return_timestamps=timed)
     visitor.voice.say(ONE, TWO, None)
     await (await answer.head()).rest()
     assert answer.headers["content-type"].startswith("text/event-stream")
@@ -257,6 +278,7 @@ async def test_events_have_the_sound_in_base64_and_end_with_the_usage(visitor: V
     events = [json.loads(line.removeprefix("data: ")) for line in lines]
     assert {event["type"] for event in events[:-1]} == {"speech.audio.delta"}
     assert b"".join(base64.b64decode(event["audio"]) for event in events[:-1]) == ONE + TWO
+    assert all(("timestamps" in event) == timed for event in events[:-1])
     usage = {"input_tokens": 3, "output_tokens": 0, "total_tokens": 3}
     assert events[-1] == {"type": "speech.audio.done", "usage": usage}
 

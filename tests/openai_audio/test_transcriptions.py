@@ -12,6 +12,7 @@ import pytest
 
 from myna.actions.channels import AddChannel
 from myna.api.openai.audio_transcriptions import SPOOLED_MAX
+from myna.engines.interface import EngineBusy
 from myna.errors import TooManyBodies
 from myna.http.body_limits import BodyBudget
 from myna.store.database import Transaction
@@ -266,6 +267,21 @@ async def test_whisper_that_is_not_installed_is_404_and_the_log_says_once_what_t
     assert "extra 'hear' is not installed: run 'make setup-extras'" in without_library
     assert "myna models get whisper" in without_model
     assert await visitor.balance() == UNITS
+
+
+async def test_a_queue_that_is_full_after_the_charge_is_503_and_refunded(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def full(*_: object) -> None:
+        raise EngineBusy
+
+    for name, found in [("whisper_is_installed", lambda: True), ("installed", lambda *_: tmp_path)]:
+        monkeypatch.setattr(f"myna.gateway.transcription.embedded.{name}", found)
+    monkeypatch.setattr("myna.engines.media.media.Whisper.transcribe", full)
+    answer = await transcribe(visitor, model="whisper-1")
+    assert (answer.status, answer.error["type"]) == (503, "service_unavailable")
+    assert "retry-after" in answer.headers and "the units were refunded" in answer.error["message"]
+    await visitor.balance_becomes(UNITS)
 
 
 async def test_a_recording_over_the_limit_is_413_and_is_not_read_to_its_end(visitor: Visitor) -> None:

@@ -346,3 +346,20 @@ def test_a_long_event_leaves_as_it_arrives() -> None:
         received += len(body[at : at + 16_000])
         sent += len(relay.feed(body[at : at + 16_000]))
         assert received - sent <= BUFFERED_MAX_BYTES + 16_000
+
+
+@pytest.mark.parametrize(
+    ("parts", "says_nothing"),
+    [
+        ([b"event: ping\n", b"data:\n\n"], [True, True]),
+        ([b"data:\n\n: waiting\n\n"], [False]),
+        ([b'data: {"choices"', b":[]}\n\n", b"data:\n\n"], [False, False, True]),
+        ([b"retry: 1\n\ndata: [DONE]\n\n"], [False]),
+    ],
+)
+def test_events_without_data_say_nothing(parts: list[bytes], says_nothing: list[bool]) -> None:
+    relay, found = EventRelay(model=b'"gpt"'), []
+    for part in parts:
+        relay.feed(part)
+        found.append(relay.says_nothing)
+    assert found == says_nothing

@@ -16,7 +16,7 @@ pause          two chunks, waits for `release`, then the rest
 half-pause:N   a chunk of N bytes, of which half is sent before `release`
 endless        chunks of 1 KB until the connection ends
 much:N         N chunks of 1 KB
-silent         two chunks, then nothing until the connection ends
+silent         two chunks, then nothing until the connection ends, or with `:pings` events without data
 
 Of these, POST /responses has `OF_RESPONSES`, with the events of a response in place of chunks; there
 `failed-later` is the event of a response that has failed, after the others.
@@ -148,7 +148,8 @@ class EventStream:
         elif fault == "pause":
             await self._until(self._released)
         elif fault == "silent":
-            await asyncio.wait([self._disconnected])
+            while not (await asyncio.wait([self._disconnected], timeout=0.1 if argument else None))[0]:
+                yield b"event: ping\ndata:\n\n"
             raise Disconnected
         elif fault == "half-pause":
             long = event(chunk(model, {"content": "x" * int(argument)}))

@@ -1,5 +1,6 @@
 """The embedded neural voices and models in a running service, with tiny models."""
 
+import base64
 import io
 import json
 import os
@@ -11,16 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from playwright.sync_api import expect
 
 from demo import tiny_voices
 from tests.conformance.caller import DELIVERED, Caller, check_error
+from tests.rig.browser import OpenContext, signed_in_page
 from tests.rig.calls import Wire, call
 from tests.rig.commands import CommandLine
 from tests.rig.disks import BlockedFile
 from tests.rig.forks import Forks
 from tests.rig.office import People
 from tests.rig.processes import children, proc_file
-from tests.rig.service import Service, ServiceMaker
+from tests.rig.service import Account, Service, ServiceMaker
 from tests.rig.waiting import SOON_S, wait_until
 from tests.speech.conftest import NewCaller, balance, voice_ids
 
@@ -215,3 +218,45 @@ def test_a_folder_without_a_model_is_refused_in_one_line(make_service: ServiceMa
     ended = make_service(speech=f"sherpa:{tmp_path}").command("serve")
     assert (ended.code, len(ended.stderr.splitlines())) == (2, 1)
     assert f"MYNA_SPEECH: {tmp_path} has no model in it" in ended.stderr
+
+
+def test_the_times_of_words_are_told_kept_with_the_sound_and_shown(caller: Caller) -> None:
+    body = {"model": "tts-1", "input": TEXT + "好", "voice": MANDARIN, "timestamps": True}
+    url = f"{caller.service.root_url}/openai/v1/audio/speech"
+    key = caller.key.plain
+    whole = call("POST", url, key=key, data=body).json
+    assert whole["audio_format"] == "audio/mpeg"
+    assert [word["word"] for word in whole["timestamps"]] == ["你好，", "世界。", "好"]
+    lines = call("POST", url, key=key, data=body | {"stream": True, "response_format": "pcm"})
+    parts = [json.loads(line) for line in lines.body.splitlines()]
+    sound_s = sum(len(base64.b64decode(part["audio"])) for part in parts) / 48_000
+    assert [word for part in parts for word in part["timestamps"]] == whole["timestamps"]
+    assert whole["timestamps"][1]["end_time"] < whole["timestamps"][2]["start_time"] < sound_s
+
+    (record, *_) = caller.get("/records").json["data"]
+    captions = record["audio_url"].removesuffix("mp3")
+    assert call("GET", f"{captions}json").json == whole["timestamps"]
+    vtt = call("GET", f"{captions}vtt")
+    assert vtt.headers["content-type"] == "text/vtt; charset=utf-8"
+    assert vtt.body.decode().startswith("WEBVTT\n\n00:00:00.")
+    assert call("GET", f"{captions}srt").body.decode().count(" --> ") == 2
+    assert call("GET", f"{captions[:-5]}.srt").status == 404
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_the_word_that_is_being_said_is_lit(site: Service, open_context: OpenContext) -> None:
+    visitor = People(site).signed_in("reader")
+    key = Account(site, "reader").key().plain
+    call("POST", f"{site.base_url}/tts", key=key, data={"text": TEXT * 3, "voice_id": MANDARIN})
+    page = signed_in_page(open_context(), visitor)
+    page.goto(f"{site.root_url}/office/records")
+    page.get_by_role("link", name=TEXT).click()
+    text = page.locator("[data-spoken-by]")
+    expect(text).to_have_text(TEXT * 3)
+    expect(page.get_by_role("link", name="SRT")).to_be_visible()
+    page.locator("#sound").evaluate("(sound) => { sound.muted = true; sound.play(); }")
+    for word in ("你好，", "世界。"):
+        expect(text.locator(".lit")).to_have_text(word, timeout=20_000)
+    page.locator("#sound").evaluate("(sound) => { sound.currentTime = sound.duration; }")
+    expect(text.locator(".lit")).to_have_count(0)

@@ -83,9 +83,10 @@ class Mp3File:
             self._samples += len(pcm) // _SAMPLE_BYTES
             self._append(bytes(self._encoder.encode(pcm)))
 
-    def finish(self) -> Mp3:
-        """Moves the file to `target`. Requires at least one sample."""
+    def finish(self, tag: bytes = b"") -> Mp3:
+        """Moves the file to `target`, with a tag at its end. Requires at least one sample."""
         self._append(bytes(self._encoder.flush()))
+        self._file.write(tag)
         self._file.seek(0)
         self._file.write(_info_frame(self._head, self.rate_hz, self._samples, self._sound_bytes))
         self._file.seek(0)

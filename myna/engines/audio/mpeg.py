@@ -14,6 +14,7 @@ _V1_HZ: Final = (44_100, 48_000, 32_000)
 _HEADER_BYTES: Final = 4
 _ID3V1_BYTES: Final = 128
 _ID3V2_HEAD_BYTES: Final = 10
+_APE_HEAD_BYTES: Final = 32
 
 
 class Frame(NamedTuple):
@@ -57,7 +58,7 @@ def frames(data: bytes | mmap) -> Iterator[tuple[int, Frame]]:
         if found is not None and _continues(data, at + found.size_bytes):
             yield at, found
             at += found.size_bytes
-        elif tag := _tag_bytes(data[at : at + _ID3V2_HEAD_BYTES]):
+        elif tag := _tag_bytes(data[at : at + _APE_HEAD_BYTES]):
             at += tag
         else:
             at, stray = at + 1, stray + 1
@@ -94,14 +95,16 @@ def is_truncated(data: bytes | mmap) -> bool:
 
 def _continues(data: bytes | mmap, at: int) -> bool:
     """True at another frame, a tag or the end of the data. Random bytes rarely match."""
-    rest = data[at : at + _ID3V2_HEAD_BYTES]
+    rest = data[at : at + _APE_HEAD_BYTES]
     return at == len(data) or frame(rest[:_HEADER_BYTES]) is not None or _tag_bytes(rest) > 0
 
 
 def _tag_bytes(head: bytes) -> int:
-    """The length of the ID3 tag that begins here, 0 for none."""
+    """The length of the ID3 or APEv2 tag that begins here, 0 for none."""
     if head[:3] == b"TAG":
         return _ID3V1_BYTES
+    if head[:8] == b"APETAGEX":
+        return _APE_HEAD_BYTES + int.from_bytes(head[12:16], "little")
     if head[:3] != b"ID3" or len(head) < _ID3V2_HEAD_BYTES:
         return 0
     size = 0

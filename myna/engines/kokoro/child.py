@@ -3,7 +3,9 @@
 One run of the model takes some 180 MB and 1.2 MB for each symbol, so `text/pieces.py` keeps pieces short.
 """
 
+import contextlib
 import functools
+import mmap
 import os
 import time
 from collections.abc import Sequence
@@ -15,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from myna.engines.audio.loudness import levelled
-from myna.engines.interface import EngineFailed, EngineUnavailable
+from myna.engines.interface import EngineFailed, EngineUnavailable, WordTime
 from myna.engines.kokoro.job import (
     MODEL_FILE,
     RATE_HZ,
@@ -37,6 +39,11 @@ _SILENT: Final = 0.004  # of 1: -48 dBFS
 _MARGIN_S: Final = 0.03  # kept around the sound, so that a soft consonant at its end is not cut off
 _FADE_S: Final = 0.005
 _TRIAL: Final = "ni↓xau↓"
+_LENGTHS: Final = "/encoder/Clip_output_0"
+"""The result within the model that has the length of each symbol, in units of 600 samples. A sound begins
+two units before the end of the symbol before it, as measured by where it becomes loud."""
+_LENGTH_SAMPLES: Final = 600
+_EARLIER: Final = 2
 
 
 class LoadedModel:
@@ -52,7 +59,7 @@ class LoadedModel:
         began_s = time.monotonic()
         numbers = [NUMBERS[symbol] for symbol in job.phonemes]
         own = min(max(job.speed, _OWN_SPEED[0]), _OWN_SPEED[1])
-        (samples,) = self._session.run(
+        samples, *lengths = self._session.run(
             None,
             {
                 "tokens": [[0, *numbers, 0]],
@@ -62,11 +69,21 @@ class LoadedModel:
         )
         if not np.isfinite(samples).all():
             raise EngineFailed("The model returned samples that are not finite.")
-        pcm = pcm_of(levelled(_trimmed(samples), RATE_HZ))
+        sounding = _sounding(samples)
+        pcm = pcm_of(levelled(_faded(samples[sounding]), RATE_HZ))
         if job.speed != own:
             tempo = Tempo(RATE_HZ, job.speed / own)
             pcm = tempo.feed(pcm) + tempo.flush()
-        return PieceSound(pcm, time.monotonic() - began_s)
+        times: list[WordTime] = []
+        if lengths:
+            begins = (np.cumsum(lengths[0]) - _EARLIER) * _LENGTH_SAMPLES - sounding.start
+            begins[0] = min(begins[0], _MARGIN_S * RATE_HZ)
+            begins_s = begins.clip(0, sounding.stop - sounding.start) / RATE_HZ * own / job.speed
+            times = [
+                WordTime(word.text, float(begins_s[word.begin]), float(begins_s[word.end]))
+                for word in job.words
+            ]
+        return PieceSound(pcm, time.monotonic() - began_s, times)
 
     def _style(self, shares: Sequence[StyleShare], symbols: int) -> npt.NDArray[np.float32]:
         """The voices' styles for this count of symbols, mixed: the first half is the sound, the second the
@@ -101,21 +118,41 @@ def _session(file: Path, model: KokoroModel) -> Any:
     if wanted is not None and wanted not in onnxruntime.get_available_providers():
         raise EngineUnavailable(f"This build of onnxruntime has no {model.provider}.")
     providers = ["CPUExecutionProvider"] if wanted is None else [wanted, "CPUExecutionProvider"]
+    load = functools.partial(onnxruntime.InferenceSession, sess_options=options, providers=providers)
     try:
-        return onnxruntime.InferenceSession(str(file), options, providers=providers)
+        with contextlib.suppress(Exception):  # a model in which the result has another name
+            session = load(_with_lengths(file))
+            session._model_bytes = None  # else it keeps the 92 MB
+            return session
+        return load(str(file))
     except Exception as error:  # onnxruntime has no common class of errors
         raise EngineUnavailable(
             f"{MODEL_FILE} can't be loaded ({type(error).__name__}); get it again: myna models get kokoro."
         ) from error
 
 
-def _trimmed(samples: Samples) -> Samples:
-    """The sound without the silence at its ends, faded in and out; empty if all is silent."""
+def _with_lengths(file: Path) -> bytes:
+    """The model with `_LENGTHS` among its results. Messages of Protocol Buffers that follow each other are
+    one: this adds a graph (field 7) with a result (12) that has a name (1)."""
+    name = _LENGTHS.encode()
+    for field in (1, 12, 7):
+        name = bytes((field << 3 | 2, len(name))) + name
+    with file.open("rb") as model, mmap.mmap(model.fileno(), 0, access=mmap.ACCESS_READ) as whole:
+        return b"".join((whole, name))
+
+
+def _sounding(samples: Samples) -> slice:
+    """Where the sound is, without the silence at its ends; nowhere if all is silent."""
     loud = np.flatnonzero(np.abs(samples) > _SILENT)
     if not len(loud):
-        return samples[:0]
+        return slice(0, 0)
     margin = round(_MARGIN_S * RATE_HZ)
-    sound = samples[max(0, loud[0] - margin) : loud[-1] + margin + 1].copy()
+    return slice(max(0, int(loud[0]) - margin), min(len(samples), int(loud[-1]) + margin + 1))
+
+
+def _faded(samples: Samples) -> Samples:
+    """The sound, faded in and out."""
+    sound = samples.copy()
     fade = np.linspace(0, 1, min(round(_FADE_S * RATE_HZ), len(sound)), dtype=np.float32)
     sound[: len(fade)] *= fade
     sound[len(sound) - len(fade) :] *= fade[::-1]

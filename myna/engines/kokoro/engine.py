@@ -29,6 +29,7 @@ from myna.engines.interface import (
     SpeechResult,
     UnsupportedUtterance,
     Utterance,
+    WordTime,
 )
 from myna.engines.kokoro.job import (
     RATE_HZ,
@@ -180,6 +181,7 @@ class Kokoro:
         tasks: deque[asyncio.Task[PieceSound]] = deque()
         following = iter(pieces)
         at_once = 1 if client.hear else self._processes
+        begin_s = 0.0
         disconnected = client.disconnected  # for the first piece: the text has not been started before
         try:
             for piece in pieces:
@@ -192,7 +194,11 @@ class Kokoro:
                 sound = await tasks.popleft()
                 at_once = self._processes
                 pause = bytes(2 * round(piece.pause_s / utterance.speed * RATE_HZ))
-                yield SoundPart(sound.pcm + pause, sound.took_s)
+                words = [
+                    WordTime(word.text, begin_s + word.begin_s, begin_s + word.end_s) for word in sound.words
+                ]
+                begin_s += (len(sound.pcm) + len(pause)) / 2 / RATE_HZ
+                yield SoundPart(sound.pcm + pause, sound.took_s, words=words)
                 done += len(piece.phonemes)
                 if client.progress:
                     client.progress(done / total)
@@ -256,4 +262,5 @@ def _weighted(styles: Iterable[tuple[Sequence[StyleShare], float]]) -> tuple[Sty
 
 
 def _job(piece: Piece, voice: KokoroVoice, speed: float) -> PieceJob:
-    return PieceJob(piece.phonemes, list(voice.mixed if piece.mixed else voice.style), speed)
+    style = list(voice.mixed if piece.mixed else voice.style)
+    return PieceJob(piece.phonemes, style, speed, piece.words)

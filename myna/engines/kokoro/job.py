@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from myna.engines.interface import STREAM_RATE_HZ
+from myna.engines.interface import STREAM_RATE_HZ, WordTime
 
 MODEL_FILE = "model.onnx"
 VOICES_FOLDER = "voices"
@@ -22,8 +22,16 @@ class KokoroModel(msgspec.Struct, frozen=True):
     provider: Provider
 
 
+class SpokenWord(msgspec.Struct, frozen=True):
+    """A word of a text, with the marks and spaces after it, and which symbols of a piece say it."""
+
+    text: str
+    begin: int
+    end: int
+
+
 class Piece(msgspec.Struct, frozen=True):
-    """Phonemes that are spoken in one run of the model, all of its vocabulary.
+    """Phonemes that are spoken in one run of the model, all of its vocabulary, and the words that they say.
 
     `mixed` is true in a text in which a Mandarin voice speaks English words. `pause_s` is the silence after
     this piece.
@@ -32,6 +40,7 @@ class Piece(msgspec.Struct, frozen=True):
     phonemes: str
     mixed: bool
     pause_s: float
+    words: list[SpokenWord] = []
 
 
 class StyleShare(msgspec.Struct, frozen=True):
@@ -61,15 +70,19 @@ class TextPieces(msgspec.Struct, frozen=True):
 
 
 class PieceJob(msgspec.Struct, frozen=True):
-    """Speak `phonemes`, symbols of the model, in the sum of the styles' shares. `speed` is 0.25 to 4."""
+    """Speak `phonemes`, symbols of the model, in the sum of the styles' shares. `speed` is 0.25 to 4. The
+    times of `words` are wanted."""
 
     phonemes: str
     style: list[StyleShare]
     speed: float
+    words: list[SpokenWord] = []
 
 
 class PieceSound(msgspec.Struct, frozen=True):
-    """Mono PCM of 16 bits at RATE_HZ, without silence at its ends, and how long the process worked on it."""
+    """Mono PCM of 16 bits at RATE_HZ, without silence at its ends, and how long the process worked on it. The
+    times of the words are missing if the model does not tell them."""
 
     pcm: bytes
     took_s: float
+    words: list[WordTime] = []

@@ -39,6 +39,8 @@ _LONG: Final = re.compile(rb"(?:(?!data:)[^\n]*\n)*data:[ \t]*(?=\{)")
 """The beginning of a long event."""
 _LONG_ERROR: Final = re.compile(rb'\{\s*"error"\s*:\s*+(?!null|false|0[,}\s]|""|\{\s*\}|\[\s*\])')
 _FINISHED: Final = re.compile(rb'"finish_reason" ?: ?"(?!"|null")')
+_LOOKED_AT_BYTES: Final = 200
+"""Of an event that has begun, to see whether it has data."""
 _FINISHED_MAX_BYTES: Final = 32
 """No match of `_FINISHED` is longer."""
 _FINISHED_BY_ERROR: Final = re.compile(rb'"finish_reason" ?: ?"error"')
@@ -78,7 +80,8 @@ class EventRelay:
 
     `begun`: an event has arrived that is no error. `done`: the last event has arrived; later ones are
     dropped. `last` is that event, unless it is `[DONE]`. `passes_long`: a part of a long event was passed on,
-    without its end.
+    without its end. `says_nothing`: the last part had events without data alone, by which a server that
+    hangs may go on for ever. Comments are sent by servers that work or let a request wait.
     """
 
     def __init__(
@@ -101,7 +104,7 @@ class EventRelay:
         self._long_end = b""
         self._finished: set[int] = set()
         self._replaced = False
-        self._started = self.begun = self.done = False
+        self._started = self.begun = self.done = self.says_nothing = False
         self.last = b""
 
     @property
@@ -124,8 +127,12 @@ class EventRelay:
             and ERROR not in part
             and not self.done
         ):
+            self.says_nothing = False
             return self._chunks.completed(part, part[6:-2], ends=self._note(part))
-        return self._feed(part)
+        self.says_nothing = True  # unless an event says something
+        sent = self._feed(part)
+        self.says_nothing &= not self.passes_long and b"{" not in self._buffer[:_LOOKED_AT_BYTES]
+        return sent
 
     def close(self) -> bytes:
         """The body has ended: what is left to send. Raises BrokenEvents if the answer is not complete."""
@@ -198,6 +205,7 @@ class EventRelay:
         if event.count(b"\n") > _LINES_MAX:
             raise BrokenEvents("LongEvent", "the stream has an event with too many lines")
         data, name = _parsed(event)
+        self.says_nothing &= not data and event[:1] != b":"
         if not data:  # the standard says that it is no event, but SDKs read it as one
             is_comment = self.begun and not at_end and all(line[:1] == b":" for line in event.split(b"\n"))
             return event + b"\n\n" if is_comment else b""

@@ -17,7 +17,7 @@ from myna.gateway.relay import answers
 from myna.gateway.relay.events import ERROR_EVENT, BrokenEvents, EventRelay
 from myna.gateway.relay.plan import RelayPlan
 from myna.gateway.relay.shapes import Shape
-from myna.http.client import Flow, HttpClient, RequestFailed, TimedOut
+from myna.http.client import SAYS_NOTHING, Flow, HttpClient, RequestFailed, TimedOut
 from myna.http.stream import ResponseStream
 from myna.lib.telemetry.requests import RequestDetails
 from myna.store.batch import STORED_ANSWER_MAX_BYTES
@@ -253,7 +253,7 @@ class Passage:
         events = answers.as_events(whole, with_usage=self._plan.counts_usage)
         self._answer.send(b"".join(map(relay.feed, events)))
 
-    def _take(self, part: bytes) -> None:
+    def _take(self, part: bytes) -> object:
         """Called for each part of the body, on the event loop. Raises BrokenEvents."""
         if not self._parts:
             self._first_byte_s = time.monotonic() - self._began_s
@@ -269,6 +269,7 @@ class Passage:
                 self._whole = bytearray(part)
             else:
                 self._pass(part)
+        return SAYS_NOTHING if self._events.says_nothing else None
 
     def _pass(self, part: bytes) -> None:
         self._answer.send(self._events.feed(part))

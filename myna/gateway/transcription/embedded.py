@@ -17,6 +17,9 @@ from myna.gateway.transcription.request import TranscriptionRequest
 
 NOT_TRANSCRIBED: Final = "The recording could not be transcribed; the units were refunded, try again later."
 FULL: Final = "As many recordings wait to be transcribed as may; nothing was charged, try again later."
+FULL_BY_NOW: Final = (
+    "As many recordings wait to be transcribed as may; the units were refunded, try again later."
+)
 NO_LIBRARY: Final = "Myna's extra 'hear' is not installed: run 'make setup-extras' and restart the service"
 NO_MODEL: Final = f"its model is missing: run 'myna models get {WHISPER.name}'"
 NOT_OFFERED: Final = "model: {model} is not offered on this site; ask its operator, or use another model."
@@ -85,7 +88,7 @@ class EmbeddedWhisper:
             field = "language" if isinstance(refusal, LanguageUnknown) else "file"
             raise InvalidRequest(f"{refusal} The units were refunded.", field=field) from refusal
         except EngineBusy:
-            raise Overloaded(FULL) from None
+            raise Overloaded(FULL_BY_NOW) from None
         except EngineFailed as failure:
             raise UpstreamFailed(NOT_TRANSCRIBED) from failure
 

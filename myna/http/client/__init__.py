@@ -17,7 +17,7 @@ An `HttpClient` belongs to one event loop, of asyncio or uvloop.
 """
 
 from myna.http.client.client import HttpClient
-from myna.http.client.connection import Accept, ClientResponse, Sink
+from myna.http.client.connection import SAYS_NOTHING, Accept, ClientResponse, Sink
 from myna.http.client.errors import (
     AnswerTooLarge,
     ConnectionBroken,
@@ -30,6 +30,7 @@ from myna.http.client.errors import (
 from myna.http.client.flow import Flow
 
 __all__ = [
+    "SAYS_NOTHING",
     "Accept",
     "AnswerTooLarge",
     "ClientResponse",

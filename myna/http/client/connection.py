@@ -33,8 +33,10 @@ Sink = Callable[[bytes], object]
 """Receives the body of an accepted response: `sink(part)` is called for each part as it arrives, in order.
 
 A part has 1 to READ_MAX_BYTES bytes. All parts together have at most `answer_max_bytes`: at a larger body the
-call raises AnswerTooLarge and passes no further part. The return value is ignored. The function runs on the
-event loop and must not block. An exception that it raises closes the connection and is raised by the call."""
+call raises AnswerTooLarge and passes no further part. It returns SAYS_NOTHING for a part that doesn't end the
+server's silence; any other value is ignored. The function runs on the event loop and must not block. An
+exception that it raises closes the connection and is raised by the call."""
+SAYS_NOTHING: Final = object()
 Accept = Callable[[int, Mapping[str, str]], bool]
 """Decides whether the body of a response goes to the sink. Without it every body does.
 
@@ -148,7 +150,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._body = bytearray()
         self._status = self._body_bytes = self._wire_bytes = 0
         self._keep_alive = self._truncate = self._complete = self._extra = False
-        self._received_at = time.monotonic()
+        self._heard_at = self._received_at = time.monotonic()
         self._transport.write(call.message)
         self._set_timeout(future)
         if call.flow is not None:
@@ -244,7 +246,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _parse(self, data: memoryview) -> None:
         if self._future is None or self._future.done() or self._transport.unsent:
             return self._unexpected(data)
-        self._received_at = time.monotonic()
+        self._heard_at, self._received_at = self._received_at, time.monotonic()
         self._wire_bytes += len(data)
         try:
             self._parser.feed_data(data)
@@ -368,7 +370,9 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self.abort()
         elif part:
             try:
-                self._sink(part)
+                says_nothing = self._sink(part) is SAYS_NOTHING
+                self._heard_at = self._heard_at if says_nothing else time.monotonic()
+                self._received_at = self._heard_at
             except Exception as error:
                 self.fail(error)
 

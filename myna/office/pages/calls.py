@@ -1,5 +1,6 @@
 """One call: what happened to it, in time."""
 
+import asyncio
 from functools import partial
 
 from msgspec import Struct
@@ -7,6 +8,8 @@ from starlette.responses import Response
 
 from myna.accounts import activity
 from myna.accounts.keys import Scope
+from myna.engines.audio import word_times
+from myna.engines.interface import WordTime
 from myna.errors import NotFound
 from myna.office import reasons
 from myna.office.messages import N_
@@ -14,6 +17,7 @@ from myna.office.page import Page
 from myna.office.pages.records import row_of
 from myna.office.visit import Visit
 from myna.store.batch import CallState, EntryKind
+from myna.store.files.audio import AudioStore
 from myna.store.queries import history, keys
 from myna.store.queries import tasks as tasks_store
 from myna.store.queries.history import CallEntry, CallRow
@@ -23,6 +27,7 @@ STATES = {
     CallState.KEPT: N_("delivered"),
     CallState.REFUNDED: N_("refunded"),
 }
+WORDS_MAX = 5_000
 INCOMPLETE = N_("incomplete")
 
 
@@ -50,6 +55,8 @@ async def call_page(visit: Visit, call: CallRow, account_id: int, *, text_shown:
     entries = await visit.read(partial(history.entries_of_call, call_id=call.id))
     record = await visit.read(partial(tasks_store.record, account_id=account_id, call_id=call.id))
     key = await visit.read(partial(keys.of_account_by_id, account_id=account_id, key_id=call.key_id))
+    row = row_of(visit, record) if record and text_shown else None
+    audio = row.record.audio if row else ""
     return visit.page(
         "call.html",
         call=call,
@@ -57,9 +64,15 @@ async def call_page(visit: Visit, call: CallRow, account_id: int, *, text_shown:
         rate=visit.text(N_("speech") if call.pays & Scope.TTS else N_("chat")),
         state=visit.text(state_of(call)),
         events=_events(visit, call, entries),
-        row=row_of(visit, record) if record and text_shown else None,
+        row=row,
+        words=await asyncio.to_thread(_words, visit.parts.audio, audio) if audio else [],
         command_words=activity.words("calls", call=call.id.hex()),
     )
+
+
+def _words(audio: AudioStore, name: str) -> list[WordTime]:
+    """The words of a record with their times, if these are known."""
+    return word_times.of_audio(audio.find(name))[:WORDS_MAX]
 
 
 def state_of(call: CallRow) -> str:

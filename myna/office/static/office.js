@@ -119,3 +119,15 @@ for (const element of document.querySelectorAll("[data-live]")) new Live(element
 for (const select of document.querySelectorAll(".filters select")) {
   select.addEventListener("change", () => select.form.requestSubmit());
 }
+
+/** While a sound plays, the word of `[data-spoken-by]` that is being said is lit. */
+for (const text of document.querySelectorAll("[data-spoken-by]")) {
+  const sound = document.getElementById(text.dataset.spokenBy);
+  const words = [...text.querySelectorAll("[data-begin]")];
+  const light = () => {
+    const said = sound.ended ? null : words.findLast((word) => word.dataset.begin <= sound.currentTime);
+    for (const word of words) word.classList.toggle("lit", word === said);
+    if (!sound.paused) requestAnimationFrame(light);
+  };
+  for (const event of ["play", "seeked", "ended"]) sound.addEventListener(event, light);
+}

@@ -10,6 +10,7 @@ import pytest
 import soundfile
 
 from demo import tiny_voices
+from myna.engines.audio import word_times
 from myna.engines.interface import (
     Client,
     EngineFailed,
@@ -73,6 +74,23 @@ async def test_the_parts_of_a_sound_come_in_the_order_of_the_text(engine: Kokoro
     async with aclosing(engine.sound(said(), DEADLINE_S)) as parts:
         heard = [part.pcm async for part in parts]
     assert [len(_stripped(pcm)) for pcm in heard] == [len(_stripped(pcm)) for pcm in whole]
+
+
+@pytest.mark.parametrize("speed", [0.5, 1.0, 2.0])
+async def test_the_times_of_words_are_those_of_their_tokens(
+    engine: Kokoro, tmp_path: Path, speed: float
+) -> None:
+    """A token of the tiny model takes 0.08 s."""
+    path = tmp_path / "a.mp3"
+    await engine.speak(said("你好，世界。我。", speed=speed), path, DEADLINE_S)
+    words = word_times.read(path)
+    assert [word.text for word in words] == ["你好，", "世界。", "我。"]
+    token_s = 0.08 / speed
+    begins = [word.begin_s for word in words]
+    assert 0 <= begins[0] <= token_s
+    assert begins[1] - begins[0] == pytest.approx(len("ni↗xau↓, ") * token_s, abs=0.02)
+    assert words[0].end_s - begins[0] == pytest.approx(len("ni↗xau↓") * token_s, abs=0.02)
+    assert begins[1] < words[1].end_s < begins[2] < words[2].end_s < soundfile.info(path).duration
 
 
 async def _pcm(engine: Kokoro, text: str) -> bytes:

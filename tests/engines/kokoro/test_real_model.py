@@ -10,6 +10,7 @@ import pytest
 from listen import sound
 from listen.ear import Ear, fetch
 from listen.score import score, units
+from myna.engines.audio import word_times
 from myna.engines.interface import Utterance
 from myna.engines.kokoro.engine import Kokoro
 from tests.engines.conftest import kokoro, started
@@ -27,6 +28,7 @@ PAUSES_S = (0.15, 0.7)
 """Silence between two sentences: 0.4 s, with the soft end of one and the soft beginning of the next."""
 _FRAME_S = 0.01
 _SILENT_DB = -50.0
+_LOUD_DB = -38.0
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +73,32 @@ async def test_every_sentence_is_heard_to_its_last_word(engine: Kokoro, ear: Ear
     assert score(SENTENCES, heard).rate <= 0.05, heard
     pauses = sorted(silences_s(path))[-2:]
     assert PAUSES_S[0] < pauses[0] <= pauses[1] < PAUSES_S[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "voice_id", "speed"),
+    [
+        (SENTENCES, VOICE_ID, 1.0),
+        (SENTENCES, "zm_yunxi", 0.7),
+        ("Please bring your ticket, a coat, and a book. The train leaves at nine.", "af_heart", 1.0),
+        ("In the end, most of them agreed. Nobody wanted to wait, so we left.", "am_michael", 1.5),
+    ],
+)
+async def test_words_begin_where_their_sound_does(
+    engine: Kokoro, tmp_path: Path, text: str, voice_id: str, speed: float
+) -> None:
+    path = await spoken(engine, tmp_path, text, voice_id, speed)
+    words = word_times.read(path)
+    assert "".join(word.text for word in words) == text
+    samples, rate_hz = sound.read(path)
+    size = round(_FRAME_S * rate_hz)
+    frames = samples[: len(samples) // size * size].reshape(-1, size)
+    loud = np.flatnonzero(np.sqrt((frames**2).mean(axis=1)) > 10 ** (_LOUD_DB / 20))
+    after_silence = [loud[0], *loud[1:][np.diff(loud) > 12]]
+    assert len(after_silence) >= 2
+    for frame in after_silence:
+        nearest = min(abs(word.begin_s - frame * _FRAME_S) for word in words)
+        assert nearest <= 0.1, (words, frame)
 
 
 @pytest.mark.parametrize(

@@ -31,27 +31,26 @@ class Spelled(msgspec.Struct, frozen=True):
     letters: str
 
 
-def spoken_words(text: str) -> Iterator[str | Spelled]:
-    """A Latin run within Mandarin: its words, letters said one by one, and its digits in Han."""
+def spoken_words(text: str) -> Iterator[tuple[str | Spelled, list[int]]]:
+    """A Latin run within Mandarin: its words, letters said one by one, and its digits in Han, each with the
+    places of its words in the run."""
     for pattern, written in _SAID_AS:
         text = pattern.sub(written, text)
-    words: list[str] = []
+    words: dict[int, str] = {}
     for found in _PART.finditer(text):
-        part = found[0]
-        if part in _SPELLED_WORDS or (found["letters"] and not _is_word(part)):
-            if words:
-                yield " ".join(words)
-                words = []
-            yield Spelled(part.upper())
+        part, place = found[0], found.start()
+        spelled = part in _SPELLED_WORDS or (found["letters"] and not _is_word(part))
+        if words and (spelled or found["digits"]):
+            yield " ".join(words.values()), list(words)
+            words = {}
+        if spelled:
+            yield Spelled(part.upper()), [place]
         elif found["digits"]:
-            if words:
-                yield " ".join(words)
-                words = []
-            yield cardinal(part, pairs=False) if len(part) <= 2 else by_one(part)
+            yield cardinal(part, pairs=False) if len(part) <= 2 else by_one(part), [place]
         elif found["letters"] or found["word"]:
-            words.append(part)
+            words[place] = part
     if words:
-        yield " ".join(words)
+        yield " ".join(words.values()), list(words)
 
 
 def _is_word(letters: str) -> bool:

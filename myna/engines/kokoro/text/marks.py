@@ -62,16 +62,21 @@ def marked(text: str, clean: Callable[[str], str]) -> Marked:
     return Marked("".join(_part(part, said, clean) for part in spans(text)), said)
 
 
-def given(text: str, said: Mapping[str, Said]) -> tuple[str, dict[int, str]]:
-    """A run of Han without its marks, and the syllables that these give, by place."""
-    plain = ""
+def given(text: str, said: Mapping[str, Said]) -> tuple[str, list[int], dict[int, str]]:
+    """A run of Han without its marks, the places of its characters in the run, those of the marks where these
+    begin a word, and the syllables that the marks give, by place without them."""
+    plain, mark = "", -1
+    places: list[int] = []
     readings: dict[int, str] = {}
-    for character in text:
+    for place, character in enumerate(text):
         if character in said:
             readings |= dict(enumerate(said[character].value.split(), len(plain)))
+            mark = place
         else:
             plain += character
-    return plain, {place: syllable for place, syllable in readings.items() if place < len(plain)}
+            begins = mark >= 0 and (character == _FILLER or place == mark + 1)
+            places.append(mark if begins else place)
+    return plain, places, {at: syllable for at, syllable in readings.items() if at < len(plain)}
 
 
 def _part(part: str | Said, said: dict[str, Said], clean: Callable[[str], str]) -> str:

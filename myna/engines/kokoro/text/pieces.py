@@ -3,7 +3,7 @@
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -11,11 +11,12 @@ import msgspec
 import regex
 
 from myna.engines.interface import UnsupportedUtterance
-from myna.engines.kokoro.job import Piece
+from myna.engines.kokoro.job import Piece, SpokenWord
 from myna.engines.kokoro.text import english as english_sounds
 from myna.engines.kokoro.text import mandarin as mandarin_sounds
 from myna.engines.kokoro.text.latin import Spelled, spoken_words
 from myna.engines.kokoro.text.marks import MARK_OF_PINYIN, OTHER_MARK, Marked, given, marked
+from myna.engines.kokoro.text.spoken_words import Places, placed, words_of
 from myna.engines.kokoro.text.words import has_reading
 from myna.engines.text import others, reading
 from myna.engines.text.notation import Said
@@ -52,6 +53,7 @@ _PAUSES_S: Final = {",": 0.15, ";": 0.25, ":": 0.2, "—": 0.2, ".": 0.4, "!": 0
 # abbreviation, since the sentence is not at its end.
 _WRAPPED: Final = regex.compile(r"(?<=[\p{Ll},，、])[ \t]*\n[ \t]*(?=\p{Ll})")
 """A line break within a sentence."""
+_BEGIN: Final = regex.compile(r"(?<!\S)\S")
 _LETTER: Final = r"[\p{Script=Latin}\p{Script=Inherited}0-9]"
 _LETTER_OF_OTHERS: Final = r"(?:(?!\p{Han}|\p{Greek})[\p{L}\p{M}\p{N}$€£¥₹])"
 
@@ -74,12 +76,15 @@ _TOKEN_OF_OTHERS: Final = _tokens(_LETTER_OF_OTHERS)
 
 class _Part(msgspec.Struct, frozen=True):
     """A word with the mark after it. `english` in a Mandarin voice. With `pause_s` a pause follows, in place
-    of that of the mark."""
+    of that of the mark. `places`: the words of the sentence that begin within the sound; `words` says where
+    and which."""
 
     sound: str
     english: bool
+    places: Places = ()
     mark: str = ""
     pause_s: float = 0.0
+    words: Sequence[tuple[int, str]] = ()
 
 
 def pieces(
@@ -173,63 +178,83 @@ class _Reader:
             mark = _mark(token[0]) if kind == "mark" else "," if kind == "bracket" else ""
             if mark and found:
                 found[-1] = _marked(found[-1], mark)
-            found.extend(part for part in self._words(kind, token[0], mandarin) if part.sound)
+            places = [token.start()] * len(token[0]) if kind == "said" else range(token.start(), token.end())
+            found.extend(part for part in self._words(kind, token[0], places, mandarin) if part.sound)
         if found and found[-1].mark in ("", ","):
             found[-1] = _marked(found[-1], ".")
-        return found
+        words = words_of([part.places for part in found], text, sentence)
+        return [
+            msgspec.structs.replace(part, words=[(at, self._whole.shown(word)) for at, word in begin])
+            for part, begin in zip(found, words, strict=True)
+        ]
 
-    def _words(self, kind: str, text: str, mandarin: bool) -> Iterator[_Part]:
+    def _words(self, kind: str, text: str, places: Sequence[int], mandarin: bool) -> Iterator[_Part]:
+        """The sounds of a token; `places` are those of its characters."""
         if kind == "han":
-            text, readings = given(text, self._whole.said)
-            self._leave_out(character for character in text if not has_reading(character))
-            for sound in mandarin_sounds.phonemes(text, readings):
-                yield _Part(sound, False)
+            plain, begins, readings = given(text, self._whole.said)
+            self._leave_out(character for character in plain if not has_reading(character))
+            for at, sound in mandarin_sounds.phonemes(plain, readings):
+                yield _Part(sound, False, [(0, places[begins[at]])])
         elif kind == "greek" and self._foreign:
-            yield from self._foreign_words(text, "el")
+            yield from self._foreign_words(text, "el", places[:1])
         elif kind in ("other", "greek") and _MEANS.match(text):
             self._leave_out(text)
         elif kind == "said" and text in self._whole.said:
-            yield from self._parts_of(self._whole.said[text])
+            yield from self._parts_of(self._whole.said[text], places[0])
         elif kind == "latin" and not mandarin:
-            yield from self._english_words(text)
+            yield from self._read(text, _begins(text, places), self._english)
         elif kind == "latin":
-            for word in spoken_words(text):
+            for word, begins in spoken_words(text):
+                places_of_words = [places[at] for at in begins]
                 if isinstance(word, Spelled):
-                    yield _Part(english_sounds.spelled(word.letters), True)
+                    yield _Part(english_sounds.spelled(word.letters), True, [(0, places_of_words[0])])
                 elif _HAN.search(word):
-                    yield from self._words("han", word, mandarin)
+                    yield from self._words("han", word, places_of_words * len(word), mandarin)
                 else:
-                    yield from self._english_words(word)
+                    yield from self._read(word, places_of_words, self._english)
 
     def _leave_out(self, characters: Iterable[str]) -> None:
         self.unspoken.update(map(_script, characters))
 
-    def _parts_of(self, said: Said) -> Iterator[_Part]:
-        """The words of a text that says how they are read."""
+    def _parts_of(self, said: Said, place: int) -> Iterator[_Part]:
+        """The words of a text that says how they are read, which stands at one place."""
         if said.how == "ipa":
-            yield from self._sounds(self._symbols(said.value))
+            yield from self._sounds(self._symbols(said.value), place)
         elif said.how == "words":
-            yield from self._sounds(self._symbols(english_sounds.respelled(said.value, self._ipa)))
+            respelled = english_sounds.respelled(said.value, self._ipa)
+            yield from self._sounds(self._symbols(respelled), place)
         elif said.value.lower().startswith("zh") or self._foreign is None:
-            yield from self._words("han", said.text, True)
+            yield from self._words("han", said.text, [place] * len(said.text), True)
         else:
+            begins = [place] * len(said.text.split())
             try:
-                yield from self._foreign_words(said.text, said.value)
+                yield from self._foreign_words(said.text, said.value, begins)
             except UnsupportedUtterance:  # espeak-ng does not have the language
-                yield from self._english_words(said.text)
+                yield from self._read(said.text, begins, self._english)
 
-    def _foreign_words(self, text: str, language: str) -> Iterator[_Part]:
-        if self._foreign:
-            yield from self._sounds(english_sounds.foreign_symbols(self._foreign(text, language)))
+    def _foreign_words(self, text: str, language: str, begins: Sequence[int]) -> Iterator[_Part]:
+        foreign = self._foreign
+        if foreign:
+            yield from self._read(
+                text, begins, lambda words: english_sounds.foreign_symbols(foreign(words, language))
+            )
 
-    def _english_words(self, text: str) -> Iterator[_Part]:
-        if not self._other:
-            text = english_sounds.with_letter_a(text)
-        yield from self._sounds(self._symbols(self._ipa(text)))
+    def _english(self, text: str) -> str:
+        return self._symbols(self._ipa(text if self._other else english_sounds.with_letter_a(text)))
 
-    def _sounds(self, sounds: str) -> Iterator[_Part]:
+    def _read(self, text: str, begins: Sequence[int], sounds: English) -> Iterator[_Part]:
+        """The sounds of words that begin at these places."""
+        for sound, places in placed(sounds(text).split(), text.split(), begins, sounds):
+            yield _Part(sound, self._mandarin, places)
+
+    def _sounds(self, sounds: str, place: int) -> Iterator[_Part]:
         for sound in sounds.split():
-            yield _Part(sound, self._mandarin)
+            yield _Part(sound, self._mandarin, [(0, place)])
+
+
+def _begins(text: str, places: Sequence[int]) -> list[int]:
+    """The places of the words of a text, by those of its characters."""
+    return [places[found.start()] for found in _BEGIN.finditer(text)]
 
 
 def _in_words(sentence: str, language: str, whole: Marked) -> tuple[str, bool]:
@@ -293,11 +318,11 @@ def _clauses(parts: list[_Part]) -> Iterator[list[_Part]]:
 def _short(parts: list[_Part]) -> Iterator[_Part]:
     """The parts, a word that is longer than one run of the model in several."""
     for part in parts:
-        sound = part.sound
+        sound, words = part.sound, part.words
         while len(sound) >= PIECE_SYMBOLS_MAX:
-            yield _Part(sound[: PIECE_SYMBOLS_MAX - 1], part.english)
-            sound = sound[PIECE_SYMBOLS_MAX - 1 :]
-        yield _Part(sound, part.english, part.mark, part.pause_s)
+            yield _Part(sound[: PIECE_SYMBOLS_MAX - 1], part.english, words=words[:1])
+            sound, words = sound[PIECE_SYMBOLS_MAX - 1 :], []
+        yield msgspec.structs.replace(part, sound=sound, words=words)
 
 
 def _size(parts: list[_Part]) -> int:
@@ -310,4 +335,23 @@ def _piece(run: list[_Part]) -> Piece:
         " ".join(part.sound + part.mark for part in run),
         any(part.english for part in run),
         run[-1].pause_s or _PAUSES_S.get(run[-1].mark, 0.0),
+        list(_spoken_words(run)),
     )
+
+
+def _spoken_words(run: list[_Part]) -> Iterator[SpokenWord]:
+    """The words that begin in the piece."""
+    word: SpokenWord | None = None
+    at = 0
+    for part in run:
+        end = at + len(part.sound)
+        stops = [at + offset for offset, _ in part.words] + [end]
+        if word is not None:
+            word = msgspec.structs.replace(word, end=stops[0] if stops[0] > at else word.end)
+        for (offset, text), stop in zip(part.words, stops[1:], strict=True):
+            if word is not None:
+                yield word
+            word = SpokenWord(text, at + offset, stop)
+        at = end + len(part.mark) + 1
+    if word is not None:
+        yield word
