@@ -12,7 +12,7 @@ from myna.actions.clones import DeleteVoice
 from myna.actions.voices import BlendVoice, HideVoice
 from myna.channels.channels import Channels
 from myna.engines.interface import EngineLimits, EngineVoice
-from myna.engines.kokoro.config import KokoroConfig
+from myna.engines.kokoro.engine import KokoroConfig
 from myna.errors import CommandError, InvalidRequest
 from myna.farm.nodes import Nodes
 from myna.http.client import HttpClient
