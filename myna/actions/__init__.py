@@ -5,8 +5,9 @@ command, the fields of the form in the back office, and what the activity record
 the transaction that records it.
 """
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
 from msgspec import Struct, field, structs
@@ -20,7 +21,9 @@ from myna.errors import CommandError
 from myna.settings import Settings
 from myna.store.database import Database, Queries, Transaction
 from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import NamedFiles
 from myna.store.files.samples import SampleStore
+from myna.store.files.storage import check_storage, open_storage
 from myna.store.queries import accounts as account_store
 from myna.store.queries.accounts import AccountRow
 
@@ -38,18 +41,31 @@ class Field(Struct, frozen=True):
 
 
 class Files:
-    """The files of the data folder that changes delete. They block on the disk."""
+    """The audio and the samples that changes delete."""
 
-    def __init__(self, data_folder: Path) -> None:
-        self.audio = AudioStore(data_folder / "audio")
-        self.samples = SampleStore(data_folder / "samples")
+    def __init__(self, db: Database, settings: Settings) -> None:
+        self._db = db
+        self._settings = settings
+
+    async def delete(self, *, audio: Sequence[str] = (), samples: Sequence[str] = ()) -> None:
+        """Deletes these, where they exist. Raises CommandError if the storage is not this installation's,
+        StorageUnavailable."""
+        if audio or samples:
+            storage = open_storage(self._settings, os.environ)
+            await check_storage(self._db, storage)
+            stores: list[tuple[NamedFiles, Sequence[str]]] = [
+                (AudioStore(storage), audio),
+                (SampleStore(storage), samples),
+            ]
+            for files, names in stores:
+                await asyncio.to_thread(files.each, files.delete, names)
 
 
 class Change(Struct):
     """The transaction of an action. `owner_id` is the account whose things alone may be changed, None for an
     operator. `run` sets `account_id` to the account that the change concerns, and `performed` to the actions
     that are recorded, if not its own alone. What it appends to `last` is called when everything is recorded:
-    changes of files, which no rollback undoes."""
+    changes of files, which no rollback undoes. `named` has the names of accounts, by what was typed."""
 
     db: Transaction
     by: Actor
@@ -60,6 +76,7 @@ class Change(Struct):
     account_id: int = 0
     performed: "list[Action[Any]]" = field(default_factory=list)
     last: list[Callable[[], object]] = field(default_factory=list)
+    named: dict[str, str] = field(default_factory=dict)
 
     @property
     def channels(self) -> Channels:
@@ -71,11 +88,19 @@ class Change(Struct):
     async def account(self, name: str) -> AccountRow:
         """The account of this name, which the change concerns, locked. Raises CommandError."""
         if self.owner_id is None:
-            return await self.locked((await find(self.db, name)).id)
-        found = await account_store.by_name(self.db, name)
-        if found is None or found.id != self.owner_id:
+            found = await find(self.db, name)
+            self.named[name] = found.name
+            return await self.locked(found.id)
+        own = await account_store.by_name(self.db, name)
+        if own is None or own.id != self.owner_id:
             raise CommandError("There is no account {name!r}.", name=name)
-        return await self.locked(found.id)
+        return await self.locked(own.id)
+
+    def recorded(self, action: "Action[Any]") -> "Action[Any]":
+        """The action with the name of its account, which may have been found by its address."""
+        place = "account" if hasattr(action, "account") else "name"
+        name = self.named.get(getattr(action, place, ""))
+        return structs.replace(action, **{place: name}) if name else action
 
     async def locked(self, account_id: int) -> AccountRow:
         """The account of this id, which the change concerns, locked. Raises CommandError."""
@@ -166,7 +191,7 @@ async def perform(
 ) -> R:
     """Makes the change and records it, in one transaction. Raises CommandError: then nothing is changed."""
     action.check()
-    files = Files(settings.data_folder)
+    files = Files(db, settings)
     await action.prepare(db, files, owner_id)
 
     async def work(connection: Transaction) -> R | CommandError:
@@ -182,7 +207,9 @@ async def perform(
         result = await action.run(change)
         if not isinstance(result, CommandError):
             for one in change.performed:
-                await activity.record(connection, by, one.words, change.account_id, note=one.note)
+                await activity.record(
+                    connection, by, change.recorded(one).words, change.account_id, note=one.note
+                )
         for write in change.last:
             write()
         return result

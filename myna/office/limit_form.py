@@ -28,7 +28,7 @@ class LimitFields(Struct):
 
 def typed_limits(form: LimitFields) -> dict[str, str]:
     """The limits as actions have them: an empty one is the site's."""
-    return {name: getattr(form, name) or DEFAULT for name in ("rpm", "concurrent", "units_per_day")}
+    return {name: getattr(form, name) or DEFAULT for name in limits.NAMES}
 
 
 async def limit_fields(visit: Visit, key: KeyRow) -> LimitFields:
