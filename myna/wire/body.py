@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection
 from itertools import accumulate, islice
 from typing import Any, TypeVar, cast
 
@@ -81,14 +81,13 @@ def ignored(fields: dict[str, Any], shape: type[Struct]) -> str:
     Names are untrusted: a long name, or one with other characters than [A-Za-z0-9_.-], is only counted.
     """
     known = shape.__struct_encode_fields__
-    count = len(fields) - sum(name in fields for name in known)
-    return listed((name for name in fields if name not in known), count)
+    return listed([name for name in fields if name not in known])
 
 
-def listed(names: Iterable[str], count: int) -> str:
-    """So many names that a caller chose, as the value of a header."""
+def listed(names: Collection[str]) -> str:
+    """Names that a caller chose, as the value of a header."""
     named = [name for name in islice(names, NAMES_MAX) if _NAME.fullmatch(name)]
-    more = count - len(named)
+    more = len(names) - len(named)
     return ", ".join([*named, f"{more} more"] if more else named)
 
 

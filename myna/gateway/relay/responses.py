@@ -294,7 +294,7 @@ def read(
         passed=msgspec.json.encode(passed) if passes else b"",
         repeated=msgspec.json.encode(repeated),
         own_items=msgspec.json.encode(items) if earlier else b"",
-        ignored_tools=listed(dict.fromkeys(tools.hosted), len(set(tools.hosted))),
+        ignored_tools=listed(dict.fromkeys(tools.hosted)),
     )
 
 
