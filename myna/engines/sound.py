@@ -21,7 +21,6 @@ Samples = npt.NDArray[np.float32]
 
 _PEAK: Final = 32767
 _AUDIBLE_PEAK: Final = 200
-_SOFT_FROM: Final = 0.8
 
 
 def pcm_of(samples: Samples) -> bytes:
@@ -29,15 +28,6 @@ def pcm_of(samples: Samples) -> bytes:
     if not np.isfinite(samples).all():
         raise EngineFailed("The model returned samples that are not finite.")
     return (np.clip(samples, -1, 1) * _PEAK).astype("<i2").tobytes()
-
-
-def at_volume(pcm: bytes, volume: float) -> bytes:
-    """16-bit PCM `volume` times as loud; what would be over the limit is rounded off rather than cut."""
-    samples = np.frombuffer(pcm, "<i2").astype(np.float32) * np.float32(volume / _PEAK)
-    over = np.maximum(np.abs(samples) - _SOFT_FROM, 0)
-    room = 1 - _SOFT_FROM
-    rounded = np.sign(samples) * (_SOFT_FROM + room * np.tanh(over / room))
-    return pcm_of(np.where(over > 0, rounded, samples))
 
 
 def is_audible(pcm: bytes) -> bool:

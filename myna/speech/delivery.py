@@ -25,7 +25,15 @@ from typing import BinaryIO, Final, Self
 from msgspec import Struct, structs
 
 from myna.engines.audio import word_times
-from myna.engines.audio.encoders import LENGTH_NEEDED, RATE_HZ, Encoder, SoundFormat, encoder_of, with_length
+from myna.engines.audio.encoders import (
+    LENGTH_NEEDED,
+    RATE_HZ,
+    Encoder,
+    SoundFormat,
+    at_volume,
+    encoder_of,
+    with_length,
+)
 from myna.engines.interface import CallerDisconnected, EngineFailed, SoundPart, SoundParts, SoundTooLong
 from myna.engines.media.media import Transcoder
 from myna.errors import CallAbandoned, ClientDisconnected, MynaError, UpstreamFailed
@@ -248,8 +256,6 @@ class Delivery:
     async def _at_volume(self, part: SoundPart) -> SoundPart:
         if self._style.volume == 1:
             return part
-        from myna.engines.sound import at_volume  # loads NumPy
-
         pcm = await self._workshop.disk.run(partial(at_volume, part.pcm, self._style.volume))
         return structs.replace(part, pcm=pcm)
 
