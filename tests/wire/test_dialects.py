@@ -85,7 +85,7 @@ def test_a_reason_to_finish_is_one_of_openais_for_each_reader(reason: str, known
     assert upstream.model_answer(body, CHANNEL).finish_reason == known
     assert json.loads(answers.completed(body, "gpt"))["choices"][0]["finish_reason"] == known
     choice = {"index": 0, "delta": {}, "finish_reason": reason}
-    chunk = {"id": "x", "object": "o", "created": 1, "model": "m", "choices": [choice]}
+    chunk = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
     sent = EventRelay(model=b'"m"').feed(b"data: %b\n\n" % json.dumps(chunk).encode())
     assert json.loads(sent[6:]) == chunk | {"choices": [choice | {"finish_reason": known}]}
     response = to_response(answer, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)

@@ -14,7 +14,7 @@ from myna.lib.ids import new_name
 from myna.wire import typed
 from myna.wire.body import has_too_many_containers
 from myna.wire.encode import to_event
-from myna.wire.lenient import UNREADABLE, count_of, is_set, loads, object_of, objects_of
+from myna.wire.lenient import UNREADABLE, count_of, loads, object_of, objects_of
 
 _MODEL: Final = re.compile(rb'"model"\s*:\s*"(?:[^"\\]|\\.)*+"')
 _CALLS: Final = re.compile(rb'"tool_calls"\s*:\s*\[\s*\{')
@@ -37,14 +37,15 @@ class Chunks:
     def begin(self, first: Mapping[str, Any], data: bytes) -> None:
         """Takes the members of all chunks from the first one, whose JSON is `data`."""
         self._is_chat = b'"delta"' in data or b'"text"' not in data
-        self._members = {
+        missing = {
             "id": "chatcmpl-" + new_name(),
             "object": "chat.completion.chunk" if self._is_chat else "text_completion",
             "created": int(time.time()),
         }
-        for name in self._members:
-            if is_set(value := first.get(name)):
-                self._members[name] = loads(bytes(value)) if isinstance(value, msgspec.Raw) else value
+        given: dict[str, Any] = {name: first[name] for name in ("id", "created") if name in first}
+        for name, value in given.items():
+            given[name] = loads(bytes(value)) if isinstance(value, msgspec.Raw) else value
+        self._members = typed.members(given, missing)
 
     def completed(self, event: bytes, data: bytes, *, ends: bool) -> bytes:
         """An event whose JSON is `data`, with what it needs. `ends`: it has a reason to finish."""
