@@ -39,9 +39,9 @@ _ODD: Final = re.compile(
     rb'|role" ?:(?! ?(?:"assistant"|null))'
     rb'|finish_reason" ?:(?! ?(?:"stop"|null))'
     rb'|service_tier" ?:(?! ?(?:"default"|"auto"|null))'
-    rb'|(?:choices|tool_calls)" ?:(?! ?\[)'
+    rb'|(?:choices|tool_calls)" ?:(?! ?\[ ?[{\]])'
     rb'|delta" ?:(?! ?\{)'
-    rb'|(?:function_call|usage|logprobs)" ?:(?! ?null)'
+    rb'|(?:function_call|usage|logprobs|annotations|audio)" ?:(?! ?null)'
     rb")"
 )
 """Something in an answer's JSON that is perhaps not as OpenAI has it, or else is rare."""
@@ -91,8 +91,7 @@ def usage(given: Any) -> dict[str, Any] | None:
 
 def choice(place: int, given: dict[str, Any], part: str) -> dict[str, Any]:
     """A choice, whose `part` is `message`, `delta` or `text`; without a reason to finish it is None."""
-    index = _count(given.get("index"))
-    found = {**given, "index": place if index is None else index}
+    found = {**given, "index": place_of(given.get("index"), place)}
     if part != "text":
         said = given.get(part) or (found.pop("delta", None) if part == "message" else None)
         found[part] = message(object_of(said), whole=part == "message")
@@ -102,6 +101,12 @@ def choice(place: int, given: dict[str, Any], part: str) -> dict[str, Any]:
     if "logprobs" in given:
         found["logprobs"] = logprobs(given["logprobs"])
     return found
+
+
+def place_of(index: Any, place: int) -> int:
+    """The index of what is at this place of a list."""
+    found = _count(index)
+    return place if found is None else found
 
 
 def message(given: dict[str, Any], *, whole: bool) -> dict[str, Any]:

@@ -31,7 +31,8 @@ class Chunks:
         self._channels = b""
         self._members: dict[str, Any] = {}
         self._is_chat = True
-        self._calls = 0
+        self._calls: dict[int | None, tuple[str, int]] = {}
+        self._last = -1
         self._good: tuple[bytes, bytes] | None = None
 
     def begin(self, first: Mapping[str, Any], data: bytes) -> None:
@@ -99,11 +100,20 @@ class Chunks:
     def _choice(self, place: int, choice: dict[str, Any]) -> dict[str, Any]:
         whole = typed.choice(place, choice, "delta" if self._is_chat else "text")
         for call in object_of(whole.get("delta")).get("tool_calls") or []:
-            # the place of a call, which Gemini leaves out
-            self._calls += bool(object_of(call.get("function")).get("name"))
-            index = count_of(call.get("index"))
-            call["index"] = max(self._calls - 1, 0) if index is None else index
+            call["index"] = self._place_of(call)
         return whole
+
+    def _place_of(self, call: dict[str, Any]) -> int:
+        """The index of a call, which Gemini leaves out, and by which others give all calls the same."""
+        index = count_of(call.get("index"))
+        call_id, place = self._calls.get(index, ("", None))
+        begins = bool(object_of(call.get("function")).get("name"))
+        if place is None or (begins and (index is None or call["id"] != call_id)):
+            taken = {place for _, place in self._calls.values()} | {self._last}
+            place = index if index is not None and index not in taken else max(taken) + 1
+            self._calls[index] = call.get("id") or "", place
+            self._last = max(self._last, place)
+        return place
 
     def _model(self) -> dict[str, Any]:
         return object_of(msgspec.json.decode(b"{%b}" % self._named))
