@@ -15,9 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from myna.engines.espeak.child import Library, speak
+from myna.engines.espeak.child import RATE_PLAIN, Library, speak
 from myna.engines.espeak.job import EspeakJob
-from myna.engines.espeak.rate import RATE_PLAIN
 from myna.engines.espeak.text import runs_of
 from myna.engines.interface import SOUND_MAX_S
 from myna.engines.job_output import OutputFile

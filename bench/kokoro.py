@@ -23,7 +23,7 @@ from bench.kokoro_run import Run
 from bench.results import Table
 from demo.kokoro_model import cached
 from myna.engines.interface import EngineLimits, Utterance
-from myna.engines.kokoro.config import KokoroConfig
+from myna.engines.kokoro.engine import KokoroConfig
 
 SYMBOLS = (20, 60, 150, 300, 500)
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0)

@@ -31,9 +31,8 @@ from myna.engines.pool.admission import Slot
 from myna.gateway.chat.complete import Chat
 from myna.http.asgi import Application
 from myna.http.asgi_types import BODY_COMPLETE
-from myna.http.body_limits import BodyBudget, BodyLimits
 from myna.http.client import ClientResponse, HttpClient
-from myna.http.request import Request
+from myna.http.request import BodyBudget, BodyLimits, Request
 from myna.http.responses import Response
 from myna.lib.ids import new_id
 from myna.lib.telemetry.access_log import AccessLog

@@ -4,10 +4,9 @@ import os
 import sys
 from pathlib import Path
 
-from myna.cli.progress import ProgressBar
+from myna.cli.models import ProgressBar
 from myna.engines.models import install
-from myna.engines.models.catalog import missing
-from myna.engines.models.interface import Report
+from myna.engines.models.catalog import Report, missing
 from myna.engines.models.kokoro import KOKORO
 from myna.errors import CommandError
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from demo.kokoro_model import cached, ensured, is_cached
 from demo.output import Output
-from myna.cli.progress import ProgressBar
+from myna.cli.models import ProgressBar
 from myna.engines.models import install
 from myna.engines.models.catalog import folder_of
 from myna.engines.models.installed import installed

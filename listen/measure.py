@@ -29,7 +29,7 @@ from listen.sentences import (
     of_group,
 )
 from listen.speakers import ESPEAK, KOKORO, Speaker, Spoken, Voice
-from myna.cli.progress import ProgressBar
+from myna.cli.models import ProgressBar
 from myna.engines.kokoro import symbols
 from myna.errors import CommandError
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from myna.billing.balance_estimate import DAYS_MAX, BalanceEstimate, estimate
 from myna.errors import Overloaded
 from myna.lib.aio import TICK_S, Timeouts
 from myna.lib.ids import CHUNKS, new_id, new_name
 from myna.lib.shares import Shares
+from myna.office.pages.home import DAYS_MAX, BalanceEstimate, estimate
 
 MANY = 3 * CHUNKS
 

@@ -101,7 +101,7 @@ def test_the_list_has_built_in_names_and_those_of_the_operator() -> None:
         (Route("tts-1-hd", SPEECH, 1), "built in"),
         (Route("svc-chat", CHAT, 1), "built in"),
         (Route("a", CHAT, -1), "The units must"),
-        (Route("a", CHAT, 1, upstream_model="a\n"), "The model to request"),
+        (Route("a", CHAT, 1, upstream_model="a\n"), "The name of a model"),
         (Route("a", SPEECH, 1, intent=True), "Only chat"),
     ],
 )

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -13,13 +14,22 @@ from myna.gateway.chat.tokens import usage_at_end
 from tests.conformance.conftest import make_caller
 from tests.rig.calls import call
 from tests.rig.service import Service, ServiceMaker
+from tests.rig.tether import tethered
 from tests.rig.upstream import Upstream
-from tests.rig.waiting import SOON_S, wait_until
+from tests.rig.waiting import SOON_S, free_port, wait_until
 from tests.speech.test_failures import with_voices
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 PROMTOOL = shutil.which("promtool")
+PROMETHEUS = shutil.which("prometheus")
+PROMETHEUS_CONFIG = """global: {{scrape_interval: 1s, evaluation_interval: 1s}}
+rule_files: ["{rules}"]
+scrape_configs:
+  - job_name: myna
+    static_configs:
+      - targets: ["127.0.0.1:{port}"]
+"""
 
 
 @pytest.fixture
@@ -136,6 +146,56 @@ def test_dashboard_and_alerts_name_metrics_that_exist(service: Service) -> None:
     assert {name for name in named if re.sub(r"_(bucket|count)$", "", name) not in kinds} == set()
     if PROMTOOL:
         subprocess.run([PROMTOOL, "check", "rules", str(DEPLOY / "alerts.yml")], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(PROMETHEUS is None, reason="Prometheus is not installed")
+def test_prometheus_answers_every_panel_under_load(
+    make_service: ServiceMaker, upstream: Upstream, postgres_url: str, tmp_path: Path
+) -> None:
+    """It loads the alerts too, and finds the service up."""
+    service = make_service(database_url=postgres_url, chat_url=upstream.url, speech="espeak").start()
+    caller, port, config = make_caller(service), free_port(), tmp_path / "prometheus.yml"
+    config.write_text(PROMETHEUS_CONFIG.format(rules=DEPLOY / "alerts.yml", port=service.port))
+    listen = (f"--web.listen-address=127.0.0.1:{port}", f"--storage.tsdb.path={tmp_path / 'tsdb'}")
+    data = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}], "stream": True}
+    panels = json.loads((DEPLOY / "grafana.json").read_text())["panels"]
+    left = {panel["title"]: [target["expr"] for target in panel["targets"]] for panel in panels}
+
+    def ask(path: str) -> Any:
+        return call("GET", f"http://127.0.0.1:{port}/api/v1/{path}").json["data"]
+
+    def is_answered(query: str) -> bool:
+        found = ask(f"query?query={quote(query)}")["result"]
+        return any(one["value"][1] != "NaN" for one in found)
+
+    def all_answered() -> bool:
+        for text in ("hello", "fault=empty"):
+            caller.chat(text)
+        call("POST", f"{service.root_url}/openai/v1/chat/completions", key=caller.key.plain, data=data)
+        caller.speak("hello")
+        try:
+            for title in [title for title, queries in left.items() if any(map(is_answered, queries))]:
+                del left[title]
+        except OSError:  # it starts
+            pass
+        return not left
+
+    with subprocess.Popen(tethered([str(PROMETHEUS), f"--config.file={config}", *listen])) as prometheus:
+        try:
+            wait_until(all_answered, 60, f"every panel has figures, also {left}", every_s=0.2)
+            rules: list[dict[str, Any]] = []
+
+            def are_evaluated() -> bool:
+                rules[:] = [rule for group in ask("rules")["groups"] for rule in group["rules"]]
+                return all(rule["health"] != "unknown" for rule in rules)
+
+            wait_until(are_evaluated, SOON_S, "the alerts are evaluated")
+            assert len(rules) > 8
+            assert [rule["name"] for rule in rules if rule["health"] != "ok"] == []
+            assert is_answered('up{job="myna"} == 1')
+        finally:
+            prometheus.terminate()
 
 
 @pytest.mark.parametrize(

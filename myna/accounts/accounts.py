@@ -50,14 +50,14 @@ async def list_all(db: Queries) -> list[AccountRow]:
 def check_details(name: str, email: str) -> None:
     """Raises CommandError if an account can't have this name or e-mail address."""
     check_name(name)
-    _check_line("An email address", email, EMAIL_MAX_CHARS)
+    _check_line("An email address", email, EMAIL_MAX_CHARS, "email")
     if email and not _EMAIL.fullmatch(email):
         raise CommandError("{email!r} is not an e-mail address, such as name@example.org.", email=email)
 
 
 def check_memo(memo: str) -> None:
     """Raises CommandError for a memo that the ledger doesn't store."""
-    _check_line("A memo", memo, MEMO_MAX_CHARS)
+    _check_line("A memo", memo, MEMO_MAX_CHARS, "memo")
 
 
 def check_name(name: str) -> None:
@@ -65,14 +65,16 @@ def check_name(name: str) -> None:
     if not is_name(name, NAME_MAX_CHARS) or name != name.strip():
         raise CommandError(
             "An account needs a name of 1 to {name_max_chars} printable characters, with no space around it.",
+            "name",
             name_max_chars=NAME_MAX_CHARS,
         )
 
 
-def _check_line(what: str, text: str, chars_max: int) -> None:
+def _check_line(what: str, text: str, chars_max: int, field: str) -> None:
     if not is_line(text, chars_max):
         raise CommandError(
             "{what} has at most {chars_max} characters, all of them printable.",
+            field,
             what=what,
             chars_max=chars_max,
         )
@@ -82,5 +84,8 @@ def check_units(units: int, least: int) -> None:
     """Raises CommandError for a number of units out of range."""
     if not least <= units <= UNITS_MAX:
         raise CommandError(
-            "Units must be a whole number from {least} to {units_max}.", least=least, units_max=UNITS_MAX
+            "Units must be a whole number from {least} to {units_max}.",
+            "units",
+            least=least,
+            units_max=UNITS_MAX,
         )

@@ -46,6 +46,7 @@ def parsed(text: str) -> Cap:
         raise CommandError(
             "{text!r} is not a cap: write units from 1 to {units_max} and day, week or month,"
             " such as 1000/month.",
+            "cap_units",
             text=text,
             units_max=UNITS_MAX,
         )

@@ -22,6 +22,7 @@ from myna.store.database import Transaction
 from myna.store.queries import keys as store
 from myna.store.queries.keys import OF_ACCOUNT, LimitsRow
 
+NAMES = Limits.__struct_fields__
 MOST = 1_000_000_000_000
 NONE = "none"
 DEFAULT = "default"
@@ -55,16 +56,7 @@ SENTENCES = {
 def defaults_of(settings: SiteSettings) -> DefaultLimits | None:
     """The limits of the site, None without any."""
     found = DefaultLimits(
-        key=Limits(
-            rpm=settings.key_rpm,
-            concurrent=settings.key_concurrent,
-            units_per_day=settings.key_units_per_day,
-        ),
-        account=Limits(
-            rpm=settings.account_rpm,
-            concurrent=settings.account_concurrent,
-            units_per_day=settings.account_units_per_day,
-        ),
+        *(Limits(*(getattr(settings, f"{of}_{name}") for name in NAMES)) for of in ("key", "account"))
     )
     return None if found.key == found.account == NO_LIMITS else found
 
@@ -82,13 +74,12 @@ def as_texts(limits: Given) -> dict[str, str]:
 
 def of_row(row: LimitsRow) -> Given:
     """The limits of a stored row, without the site's."""
-    values = {"rpm": row.rpm, "concurrent": row.concurrent, "units_per_day": row.units_per_day}
-    return {name: value for name, value in values.items() if value is not None}
+    return {name: value for name in NAMES if (value := getattr(row, name)) is not None}
 
 
 def shown(row: LimitsRow) -> dict[str, str]:
     """The limits of a stored row as text, with `default` for the site's."""
-    return as_texts({"rpm": row.rpm, "concurrent": row.concurrent, "units_per_day": row.units_per_day})
+    return as_texts({name: getattr(row, name) for name in NAMES})
 
 
 async def put(connection: Transaction, account_id: int, limits: Given, key_id: int = OF_ACCOUNT) -> None:
@@ -144,10 +135,10 @@ def _parsed(name: str, text: str) -> int | None:
     if text in (NONE, DEFAULT):
         return 0 if text == NONE else None
     if not _NUMBER.fullmatch(text) or int(text) > MOST:
-        option = "--" + name.replace("_", "-")
         raise CommandError(
-            "{option}: must be a whole number from 1 to {most}, {none} or {default}.",
-            option=option,
+            "The limit {name} must be a whole number from 1 to {most}, {none} or {default}.",
+            name,
+            name=name,
             most=MOST,
             none=NONE,
             default=DEFAULT,

@@ -49,7 +49,7 @@ class Change(Struct):
     """The transaction of an action. `owner_id` is the account whose things alone may be changed, None for an
     operator. `run` sets `account_id` to the account that the change concerns, and `performed` to the actions
     that are recorded, if not its own alone. What it appends to `last` is called when everything is recorded:
-    changes of files, which no rollback undoes."""
+    changes of files, which no rollback undoes. `named` has the names of accounts, by what was typed."""
 
     db: Transaction
     by: Actor
@@ -60,6 +60,7 @@ class Change(Struct):
     account_id: int = 0
     performed: "list[Action[Any]]" = field(default_factory=list)
     last: list[Callable[[], object]] = field(default_factory=list)
+    named: dict[str, str] = field(default_factory=dict)
 
     @property
     def channels(self) -> Channels:
@@ -71,11 +72,19 @@ class Change(Struct):
     async def account(self, name: str) -> AccountRow:
         """The account of this name, which the change concerns, locked. Raises CommandError."""
         if self.owner_id is None:
-            return await self.locked((await find(self.db, name)).id)
-        found = await account_store.by_name(self.db, name)
-        if found is None or found.id != self.owner_id:
+            found = await find(self.db, name)
+            self.named[name] = found.name
+            return await self.locked(found.id)
+        own = await account_store.by_name(self.db, name)
+        if own is None or own.id != self.owner_id:
             raise CommandError("There is no account {name!r}.", name=name)
-        return await self.locked(found.id)
+        return await self.locked(own.id)
+
+    def recorded(self, action: "Action[Any]") -> "Action[Any]":
+        """The action with the name of its account, which may have been found by its address."""
+        place = "account" if hasattr(action, "account") else "name"
+        name = self.named.get(getattr(action, place, ""))
+        return structs.replace(action, **{place: name}) if name else action
 
     async def locked(self, account_id: int) -> AccountRow:
         """The account of this id, which the change concerns, locked. Raises CommandError."""
@@ -182,7 +191,9 @@ async def perform(
         result = await action.run(change)
         if not isinstance(result, CommandError):
             for one in change.performed:
-                await activity.record(connection, by, one.words, change.account_id, note=one.note)
+                await activity.record(
+                    connection, by, change.recorded(one).words, change.account_id, note=one.note
+                )
         for write in change.last:
             write()
         return result

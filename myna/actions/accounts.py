@@ -59,15 +59,16 @@ class GrantUnits(Action[AccountRow], frozen=True):
         check_memo(self.memo)
         check_units(self.units, least=-UNITS_MAX)
         if not self.units:
-            raise CommandError("A grant of 0 units changes nothing.")
+            raise CommandError("A grant of 0 units changes nothing.", "units")
 
     async def run(self, change: Change) -> AccountRow:
         account = await change.account(self.name)
         if account.balance + self.units > UNITS_MAX:
-            raise CommandError("The balance may be {units_max} units at most.", units_max=UNITS_MAX)
+            raise CommandError("The balance may be {units_max} units at most.", "units", units_max=UNITS_MAX)
         if await ledger.grant(change.db, account.id, self.units, self.memo) is None:
             raise CommandError(
                 "The account has {balance} units; {units} can't be taken.",
+                "units",
                 balance=account.balance,
                 units=-self.units,
             )
@@ -176,10 +177,11 @@ class SetPreferences(Action[Preferences], frozen=True):
 
     def check(self) -> None:
         if self.language is not None and self.language not in LANGUAGES:
-            raise CommandError("The language is zh, en, or empty for that of the browser.")
+            raise CommandError("The language is zh, en, or empty for that of the browser.", "language")
         if self.low_balance is not None and not 0 <= self.low_balance <= LOW_BALANCE_MAX:
             raise CommandError(
                 "A low balance is a whole number from 0 to {low_balance_max}.",
+                "low_balance",
                 low_balance_max=LOW_BALANCE_MAX,
             )
 

@@ -69,6 +69,7 @@ class AddChannel(Action[ChannelRow], frozen=True):
             raise CommandError(
                 "The name of a channel can't begin with {of_node}: calls have it for the compute"
                 " node that answered them.",
+                "name",
                 of_node=OF_NODE,
             )
         if self.key:
@@ -242,28 +243,39 @@ def check(row: ChannelRow) -> None:
     taken = {FROM_SETTINGS, registry.DEFAULT_SPEECH, registry.ESPEAK, registry.KOKORO}
     if not is_name(row.name, NAME_MAX_CHARS) or row.name in taken:
         raise CommandError(
-            "A channel needs a name of 1 to 100 printable characters, none of {taken}.", taken=sorted(taken)
+            "A channel needs a name of 1 to 100 printable characters, none of {taken}.",
+            "name",
+            taken=sorted(taken),
         )
     if "@" in urlsplit(row.url).netloc:
         raise CommandError(
             "The URL must not contain a login: name the variable that has the key, or store a key for the"
-            " channel."
+            " channel.",
+            "url",
         )
     own = row.url == PARROT and row.kind == "chat"
     if not own and not is_base_url(row.url):
-        raise CommandError("The URL must be http://… or https://… without a query (or be parrot: for chat).")
+        raise CommandError(
+            "The URL must be http://… or https://… without a query (or be parrot: for chat).", "url"
+        )
     check_model(row.model)
     if row.kind == "speech" and not row.model:
-        raise CommandError("A speech channel needs a model.")
-    _check_range("The priority must be from {least} to {most}.", row.priority, -PRIORITY_MAX, PRIORITY_MAX)
-    _check_range("The weight must be from {least} to {most}.", row.weight, 0, WEIGHT_MAX)
+        raise CommandError("A speech channel needs a model.", "model")
+    _check_range("The priority must be from {least} to {most}.", row, "priority", -PRIORITY_MAX, PRIORITY_MAX)
+    _check_range("The weight must be from {least} to {most}.", row, "weight", 0, WEIGHT_MAX)
     _check_range(
-        "The number of concurrent requests must be from {least} to {most}.", row.concurrent, 0, CONCURRENT_MAX
+        "The number of concurrent requests must be from {least} to {most}.",
+        row,
+        "concurrent",
+        0,
+        CONCURRENT_MAX,
     )
     if row.responses and (row.kind != "chat" or row.url == PARROT):
-        raise CommandError("Only the server of a chat channel offers POST /responses.")
+        raise CommandError("Only the server of a chat channel offers POST /responses.", "responses")
     if row.key_env and not _ENVIRONMENT_NAME.fullmatch(row.key_env):
-        raise CommandError("The key's variable is named, such as VENDOR_KEY; the key itself is not written.")
+        raise CommandError(
+            "The key's variable is named, such as VENDOR_KEY; the key itself is not written.", "key_env"
+        )
     if not can_name_a_key(row.key_env):
         raise CommandError(
             "{key_env}: a variable that begins with MYNA_ is a setting; call it MYNA_KEY_… or otherwise.",
@@ -276,9 +288,9 @@ def _check_endpoint(url: str) -> None:
         raise CommandError(cause.sentence, **cause.values)
 
 
-def _check_range(sentence: str, value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        raise CommandError(sentence, least=least, most=most)
+def _check_range(sentence: str, row: ChannelRow, field: str, least: int, most: int) -> None:
+    if not least <= getattr(row, field) <= most:
+        raise CommandError(sentence, field, least=least, most=most)
 
 
 async def _switch(change: Change, name: str, enabled: bool) -> None:

@@ -11,7 +11,7 @@ from msgspec import structs
 from myna.actions import Action, Change, Field, Files
 from myna.config import MIB, settings_of
 from myna.errors import CommandError
-from myna.lib.names import is_name
+from myna.lib.names import check_name
 from myna.store.database import Queries
 from myna.store.queries import clones as store
 from myna.store.queries import config as config_store
@@ -44,16 +44,15 @@ class CloneVoice(Action[CloneRow], frozen=True):
 
     def check(self) -> None:
         if not self.consent:
-            error = CommandError(
+            raise CommandError(
                 "A voice is cloned only with the consent of the person whose voice it is. Declare the"
                 " consent: {consent}",
+                "consent",
                 consent=self.statement,
             )
-            error.field = "consent"
-            raise error
-        _check_line("The voice's name", self.name, NAME_MAX_CHARS)
+        check_name(self.name, NAME_MAX_CHARS)
         if self.consent_by:
-            _check_line("The name of the person who consents", self.consent_by, CONSENT_BY_MAX_CHARS)
+            check_name(self.consent_by, CONSENT_BY_MAX_CHARS, "consent_by")
         if not _LANGUAGE.fullmatch(self.language):
             raise CommandError(
                 "The language must be its code alone, such as zh, yue or en; it is {language!r}.",
@@ -62,16 +61,18 @@ class CloneVoice(Action[CloneRow], frozen=True):
         transcript = self._in_a_line()
         if not any(unicodedata.category(char)[0] in "LN" for char in transcript):
             raise CommandError(
-                "The transcript must be what is said in the sample; it has no letter or digit."
+                "The transcript must be what is said in the sample; it has no letter or digit.",
+                "transcript",
             )
         if len(transcript) > TRANSCRIPT_MAX_CHARS:
             raise CommandError(
                 "The transcript may have {chars_max} characters; it has {chars}.",
+                "transcript",
                 chars_max=TRANSCRIPT_MAX_CHARS,
                 chars=len(transcript),
             )
         if any(unicodedata.category(char) in ("Cc", "Cs") for char in transcript):
-            raise CommandError("The transcript contains a control character.")
+            raise CommandError("The transcript contains a control character.", "transcript")
 
     def _in_a_line(self) -> str:
         return " ".join(self.transcript.split())
@@ -154,10 +155,3 @@ class DeleteVoice(Action[Deleted], frozen=True):
 def _delete_preview(files: Files, name: str) -> None:
     if name:
         files.audio.delete(name)
-
-
-def _check_line(what: str, text: str, chars_max: int) -> None:
-    if not is_name(text, chars_max):
-        raise CommandError(
-            "{what} must be 1 to {chars_max} printable characters.", what=what, chars_max=chars_max
-        )

@@ -60,9 +60,9 @@ class AddCodes(Action[NewBatch], frozen=True):
     memo: Annotated[str, Field("A note that the ledger stores with the units.", hyphen=True)] = ""
 
     def check(self) -> None:
-        _check_whole("The units of a code", self.units, UNITS_MAX)
-        _check_whole("The number of codes", self.count, CODES_MAX)
-        _check_whole("The uses of a code", self.uses, USES_MAX)
+        _check_whole("The units of a code", self.units, UNITS_MAX, "units")
+        _check_whole("The number of codes", self.count, CODES_MAX, "count")
+        _check_whole("The uses of a code", self.uses, USES_MAX, "uses")
         check_memo(self.memo)
         self._life_ms()
 
@@ -164,6 +164,6 @@ def _hash(code: str) -> bytes:
     return hashlib.sha256(code.replace("-", "").encode()).digest()
 
 
-def _check_whole(what: str, number: int, most: int) -> None:
+def _check_whole(what: str, number: int, most: int, field: str) -> None:
     if not 1 <= number <= most:
-        raise CommandError("{what} must be a whole number from 1 to {most}.", what=what, most=most)
+        raise CommandError("{what} must be a whole number from 1 to {most}.", field, what=what, most=most)

@@ -14,7 +14,7 @@ from myna.actions.limits import Concurrent, Rpm, UnitsPerDay, given_limits
 from myna.channels.routes import check_known
 from myna.errors import CommandError
 from myna.lib import times
-from myna.lib.names import is_name
+from myna.lib.names import check_name
 from myna.store.queries import keys as store
 from myna.store.queries import routes as route_store
 from myna.store.queries.keys import KeyRow
@@ -45,9 +45,9 @@ class IssueKey(Action[Issued], frozen=True):
 
     def check(self) -> None:
         if self.name is not None:
-            _check_name(self.name)
+            check_name(self.name, keys.NAME_MAX_CHARS)
         if not self._terms().scopes:
-            raise CommandError("A key needs at least one scope: chat, tts, records.")
+            raise CommandError("A key needs at least one scope: chat, tts, records.", "scope")
 
     def _terms(self) -> Terms:
         return Terms(
@@ -170,7 +170,7 @@ class RenameKey(Action[KeyRow], frozen=True):
     name: Annotated[str, Field("Its new name.", argument="NAME")]
 
     def check(self) -> None:
-        _check_name(self.name)
+        check_name(self.name, keys.NAME_MAX_CHARS)
 
     async def run(self, change: Change) -> KeyRow:
         key = await _locked(change, self)
@@ -215,11 +215,3 @@ async def _id_of(change: Change, name: str) -> int:
         ids = ", ".join(f"{key_id} (of {owner})" for key_id, owner in found)
         raise CommandError("There are several keys {name!r}; name one by its id: {ids}.", name=name, ids=ids)
     return found[0][0]
-
-
-def _check_name(name: str) -> None:
-    if not is_name(name, keys.NAME_MAX_CHARS):
-        raise CommandError(
-            "A key needs a name of 1 to {name_max_chars} printable characters.",
-            name_max_chars=keys.NAME_MAX_CHARS,
-        )

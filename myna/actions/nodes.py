@@ -8,7 +8,7 @@ from msgspec import Struct
 from myna.actions import Action, Change, Field
 from myna.errors import CommandError
 from myna.farm.nodes import NAME_MAX_CHARS, TOKEN_LIFE_MS, TOKEN_PREFIX, hash_of
-from myna.lib.names import is_name
+from myna.lib.names import check_name
 from myna.store.queries.farm import nodes as store
 
 Name = Annotated[str, Field("The name of the node.", argument="NAME")]
@@ -32,11 +32,7 @@ class EnrollNode(Action[Invitation], frozen=True):
     again: Annotated[bool, Field("Replace the credential of a node that has joined.")] = False
 
     def check(self) -> None:
-        if not is_name(self.name, NAME_MAX_CHARS):
-            raise CommandError(
-                "A node needs a name of 1 to {name_max_chars} printable characters.",
-                name_max_chars=NAME_MAX_CHARS,
-            )
+        check_name(self.name, NAME_MAX_CHARS)
 
     async def run(self, change: Change) -> Invitation:
         token = TOKEN_PREFIX + secrets.token_hex(20)

@@ -14,10 +14,11 @@ from myna.channels.channels import SpeechChannel
 from myna.engines.blend import EXAMPLE, BlendPart, parts_of
 from myna.engines.interface import EngineVoice
 from myna.errors import CommandError
+from myna.lib.names import check_name
 from myna.store.queries import config as config_store
 from myna.store.queries import voices as store
 from myna.store.queries.config import BlendRow, Config
-from myna.voices.overrides import check_name, list_public
+from myna.voices.overrides import NAME_MAX_CHARS, list_public
 from myna.wire.farm import CLONE_PREFIX, VoiceId
 
 BLENDS_MAX = 100
@@ -53,7 +54,7 @@ class RenameVoice(Action[None], frozen=True):
 
     def check(self) -> None:
         if self.name:
-            check_name(self.name)
+            check_name(self.name, NAME_MAX_CHARS)
 
     async def run(self, change: Change) -> None:
         await store.rename(change.db, await _known(change, self), self.name)
@@ -83,7 +84,7 @@ class BlendVoice(Action[BlendRow], frozen=True):
 
     def check(self) -> None:
         if self.name:
-            check_name(self.name)
+            check_name(self.name, NAME_MAX_CHARS)
         _check_id(self.voice_id)
         self._parts()
 

@@ -9,18 +9,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from myna import __version__
-from myna.api.openai.operations import OPENAI_ERRORS, OPENAI_OPERATIONS
-from myna.api.openai.operations import PREFIX as OPENAI
 from myna.api.operations import (
     AUDIO,
     ERRORS,
     FARM_ERRORS,
     FARM_OPERATIONS,
     OBJECT,
+    OPENAI_ERRORS,
+    OPENAI_OPERATIONS,
     OPERATIONS,
     Operation,
     limit_fields,
 )
+from myna.api.operations import PREFIX as OPENAI
 from myna.config import ConfigCache
 from myna.http.responses import JSON
 from myna.wire import openai, v1

@@ -25,7 +25,7 @@ from myna.store.queries import clones
 from myna.store.queries import keys as keys_store
 from myna.store.queries import tasks as store
 from myna.store.queries.tasks import TaskRow
-from myna.wire.encode import to_json
+from myna.wire.body import to_json
 from myna.wire.v1 import (
     MODELS,
     KeyInfo,

@@ -14,9 +14,8 @@ from typing import Any
 
 from msgspec import Struct, convert, structs
 
-from myna.channels.circuits import CircuitChange, Circuits
+from myna.channels.circuits import CircuitChange, Circuits, Outbound
 from myna.channels.keys import ChannelKeys, LoadedKeys
-from myna.channels.outbound import Outbound
 from myna.channels.routes import Route
 from myna.engines import registry
 from myna.engines.blend import can_make

@@ -1,17 +1,29 @@
-"""The circuits of channels: a channel that fails again and again is avoided for a cooldown.
+"""The circuits of channels, and the places for requests to them.
+
+A channel that fails again and again is avoided for a cooldown.
 
 The failures of one account say little about a channel: its requests may cause them. So a circuit opens after
-failures in a row of `FAILURES_MAX` accounts. After as many of fewer accounts the channel is suspected, and
-so it is after the first one that follows a cooldown: `myna.gateway.probe` then sends a request of our own,
-whose failure opens the circuit. The first success, of a call or of that request, closes it.
+failures in a row of `FAILURES_MAX` accounts. After as many of fewer accounts the channel is suspected, and so
+it is after the first one that follows a cooldown: `myna.gateway.trial` then sends a request of our own, whose
+failure opens the circuit. The first success, of a call or of that request, closes it.
+
+The places of one process: each account and each channel has a share of all. A request waits for a place for
+at most WAIT_S. A channel that does not answer takes its own places, and the others serve on. An account gets
+half of a channel's places, so that it leaves some to others on each channel.
 """
 
 import logging
+import math
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
 
 from msgspec import Struct
 
+from myna.errors import Overloaded
+from myna.lib.shares import Shares
 from myna.lib.telemetry import metrics
 
 log = logging.getLogger(__name__)
@@ -110,3 +122,62 @@ class Circuits:
 
     def _suspected(self, name: str, failures: _Failures) -> bool:
         return failures.count >= FAILURES_MAX or (name in self._until and not self.open(name))
+
+
+WAIT_S: Final = 1.0
+RETRY_AFTER_S: Final = 1
+CHANNEL_SHARE: Final = 0.75
+"""Of all places, for a channel without a limit of its own."""
+ACCOUNT_SHARE: Final = 0.75
+"""Of all places, for one account."""
+ACCOUNT_SHARE_OF_CHANNEL: Final = 0.5
+
+
+class ChannelFull(Exception):
+    """The channel, or the account on this channel, has as many requests open as it may have."""
+
+
+class Outbound:
+    """`total` places for requests to channels. What waits for a channel has none of them, so the places of an
+    account, in all and on a channel, are counted without a total."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._accounts = Shares[int](
+            sys.maxsize,
+            _part(total, ACCOUNT_SHARE),
+            lambda: Overloaded(
+                "This account has as many calls open as it may have; the units were refunded, try again.",
+                RETRY_AFTER_S,
+            ),
+        )
+        self._channels = Shares[str](total, _part(total, CHANNEL_SHARE), ChannelFull, _show)
+        self._on_channels = Shares[tuple[str, int]](sys.maxsize, total, ChannelFull)
+
+    @asynccontextmanager
+    async def place(self, channel: str, concurrent: int, account_id: int) -> AsyncIterator[None]:
+        """Has a place for a request of the account, 0 for the operator. The channel may have `concurrent`
+        places, or with 0 its share. Raises Overloaded for the account, ChannelFull."""
+        most = min(concurrent or self._channels.share, self._total)
+        await self._accounts.wait_for(account_id, WAIT_S)
+        try:
+            of_channel = _part(most, ACCOUNT_SHARE_OF_CHANNEL)
+            await self._on_channels.wait_for((channel, account_id), WAIT_S, of_channel)
+            try:
+                await self._channels.wait_for(channel, WAIT_S, most)
+                try:
+                    yield
+                finally:
+                    self._channels.release(channel)
+            finally:
+                self._on_channels.release((channel, account_id))
+        finally:
+            self._accounts.release(account_id)
+
+
+def _part(places: int, share: float) -> int:
+    return math.ceil(places * share)
+
+
+def _show(channel: str, places: int) -> None:
+    metrics.levels[metrics.places_of(channel)] = places

@@ -181,6 +181,7 @@ def check(channel: str, key: str) -> None:
     if not key or len(key) > KEY_MAX_CHARS or not key.isascii() or not key.isprintable() or " " in key:
         raise CommandError(
             "A key has 1 to {key_max_chars} printable ASCII characters and no space: it is sent in a header.",
+            "key",
             key_max_chars=KEY_MAX_CHARS,
         )
     if len(_file_name(channel)) > _NAME_MAX_BYTES:

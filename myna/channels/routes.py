@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from myna.config import SiteSettings
 from myna.errors import CommandError, ModelNotFound
-from myna.lib.names import is_line
+from myna.lib.names import check_model
 from myna.store.database import Queries
 from myna.store.queries import routes as store
 from myna.store.queries.config import Config
@@ -137,6 +137,7 @@ def check(route: Route) -> None:
     if not _NAME.fullmatch(route.name):
         raise CommandError(
             "A route needs a name of 1 to {name_max_chars} characters without white space; it may end in *.",
+            "name",
             name_max_chars=NAME_MAX_CHARS,
         )
     if route.name in _RESERVED:
@@ -145,15 +146,13 @@ def check(route: Route) -> None:
             name=route.name,
             setting=price_setting(route.name),
         )
-    if not is_line(route.upstream_model, NAME_MAX_CHARS):
-        raise CommandError(
-            "The model to request has at most {name_max_chars} printable characters.",
-            name_max_chars=NAME_MAX_CHARS,
-        )
+    check_model(route.upstream_model, "upstream_model")
     if not 0 <= route.units <= UNITS_MAX:
-        raise CommandError("The units must be a whole number from 0 to {units_max}.", units_max=UNITS_MAX)
+        raise CommandError(
+            "The units must be a whole number from 0 to {units_max}.", "units", units_max=UNITS_MAX
+        )
     if route.intent and route.kind is not RouteKind.CHAT:
-        raise CommandError("Only chat has instructions to speak.")
+        raise CommandError("Only chat has instructions to speak.", "intent")
 
 
 def price_setting(name: str) -> str:

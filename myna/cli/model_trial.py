@@ -11,8 +11,7 @@ from cyclopts import Parameter
 
 from myna.cli.console import Json, Whole, show
 from myna.engines.interface import EngineFailed, EngineVoice, SpeechResult, Utterance
-from myna.engines.sherpa.config import THREADS_MAX, SherpaConfig
-from myna.engines.sherpa.engine import Sherpa
+from myna.engines.sherpa.engine import THREADS_MAX, Sherpa, SherpaConfig
 from myna.errors import CommandError, ConfigError
 from myna.lib.sandbox import AllowedPaths
 from myna.node.benchmark import reference_voice, sentence

@@ -20,7 +20,7 @@ from myna.lib.sandbox import keep_to_ourselves
 from myna.lib.telemetry import logs
 from myna.node import config as node_config
 from myna.node import credentials
-from myna.node.check import check as check_engines
+from myna.node.benchmark import check as check_engines
 from myna.node.credentials import Credentials
 from myna.node.runner import run as run_node
 from myna.node.server_client import ServerClient, ServerFailed

@@ -80,7 +80,7 @@ class _OfEspeak:
         self._language = voice.language
         self._han_language = "zh-CN" if voice.language.startswith("en") else voice.language
         self.pool = Pool(
-            "myna.engines.espeak.phonemes_child", Phonemes, processes=1, queue_max=1, job_deadline_s=_JOB_S
+            "myna.engines.espeak.phonemizer", Phonemes, processes=1, queue_max=1, job_deadline_s=_JOB_S
         )
 
     async def read(self, text: str) -> Reading:

@@ -10,11 +10,11 @@ from typing import Final, get_args
 
 import msgspec
 
-from myna.engines.espeak.config import EspeakConfig
+from myna.engines.espeak.engine import EspeakConfig
 from myna.engines.interface import Engine, EngineLimits
-from myna.engines.kokoro.config import KokoroConfig
+from myna.engines.kokoro.engine import KokoroConfig
 from myna.engines.openai.config import OpenAIConfig
-from myna.engines.sherpa.config import SherpaConfig
+from myna.engines.sherpa.engine import SherpaConfig
 from myna.errors import ConfigError
 from myna.lib.net import is_base_url
 

@@ -74,7 +74,7 @@ class SentenceError(Exception):
     sentence is used as it is. The value `what` is a phrase, which is translated too. `field` is the field
     that is wrong, where that is known."""
 
-    def __init__(self, sentence: str, *, field: str = "", **values: Any) -> None:
+    def __init__(self, sentence: str, field: str = "", **values: Any) -> None:
         super().__init__(sentence.format(**values) if values else sentence)
         self.sentence, self.field, self.values = sentence, field, values
 

@@ -32,10 +32,9 @@ from myna.http.asgi_types import (
     stopping,
     with_headers,
 )
-from myna.http.body_limits import BodyLimits
 from myna.http.client_address import TrustedProxies, address_of
 from myna.http.cors import Cors
-from myna.http.request import Request
+from myna.http.request import BodyLimits, Request
 from myna.http.request_head import request_id_of, traceparent_of
 from myna.http.responses import Response, envelope, public_error, respond
 from myna.http.stream import Header, ResponseStream, has_streamed

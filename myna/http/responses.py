@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from myna.errors import InternalError, MynaError
 from myna.http.asgi_types import RESPOND, Receive, Scope, Send, linger
-from myna.wire.encode import to_json
+from myna.wire.body import to_json
 from myna.wire.openai import OpenAIError, OpenAIErrorBody
 from myna.wire.v1 import ErrorAnswer, ErrorBody
 

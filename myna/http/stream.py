@@ -77,7 +77,7 @@ class ResponseStream:
             raise RuntimeError("a response header contains a control character")
         self.started = True
         if not self.disconnected:
-            head = b"".join(b"%b: %b\r\n" % line for line in lines)
+            head = b"".join([b"%b: %b\r\n" % line for line in lines])
             self._write = self._connection.start_stream(_STATUS_LINE + head + b"\r\n")
 
     def write(self, part: bytes) -> None:

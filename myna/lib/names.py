@@ -19,9 +19,17 @@ def is_line(text: str, chars_max: int) -> bool:
     return len(text) <= chars_max and text.isprintable()
 
 
-def check_model(text: str) -> None:
+def check_name(text: str, chars_max: int, field: str = "name") -> None:
+    """Raises CommandError if the text can't be a name."""
+    if not is_name(text, chars_max):
+        raise CommandError("A name has 1 to {chars_max} printable characters.", field, chars_max=chars_max)
+
+
+def check_model(text: str, field: str = "model") -> None:
     """Raises CommandError if no channel can be asked for this model; "" is the channel's own, or any."""
     if not is_line(text, MODEL_MAX_CHARS):
         raise CommandError(
-            "The name of a model has at most {chars_max} printable characters.", chars_max=MODEL_MAX_CHARS
+            "The name of a model has at most {chars_max} printable characters.",
+            field,
+            chars_max=MODEL_MAX_CHARS,
         )

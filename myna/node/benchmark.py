@@ -1,19 +1,20 @@
-"""Measures the speed of an engine with one sentence."""
+"""Speaks a sentence with an engine: for its speed, and for `node check`."""
 
 import asyncio
 import contextlib
 import io
 import secrets
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
 from myna.engines.espeak.engine import Espeak
-from myna.engines.interface import Engine, EngineFailed, Utterance, VoiceReference
+from myna.engines.interface import Engine, EngineFailed, EngineUnavailable, Utterance, VoiceReference
 from myna.lib.sandbox import AllowedPaths
-from myna.node.engines import JOB_MAX_S
+from myna.node.engines import JOB_MAX_S, start, too_many_voices
 
 TRIAL_MAX_S: Final = 120.0
 SENTENCES: Final = {
@@ -106,3 +107,35 @@ def _decode(mp3: Path, wav: Path) -> None:
     file = io.BytesIO()  # libsndfile does not report the reason of a failed write
     soundfile.write(file, samples, rate_hz, format="WAV", subtype="PCM_16")
     wav.write_bytes(file.getvalue())
+
+
+async def check(engines: Sequence[Engine], folder: Path) -> list[dict[str, object]]:
+    """A row for each engine: the voice it spoke in (empty for a clone), the seconds it took, and its speed as
+    a multiple of real time; for an engine that failed, the error. Only one engine runs at a time, so none
+    slows another. The sentences are written to `folder` and removed."""
+    return [await _row(engines[:count], folder) for count in range(1, len(engines) + 1)]
+
+
+async def _row(engines: Sequence[Engine], folder: Path) -> dict[str, object]:
+    """The row of the last engine. The others count towards the limit of voices."""
+    engine = engines[-1]
+    row: dict[str, object] = {"engine": engine.label, "ok": False, "voice": ""}
+    try:
+        await start(engine, AllowedPaths.of(writes=(folder,)))
+        if excess := too_many_voices(engines):
+            raise EngineUnavailable(f"{engine.label}: {excess}")
+        result = await trial(engine, folder)
+    except EngineFailed as failure:
+        return {**row, "voices": [], "clones": [], "seconds": 0.0, "speed": 0.0, "error": str(failure)}
+    finally:
+        await engine.close()
+    return {
+        "engine": engine.label,
+        "ok": True,
+        "voice": result.voice_id,
+        "voices": [voice.voice_id for voice in engine.voices],
+        "clones": list(engine.clones),
+        "seconds": round(result.took_s, 3),
+        "speed": round(result.speed, 1),
+        "error": "",
+    }

@@ -20,13 +20,12 @@ from typing import Annotated, Any, Final, get_args, get_type_hints
 import msgspec
 from msgspec import Meta, Struct, ValidationError
 
-from myna.engines.espeak.config import EspeakConfig
+from myna.engines.espeak.engine import EspeakConfig
 from myna.engines.interface import Engine, EngineLimits
 from myna.engines.registry import KINDS, EngineConfig
 from myna.errors import ConfigError
 from myna.lib.setting_kinds import read_toml
-from myna.node.engines import JOB_MAX_S, too_many_voices
-from myna.node.requirements import pattern_requirement
+from myna.node.engines import JOB_MAX_S, pattern_requirement, too_many_voices
 from myna.settings import usable_cores
 from myna.wire import validation_errors
 from myna.wire.farm import SLOTS_MAX

@@ -1,7 +1,7 @@
-"""The speech engines of this machine, and which of them has which voice."""
+"""The speech engines of this machine, which of them has which voice, and what the server accepts as one."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,9 +18,27 @@ from myna.engines.interface import (
     Utterance,
 )
 from myna.lib.sandbox import AllowedPaths
-from myna.node.requirements import pattern_requirement
 from myna.wire import validation_errors
-from myna.wire.farm import VOICES_MAX, NodeVoice
+from myna.wire.farm import CLONE_PREFIX, VOICES_MAX, NodeVoice
+from myna.wire.validation_errors import FieldError
+
+_VOICE_ID: Final = (
+    "letters, digits, '.', '_' and '-', at most 100 of them, the first a letter or a digit; and no id begins"
+    f" with {CLONE_PREFIX!r}, which is for cloned voices"
+)
+_PATTERNS: Final[Mapping[str, str]] = {
+    "id": _VOICE_ID,
+    "voice_id": _VOICE_ID,
+    "voices": _VOICE_ID,
+    "language": "a language's code, such as zh-CN, yue or en",
+}
+
+
+def pattern_requirement(error: FieldError) -> str:
+    """What a value must be that does not match the pattern of its field; empty for other errors."""
+    key = error.path.rpartition(".")[2].partition("[")[0]
+    return _PATTERNS.get(key, "") if error.pattern else ""
+
 
 JOB_MAX_S: Final = 900.0
 """Deadline of one job in an engine."""

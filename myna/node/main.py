@@ -20,17 +20,17 @@ import msgspec
 from myna import __version__
 from myna.errors import CommandError
 from myna.node.engines import Engines
-from myna.node.leases import LeasedJob, LeasedJobs
 from myna.node.references import References
-from myna.node.retry import Backoff, OutageLog
 from myna.node.server_client import (
+    Backoff,
     CredentialRefused,
+    OutageLog,
     ProtocolTooOld,
     ReportRefused,
     ServerClient,
     ServerFailed,
 )
-from myna.node.work import Work
+from myna.node.work import LeasedJob, LeasedJobs, Work
 from myna.wire.farm import POLL_MAX_S, Heartbeat, Heartbeats, Hello, Job, Lease, Welcome
 
 REFUSED_RETRY_S: Final = 30.0

@@ -15,8 +15,7 @@ from myna.node.credentials import Credentials
 from myna.node.engines import Engines
 from myna.node.main import NodeProgram, StopSignals
 from myna.node.references import References
-from myna.node.retry import OutageLog
-from myna.node.server_client import ProtocolTooOld, ServerClient
+from myna.node.server_client import OutageLog, ProtocolTooOld, ServerClient
 from myna.node.work import Work
 
 CONNECT_MAX_S: Final = 10.0

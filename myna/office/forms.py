@@ -15,7 +15,7 @@ from starlette.requests import Request
 from myna.errors import BodyTooLarge, BodyTooSlow, InvalidRequest
 from myna.http.asgi_types import Message
 from myna.office.messages import N_
-from myna.wire.msgspec_errors import FieldError, field_error
+from myna.wire.validation_errors import FieldError, parsed_error
 
 F = TypeVar("F", bound=Struct)
 
@@ -87,7 +87,7 @@ def convert(form: FormData, kind: type[F], given: Mapping[str, object] = {}) -> 
     try:
         return msgspec.convert({**fields, **given}, kind, strict=False)
     except msgspec.ValidationError as error:
-        wrong = field_error(str(error))
+        wrong = parsed_error(str(error))
         refused = _refused(wrong)
         refused.field = (wrong.path or wrong.missing).partition("[")[0]
         raise refused from None

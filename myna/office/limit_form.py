@@ -1,18 +1,20 @@
-"""The fields of a form for the limits of a key or an account, and the routes that a key may use."""
+"""The fields of forms for the caps and limits of a key or an account, and the routes that a key may use."""
 
 from collections.abc import Collection, Mapping
 
 from msgspec import Struct, field, structs
 
 from myna.accounts import limits
+from myna.accounts.caps import Period
 from myna.accounts.limits import DEFAULT
 from myna.channels.routes import TRANSCRIPTION_ROUTE, Route, listed
+from myna.office.messages import N_
 from myna.office.visit import Visit
 from myna.store.batch import NO_LIMITS
 from myna.store.queries import config as config_store
 from myna.store.queries import keys as store
 from myna.store.queries import routes as route_store
-from myna.store.queries.keys import OF_ACCOUNT, KeyRow, LimitsRow
+from myna.store.queries.keys import OF_ACCOUNT, CapRow, KeyRow, LimitsRow
 
 
 class LimitFields(Struct):
@@ -26,10 +28,10 @@ class LimitFields(Struct):
 
 def typed_limits(form: LimitFields) -> dict[str, str]:
     """The limits as actions have them: an empty one is the site's."""
-    return {name: getattr(form, name) or DEFAULT for name in ("rpm", "concurrent", "units_per_day")}
+    return {name: getattr(form, name) or DEFAULT for name in limits.NAMES}
 
 
-async def fields_of(visit: Visit, key: KeyRow) -> LimitFields:
+async def limit_fields(visit: Visit, key: KeyRow) -> LimitFields:
     """The fields for what is stored."""
     row = await store.limits_of(visit.db, key.account_id, key.id)
     routes = await route_store.of_key(visit.db, key.id)
@@ -62,3 +64,23 @@ async def routes_of_site(visit: Visit, chosen: Collection[str]) -> list[Route]:
     whisper = TRANSCRIPTION_ROUTE in chosen or not await visit.parts.whisper_missing()
     found = listed(config, visit.parts.config.settings) if config.routes else []
     return [route for route in found if whisper or route.name != TRANSCRIPTION_ROUTE]
+
+
+PERIODS = ((Period.DAY, N_("per day")), (Period.WEEK, N_("per week")), (Period.MONTH, N_("per month")))
+
+
+class CapFields(Struct):
+    """The units and the period as typed; without units there is no cap."""
+
+    cap_units: str = ""
+    cap_period: str = Period.MONTH.value
+
+    @property
+    def text(self) -> str:
+        """The cap as on the command line; "" without one."""
+        return f"{self.cap_units}/{self.cap_period}" if self.cap_units else ""
+
+
+def cap_fields(row: CapRow | None) -> CapFields:
+    """The fields for a stored cap."""
+    return CapFields(str(row.units), row.period) if row else CapFields()

@@ -188,8 +188,7 @@ def _fault(form: _Form, wrong: _Control | None, said: str) -> Edit:
 
 
 def _wrong(visible: Sequence[_Control], refill: Refill) -> _Control | None:
-    """The field that the error is about: the one that it names, the only one, the one with the value that it
-    repeats, or the first one that it mentions. None where it may be another one."""
+    """The field that the error is about: its own, the only one, or the one with the value that it repeats."""
     texts = [one for one in visible if one.kind not in _CHOICES]
     names = {one.name for one in texts}
     error = refill.error
@@ -201,20 +200,7 @@ def _wrong(visible: Sequence[_Control], refill: Refill) -> _Control | None:
         return None
     values = [value for value in error.values.values() if isinstance(value, str) and value]
     repeats = [one for one in texts if one.name in refill.typed and refill.typed[one.name] in values]
-    if len(repeats) == 1:
-        return repeats[0]
-    words = re.sub(r"[-_]", " ", error.message.lower())
-    places = {one.name: _mentioned(one.name, words) for one in texts}
-    found = [one for one in texts if places[one.name]]
-    return min(found, key=lambda one: places[one.name], default=None)
-
-
-def _mentioned(name: str, words: str) -> tuple[int, ...]:
-    """Where the words have the field's name, or its first part, and how much of it; () if nowhere."""
-    for text in (name.replace("_", " "), name.partition("_")[0]):
-        if found := re.search(rf"\b{re.escape(text)}\b", words):
-            return found.start(), -len(text)
-    return ()
+    return repeats[0] if len(repeats) == 1 else None
 
 
 def _filled(control: _Control, typed: FormData, wrong: bool) -> list[Edit]:

@@ -24,7 +24,7 @@ from myna.config import DAY_MS, ConfigCache, unreadable
 from myna.engines.interface import EngineFailed
 from myna.errors import DatabaseUnavailable
 from myna.farm.tasks import TRIES_EXHAUSTED, Tasks
-from myna.gateway.probe import Prober
+from myna.gateway.trial import Prober
 from myna.lib.telemetry import metrics
 from myna.settings import Settings
 from myna.store.database import Database, Transaction

@@ -33,10 +33,10 @@ from myna.farm.nodes import Nodes
 from myna.farm.tasks import Tasks
 from myna.gateway.chat.complete import Chat
 from myna.gateway.chat.context_lengths import ContextLengths
-from myna.gateway.probe import Prober
 from myna.gateway.relay.plan import Planner as RelayPlanner
 from myna.gateway.relay.relay import Relay, UnitHeaders
 from myna.gateway.relay.stored_responses import StoredResponses
+from myna.gateway.trial import Prober
 from myna.http.asgi import METRICS_PATH, MODEL_ROUTE, RESPONSE_ROUTE, Routes
 from myna.http.client import HttpClient
 from myna.lib.sandbox import AllowedPaths

@@ -15,7 +15,7 @@ from myna.engines.interface import Client, EngineFailed, EngineVoice, Utterance
 from myna.engines.pool.admission import Slot
 from myna.errors import NotFound, Overloaded, Unavailable
 from myna.speech.catalogue import spoken_language
-from myna.speech.length import check_sound
+from myna.speech.plan import check_sound
 from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import FreeSpace
 from myna.store.queries.config import Config

@@ -37,9 +37,8 @@ from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
 from myna.speech.synthesize import BROKEN_OFF, Answers, Disconnected, Synthesizer
 from myna.store.batch import Replayed
 from myna.store.files.audio import AudioStore
-from myna.wire import openai_voices
-from myna.wire.body import decode, ignored
-from myna.wire.encode import to_json_text
+from myna.wire import openai_audio
+from myna.wire.body import decode, ignored, to_json_text
 from myna.wire.openai_audio import AudioVoice, OpenAISpeechRequest, VoiceById
 
 NO_AAC = "aac needs Myna's extra 'm4a', which is not installed here; use mp3, opus, flac, wav or pcm."
@@ -238,8 +237,8 @@ class StreamedSpeech:
         nodes = NO_NODES if route.channels else await self._capacity.nodes(config)
         usable = voices.usable(self._channels, config, nodes, route)
         listed = {found.voice_id: found.name for found in usable}
-        mapping = openai_voices.read(self._config.settings.openai_voices)
-        return openai_voices.voice_id_of(name, mapping, listed) or None
+        mapping = openai_audio.read(self._config.settings.openai_voices)
+        return openai_audio.voice_id_of(name, mapping, listed) or None
 
 
 def named(usable: list[EngineVoice], mapping: str) -> list[AudioVoice]:
@@ -248,7 +247,7 @@ def named(usable: list[EngineVoice], mapping: str) -> list[AudioVoice]:
     found = [_described(voice.voice_id, voice) for voice in usable]
     found += [
         _described(name, by_id[voice_id])
-        for name, voice_id in openai_voices.read(mapping).items()
+        for name, voice_id in openai_audio.read(mapping).items()
         if voice_id in by_id and name not in by_id
     ]
     return found

@@ -13,7 +13,7 @@ from msgspec import Struct
 from myna.accounts.keys import Scope, UnverifiedCaller
 from myna.billing.ledger import Call, ChargeOrder, Ledger
 from myna.channels.channels import Channels, SpeechChannel
-from myna.channels.outbound import ChannelFull
+from myna.channels.circuits import ChannelFull
 from myna.channels.routes import SPEECH_ROUTE
 from myna.config import ConfigCache, SiteSettings
 from myna.engines.interface import (
@@ -51,8 +51,7 @@ from myna.speech.draft import draft, filled
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan, read_speed
 from myna.store.batch import Audio, Replayed, TaskStatus
 from myna.store.files.audio import AudioStore
-from myna.wire.body import decode, ignored
-from myna.wire.encode import to_json_text
+from myna.wire.body import decode, ignored, to_json_text
 from myna.wire.failures import BUSY, FAILED, FULL, REFUSED, SLOW, error_of
 from myna.wire.v1 import SpeechDone, SpeechOrdered, SpeechRequest
 

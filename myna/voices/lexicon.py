@@ -115,6 +115,7 @@ def checked_word(word: str) -> str:
         raise CommandError(
             "A word has 1 to {chars_max} printable characters, a letter or a digit among them, and no"
             " brackets.",
+            "word",
             chars_max=WORD_MAX_CHARS,
         )
     return word

@@ -7,8 +7,6 @@ from msgspec import Struct, convert, structs
 
 from myna.channels.channels import Channels
 from myna.engines.interface import EngineVoice
-from myna.errors import CommandError
-from myna.lib.names import is_name
 from myna.store.database import Queries
 from myna.store.queries import config as config_store
 from myna.store.queries import voices as store
@@ -36,14 +34,6 @@ def overridden(voices: Iterable[EngineVoice], overrides: Mapping[str, VoiceOverr
     shown = [voice for voice in voices if not overrides.get(voice.voice_id, NO_OVERRIDE).hidden]
     shown.sort(key=lambda voice: _place(voice.voice_id, overrides))
     return [_named(voice, overrides) for voice in shown]
-
-
-def check_name(name: str) -> None:
-    """Raises CommandError if a public voice can't have this name."""
-    if not is_name(name, NAME_MAX_CHARS):
-        raise CommandError(
-            "A voice's name has 1 to {name_max_chars} printable characters.", name_max_chars=NAME_MAX_CHARS
-        )
 
 
 async def list_public(db: Queries, channels: Channels) -> list[PublicVoice]:

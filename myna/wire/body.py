@@ -1,9 +1,9 @@
-"""Strict decoding of request bodies to structs. Invalid JSON is an InvalidRequest that names the field."""
+"""Strict decoding of bodies to structs, and JSON of structs. Invalid JSON is an InvalidRequest."""
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection
 from itertools import accumulate, islice
 from typing import Any, TypeVar, cast
 
@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from myna.errors import InvalidRequest
 from myna.wire import validation_errors
+from myna.wire.lenient import dumps
 
 T = TypeVar("T")
 
@@ -80,14 +81,13 @@ def ignored(fields: dict[str, Any], shape: type[Struct]) -> str:
     Names are untrusted: a long name, or one with other characters than [A-Za-z0-9_.-], is only counted.
     """
     known = shape.__struct_encode_fields__
-    count = len(fields) - sum(name in fields for name in known)
-    return listed((name for name in fields if name not in known), count)
+    return listed([name for name in fields if name not in known])
 
 
-def listed(names: Iterable[str], count: int) -> str:
-    """So many names that a caller chose, as the value of a header."""
+def listed(names: Collection[str]) -> str:
+    """Names that a caller chose, as the value of a header."""
     named = [name for name in islice(names, NAMES_MAX) if _NAME.fullmatch(name)]
-    more = count - len(named)
+    more = len(names) - len(named)
     return ", ".join([*named, f"{more} more"] if more else named)
 
 
@@ -136,3 +136,25 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             "duplicate name in one object; send it once.", field=validation_errors.cut(duplicate)
         )
     return members
+
+
+_encoder = msgspec.json.Encoder()
+to_json = _encoder.encode
+"""The JSON of a struct in UTF-8, for a response."""
+
+
+def to_json_text(struct: msgspec.Struct) -> str:
+    """The JSON of a struct as text, for a stored response."""
+    return to_json(struct).decode()
+
+
+_LINE_ENDS = {"\u2028": b"\\u2028", "\u2029": b"\\u2029", "\u0085": b"\\u0085"}
+"""Characters that many readers of lines take for an end of line, and their escapes."""
+
+
+def to_event(data: Any, name: str = "") -> bytes:
+    """A server-sent event with this JSON."""
+    line = dumps(data)
+    for character, escape in _LINE_ENDS.items():
+        line = line.replace(character.encode(), escape)
+    return (f"event: {name}\n".encode() if name else b"") + b"data: %b\n\n" % line

@@ -1,11 +1,18 @@
 """Requests and responses of the audio endpoints of /openai/v1.
 
 `openapi.json` is generated from these structs. Source: the reference of OpenAI's API.
+
+Also the names of OpenAI's voices, which clients send as they are, and the voices of the site that answer to
+them.
 """
 
-from typing import Annotated, Literal
+import re
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
+
+from myna.errors.sentences import WrongValue
 
 Format = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
 
@@ -82,3 +89,40 @@ class AudioVoices(Struct, frozen=True):
     """GET /audio/voices."""
 
     voices: list[AudioVoice]
+
+
+DEFAULT: Final = (
+    "alloy=af_alloy,ash=am_michael,ballad=bm_george,coral=af_bella,echo=am_echo,fable=bm_fable,nova=af_nova,"
+    "onyx=am_onyx,sage=af_sarah,shimmer=af_sky,verse=am_puck,marin=af_heart,cedar=am_fenrir"
+)
+"""Kokoro's English voices."""
+NAMES: Final = frozenset(pair.partition("=")[0] for pair in DEFAULT.split(","))
+_PAIR: Final = re.compile(r"([a-z]{1,40})=([^\s=,]{1,100})")
+_PAIRS_MAX: Final = 100
+
+
+def read(text: str) -> Mapping[str, str]:
+    """The voice's id by name, of a text such as `alloy=af_alloy,echo=am_echo`. Raises ValueError."""
+    found = [_PAIR.fullmatch(pair.strip()) for pair in text.split(",") if pair.strip()]
+    if len(found) > _PAIRS_MAX:
+        raise WrongValue("must have at most {most} names", most=_PAIRS_MAX)
+    pairs = [(pair[1], pair[2]) for pair in found if pair]
+    if len(pairs) < len(found) or len(dict(pairs)) < len(pairs):
+        raise WrongValue("must be NAME=VOICE_ID, several separated by commas, each name once")
+    return dict(pairs)
+
+
+def voice_id_of(name: str, mapping: Mapping[str, str], listed: Mapping[str, str]) -> str:
+    """The id of the voice that `name` means, of those `listed` by id with their names: a voice of that id;
+    else the one that the mapping has for the name; else the only voice of that name; all in any case. Empty,
+    for the default voice, if the mapping's voice is not listed, or for a name of OpenAI's that the mapping
+    lacks."""
+    if name in listed:
+        return name
+    folded = name.casefold()
+    if folded in NAMES | mapping.keys():
+        mapped = mapping.get(folded, "")
+        return mapped if mapped in listed else ""
+    by_id = [voice_id for voice_id in listed if voice_id.casefold() == folded]
+    by_name = [voice_id for voice_id, named in listed.items() if named.casefold() == folded]
+    return next((found[0] for found in (by_id, by_name) if len(found) == 1), name)

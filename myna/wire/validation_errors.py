@@ -1,18 +1,73 @@
-"""Messages for a request body that is refused: which field, what is wrong, what is right."""
+"""Messages for a request body that is refused: which field, what is wrong, what is right.
+
+msgspec's errors carry no attributes, so their texts are parsed, here only. The texts may change with any
+release. pyproject.toml bounds msgspec's version, and tests/wire checks each form that is parsed here against
+the installed version.
+"""
 
 import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import inspect
 from msgspec.inspect import FloatType, IntType, LiteralType, Metadata, NoneType, StructType, UnionType
 
 from myna.errors import InvalidRequest
-from myna.wire import msgspec_errors
-from myna.wire.msgspec_errors import FieldError
+
+_AT: Final = re.compile(r"(?P<message>.*) - at `\$\.?(?P<path>[^`]*)`", re.DOTALL)
+_MISSING: Final = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_EXPECTED: Final = r"Expected `(\w+(?: \| (?!null)\w+)*)(?: \| null)?`"
+_WRONG_TYPE: Final = re.compile(_EXPECTED + r", got `(\w+)`")
+_LIMIT: Final = re.compile(_EXPECTED + r" (.*)", re.DOTALL)
+_PATTERN: Final = "matching regex"
+_MALFORMED: Final = "JSON is malformed: "
+_TRUNCATED: Final = "Input data was truncated"
+
+
+class FieldError(NamedTuple):
+    """A ValidationError. `path` is such as `deep.words[0]`, empty for the whole object; for a missing or an
+    unknown field it is that of the object. `expected` and `got` are msgspec's names of JSON types, of which
+    `expected` may have several, such as `str | array`; `limit` is what else the value must be, such as
+    `of length <= 3`."""
+
+    message: str
+    path: str = ""
+    missing: str = ""
+    unknown: str = ""
+    expected: str = ""
+    got: str = ""
+    limit: str = ""
+    pattern: bool = False
+
+
+def parsed_error(text: str) -> FieldError:
+    """Parses the text of a ValidationError."""
+    at = _AT.fullmatch(text)
+    message, path = (at["message"], at["path"]) if at else (text, "")
+    if missing := _MISSING.fullmatch(message):
+        return FieldError(message, path, missing=missing[1])
+    if unknown := _UNKNOWN.fullmatch(message):
+        return FieldError(message, path, unknown=unknown[1])
+    if types := _WRONG_TYPE.fullmatch(message):
+        return FieldError(message, path, expected=types[1], got=types[2])
+    if limit := _LIMIT.fullmatch(message):
+        return FieldError(message, path, expected=limit[1], limit=limit[2], pattern=_PATTERN in limit[2])
+    return FieldError(message, path)
+
+
+def is_truncated(error: Exception) -> bool:
+    """Whether a DecodeError says that the JSON ends too early."""
+    return str(error) == _TRUNCATED
+
+
+def syntax_error(error: Exception) -> str:
+    """The message of a DecodeError for malformed JSON, with the position in bytes."""
+    return str(error).removeprefix(_MALFORMED)
+
 
 VALUE_MAX_CHARS = 40
 """The longest part of a wrong value that a message repeats."""
@@ -47,8 +102,8 @@ def of_bytes(body: bytes, error: Exception) -> InvalidRequest:
         return InvalidRequest(f"The body is not valid JSON: it isn't UTF-8 from byte {wrong.start} on.")
     if text.startswith("\N{BYTE ORDER MARK}"):
         return InvalidRequest("The body is not valid JSON: leave out the byte order mark in front.")
-    truncated = msgspec_errors.is_truncated(error)
-    reason = "it ends too early" if truncated else cut(msgspec_errors.syntax_error(error))
+    truncated = is_truncated(error)
+    reason = "it ends too early" if truncated else cut(syntax_error(error))
     if len(body) > SEARCHED_MAX_BYTES:
         # msgspec also reports a lone surrogate as truncated input.
         surrogate = ", or a string contains half of a surrogate pair" if truncated else ""
@@ -70,7 +125,7 @@ def of_fields(
 
 def field_error(error: msgspec.ValidationError) -> FieldError:
     """The parsed error. Its text is cut: it repeats a wrong value of any length."""
-    return msgspec_errors.field_error(cut(str(error)))
+    return parsed_error(cut(str(error)))
 
 
 def explain(error: FieldError, fields: Mapping[str, Any], shape: type) -> tuple[str, str]:

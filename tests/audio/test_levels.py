@@ -6,8 +6,16 @@ import pytest
 import soxr
 from numpy.typing import NDArray
 
-from myna.engines.audio.levels import clipped, levels
-from myna.engines.audio.loudness import PEAK_MAX_DBTP, TARGET_LUFS, Leveller, integrated, levelled, limited
+from myna.engines.audio.loudness import (
+    PEAK_MAX_DBTP,
+    TARGET_LUFS,
+    Leveller,
+    clipped,
+    integrated,
+    levelled,
+    levels,
+    limited,
+)
 from tests.rig.samples import voice
 
 _RATE_HZ = 24_000

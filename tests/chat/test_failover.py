@@ -181,14 +181,14 @@ def test_words_and_a_harmless_message_are_passed_on() -> None:
     assert (found.openai_type, found.field) == ("BadRequestError", "messages[0].content")
     assert "expected a number" in told(attempt(422, REQUEST_FAULTS["a line of text"][1])).message
     extra = {"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]}  # Mistral's
-    assert told(attempt(422, {"object": "error", "message": extra})).param == "seed"
+    assert told(attempt(422, {"object": "error", "message": extra})).field == "seed"
     found = told(attempt(422, REQUEST_FAULTS["422"][1]))
-    assert "top_p: must be at most 1." in found.message and found.param == "top_p"
+    assert "top_p: must be at most 1." in found.message and found.field == "top_p"
     found = told(
         attempt(400, error("line one\nline two", type="no word", param="no word either", code=["x"]))
     )
     assert "line one line two." in found.message and found.message.isprintable()
-    assert (found.openai_type, found.field, found.code) == ("invalid_request_error", None, None)
+    assert (found.openai_type, found.field, found.code) == ("invalid_request_error", "", None)
     assert told(attempt(400, error("x" * 35 + " y" * 1000))).message.count("y") < 300
 
 
@@ -216,7 +216,7 @@ def test_words_and_a_harmless_message_are_passed_on() -> None:
 def test_a_message_that_names_a_server_a_path_or_a_key_is_not_passed_on(message: str) -> None:
     found = told(attempt(400, error(message, code="bad_thing", type=KEY, param="gpu-box")))
     assert message not in found.message and "with the code bad_thing" in found.message
-    assert found.openai_type == "invalid_request_error" and found.param is None
+    assert found.openai_type == "invalid_request_error" and not found.field
 
 
 def test_the_smallest_retry_after_of_all_channels_is_told() -> None:

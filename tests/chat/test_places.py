@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from myna.channels import outbound
+from myna.channels import circuits
 from myna.channels.channels import Channel, Channels
 from myna.channels.circuits import FAILURES_MAX
 from myna.errors import Overloaded
@@ -27,7 +27,7 @@ OF_CHANNEL, OF_ACCOUNT, OF_ACCOUNT_ON_CHANNEL = 15, 15, 8
 
 @pytest.fixture(autouse=True)
 def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbound, "WAIT_S", 0.05)
+    monkeypatch.setattr(circuits, "WAIT_S", 0.05)
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ async def test_what_waits_for_a_full_channel_leaves_the_other_channels_to_all(
 ) -> None:
     full, other = site.channel("full", concurrent=2), site.channel("other")
     async with site.silent({(1, full): 1, (2, full): 1}):
-        monkeypatch.setattr(outbound, "WAIT_S", SOON_S)
+        monkeypatch.setattr(circuits, "WAIT_S", SOON_S)
         waiting = [asyncio.create_task(site.ask(account, full)) for account in range(3, 3 + 2 * PLACES)]
         await asyncio.sleep(0)
         assert await site.ask(1, other) == "hello"
@@ -142,7 +142,7 @@ async def test_the_limit_of_a_channel_replaces_its_share(site: Site, monkeypatch
     channel = site.channel("limited", concurrent=2)
     async with site.silent({(1, channel): 1, (2, channel): 1}):
         await refusal(site, 3, channel)
-        monkeypatch.setattr(outbound, "WAIT_S", SOON_S)
+        monkeypatch.setattr(circuits, "WAIT_S", SOON_S)
         waiting = asyncio.create_task(site.ask(3, channel))
         await asyncio.sleep(0)
     assert await waiting == "hello"

@@ -30,15 +30,6 @@ def test_a_link_begins_with_the_public_url(cli: Cli) -> None:
     assert lines[1].split()[1].startswith("https://ai.example.com/office/welcome?token=mynalink_")
 
 
-def test_each_link_replaces_the_one_before_and_is_recorded_without_its_token(cli: Cli) -> None:
-    cli.lines("account", "add", "ann")
-    links = {cli.json("account", "invite", "ann")["link"] for _ in range(2)}
-    assert len(links) == 2
-    said = "\n".join(cli.lines("activity"))
-    assert said.count("myna account invite ann") == 2
-    assert "mynalink_" not in said
-
-
 def test_what_is_not_possible_is_one_line(cli: Cli) -> None:
     cli.lines("account", "add", "ann")
     assert "has no password yet" in cli.refused("account", "reset", "ann")
@@ -91,7 +82,8 @@ def test_account_names_are_unique(owner: Cli) -> None:
 def test_an_account_is_found_by_its_address_and_a_near_name_is_suggested(owner: Cli) -> None:
     for name, email in (("ann", "Ann@Example.org"), ("bob", "team@example.org"), ("bea", "team@example.org")):
         owner.lines("account", "add", name, "--email", email)
-    assert owner.json("account", "show", "ann@example.org")["name"] == "ann"
+    assert owner.json("account", "grant", "ann@example.org", "5")["name"] == "ann"
+    assert owner.json("activity", "--limit", "1")[0]["command"] == "myna account grant ann 5"
     several = "Several accounts have the e-mail address 'team@example.org': name one of 'bob', 'bea'."
     assert owner.refused("key", "list", "team@example.org") == several
     assert owner.refused("account", "show", "anne") == "There is no account 'anne'; did you mean 'ann'?"

@@ -9,8 +9,8 @@ import pytest
 import soundfile
 
 from demo import tiny_voices
-from myna.engines.sherpa.config import SherpaConfig
-from myna.engines.sherpa.known_models import KNOWN
+from myna.engines.sherpa.engine import SherpaConfig
+from myna.engines.sherpa.models import KNOWN
 from tests.cli.conftest import Cli
 
 

@@ -12,7 +12,7 @@ from myna.actions.clones import DeleteVoice
 from myna.actions.voices import BlendVoice, HideVoice
 from myna.channels.channels import Channels
 from myna.engines.interface import EngineLimits, EngineVoice
-from myna.engines.kokoro.config import KokoroConfig
+from myna.engines.kokoro.engine import KokoroConfig
 from myna.errors import CommandError, InvalidRequest
 from myna.farm.nodes import Nodes
 from myna.http.client import HttpClient
@@ -163,7 +163,7 @@ async def test_a_deleted_blend_is_no_voice(books: Books, channels: Channels) -> 
         (BLEND, "zf_xiaobei", "", "The recipe 'zf_xiaobei': must be of 2 to 5 voices"),
         (BLEND, "zf_xiaobei:0+af_heart:1", "", "the weight of zf_xiaobei must be"),
         (BLEND, "zf_xiaobei+zf_nobody", "", "The channel 'default-speech' has no voice 'zf_nobody'"),
-        (BLEND, RECIPE, " ", "A voice's name has 1 to 100 printable characters"),
+        (BLEND, RECIPE, " ", "A name has 1 to 100 printable characters"),
         ("zf_xiaobei", RECIPE, "", "The channel 'default-speech' has a voice 'zf_xiaobei'"),
         *(
             (voice_id, RECIPE, "", "The id of a voice has 1 to 100 letters")

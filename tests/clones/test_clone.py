@@ -120,9 +120,9 @@ async def test_without_consent_nothing_is_stored_and_the_error_has_the_statement
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"name": " "}, "name must be 1 to 100"),
-        ({"name": "a\nb"}, "name must be 1 to 100"),
-        ({"consent_by": "c" * 201}, "consents must be 1 to 200"),
+        ({"name": " "}, "A name has 1 to 100"),
+        ({"name": "a\nb"}, "A name has 1 to 100"),
+        ({"consent_by": "c" * 201}, "A name has 1 to 200"),
         ({"language": "zh-CN"}, "zh, yue or en; it is 'zh-CN'"),
         ({"transcript": "，。！"}, "no letter or digit"),
         ({"transcript": "字" * 1001}, "may have 1000 characters; it has 1001"),

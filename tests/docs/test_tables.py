@@ -105,7 +105,7 @@ def test_the_configuration_uses_settings_that_exist() -> None:
 
 
 def test_service_and_commands_read_one_configuration() -> None:
-    assert "Environment=MYNA_CONFIG=/etc/myna/myna.toml" in here_document("UNIT")
+    assert "Environment=MYNA_CONFIG=/etc/myna/myna.toml" in (ROOT / "deploy/systemd/myna.service").read_text()
     assert "MYNA_CONFIG=/etc/myna/myna.toml" in here_document("SH")
 
 

@@ -14,8 +14,7 @@ import soundfile
 
 from myna.engines.espeak.engine import Espeak
 from myna.engines.interface import Client, EngineLimits, SoundParts, SpeechResult, Utterance
-from myna.engines.kokoro.config import KokoroConfig
-from myna.engines.kokoro.engine import Kokoro
+from myna.engines.kokoro.engine import Kokoro, KokoroConfig
 from myna.engines.media.media import Inspector
 from myna.engines.openai.engine import OpenAISpeech
 from myna.http.client import HttpClient

@@ -155,9 +155,9 @@ async def test_threads_that_a_module_starts_are_confined_too(tmp_path: Path) -> 
 
 CONFINED = """
 import os, signal, sys, threading
-from myna.lib.sandbox import confinement, system_calls
+from myna.lib import sandbox
 {before}
-confined = confinement.confine(confinement.AllowedPaths())
+confined = sandbox.confine(sandbox.AllowedPaths())
 {after}
 """
 
@@ -180,7 +180,7 @@ thread.start()
 
 
 def test_landlock_without_signal_scopes_is_reported_and_the_filter_denies_signals() -> None:
-    older = "confinement._landlock_abi = lambda: 5"
+    older = "sandbox._landlock_abi = lambda: 5"
     done = confined("print(confined); os.kill(os.getppid(), 0)", older)
     assert done.stdout == (
         "confined by a system call filter and Landlock ABI 5 (before ABI 6: signals by the filter alone)\n"
@@ -189,7 +189,7 @@ def test_landlock_without_signal_scopes_is_reported_and_the_filter_denies_signal
 
 
 def test_missing_landlock_and_an_unknown_processor_are_reported() -> None:
-    without = "confinement._landlock_abi = lambda: -1; system_calls._MACHINES.clear()"
+    without = "sandbox._landlock_abi = lambda: -1; sandbox._MACHINES.clear()"
     done = confined("print(confined)", without)
     assert done.stdout == (
         "not confined from: files of others, sockets, other programs and processes, signals, owners and"

@@ -12,7 +12,7 @@ import soundfile
 
 from myna.engines.audio.mp3 import Mp3File
 from myna.engines.audio.stretch import Stretch
-from myna.engines.espeak.rate import Pace, paced
+from myna.engines.espeak.child import Pace, paced
 from myna.engines.espeak.text import runs_of
 from myna.engines.interface import UnsupportedUtterance
 from myna.engines.pool.pool import Pool
@@ -156,7 +156,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture(scope="module")
 async def phonemizer() -> AsyncIterator[Pool[Phonemes]]:
     async with started(
-        Pool("myna.engines.espeak.phonemes_child", Phonemes, processes=1, queue_max=4, job_deadline_s=20)
+        Pool("myna.engines.espeak.phonemizer", Phonemes, processes=1, queue_max=4, job_deadline_s=20)
     ) as pool:
         yield pool
 

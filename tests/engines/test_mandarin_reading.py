@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from demo import tiny_voices
-from myna.engines.espeak.config import EspeakConfig
+from myna.engines.espeak.engine import EspeakConfig
 from myna.engines.interface import Engine, EngineFailed, EngineLimits, Utterance
-from myna.engines.kokoro.config import KokoroConfig
+from myna.engines.kokoro.engine import KokoroConfig
 from myna.engines.kokoro.job import TextJob, TextPieces
 from myna.engines.pool.pool import Pool
-from myna.engines.sherpa.config import SherpaConfig
+from myna.engines.sherpa.engine import SherpaConfig
 from myna.engines.sherpa.job import Phonemes, PhonemesJob
 from myna.engines.text.reading import in_mandarin, spoken_form
 
@@ -352,7 +352,7 @@ async def sherpa(folder: Path) -> AsyncIterator[Made]:
 
 @asynccontextmanager
 async def phonemes(_folder: Path) -> AsyncIterator[Made]:
-    pool = Pool("myna.engines.espeak.phonemes_child", Phonemes, processes=1, queue_max=4, job_deadline_s=20)
+    pool = Pool("myna.engines.espeak.phonemizer", Phonemes, processes=1, queue_max=4, job_deadline_s=20)
     await pool.start()
     yield lambda text, language: pool.run(PhonemesJob(text, language), DEADLINE_S)
     await pool.close()

@@ -19,7 +19,7 @@ from myna.engines.interface import (
 )
 from myna.engines.registry import DEFAULT_SPEECH, ESPEAK, KINDS, KOKORO, EngineConfig, site_engines
 from myna.errors import ConfigError
-from myna.node.check import check
+from myna.node.benchmark import check
 from tests.engines.conftest import started
 from tests.engines.speech_upstream import SpeechUpstream
 from tests.http_client.faulty_server import answer

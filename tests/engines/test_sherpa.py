@@ -19,8 +19,7 @@ from myna.engines.interface import (
     Utterance,
     VoiceReference,
 )
-from myna.engines.sherpa.config import SherpaConfig
-from myna.engines.sherpa.engine import Sherpa
+from myna.engines.sherpa.engine import Sherpa, SherpaConfig
 from myna.engines.sherpa.models import inspect
 from tests.engines.conftest import level, names, started
 from tests.rig.samples import write_wav

@@ -16,7 +16,7 @@ import soundfile
 from demo import tiny_voices
 from myna.engines.audio.loudness import TARGET_LUFS, integrated
 from myna.engines.interface import EngineFailed, EngineLimits, EngineUnavailable, EngineVoice, Utterance
-from myna.engines.sherpa.config import SherpaConfig
+from myna.engines.sherpa.engine import SherpaConfig
 from myna.engines.sherpa.models import inspect
 from myna.engines.sound import pcm_of
 from myna.errors import ConfigError

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from myna.actions.nodes import EnrollNode
-from myna.api.farm import auth, concurrency, uploads
+from myna.api.farm import auth, uploads
 from myna.api.farm.handlers import FarmApi
 from myna.engines.media.media import Inspector
 from myna.farm.nodes import Nodes
 from myna.farm.tasks import Tasks
 from myna.http import server
 from myna.http.asgi import Application
-from myna.http.body_limits import BodyBudget, BodyLimits
+from myna.http.request import BodyBudget, BodyLimits
 from myna.lib.telemetry.access_log import AccessLog
 from myna.settings import Settings
 from myna.store.database import Transaction, connect
@@ -185,7 +185,7 @@ async def test_open_requests_per_node_and_per_address_are_limited(
     farm: LocalFarm, monkeypatch: pytest.MonkeyPatch, who: str
 ) -> None:
     limit = 5
-    monkeypatch.setattr(concurrency, "PER_NODE_MAX" if who == "node" else "PER_ADDRESS_MAX", limit)
+    monkeypatch.setattr(auth, "PER_NODE_MAX" if who == "node" else "PER_ADDRESS_MAX", limit)
     _, other = await join_node(farm.nodes)
     used = [farm.credential] * limit if who == "node" else [farm.credential, other] * limit
     opened = [  # without their bodies; the header of one node has many forms
@@ -217,7 +217,7 @@ async def test_stalled_joins_do_not_block_nodes_or_other_joins(
 ) -> None:
     """The stalled joins have a credential, which is not checked, or none. They have no place until their body
     has arrived, for which they have a short time."""
-    monkeypatch.setattr(concurrency, "JOINS_MAX", 1)
+    monkeypatch.setattr(auth, "JOINS_MAX", 1)
     monkeypatch.setattr(auth, "JOIN_BODY_TIMEOUT_S", SOON_S)
     token = (await perform(farm.nodes.db, EnrollNode(name="another"))).token
     opened = [

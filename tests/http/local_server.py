@@ -11,8 +11,7 @@ from typing import Any
 from myna.http import server
 from myna.http.asgi import Application
 from myna.http.asgi_types import OPEN_STREAM, Message, Receive, Scope, Send
-from myna.http.body_limits import BodyBudget, BodyLimits
-from myna.http.request import Request
+from myna.http.request import BodyBudget, BodyLimits, Request
 from myna.http.responses import Response
 from myna.lib.telemetry.access_log import AccessLog
 from myna.settings import Settings

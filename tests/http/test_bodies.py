@@ -7,7 +7,7 @@ import pytest
 
 from myna.errors import TooManyBodies
 from myna.http import asgi_types
-from myna.http.body_limits import SMALL_BODY_BYTES, BodyBudget
+from myna.http.request import SMALL_BODY_BYTES, BodyBudget
 from tests.http.local_server import LocalServer, RawConnection, local_server, until
 from tests.rig.calls import Wire, call
 from tests.rig.service import ServiceMaker

@@ -22,9 +22,8 @@ from myna.gateway.chat.complete import instruction_of
 from myna.gateway.chat.failover import Nobody
 from myna.gateway.chat.han import han_count
 from myna.gateway.chat.intent import speech_text
-from myna.http.body_limits import BodyBudget, BodyLimits
 from myna.http.client import ClientResponse
-from myna.http.request import Request
+from myna.http.request import BodyBudget, BodyLimits, Request
 from myna.http.responses import public_error
 from myna.lib.telemetry import logs
 from myna.lib.telemetry.requests import RequestDetails

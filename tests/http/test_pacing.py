@@ -12,9 +12,8 @@ import pytest
 
 from myna.gateway.relay import plan, responses
 from myna.http import open_files
-from myna.http.body_limits import SMALL_BODY_BYTES, read_body
 from myna.http.open_files import OTHER_FILES, fitted
-from myna.http.request import Request
+from myna.http.request import SMALL_BODY_BYTES, Request, read_body
 from myna.http.responses import Response
 from myna.settings import Settings
 from tests.http.local_server import LocalServer, local_server, until

@@ -23,7 +23,7 @@ def anyio_backend() -> tuple[str, dict[str, bool]]:
 @pytest.fixture(autouse=True)
 def idle_connections_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection is used again however long the machine takes for a test."""
-    monkeypatch.setattr("myna.http.client.idle.IDLE_MAX_S", 600.0)
+    monkeypatch.setattr("myna.http.client.client.IDLE_MAX_S", 600.0)
 
 
 @pytest.fixture

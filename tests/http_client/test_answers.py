@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from myna.http.client import ClientResponse, ConnectionBroken, HttpClient
-from myna.http.client.idle import DISTRUST_S, REUSE_AFTER_S
+from myna.http.client.client import DISTRUST_S, REUSE_AFTER_S
 from tests.http_client.client_calls import connections_of, post
 from tests.http_client.conftest import Serve, on_both_loops
 from tests.http_client.faulty_server import PeerConnection, answer, answering
@@ -64,7 +64,7 @@ async def test_an_origin_that_sent_unexpected_bytes_is_used_without_keep_alive(
         await post(outbound, other.url)
     assert (server.accepted, other.accepted) == (4, 1)
     assert caplog.text.count("sent unexpected bytes") == 1
-    clock = MonotonicClock(monkeypatch, "myna.http.client.idle")
+    clock = MonotonicClock(monkeypatch, "myna.http.client.client")
     clock.move(DISTRUST_S + 1)  # it is trusted again
     for _ in range(3):
         await post(outbound, server.url)
@@ -101,7 +101,7 @@ def check(server: RepeatingUpstream, got: dict[bytes, bytes]) -> None:
 async def test_a_repeated_or_split_answer_reaches_no_other_caller(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("myna.http.client.idle.DISTRUST_S", -1.0)  # connections are reused all the time
+    monkeypatch.setattr("myna.http.client.client.DISTRUST_S", -1.0)  # connections are reused all the time
     wait_s = 2 * max(DELAYS_S)
     faults: Iterator[RepeatFault] = itertools.cycle(
         fault for delay_s in DELAYS_S for fault in ((kind, delay_s), ("clean", 0.0)) * 10
@@ -123,7 +123,7 @@ async def test_each_caller_gets_its_own_answer_from_a_faulty_upstream(
     distrusted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not distrusted:  # which reuses connections all the time
-        monkeypatch.setattr("myna.http.client.idle.DISTRUST_S", -1.0)
+        monkeypatch.setattr("myna.http.client.client.DISTRUST_S", -1.0)
     server = RepeatingUpstream(seeded(7, clean=0.95), lambda body: body, REUSE_AFTER_S)
     outbound = HttpClient(connections_max=256)
     got = await ask_many(outbound, server, callers=8, calls=60)

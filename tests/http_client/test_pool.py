@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from myna.http.client import ConnectionBroken, HttpClient, Unreachable
+from myna.http.client.client import IDLE_MAX_S
 from myna.http.client.connection import ClientConnection
-from myna.http.client.idle import IDLE_MAX_S
 from tests.http_client.client_calls import connections_of, post
 from tests.http_client.conftest import Serve, on_both_loops
 from tests.http_client.faulty_server import Behaviour, PeerConnection, answer, answering, disconnecting, once
@@ -99,7 +99,7 @@ async def test_idle_connections_are_closed_before_servers_close_them(
 ) -> None:
     assert IDLE_MAX_S < 5
     server = serve(answering(answer(b"ok")))
-    monkeypatch.setattr("myna.http.client.idle.IDLE_MAX_S", 0.0)
+    monkeypatch.setattr("myna.http.client.client.IDLE_MAX_S", 0.0)
     for _ in range(3):
         await post(outbound, server.url)
     assert server.accepted == 3

@@ -93,7 +93,7 @@ def test_limits_are_written_as_numbers_none_or_default() -> None:
     }
     assert parsed(rpm=None, concurrent=None, units_per_day=None) == {}
     for text in ("0", "-1", "1.5", "", "None", "1e3", "1000000000001"):
-        with pytest.raises(CommandError, match="--units-per-day: must be a whole number from 1"):
+        with pytest.raises(CommandError, match="The limit units_per_day must be a whole number from 1"):
             parsed(rpm=None, concurrent=None, units_per_day=text)
 
 

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from myna.engines.models import environment, install, packages
+from myna.engines.models import install, packages, progress
+from myna.engines.models.catalog import SourceFailed
 from myna.engines.models.installed import MODELS, installed
-from myna.engines.models.interface import SourceFailed
 from myna.errors import CommandError
 from tests.models.conftest import Fetching, Recorded, left_beside
 from tests.models.file_server import FileServer
@@ -180,7 +180,7 @@ def test_the_clients_get_their_own_configuration_and_no_secret_of_ours() -> None
         "MYNA_CHAT_KEY": "secret", "MYNA_KEY_ONE": "secret", "MYNA_DATABASE_URL": "postgresql://u:p@h/d",
         "OPENAI_API_KEY": "secret", "DATABASE_URL": "secret", "AWS_SECRET_ACCESS_KEY": "secret",
     }  # fmt: skip
-    assert environment.client_environ(theirs | ours) == theirs
+    assert progress.client_environ(theirs | ours) == theirs
 
 
 def test_a_client_that_never_ends_is_given_up(

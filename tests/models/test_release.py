@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from myna.engines.models import fetch
-from myna.engines.models.interface import SourceFailed
+from myna.engines.models.catalog import SourceFailed
 from myna.errors import CommandError
 from tests.models.conftest import Fetching, left_beside
 from tests.models.file_server import Fault

@@ -12,8 +12,7 @@ from myna.lib.sandbox import AllowedPaths
 from myna.node.engines import Engines
 from myna.node.main import NodeProgram, StopSignals
 from myna.node.references import References
-from myna.node.retry import OutageLog
-from myna.node.server_client import ServerClient
+from myna.node.server_client import OutageLog, ServerClient
 from myna.node.work import Work
 from tests.rig.farm_site import FarmSite
 from tests.store.stalls import until

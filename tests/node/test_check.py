@@ -8,7 +8,7 @@ import pytest
 
 from demo.tiny_voices import vits, zipvoice
 from myna.errors import ConfigError
-from myna.node.check import check
+from myna.node.benchmark import check
 from myna.node.config import load
 from myna.wire.farm import VOICES_MAX
 from tests.node.conftest import ONE_SLOT

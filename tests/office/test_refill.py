@@ -41,7 +41,7 @@ def value_of(html: str, name: str) -> str:
 
 def test_of_several_forms_the_one_that_was_sent_is_filled_and_opened() -> None:
     typed = FormData([("name", "two"), ("typed", '<"'), ("key", "sk-1"), ("kind", "y"), ("memo", "a & b")])
-    error = CommandError("typed: must be two.")
+    error = CommandError("typed: must be two.", field="typed")
     html = refilled(PAGE, "/page", Refill("/a", typed, error.message, error))
     assert html and html.count("<details open>") == 1
     first, second = html.split("<details")
@@ -59,7 +59,7 @@ def test_of_several_forms_the_one_that_was_sent_is_filled_and_opened() -> None:
     [
         ("There already is {name!r}.", {"name": "ann"}, "name"),
         ("{text!r} is not a duration.", {"text": "soon"}, "grace"),
-        ("--units-per-day: must be whole.", {}, "units_per_day"),
+        ("The limit must be whole.", {"field": "units_per_day"}, "units_per_day"),
         ("The database is unavailable.", {}, ""),
     ],
 )

@@ -86,7 +86,7 @@ def test_refused_limits_change_nothing_and_keep_what_was_typed(people: People, o
     page = account_page(operator, "unheld")
     before = last_command(operator)
     answer = operator.post(f"{page}/limits", rpm="many", concurrent="3")
-    assert (answer.status, "--rpm: must be a whole number" in text_of(answer)) == (400, True)
+    assert (answer.status, "The limit rpm must be a whole number" in text_of(answer)) == (400, True)
     assert 'value="many"' in answer.body.decode()
     assert 'value="3"' in answer.body.decode()
     assert last_command(operator) == before

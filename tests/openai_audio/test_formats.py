@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from myna.engines.media.job import Script, Segment, Transcript, Word
-from myna.gateway.transcription.formats import encoded
-from myna.gateway.transcription.request import TranscriptFormat, TranscriptionRequest, Upload, read
-from myna.wire import openai_voices
+from myna.gateway.transcription.request import TranscriptFormat, TranscriptionRequest, Upload, encoded, read
+from myna.wire import openai_audio
 
 
 def segment(number: int, start: float, end: float, text: str) -> Segment:
@@ -141,14 +140,14 @@ MAPPING = {"alloy": "af_alloy", "echo": "zm_yunxi", "mine": "zm_yunxi", "nova": 
     ],
 )
 def test_a_name_means_a_voice(name: str, voice_id: str) -> None:
-    assert openai_voices.voice_id_of(name, MAPPING, LISTED) == voice_id
+    assert openai_audio.voice_id_of(name, MAPPING, LISTED) == voice_id
 
 
 @pytest.mark.parametrize("text", ["alloy", "alloy=", "=x", "alloy=a,alloy=b", "Alloy=x", "a=b c", "a=b=c"])
 def test_a_mapping_that_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be NAME=VOICE_ID"):
-        openai_voices.read(text)
+        openai_audio.read(text)
 
 
 def test_an_empty_mapping_has_no_names() -> None:
-    assert openai_voices.read("") == {}
+    assert openai_audio.read("") == {}

@@ -11,7 +11,7 @@ import pytest
 from myna.engines.audio.encoders import RATE_HZ, Encoder, SoundFormat
 from myna.engines.interface import EngineCrashed, EngineTimedOut, SoundTooLong
 from myna.engines.registry import KOKORO
-from myna.speech import sound_stream
+from myna.speech import delivery
 from myna.store.batch import CallState, TaskStatus
 from tests.engines.conftest import until
 from tests.openai_audio.scripted_site import UNITS, Visitor, scripted_site, tone
@@ -198,7 +198,7 @@ async def test_an_encoder_that_does_not_start_is_refunded(
     def refuse(_kind: SoundFormat) -> Encoder:
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(sound_stream, "encoder_of", refuse)
+    monkeypatch.setattr(delivery, "encoder_of", refuse)
     answer = await visitor.speak(response_format="opus")
     visitor.voice.say(ONE, None)
     await (await answer.head()).rest()

@@ -14,7 +14,7 @@ from myna.actions.channels import AddChannel
 from myna.api.openai.audio_transcriptions import SPOOLED_MAX
 from myna.engines.interface import EngineBusy
 from myna.errors import TooManyBodies
-from myna.http.body_limits import BodyBudget
+from myna.http.request import BodyBudget
 from myna.store.database import Transaction
 from myna.store.queries import routes as routes_store
 from myna.store.queries.routes import RouteRow

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from demo import kokoro_model as kokoro
-from myna.cli.progress import ProgressBar
+from myna.cli.models import ProgressBar
 from myna.engines.models import install
 from myna.engines.models.whisper import WHISPER
 from myna.errors import CommandError

@@ -70,19 +70,14 @@ async def test_a_reset_ends_all_sessions_and_replaces_the_password(books: Books)
 @each_database
 @pytest.mark.parametrize("purpose", [FIRST, RESET])
 async def test_of_twenty_uses_at_once_one_sets_its_password(books: Books, purpose: Purpose) -> None:
-    new = None
-    if purpose is FIRST:
-        new, name = NewAccount("ann"), ""
-    else:
-        name = (await person(books)).name
-    token = await link(books, purpose, name)
+    new = NewAccount("ann") if purpose is FIRST else None
+    token = await link(books, purpose, "" if new else (await person(books)).name)
     chosen = [f"{OTHER_PASSWORD} {number}" for number in range(20)]
     done, failed = await at_once(use(books, token, plain, new) for plain in chosen)
     assert len(done) == 1
     assert [str(error) for error in failed] == [NOT_VALID] * 19
     ann = await accounts.find(books.db, "ann")
     assert [one.account_id for one in await sessions.of_account(books.db, ann.id)] == [ann.id]
-    assert len([words for words in await commands(books) if words.startswith("myna account")]) > 0
 
 
 @each_database

@@ -14,8 +14,7 @@ from myna.billing.ledger import Call
 from myna.engines.media.media import Inspector
 from myna.errors import InvalidRequest, Unavailable
 from myna.farm.nodes import Nodes
-from myna.http.body_limits import BodyBudget, BodyLimits
-from myna.http.request import Request
+from myna.http.request import BodyBudget, BodyLimits, Request
 from myna.http.responses import Response
 from myna.lib.telemetry.requests import RequestDetails
 from myna.store.queries import config as config_store

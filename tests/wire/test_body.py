@@ -13,8 +13,7 @@ from msgspec import Meta, Struct
 from myna.errors import InvalidRequest
 from myna.wire.body import CONTAINERS_MAX, DEPTH_MAX, NAMES_MAX, decode, ignored
 from myna.wire.farm import Lease, NodeVoice
-from myna.wire.msgspec_errors import field_error
-from myna.wire.validation_errors import MESSAGE_MAX_CHARS, SEARCHED_MAX_BYTES
+from myna.wire.validation_errors import MESSAGE_MAX_CHARS, SEARCHED_MAX_BYTES, parsed_error
 
 
 class Deep(Struct, frozen=True):
@@ -329,9 +328,9 @@ class Strict(Struct, forbid_unknown_fields=True):
 def test_an_error_of_the_installed_msgspec_has_a_form_that_is_parsed(value: Any, parsed: Any) -> None:
     with pytest.raises(msgspec.ValidationError) as raised:
         msgspec.convert(value, Strict)
-    found = field_error(str(raised.value))._asdict()
+    found = parsed_error(str(raised.value))._asdict()
     assert {name: part for name, part in found.items() if part and name != "message"} == parsed
-    assert field_error("Something else").message == "Something else"
+    assert parsed_error("Something else").message == "Something else"
 
 
 @pytest.mark.parametrize(

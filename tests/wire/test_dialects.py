@@ -11,7 +11,7 @@ from myna.gateway.relay import answers
 from myna.gateway.relay.events import EventRelay
 from myna.gateway.relay.shapes import WithUsage
 from myna.wire import lenient
-from myna.wire.encode import to_event
+from myna.wire.body import to_event
 from myna.wire.responses.answer import to_response
 from myna.wire.responses.completion import usage_in
 from tests.wire.responses.stream import CREATED_AT, ENDED_AT, REQUEST, RESPONSE_ID, parsed, translated

@@ -81,14 +81,18 @@ _zxcvbn_lock = Lock()
 async def check(plain: str, *, name: str, email: str) -> None:
     """Checks a new password for the account of this name. Raises CommandError with what to change."""
     if len(plain) < CHARS_MIN:
-        raise CommandError("A password has at least {chars_min} characters.", chars_min=CHARS_MIN)
+        raise CommandError("A password has at least {chars_min} characters.", "password", chars_min=CHARS_MIN)
     if len(plain) > CHARS_MAX:
-        raise CommandError("A password has at most {chars_max} characters.", chars_max=CHARS_MAX)
+        raise CommandError("A password has at most {chars_max} characters.", "password", chars_max=CHARS_MAX)
     own = {word.casefold() for word in (name, email, email.partition("@")[0]) if word}
     if plain.casefold() in own:
-        raise CommandError("The name and the e-mail address are no passwords; choose another one.")
+        raise CommandError(
+            "The name and the e-mail address are no passwords; choose another one.", "password"
+        )
     if await _threads.run(lambda: _score(plain, sorted(own)), f"account {name}") < SCORE_MIN:
-        raise CommandError("This password is easy to guess; use several words that have nothing in common.")
+        raise CommandError(
+            "This password is easy to guess; use several words that have nothing in common.", "password"
+        )
 
 
 async def hash_of(plain: str, *, name: str = "") -> str:

@@ -5,8 +5,7 @@ import asyncio
 from msgspec import Struct, structs
 
 from myna.accounts.key_throttle import KeyThrottle
-from myna.api.farm.auth import NodeAuth
-from myna.api.farm.concurrency import ConcurrencyLimits
+from myna.api.farm.auth import ConcurrencyLimits, NodeAuth
 from myna.api.farm.uploads import Uploads
 from myna.engines.media.media import Inspector
 from myna.errors import DatabaseUnavailable, InvalidRequest, NotFound
@@ -21,7 +20,7 @@ from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import FreeSpace
 from myna.store.files.samples import SampleStore
 from myna.store.queries.farm.nodes import NodeRow
-from myna.wire.encode import to_json
+from myna.wire.body import to_json
 from myna.wire.farm import (
     POLL_MAX_S,
     PREFIX,

@@ -28,11 +28,11 @@ from myna.farm.tasks import Tasks
 from myna.http.request import Request
 from myna.http.responses import Response, envelope
 from myna.lib.files import AtomicFile, DiskExecutor
-from myna.speech.length import sound_s
+from myna.speech.plan import sound_s
 from myna.store.batch import Audio
 from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import FreeSpace
-from myna.wire.encode import to_json
+from myna.wire.body import to_json
 from myna.wire.farm import AUDIO_MAX_BYTES, JOB_HEADER, SHA256_HEADER, Done, Failure, LeaseProof
 
 PATIENCE_S = 30.0

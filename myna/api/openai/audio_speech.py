@@ -16,7 +16,7 @@ from myna.speech.delivery import Outlet
 from myna.speech.streamed import StreamedSpeech, named
 from myna.store.database import Database
 from myna.store.queries import clones
-from myna.wire.encode import to_json
+from myna.wire.body import to_json
 from myna.wire.openai_audio import AudioVoices
 
 

@@ -11,8 +11,7 @@ from myna.gateway.transcription import request as requests
 from myna.gateway.transcription.request import Upload
 from myna.gateway.transcription.transcribe import Transcriber
 from myna.http.asgi import Handler
-from myna.http.body_limits import BodyBudget
-from myna.http.request import Request
+from myna.http.request import BodyBudget, Request
 from myna.http.responses import Response, envelope
 from myna.lib.files import DiskExecutor
 from myna.store.files.free_space import FreeSpace

@@ -15,7 +15,7 @@ from myna.http.request import Request
 from myna.http.responses import Response
 from myna.store.database import Database
 from myna.store.queries import routes as store
-from myna.wire.encode import to_json
+from myna.wire.body import to_json
 from myna.wire.openai import RoutedModel, RoutedModelList
 
 CREATED = 1_767_225_600

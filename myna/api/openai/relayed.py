@@ -13,7 +13,7 @@ from myna.http.asgi import RESPONSES_PREFIX, Handler
 from myna.http.request import Request
 from myna.http.responses import Response
 from myna.http.stream import ResponseStream
-from myna.wire.encode import to_json
+from myna.wire.body import to_json
 from myna.wire.openai import DeletedResponse
 
 

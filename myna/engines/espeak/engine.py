@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec import Struct, structs
 
+from myna.engines.config import VoiceIds, check_unique
 from myna.engines.espeak.job import EspeakJob
 from myna.engines.interface import (
     NO_CLIENT,
     SPEED_MAX,
     SPEED_MIN,
     Client,
+    EngineLimits,
     EngineVoice,
     SoundParts,
     SpeechResult,
@@ -26,6 +29,7 @@ from myna.engines.job_output import TakePart, sound_of
 from myna.engines.output_file import DurableFiles
 from myna.engines.pool.admission import Admission, is_long
 from myna.engines.pool.pool import Pool
+from myna.errors import ConfigError
 from myna.lib.sandbox import AllowedPaths
 
 
@@ -163,3 +167,17 @@ def _job(utterance: Utterance) -> EspeakJob:
         speed=utterance.speed,
         sound_max_s=utterance.sound_max_s,
     )
+
+
+class EspeakConfig(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="espeak"):
+    """espeak-ng with all of its voices, or with these."""
+
+    voices: VoiceIds | None = None
+
+    def build(self, limits: EngineLimits, folder: Path) -> Espeak:
+        check_unique("voices", self.voices or ())
+        known = [voice.voice_id for voice in VOICES]
+        for voice_id in self.voices or ():
+            if voice_id not in known:
+                raise ConfigError(f"voices: espeak has no {voice_id!r}; it has {', '.join(known)}.")
+        return Espeak(**structs.asdict(limits), only=self.voices)

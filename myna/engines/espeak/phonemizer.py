@@ -1,14 +1,21 @@
-"""Converts text to phonemes with espeak-ng. Only child programs import this module: see `child.py`."""
+"""The child program that converts text to phonemes with espeak-ng, run by `child_program.py`.
+
+Neural models that take phonemes instead of text need it. It uses espeak-ng, so it is a separate program (see
+`espeak/child.py`), and only child programs import this module.
+"""
 
 import ctypes
 import unicodedata
 from typing import Any, Final
 
+import msgspec
 import regex
 
 from myna.engines.espeak.library import load
 from myna.engines.espeak.text import PAUSE, runs_of
 from myna.engines.interface import UnsupportedUtterance
+from myna.engines.pool.child_main import RunningJob, Work
+from myna.engines.sherpa.job import Phonemes, PhonemesJob
 from myna.engines.sherpa.text import pieces
 
 # speak_lib.h
@@ -87,3 +94,17 @@ class Phonemizer:
 
 def _mark(stop: str | None) -> str:
     return _STOPS.get(stop[-1], stop[-1]) if stop else ""
+
+
+def warm(_setup: bytes) -> Work:
+    """Loads everything that the first job needs, and returns the work."""
+    phonemizer = Phonemizer()
+    decoder = msgspec.msgpack.Decoder(PhonemesJob)
+
+    def work(packed: bytes, _running: RunningJob) -> Phonemes:
+        job = decoder.decode(packed)
+        if job.han_language:
+            return Phonemes(*phonemizer.phonemes_of_voice(job.text, job.language, job.han_language))
+        return Phonemes(*phonemizer.phonemes(job.text, job.language))
+
+    return work

@@ -16,7 +16,7 @@ import numpy as np
 
 from myna.engines.audio.containers import Container, kind
 from myna.engines.audio.encoders import HEAD_BYTES, RATE_HZ, encoder_of, with_length
-from myna.engines.audio.levels import Sound, clipped, levels
+from myna.engines.audio.loudness import Sound, clipped, levels
 from myna.engines.interface import EngineFailed, EngineUnavailable, NoAudio, SampleRefused, SoundTooLong
 from myna.engines.media.job import (
     SAMPLE_MAX_BYTES,

@@ -15,7 +15,7 @@ import soxr
 
 from myna.engines.audio import mpeg
 from myna.engines.audio.containers import Container, is_truncated, kind, parts
-from myna.engines.audio.levels import Sound
+from myna.engines.audio.loudness import Sound
 
 try:
     import av

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from myna.engines.audio.levels import Sound
+from myna.engines.audio.loudness import Sound
 from myna.engines.interface import EngineUnavailable, LanguageUnknown, SampleRefused
 from myna.engines.media.job import (
     RECORDING_MAX_S,

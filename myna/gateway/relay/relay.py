@@ -37,8 +37,8 @@ from myna.gateway.relay import answers
 from myna.gateway.relay.plan import RelayPlan
 from myna.gateway.relay.shapes import DONE
 from myna.gateway.relay.streaming import EVENTS, HEADERS, ClientLeft, Passage, StreamedAnswer
-from myna.http.body_limits import read_body
 from myna.http.client import HttpClient, IdleTimedOut, TimedOut
+from myna.http.request import read_body
 from myna.http.responses import Response
 from myna.http.stream import ResponseStream
 from myna.lib.telemetry import metrics

@@ -25,11 +25,10 @@ from myna.gateway.relay.plan import CHAT, LeftOut, Planner, ReadRequest, RelayPl
 from myna.gateway.relay.shapes import han_count_of
 from myna.gateway.relay.stored_responses import Earlier, StoredResponses, referenced_in
 from myna.gateway.relay.stored_responses import own_items as own_items_of
-from myna.http.body_limits import read_body
+from myna.http.request import read_body
 from myna.lib.ids import new_name
 from myna.store.queries.stored_responses import StoredResponse
-from myna.wire.body import convert, decode, has_too_many_containers, listed
-from myna.wire.encode import to_event
+from myna.wire.body import convert, decode, has_too_many_containers, listed, to_event
 from myna.wire.failures import REFUSED, UNSUPPORTED
 from myna.wire.lenient import UNREADABLE, dumps, is_set, loads, object_of, repaired
 from myna.wire.openai import OpenAIChatRequest
@@ -295,7 +294,7 @@ def read(
         passed=msgspec.json.encode(passed) if passes else b"",
         repeated=msgspec.json.encode(repeated),
         own_items=msgspec.json.encode(items) if earlier else b"",
-        ignored_tools=listed(dict.fromkeys(tools.hosted), len(set(tools.hosted))),
+        ignored_tools=listed(dict.fromkeys(tools.hosted)),
     )
 
 

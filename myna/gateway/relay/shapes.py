@@ -9,7 +9,7 @@ from myna.gateway.relay.answers import usage_of
 from myna.gateway.relay.events import Observer, loaded
 from myna.http.responses import openai_error
 from myna.wire import typed
-from myna.wire.encode import to_event
+from myna.wire.body import to_event
 from myna.wire.lenient import is_set, object_of, objects_of, text_of
 from myna.wire.responses.completion import usage_in
 

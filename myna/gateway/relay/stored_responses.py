@@ -13,7 +13,7 @@ from myna.billing.ledger import Ledger
 from myna.billing.quota import Quota
 from myna.config import ConfigCache
 from myna.errors import DiskFull, InvalidRequest, NotFound
-from myna.http.body_limits import read_body
+from myna.http.request import read_body
 from myna.settings import Settings
 from myna.store.database import Database, in_time
 from myna.store.files.free_space import FreeSpace

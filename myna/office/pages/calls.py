@@ -1,4 +1,4 @@
-"""One call: what happened to it, in time."""
+"""One call: what happened to it, in time, and why it was refunded or has an incomplete answer, in words."""
 
 import asyncio
 from functools import partial
@@ -10,8 +10,15 @@ from myna.accounts import activity
 from myna.accounts.keys import Scope
 from myna.engines.audio import word_times
 from myna.engines.interface import WordTime
-from myna.errors import NotFound
-from myna.office import reasons
+from myna.errors import (
+    ClientDisconnected,
+    InvalidRequest,
+    NotFound,
+    RequestRefused,
+    StreamFailed,
+    StreamUnread,
+    UpstreamFailed,
+)
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.pages.records import row_of
@@ -21,6 +28,32 @@ from myna.store.files.audio import AudioStore
 from myna.store.queries import history, keys
 from myna.store.queries import tasks as tasks_store
 from myna.store.queries.history import CallEntry, CallRow
+
+CANCELLED = N_("the request was cancelled")
+PHRASES = {
+    ClientDisconnected.__name__: N_("the client disconnected"),
+    InvalidRequest.__name__: N_("the request could not be answered"),
+    RequestRefused.__name__: N_("the channels refused the request"),
+    StreamFailed.__name__: N_("the channel broke off its answer"),
+    StreamUnread.__name__: N_("the client did not read it in time"),
+    UpstreamFailed.__name__: N_("no channel could answer"),
+    "CancelledError": CANCELLED,
+    "the caller stopped waiting": CANCELLED,
+    "left open": N_("the service was interrupted"),
+    "not done in time": N_("it was not done in time"),
+    "no compute node finished it": N_("no compute node finished it"),
+    "the voice was deleted": N_("the voice was deleted"),
+}
+OTHERWISE = N_("another error, which the operator can see")
+
+
+def phrase(visit: Visit, reason: str) -> str:
+    """The reason in the language of the page. Another one is shown to operators as it is stored, since it may
+    be the message of a compute node."""
+    if reason in PHRASES:
+        return visit.text(PHRASES[reason])
+    return visit.renderer.stored(reason) if visit.account.operator else visit.text(OTHERWISE)
+
 
 STATES = {
     CallState.OPEN: N_("open"),
@@ -83,7 +116,7 @@ def state_of(call: CallRow) -> str:
 
 def _events(visit: Visit, call: CallRow, entries: list[CallEntry]) -> list[Event]:
     events: list[Event] = []
-    why = reasons.phrase(visit, call.reason) if call.reason else ""
+    why = phrase(visit, call.reason) if call.reason else ""
 
     def add(what: str, at: int, units: int | None = None, detail: str = "") -> None:
         said = visit.text(what).format(why=why)

@@ -1,6 +1,8 @@
 """The start page of an account: does it need units, and what is the next step?"""
 
+from collections.abc import Sequence
 from datetime import date, timedelta
+from fractions import Fraction
 from functools import partial
 
 from markupsafe import Markup
@@ -9,7 +11,6 @@ from starlette.responses import Response
 
 from myna.accounts import keys
 from myna.billing import reports
-from myna.billing.balance_estimate import estimate
 from myna.billing.reports import DAY_MS, SPARKLINE_DAYS, Usage
 from myna.lib.times import day_of
 from myna.office.charts import Series, stacked_bars
@@ -20,6 +21,36 @@ from myna.store.batch import EntryKind
 from myna.store.queries import keys as key_store
 from myna.store.queries import preferences as preference_store
 from myna.store.queries.keys import KeyRow
+
+RATE_DAYS = 7
+"""The rate is the mean of this many days, the present one included."""
+DAYS_MAX = 3650
+"""A longer time is not a useful estimate."""
+LOW_DAYS = 3
+"""A balance that lasts fewer days is low."""
+
+
+class BalanceEstimate(Struct, frozen=True):
+    """`units` were used in `days` days. At this rate the balance lasts `days_left` more days; None if nothing
+    was used, or for more than ten years."""
+
+    units: int
+    days: int
+    days_left: int | None
+
+    @property
+    def is_low(self) -> bool:
+        return self.days_left is not None and self.days_left < LOW_DAYS
+
+
+def estimate(balance: int, used: Sequence[int], age_days: int) -> BalanceEstimate:
+    """The estimate from the units used on each of the last days, the present one last. `age_days` is how many
+    days the account has existed, the present one included: an account of today has a rate of one day."""
+    days = max(1, min(RATE_DAYS, age_days, len(used)))
+    units = sum(used[-days:])
+    left = int(balance * Fraction(days, units)) if units else None
+    return BalanceEstimate(units, days, left if left is None or left <= DAYS_MAX else None)
+
 
 ENTRIES = 8
 EPOCH = date(1970, 1, 1)

@@ -13,15 +13,21 @@ from myna.billing import reports
 from myna.billing.reports import Usage
 from myna.errors import NotFound
 from myna.office import live
-from myna.office.cap_form import PERIODS, CapFields, fields_of
 from myna.office.charts import sparkline
 from myna.office.client_lines import PLACEHOLDER, client_lines
-from myna.office.first_request import first_request
-from myna.office.limit_form import LimitFields, of_site, routes_of_site, typed_limits
-from myna.office.limit_form import fields_of as limits_of
+from myna.office.limit_form import (
+    PERIODS,
+    CapFields,
+    LimitFields,
+    cap_fields,
+    of_site,
+    routes_of_site,
+    typed_limits,
+)
+from myna.office.limit_form import limit_fields as limits_of
 from myna.office.messages import N_
 from myna.office.page import Page
-from myna.office.pages.new_key import made
+from myna.office.pages.new_key import first_request, made
 from myna.office.visit import Visit
 from myna.store.queries import keys as store
 from myna.store.queries.keys import CapRow, KeyRow, KeyUsage
@@ -109,7 +115,7 @@ async def show_one(visit: Visit) -> Response:
         graces=GRACES,
         cap=cap,
         cap_used=caps.used(cap, visit.now_ms) if cap else 0,
-        cap_form=fields_of(cap),
+        cap_form=cap_fields(cap),
         limit_form=limit_form,
         limit_defaults=await of_site(visit),
         routes=await routes_of_site(visit, limit_form.route),

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from myna.actions.codes import RedeemCode
 from myna.billing import reports
 from myna.billing.reports import LedgerFilter, Month
-from myna.office import charts, csv_file
+from myna.office import charts, page
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.visit import Visit
@@ -98,10 +98,10 @@ async def download(visit: Visit) -> Response:
     period = _period(visit)
     month = await reports.month(visit.db, visit.account.id, period.year, period.month)
     head = ("time", "kind", "units", "balance", "key_id", "call", "request_id", "memo", "model")
-    return await csv_file.response(f"ledger-{period.text}.csv", head, _rows(visit, _filter(visit, month)))
+    return await page.csv_response(f"ledger-{period.text}.csv", head, _rows(visit, _filter(visit, month)))
 
 
-async def _rows(visit: Visit, only: LedgerFilter) -> AsyncGenerator[list[csv_file.Row]]:
+async def _rows(visit: Visit, only: LedgerFilter) -> AsyncGenerator[list[page.Row]]:
     before, more = "", True
     while more:
         with transactions_of(visit.owner):

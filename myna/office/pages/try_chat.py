@@ -13,9 +13,9 @@ from myna.channels.routes import NAME_MAX_CHARS, RouteKind, listed
 from myna.gateway.relay.plan import CHAT
 from myna.http.responses import Response as WholeResponse
 from myna.office import runs
+from myna.office.client_lines import chat_lines
 from myna.office.messages import N_
 from myna.office.page import Page
-from myna.office.request_lines import chat_lines
 from myna.office.runs import Disconnected, Run
 from myna.office.visit import Visit
 from myna.store.queries import config as config_store

@@ -14,9 +14,9 @@ from myna.engines.interface import EngineFailed
 from myna.errors import NotFound
 from myna.errors.sentences import SentenceError
 from myna.office import live, runs
+from myna.office.client_lines import speech_lines
 from myna.office.live import Part
 from myna.office.page import Page
-from myna.office.request_lines import speech_lines
 from myna.office.runs import Run
 from myna.office.usable_voices import usable_voices
 from myna.office.visit import Visit

@@ -12,7 +12,7 @@ from myna.accounts.keys import Scope
 from myna.billing import reports
 from myna.billing.reports import KeyUsage, Usage
 from myna.lib.times import EPOCH, HOUR_MS, day_of, hour_offset
-from myna.office import charts, csv_file
+from myna.office import charts, page
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.visit import Visit
@@ -82,10 +82,10 @@ async def download(visit: Visit) -> Response:
     period = _choice(visit, "period", PERIODS, "30d")
     report = await _report(visit, period)
     head = "hour" if period == "24h" else "day", "key", "key_id", "rate", "calls", "delivered", "units", "ms"
-    return await csv_file.response(f"usage-{period}.csv", head, _cells(report))
+    return await page.csv_response(f"usage-{period}.csv", head, _cells(report))
 
 
-async def _cells(report: Report) -> AsyncGenerator[list[csv_file.Row]]:
+async def _cells(report: Report) -> AsyncGenerator[list[page.Row]]:
     labels = dict(zip(report.places, report.labels, strict=True))
     async for rows in report.rows:
         yield [

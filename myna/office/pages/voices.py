@@ -8,10 +8,11 @@ from starlette.responses import FileResponse, Response
 from myna.actions.clones import DeleteVoice
 from myna.engines.interface import EngineVoice
 from myna.errors import NotFound
-from myna.office import live, reasons
+from myna.office import live
 from myna.office.live import Part
 from myna.office.messages import N_
 from myna.office.page import Page
+from myna.office.pages import calls
 from myna.office.usable_voices import usable_voices
 from myna.office.visit import Visit
 from myna.speech.catalogue import spoken_language
@@ -125,7 +126,7 @@ async def _view(visit: Visit, clone: CloneRow) -> CloneView:
     return CloneView(
         clone=clone,
         state=visit.text(STATES[CloneStatus(clone.status)]),
-        reason=visit.renderer.stored(reasons.PHRASES.get(clone.reason, clone.reason)),
+        reason=visit.renderer.stored(calls.PHRASES.get(clone.reason, clone.reason)),
         language=visit.renderer.language_name(clone.language),
         able=any(row.language == clone.language and row.node_id in nodes for row in config.node_clones),
     )

@@ -44,4 +44,4 @@ class NamedFiles:
                 continue
 
     def _path(self, name: str) -> Path:
-        return self._folder / name[:2] / name
+        return self._folder.joinpath(name[:2], name)

@@ -26,7 +26,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from myna.wire.encode import to_event
+from myna.wire.body import to_event
 from myna.wire.lenient import dumps, is_json, joined
 from myna.wire.responses import output
 from myna.wire.responses.completion import ChatMessage, ChatUsage, ToolCall, UnusableAnswer, read

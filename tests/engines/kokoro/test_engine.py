@@ -20,8 +20,7 @@ from myna.engines.interface import (
     SoundTooLong,
     Utterance,
 )
-from myna.engines.kokoro.config import KokoroConfig
-from myna.engines.kokoro.engine import Kokoro
+from myna.engines.kokoro.engine import Kokoro, KokoroConfig
 from myna.engines.kokoro.job import RATE_HZ, PieceJob, PieceSound
 from myna.engines.pool.pool import Pool
 from myna.errors import ConfigError

@@ -65,18 +65,16 @@ class Result(Struct, frozen=True):
     error: str = ""
 
 
-async def show(visit: Visit, result: Result | None = None, error: str = "") -> Response:
+async def show(visit: Visit, result: Result | None = None) -> Response:
     """All channels, by kind."""
     channels = await known(visit)
     circuits = await visit.read(circuit_store.load)
     tables = {kind: _rows([one for one in channels if one.kind == kind], circuits) for kind in KINDS}
     return visit.page(
         "site/channels.html",
-        status=400 if error else 200,
         latencies=await latencies(visit),
         tables={kind: rows for kind, rows in tables.items() if rows},
         result=result,
-        error=error,
         keys_in_files=not visit.parts.settings.on_sqlite and not visit.parts.settings.secret_key,
     )
 

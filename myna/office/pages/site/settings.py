@@ -3,7 +3,6 @@
 from starlette.responses import Response
 
 from myna import config, settings
-from myna.accounts import activity
 from myna.actions.settings import SetSetting
 from myna.office.messages import N_
 from myna.office.page import Page, Who
@@ -28,7 +27,7 @@ async def show(visit: Visit) -> Response:
             visit.text(UNREADABLE).format(name=one.name, why=visit.said_of(one.why))
             for one in config.unreadable(stored)
         ],
-        command_words=activity.words("settings", "set", "NAME", "VALUE"),
+        command_words=SetSetting(name="NAME", value="VALUE").words,
     )
 
 
