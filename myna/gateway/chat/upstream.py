@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from myna.channels.channels import PARROT, Channel, Channels
-from myna.gateway.chat import tokens
+from myna.gateway.chat import text
 from myna.gateway.chat.failover import Asker, FailedAttempt, answer_of, first_answer, unusable
 from myna.http.client import HttpClient
 from myna.wire import typed
@@ -79,7 +79,7 @@ async def ask(
         answer = await answer_of(
             http_client, channel, path, body, deadline_s=left, answer_max_bytes=answer_max_bytes
         )
-        tokens.note(asker.details, answer.body, body)
+        text.note_tokens(asker.details, answer.body, body)
         return model_answer(answer.body, channel)
 
     return await first_answer(

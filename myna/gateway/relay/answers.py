@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from myna.channels.channels import Channel
 from myna.gateway.chat.failover import FailedAttempt, of_error, unusable
-from myna.gateway.chat.han import han_count
+from myna.gateway.chat.text import han_count
 from myna.gateway.relay.events import ERROR
 from myna.lib.ids import new_name
 from myna.wire import typed

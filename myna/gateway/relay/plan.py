@@ -14,8 +14,8 @@ from myna.config import ConfigCache, SiteSettings
 from myna.errors import InvalidRequest
 from myna.gateway.chat.complete import text_of
 from myna.gateway.chat.failover import FailedAttempt
-from myna.gateway.chat.han import han_count
 from myna.gateway.chat.intent import speech_text
+from myna.gateway.chat.text import han_count
 from myna.gateway.relay import answers
 from myna.gateway.relay.shapes import Passed, Shape, WithUsage
 from myna.http.request import read_body

@@ -4,7 +4,7 @@ from typing import Any, Final, Protocol
 
 from myna.channels.channels import Channel
 from myna.errors import MynaError
-from myna.gateway.chat.han import han_count
+from myna.gateway.chat.text import han_count
 from myna.gateway.relay.answers import usage_of
 from myna.gateway.relay.events import Observer, loaded
 from myna.http.responses import openai_error
