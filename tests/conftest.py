@@ -12,6 +12,7 @@ from tests.rig import temporary
 pytest_plugins = [
     "tests.rig.postgres",
     "tests.rig.pgbouncer",
+    "tests.rig.s3",
     "tests.rig.service",
     "tests.rig.upstream",
     "tests.rig.llm",

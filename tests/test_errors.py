@@ -60,6 +60,7 @@ MADE = {
     errors.TooManyBodies: errors.TooManyBodies(),
     errors.CallAbandoned: errors.CallAbandoned(),
     errors.ShuttingDown: errors.ShuttingDown(),
+    errors.StorageUnavailable: errors.StorageUnavailable(),
     errors.DatabaseUnavailable: errors.DatabaseUnavailable(),
 }
 TYPES = {

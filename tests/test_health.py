@@ -21,6 +21,7 @@ from myna.errors.sentences import CHAT_CHANNELS_FAIL
 from myna.server.app import SCHEMA_CHANGED
 from myna.settings import POSTGRESQL_CONNECTIONS
 from myna.store.files.audio import AudioStore
+from myna.store.files.storage import Folder
 from myna.store.schema import newest
 from tests.conformance.caller import UNCHARGED, Caller, check_error
 from tests.conformance.conftest import make_caller
@@ -58,10 +59,10 @@ def clock() -> Clock:
 
 @pytest.fixture
 def health(sqlite_books: Books, tmp_path: Path, clock: Clock) -> HealthApi:
-    return HealthApi(sqlite_books.db, AudioStore(tmp_path / "audio"), clock=clock)
+    return HealthApi(sqlite_books.db, AudioStore(Folder(tmp_path)), clock=clock)
 
 
-class StalledAudio(AudioStore):
+class StalledFolder(Folder):
     """Its disk answers no probe until it is released."""
 
     def __init__(self, folder: Path) -> None:
@@ -69,27 +70,27 @@ class StalledAudio(AudioStore):
         self.probes = 0
         self.released = threading.Event()
 
-    def writable(self) -> bool:
+    def usable(self) -> bool:
         self.probes += 1
         self.released.wait(SOON_S)
-        return super().writable()
+        return super().usable()
 
 
 async def test_a_stalled_disk_fails_readiness_and_blocks_nothing_else(
     sqlite_books: Books, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "READY_WAIT_S", 0.3)
-    audio = StalledAudio(tmp_path / "audio")
-    health = HealthApi(sqlite_books.db, audio, clock=clock)
+    folder = StalledFolder(tmp_path)
+    health = HealthApi(sqlite_books.db, AudioStore(folder), clock=clock)
     waiting = [asyncio.create_task(health.readyz(request())) for _ in range(40)]
     assert await asyncio.to_thread(lambda: "at once") == "at once"
     async with asyncio.timeout(SOON_S):
         answers = await asyncio.gather(*waiting)
-    assert audio.probes == 1
+    assert folder.probes == 1
     assert {answer.status_code for answer in answers} == {503}
     checks = msgspec.json.decode(bytes(answers[0].body))["checks"]
     assert checks == {"running": True, "database": True, "storage": False}
-    audio.released.set()
+    folder.released.set()
     assert (await health.readyz(request())).status_code == 503
     clock.now += CACHE_MAX_AGE_S
     assert (await health.readyz(request())).status_code == 200
@@ -105,7 +106,7 @@ async def test_readiness_is_cached_for_a_second_except_at_shutdown(
         looks += 1
         return {}
 
-    health = HealthApi(sqlite_books.db, AudioStore(tmp_path / "audio"), missing=count, clock=clock)
+    health = HealthApi(sqlite_books.db, AudioStore(Folder(tmp_path)), missing=count, clock=clock)
     for _ in range(5):
         await asyncio.gather(*(health.readyz(request()) for _ in range(5)))
     assert looks == 1
@@ -134,7 +135,7 @@ async def test_a_service_that_cannot_read_capabilities_is_not_ready(
     missing: Callable[[], Awaitable[dict[str, str]]],
 ) -> None:
     monkeypatch.setattr(module, "READY_WAIT_S", 0.1)
-    health = HealthApi(sqlite_books.db, AudioStore(tmp_path / "audio"), missing=missing)
+    health = HealthApi(sqlite_books.db, AudioStore(Folder(tmp_path)), missing=missing)
     async with asyncio.timeout(30):
         answer = await health.readyz(request())
     report = msgspec.json.decode(bytes(answer.body))
@@ -153,7 +154,7 @@ async def test_a_service_whose_database_does_not_commit_is_not_ready(
         commits += 1
         await answered.wait()
 
-    health = HealthApi(sqlite_books.db, AudioStore(tmp_path / "audio"), try_commit=commit, clock=clock)
+    health = HealthApi(sqlite_books.db, AudioStore(Folder(tmp_path)), try_commit=commit, clock=clock)
     for _ in range(3):
         answer = await health.readyz(request())
         assert (answer.status_code, msgspec.json.decode(answer.body)["checks"]["database"]) == (503, False)

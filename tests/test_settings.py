@@ -37,6 +37,8 @@ WRONG = {
     "trusted_proxies": ["*", "proxy", "10.0.0.1/8", "0.0.0.0/0", "::/0", "10.0.0.0/33", "10.0.0.1 10.0.0.2"],
     "database_url": ["mysql://x", "postgresql://", "sqlite:", f"postgresql://u:{SECRET}/x@h/db", f"{SECRET}"],
     "postgresql_connections": ["7", "1001", "many"],
+    "storage": ["s4://bucket", "s3://", "bucket", "s3://key:secret@bucket", "s3://bucket?x=1"],
+    "uploads_redirect_s": ["-1", "604801"],
     "workers": ["0", "257", "two", "2"],
     "chat_url": [
         "parrot",

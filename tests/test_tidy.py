@@ -142,7 +142,7 @@ def test_one_package_has_one_version_in_all_locks() -> None:
     assert {line.split("==")[0] for line in more[0] - run} == {
         "av", "certifi", "charset-normalizer", "colorama", "cryptography", "ctranslate2",
         "faster-whisper", "fsspec", "googleapis-common-protos", "hf-xet", "httpcore2", "httpx2",
-        "httpx2-jsfetch", "huggingface-hub", "joserfc", "opencc", "opentelemetry-api",
+        "httpx2-jsfetch", "huggingface-hub", "joserfc", "obstore", "opencc", "opentelemetry-api",
         "opentelemetry-exporter-http-transport", "opentelemetry-exporter-otlp-common",
         "opentelemetry-exporter-otlp-proto-common", "opentelemetry-exporter-otlp-proto-http",
         "opentelemetry-proto", "opentelemetry-sdk", "opentelemetry-semantic-conventions", "pyyaml",

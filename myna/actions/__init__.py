@@ -5,8 +5,9 @@ command, the fields of the form in the back office, and what the activity record
 the transaction that records it.
 """
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
 from msgspec import Struct, field, structs
@@ -20,7 +21,9 @@ from myna.errors import CommandError
 from myna.settings import Settings
 from myna.store.database import Database, Queries, Transaction
 from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import NamedFiles
 from myna.store.files.samples import SampleStore
+from myna.store.files.storage import check_storage, open_storage
 from myna.store.queries import accounts as account_store
 from myna.store.queries.accounts import AccountRow
 
@@ -38,11 +41,24 @@ class Field(Struct, frozen=True):
 
 
 class Files:
-    """The files of the data folder that changes delete. They block on the disk."""
+    """The audio and the samples that changes delete."""
 
-    def __init__(self, data_folder: Path) -> None:
-        self.audio = AudioStore(data_folder / "audio")
-        self.samples = SampleStore(data_folder / "samples")
+    def __init__(self, db: Database, settings: Settings) -> None:
+        self._db = db
+        self._settings = settings
+
+    async def delete(self, *, audio: Sequence[str] = (), samples: Sequence[str] = ()) -> None:
+        """Deletes these, where they exist. Raises CommandError if the storage is not this installation's,
+        StorageUnavailable."""
+        if audio or samples:
+            storage = open_storage(self._settings, os.environ)
+            await check_storage(self._db, storage)
+            stores: list[tuple[NamedFiles, Sequence[str]]] = [
+                (AudioStore(storage), audio),
+                (SampleStore(storage), samples),
+            ]
+            for files, names in stores:
+                await asyncio.to_thread(files.each, files.delete, names)
 
 
 class Change(Struct):
@@ -175,7 +191,7 @@ async def perform(
 ) -> R:
     """Makes the change and records it, in one transaction. Raises CommandError: then nothing is changed."""
     action.check()
-    files = Files(settings.data_folder)
+    files = Files(db, settings)
     await action.prepare(db, files, owner_id)
 
     async def work(connection: Transaction) -> R | CommandError:

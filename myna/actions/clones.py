@@ -1,6 +1,5 @@
 """Changes of cloned voices: one is made from a sample, and deleted with it. A blend is deleted likewise."""
 
-import asyncio
 import re
 import secrets
 import unicodedata
@@ -129,8 +128,8 @@ class DeleteVoice(Action[Deleted], frozen=True):
         found = await store.by_voice_id(db, self.voice_id)
         if found is not None and owner_id not in (None, found.account_id):
             raise self._unknown()
-        if found is not None:
-            await asyncio.to_thread(_delete_preview, files, found.preview)
+        if found is not None and found.preview:
+            await files.delete(audio=[found.preview])
 
     async def run(self, change: Change) -> Deleted:
         deleted = await store.delete(change.db, self.voice_id)
@@ -144,14 +143,7 @@ class DeleteVoice(Action[Deleted], frozen=True):
     async def finish(self, result: Deleted, files: Files) -> None:
         """Deletes the sample last: the voice needs it until it is deleted. A node may have made a preview
         in between."""
-        await asyncio.to_thread(_delete_preview, files, result.preview)
-        if result.sample:
-            await asyncio.to_thread(files.samples.delete, result.sample)
+        await files.delete(audio=[*filter(None, [result.preview])], samples=[*filter(None, [result.sample])])
 
     def _unknown(self) -> CommandError:
         return CommandError("There is no blend or cloned voice {voice_id!r}.", voice_id=self.voice_id)
-
-
-def _delete_preview(files: Files, name: str) -> None:
-    if name:
-        files.audio.delete(name)

@@ -1,6 +1,5 @@
 """Changes of speech records: an account's texts and their audio."""
 
-import asyncio
 from typing import Annotated
 
 from msgspec import structs
@@ -34,9 +33,7 @@ class DeleteRecords(Action[int], frozen=True):
             raise CommandError(
                 "{name!r} has no finished record {missing}.", name=account.name, missing=missing[0]
             )
-        for name in found.values():
-            if name:
-                await asyncio.to_thread(files.audio.delete, name)
+        await files.delete(audio=[name for name in found.values() if name])
 
     async def run(self, change: Change) -> int:
         account = await change.account(self.account)

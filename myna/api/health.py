@@ -142,7 +142,7 @@ class HealthApi:
         """Whether a probe file can be written in time. Concurrent callers share one probe."""
         probe = self._storage_probe
         if probe is None or probe.done():
-            probe = self._storage_probe = self._disk.run(self._audio.writable)
+            probe = self._storage_probe = self._disk.run(self._audio.storage.usable)
         await asyncio.wait([probe], timeout=READY_WAIT_S)
         return probe.done() and probe.result()
 

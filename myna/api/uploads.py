@@ -1,24 +1,22 @@
 """GET /uploads/NAME: finished audio, public by its address, and captions of it: NAME with the ending srt, vtt
 or json. The content of a name never changes."""
 
-import os
 import re
 from collections.abc import AsyncIterator
 from email.utils import formatdate, parsedate_to_datetime
 from functools import partial
-from pathlib import Path
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 
-from myna.engines.audio import word_times
-from myna.errors import NotFound, RangeNotSatisfiable, Unavailable
+from myna.errors import NotFound, RangeNotSatisfiable, StorageUnavailable, Unavailable
 from myna.lib.files import DiskExecutor
 from myna.speech import framing
 from myna.store.files.audio import AudioStore
 
 READ_BYTES = 256 * 1024
+NO_FILE = "There is no such file."
 
 _UNCHANGING = {
     "X-Content-Type-Options": "nosniff",
@@ -32,45 +30,68 @@ _ENTITY_TAG = re.compile(r'(?:W/)?("[^"]*")')
 class UploadsApi:
     """Serves the files of the audio store, with single ranges and conditional requests (RFC 9110)."""
 
-    def __init__(self, audio: AudioStore) -> None:
+    def __init__(self, audio: AudioStore, redirect_s: int = 0) -> None:
         self._audio = audio
+        self._redirect_s = redirect_s
         self._disk = DiskExecutor()
 
     async def file(self, request: Request) -> Response:
         name, captions = _named(request.path_params["name"])
         if self._disk.full():
             raise Unavailable("Too many disk reads are waiting; try again.")
-        found = await self._disk.run(partial(_find, self._audio, name))
-        if found is None:
-            raise NotFound("There is no such file.")
-        path, stat = found
+        stored = await self._disk.run(partial(self._audio.stat, name))
+        if stored is None:
+            raise NotFound(NO_FILE)
         if captions is not None:
             media_type, written = captions
-            words = await self._disk.run(partial(word_times.read, path))
+            words = await self._disk.run(partial(self._audio.words, name))
             if not words:
                 raise NotFound("The times of this sound's words are not known.")
             return Response(written(words), headers=_UNCHANGING, media_type=media_type)
-        changed = formatdate(stat.st_mtime, usegmt=True)
+        # A page of the back office may load from its own origin only.
+        if self._redirect_s and request.headers.get("sec-fetch-site") != "same-origin":
+            address = await self._disk.run(partial(self._audio.signed, name, self._redirect_s))
+            if address:
+                return RedirectResponse(address, status_code=302, headers={"Cache-Control": "no-store"})
+        changed = formatdate(stored.modified_s, usegmt=True)
         headers = {**_HEADERS, "ETag": f'"{name}"', "Last-Modified": changed}
-        if _not_modified(request.headers, headers["ETag"], stat.st_mtime):
+        if _not_modified(request.headers, headers["ETag"], stored.modified_s):
             return Response(status_code=304, headers=headers)
-        part = _byte_range(request.headers, headers, stat.st_size) if request.method == "GET" else None
-        first, last = part or (0, stat.st_size - 1)
+        part = _byte_range(request.headers, headers, stored.size_bytes) if request.method == "GET" else None
+        first, last = part or (0, stored.size_bytes - 1)
         headers["Content-Length"] = str(last + 1 - first)
         if part:
-            headers["Content-Range"] = f"bytes {first}-{last}/{stat.st_size}"
-        body = self._bytes(path, first, last + 1) if request.method == "GET" else ()
+            headers["Content-Range"] = f"bytes {first}-{last}/{stored.size_bytes}"
+        body: AsyncIterator[bytes] | tuple[()] = ()
+        if request.method == "GET":
+            begin = await self._read(name, first, last + 1)  # while the answer may still be an error
+            body = self._bytes(name, begin, first + len(begin), last + 1)
         return StreamingResponse(
             body, status_code=206 if part else 200, headers=headers, media_type="audio/mpeg"
         )
 
-    async def _bytes(self, path: Path, first: int, end: int) -> AsyncIterator[bytes]:
-        """Yields the bytes from `first` up to `end`. The file is opened for each read, so a client that
-        disconnects leaks none. If the file is removed during the download, the connection ends early."""
+    async def _bytes(self, name: str, data: bytes, first: int, end: int) -> AsyncIterator[bytes]:
+        """Yields `data`, and the bytes from `first` up to `end`. If the file is removed during the download,
+        the connection ends early."""
+        yield data
         while first < end:
-            data = await self._disk.run(partial(_read, path, first, min(READ_BYTES, end - first)))
+            data = await self._read(name, first, end)
             yield data
             first += len(data)
+
+    async def _read(self, name: str, first: int, end: int) -> bytes:
+        """The next bytes. The file is opened for each read, so a client that disconnects leaks none. Raises
+        NotFound, EOFError if the file ends before `first`, StorageUnavailable."""
+        count = min(READ_BYTES, end - first)
+        try:
+            data = await self._disk.run(partial(self._audio.read, name, first, count))
+        except FileNotFoundError:
+            raise NotFound(NO_FILE) from None
+        except OSError as error:
+            raise StorageUnavailable from error
+        if count and not data:
+            raise EOFError(f"{name} ends at {first}")
+        return data
 
 
 def _named(name: str) -> tuple[str, framing.Captions | None]:
@@ -78,25 +99,6 @@ def _named(name: str) -> tuple[str, framing.Captions | None]:
     stem, _, ending = name.rpartition(".")
     captions = framing.CAPTIONS.get(ending)
     return (name, None) if captions is None else (f"{stem}.mp3", captions)
-
-
-def _read(path: Path, first: int, count: int) -> bytes:
-    """Raises EOFError if the file ends before `first`."""
-    with path.open("rb") as file:
-        file.seek(first)
-        data = file.read(count)
-    if not data:
-        raise EOFError(f"{path.name} ends at {first}")
-    return data
-
-
-def _find(audio: AudioStore, name: str) -> tuple[Path, os.stat_result] | None:
-    """None for an unknown name, or a file that was just removed."""
-    path = audio.find(name)
-    try:
-        return (path, path.stat()) if path else None
-    except FileNotFoundError:
-        return None
 
 
 def _not_modified(request_headers: Headers, entity_tag: str, changed_s: float) -> bool:

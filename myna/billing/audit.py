@@ -13,7 +13,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -258,7 +257,13 @@ class _Audit:
         wrong: list[str] = []
         files = 0
         while page := await store.audio_page(self._db, start, end, _FILES_PAGE):
-            found = await asyncio.to_thread(_audio_faults, self._audio, page, self._hash_audio)
+            look = partial(_fault, self._audio, hash_audio=self._hash_audio)
+            faults = await asyncio.to_thread(self._audio.each, look, page)
+            found = [
+                (row[1], f"task {row[1]}: {row[2]} {fault}")
+                for row, fault in zip(page, faults, strict=True)
+                if fault
+            ]
             if found:  # audio removed for its age during the check is no breach
                 remaining = {row[1] for row in await store.audio_page(self._db, start, end, _FILES_PAGE)}
                 wrong += [line for task_id, line in found if task_id in remaining]
@@ -340,23 +345,16 @@ def _merged(breaches: list[Breach]) -> list[Breach]:
     return list(found.values())
 
 
-def _audio_faults(audio: AudioStore, page: list[store.AudioRow], hash_audio: bool) -> list[tuple[int, str]]:
-    """The task id and a line for each task whose audio is missing or differs."""
-    found = []
-    for _, task_id, name, size, sha256 in page:
-        fault = _fault(audio.find(name), size, sha256, hash_audio)
-        if fault:
-            found.append((task_id, f"task {task_id}: {name} {fault}"))
-    return found
-
-
-def _fault(path: Path | None, size: int, sha256: bytes, hash_audio: bool) -> str:
+def _fault(audio: AudioStore, row: store.AudioRow, *, hash_audio: bool) -> str:
+    """What is wrong with the audio of a task; "" if nothing is."""
+    _, _, name, size, sha256 = row
     try:
-        if path is None:
+        stored = audio.stat(name)
+        if stored is None:
             return "is missing"
-        if path.stat().st_size != size:
+        if stored.size_bytes != size:
             return "has another size"
-        if hash_audio and hashlib.sha256(path.read_bytes()).digest() != sha256:
+        if hash_audio and hashlib.sha256(audio.read(name, 0, size)).digest() != sha256:
             return "has another SHA-256"
     except FileNotFoundError:
         return "is missing"

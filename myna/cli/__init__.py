@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions
 
 from myna import __version__
 from myna.cli.wrong_usage import sentence, value_name, with_names
-from myna.errors import CommandError, ConfigError
+from myna.errors import CommandError, ConfigError, MynaError
 
 FAILED = 1
 WRONG_USAGE = 2
@@ -98,7 +98,7 @@ def main(arguments: list[str] | None = None) -> None:
     except ConfigError as error:
         print(f"myna: {error}", file=sys.stderr)
         sys.exit(WRONG_USAGE)
-    except CommandError as error:
+    except (CommandError, MynaError) as error:
         print(f"myna: {error}", file=sys.stderr)
         sys.exit(FAILED)
     sys.exit(code or 0)

@@ -26,6 +26,7 @@ from myna.store.backup.archive import ArchiveReader, ArchiveWriter, Manifest
 from myna.store.backup.backup import MISSING_SHOWN_MAX, BackupResult, RestoreInDoubt
 from myna.store.database import Database
 from myna.store.files.audio import AudioStore
+from myna.store.files.storage import open_storage
 from myna.store.queries.audit import Breach
 
 COUNTED = {
@@ -50,13 +51,13 @@ def backup(
     json: Json = False,
 ) -> int:
     """Write the database, the audio and the samples to FILE, while the service runs."""
-    data = read_settings().data_folder
+    storage = open_storage(read_settings(), os.environ)
     left_out = {"audio": no_audio, "samples": no_samples}
     kinds = [kind for kind in backups.KINDS if not left_out[kind]]
 
     async def work(db: Database) -> BackupResult:
         with ArchiveWriter(file, replace=force) as out:
-            return await backups.write(db, data, out, kinds=kinds)
+            return await backups.write(db, storage, out, kinds=kinds)
 
     made = with_database(work, json=json, older=True)
     size = file.stat().st_size
@@ -108,12 +109,12 @@ def _chown(settings: Settings, owner: tuple[int, int] | None) -> None:
 
 async def _restore(settings: Settings, source: ArchiveReader) -> Manifest:
     async with open_database(settings) as db:
-        return await backups.restore(db, settings.data_folder, source)
+        return await backups.restore(db, open_storage(settings, os.environ), source)
 
 
 async def _audit(settings: Settings) -> audit.Report:
     async with open_database(settings) as db:
-        return await audit.run(db, AudioStore(settings.data_folder / "audio"), full=True, hash_audio=True)
+        return await audit.run(db, AudioStore(open_storage(settings, os.environ)), full=True, hash_audio=True)
 
 
 def counted(manifest: Manifest) -> dict[str, object]:

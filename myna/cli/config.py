@@ -13,7 +13,7 @@ from myna import settings as process_settings
 from myna.actions.settings import SetSetting
 from myna.billing import audit as books
 from myna.cli.actions import perform, register
-from myna.cli.console import Json, Wide, moment, read_settings, show, show_rows, with_database
+from myna.cli.console import Json, Wide, moment, show, show_rows, site_storage, with_database
 from myna.store.database import Database
 from myna.store.files.audio import AudioStore
 from myna.store.queries import config as store
@@ -72,10 +72,12 @@ def audit(
     json: Json = False,
 ) -> int:
     """Check the books: calls since the last audit, every balance. Exit 1 and a line for each breach."""
-    folder = read_settings().data_folder / "audio"
-    report = with_database(
-        lambda db: books.run(db, AudioStore(folder), full=full or audio, hash_audio=audio), json=json
-    )
+
+    async def work(db: Database) -> books.Report:
+        store = AudioStore(await site_storage(db))
+        return await books.run(db, store, full=full or audio, hash_audio=audio)
+
+    report = with_database(work, json=json)
     if json:
         show(_report(report), True)
     else:

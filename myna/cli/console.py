@@ -25,6 +25,7 @@ from myna.lib.net import is_loopback
 from myna.lib.setting_kinds import Applied
 from myna.settings import Settings
 from myna.store.database import Database, connect
+from myna.store.files.storage import Storage, check_storage, open_storage
 from myna.store.schema import newest, served_by
 
 T = TypeVar("T")
@@ -139,6 +140,13 @@ def check_not_moved(settings: Settings) -> None:
                 f"The database of {settings.data_folder} was moved to PostgreSQL: set MYNA_DATABASE_URL. (To"
                 f" use the old one again, name {moved[-1].name} {settings.sqlite_file.name}.)"
             )
+
+
+async def site_storage(db: Database) -> Storage:
+    """The storage of audio and samples. Raises CommandError if it is another installation's."""
+    storage = open_storage(read_settings(), os.environ)
+    await check_storage(db, storage)
+    return storage
 
 
 def owner_of_files(settings: Settings) -> tuple[int, int] | None:

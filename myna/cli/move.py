@@ -16,7 +16,16 @@ from cyclopts import Parameter
 from myna import settings as settings_module
 from myna.billing import audit
 from myna.cli.backup import counted
-from myna.cli.console import MOVED, Json, check_schema, exclusive, open_database, show
+from myna.cli.console import (
+    MOVED,
+    Json,
+    check_schema,
+    exclusive,
+    open_database,
+    read_settings,
+    show,
+)
+from myna.cli.move_storage import move_storage
 from myna.errors import CommandError, ConfigError
 from myna.settings import PREFIX, Settings
 from myna.store.backup import backup as backups
@@ -24,6 +33,7 @@ from myna.store.backup.archive import ArchiveReader, ArchiveWriter, Manifest
 from myna.store.backup.backup import RestoreInDoubt
 from myna.store.database import Database
 from myna.store.files.audio import AudioStore
+from myna.store.files.storage import Folder, open_storage
 from myna.store.queries.audit import OVERDUE_RULE
 from myna.store.sqlite_writer import WriterHandover
 
@@ -31,9 +41,15 @@ from myna.store.sqlite_writer import WriterHandover
 def move(
     *,
     to: Annotated[str, Parameter(help="postgresql://…, instead of MYNA_DATABASE_URL's.")] = "",
+    storage: Annotated[
+        str, Parameter(help="Move the audio and samples instead: s3://…, gs://…, az://… or folder.")
+    ] = "",
     json: Json = False,
 ) -> None:
     """Move the data folder's SQLite database to PostgreSQL, while nothing serves from it."""
+    if storage:
+        move_storage(read_settings(), storage, json)
+        return
     environ: Mapping[str, str] = os.environ
     if to:
         settings_module.checked("--to", "database_url", to)
@@ -63,7 +79,7 @@ async def _move(source: Settings, target: Settings) -> tuple[Manifest, Path]:
         file = Path(folder) / "rows"
         async with open_database(source) as db:
             with ArchiveWriter(file, replace=False) as out:
-                await backups.write(db, source.data_folder, out, kinds=(), move=True)
+                await backups.write(db, Folder(source.data_folder), out, kinds=(), move=True)
         with ArchiveReader(file) as archive:
             async with open_database(target) as db:
                 manifest = await _restore(db, folder, archive, target)
@@ -77,7 +93,7 @@ async def _move(source: Settings, target: Settings) -> tuple[Manifest, Path]:
 
 async def _restore(db: Database, folder: str, archive: ArchiveReader, target: Settings) -> Manifest:
     try:
-        return await backups.restore(db, Path(folder), archive, in_place=True)
+        return await backups.restore(db, Folder(Path(folder)), archive, in_place=True)
     except RestoreInDoubt:
         raise _copy_left(target, "may be") from None
 
@@ -105,8 +121,7 @@ def _no_writer(source: Settings) -> Iterator[None]:
 async def _breaches(db: Database, settings: Settings) -> Counter[str]:
     """The number of breaches of each rule in a full audit, without calls past their deadline: their number
     grows with time, and the first start refunds them."""
-    audio = AudioStore(settings.data_folder / "audio")
-    report = await audit.run(db, audio, full=True)
+    report = await audit.run(db, AudioStore(open_storage(settings, os.environ)), full=True)
     return Counter({one.rule: one.count for one in report.breaches if one.rule != OVERDUE_RULE})
 
 

@@ -32,6 +32,7 @@ from myna.lib.telemetry import logs
 from myna.server import app
 from myna.settings import Settings
 from myna.speech.site_engines import speech_engines
+from myna.store.files.storage import check_storage, open_storage
 from myna.store.migrate import migrate as migrate_schema
 
 FACTORY = "myna.server.app:create"
@@ -77,12 +78,14 @@ async def _migrate(settings: Settings) -> int:
 
 
 async def _prepare(settings: Settings) -> bool:
-    """Migrates, unless MYNA_MIGRATE is off. Returns whether no operator can sign in."""
+    """Migrates, unless MYNA_MIGRATE is off, and checks that the storage is this installation's. Returns
+    whether no operator can sign in."""
     async with open_database(settings) as db:
         if settings.migrate == "on":
             await migrate_schema(db)
         else:
             await check_schema(db, settings, newer=True)
+        await check_storage(db, open_storage(settings, os.environ), claim=True)
         return await links.first_is_needed(db)
 
 

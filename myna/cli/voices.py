@@ -25,6 +25,7 @@ from myna.cli.console import (
     read_settings,
     seconds,
     show_rows,
+    site_storage,
     with_database,
 )
 from myna.engines.interface import EngineLimits
@@ -77,11 +78,12 @@ def list_all(
 
 async def _clone(db: Database, action: CloneVoice) -> dict[str, object]:
     action.check()
-    sample, samples = Path(action.sample), _samples(owner_of_files(read_settings()))
+    sample, owner_of_file = Path(action.sample), owner_of_files(read_settings())
     _check_readable(sample)
     _check_space()
     owner, note = await accounts.find(db, action.account), await _note(db, action.language)
-    inspector = Inspector(files=AllowedPaths.of(reads=(sample,), writes=(_samples_folder(),)))
+    samples = SampleStore(await site_storage(db), owner_of_file)
+    inspector = Inspector(files=AllowedPaths.of(reads=(sample,), writes=(samples.folder,)))
     try:
         async with clones.stored_sample(samples, inspector, sample, owner.id) as stored:
             row = await perform(db, structs.replace(action, stored=stored))
@@ -139,14 +141,6 @@ async def _channels() -> AsyncIterator[Channels]:
         yield Channels(settings=settings, environ=os.environ, http_client=http_client, local=local)
     finally:
         await http_client.close()
-
-
-def _samples(owner: tuple[int, int] | None) -> SampleStore:
-    return SampleStore(_samples_folder(), owner)
-
-
-def _samples_folder() -> Path:
-    return read_settings().data_folder / "samples"
 
 
 async def _note(db: Database, language: str) -> str:

@@ -32,7 +32,8 @@ MynaError                    status  type                    when
     ├── TextTooLong
     ├── TooManyBodies
     ├── ShuttingDown
-    └── DatabaseUnavailable
+    ├── DatabaseUnavailable
+    └── StorageUnavailable
 
 Outside the tree: CommitInDoubt, which closes the connection without a response. docs/accounting.md says why
 each sentence about units is true when it is sent.
@@ -331,6 +332,13 @@ class DatabaseUnavailable(Unavailable):
         self, sentence: str = "The database is unavailable; nothing was charged, try again."
     ) -> None:
         super().__init__(sentence)
+
+
+class StorageUnavailable(Unavailable):
+    """The bucket of audio and samples doesn't answer, or refuses; the log says why."""
+
+    def __init__(self) -> None:
+        super().__init__("The storage of audio is unavailable; nothing was charged, try again.")
 
 
 class CommitInDoubt(Exception):

@@ -30,6 +30,8 @@ from myna.lib.net import (
 
 V = TypeVar("V", int, float, str)
 SECRET_MIN_CHARS: Final = 32
+IN_FOLDER: Final = "folder"
+"""The storage in the data folder."""
 _METADATA: Final = "setting"
 
 
@@ -131,6 +133,13 @@ def secret() -> Kind[str]:
     """A secret that is sent in a header."""
     requirement = "contains a character that can't be sent in a header"
     return Kind("", requirement, lambda value: value.isascii() and " " not in value, secret=True)
+
+
+def storage() -> Kind[str]:
+    """The data folder, or the URL of a bucket."""
+    bucket = re.compile(r"(?:s3|gs|az)://[\w.-]+(?:/[\w./-]*)?")
+    requirement = "must be folder, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
+    return Kind(IN_FOLDER, requirement, lambda value: value == IN_FOLDER or bool(bucket.fullmatch(value)))
 
 
 def secret_keys() -> Kind[str]:

@@ -9,7 +9,6 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import msgspec
 
@@ -263,8 +262,8 @@ class Maintenance:
     async def _remove_leftovers(self, before: float) -> int:
         """Removes unreferenced files written before `before` (Unix seconds). Returns how many."""
         removed = 0
-        for folder in ("audio", "samples"):
-            removed += await asyncio.to_thread(remove_parts, self._settings.data_folder / folder, before)
+        for made in (self._audio, self._samples):
+            removed += await asyncio.to_thread(made.remove_unfinished, before)
         removed += await asyncio.to_thread(self._spool.remove_old, before)
         removed += await clones.remove_orphans(self._db, self._samples, before)
         files = await asyncio.to_thread(
@@ -273,8 +272,7 @@ class Maintenance:
         for start in range(0, len(files), PAGE):
             page = files[start : start + PAGE]
             orphans = set(page) - await tasks_store.files_in_use(self._db, page)
-            for name in orphans:
-                await asyncio.to_thread(self._audio.delete, name)
+            await asyncio.to_thread(self._audio.each, self._audio.delete, orphans)
             removed += len(orphans)
             await asyncio.sleep(0)  # lets calls run in between
         self._checked_until = before  # each file is checked once
@@ -286,7 +284,7 @@ class Maintenance:
             return 0
         old = await tasks_store.old_audio(self._db, days * DAY_MS, PAGE)
         # The files first: if the process dies in between, the next run repeats both.
-        await asyncio.to_thread(self._delete, [name for _, name in old])
+        await asyncio.to_thread(self._audio.each, self._audio.delete, [name for _, name in old])
 
         async def record(connection: Transaction) -> None:
             for task_id, _ in old:
@@ -301,10 +299,6 @@ class Maintenance:
             return None
         return int(getattr(self._config.settings, setting))
 
-    def _delete(self, names: list[str]) -> None:
-        for name in names:
-            self._audio.delete(name)
-
     async def _repeat(self, job: Callable[[], Awaitable[None]], seconds: float, idle_s: float) -> None:
         """Runs the job every `seconds`, or `idle_s` without a charge or a lease since the last run."""
         charges, until = -1, 0.0
@@ -316,17 +310,3 @@ class Maintenance:
                 except Exception as error:  # the next run tries again
                     log.error("%s failed", getattr(job, "__name__", "a job"), exc_info=error)
             await asyncio.sleep(seconds)
-
-
-def remove_parts(folder: Path, before: float) -> int:
-    """Removes the part files below `folder` last written before `before` (Unix seconds): a child that is
-    killed together with the server leaves one. Returns how many."""
-    removed = 0
-    for part in folder.glob("*/.*.part"):
-        try:
-            if part.stat().st_mtime < before:
-                part.unlink()
-                removed += 1
-        except FileNotFoundError:  # its job ended, or another process removed it
-            continue
-    return removed

@@ -56,6 +56,7 @@ from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import FreeSpace
 from myna.store.files.samples import SampleStore
 from myna.store.files.spool import Spool
+from myna.store.files.storage import open_storage
 from myna.store.group_commit import GroupCommit
 from myna.store.migrate import migrate
 
@@ -79,15 +80,16 @@ class Service:
         self.environ = environ
         self.db = db
         self.config = config
-        self.audio = AudioStore(settings.data_folder / "audio")
-        self.samples = SampleStore(settings.data_folder / "samples")
+        storage = open_storage(settings, environ)
+        self.audio = AudioStore(storage)
+        self.samples = SampleStore(storage)
         self.spool = Spool(settings.data_folder / "spool")
         self.space = FreeSpace(settings.data_folder, settings.disk_reserve_bytes)
         self.quota = Quota(db, config)
         self.http_client = _http_client(settings)
         self.oidc_client = client_of(settings)
         self.engines = speech_engines(settings)
-        self.site_engines = SiteEngines(settings, self.engines)
+        self.site_engines = SiteEngines(settings, self.engines, self.audio.folder)
         self.commits = commits
         self.channels = Channels(
             settings=settings, environ=environ, http_client=self.http_client, local=self.engines
@@ -95,8 +97,8 @@ class Service:
         config.on_load = self.channels.load_keys
         self.refusals = Refusals(db)
         self.ledger = Ledger(db, self.commits, config, charge_wait_s=settings.charge_wait_s)
-        self.inspector = Inspector(files=AllowedPaths.of(reads=(settings.data_folder / "audio",)))
-        self.recordings = Inspector(files=AllowedPaths.of(writes=(settings.data_folder / "samples",)))
+        self.inspector = Inspector(files=AllowedPaths.of(reads=(self.audio.folder,)))
+        self.recordings = Inspector(files=AllowedPaths.of(writes=(self.samples.folder,)))
         self.tasks = Tasks(db, lease_s=settings.lease_s)
         self.capacity = Capacity(db)
         self.planner = Planner(
@@ -310,7 +312,7 @@ class Service:
     def other_routes(self) -> list[Route]:
         """The other routes, served by Starlette."""
         openapi = OpenApi(self.settings.base_url, self.config)
-        uploads = UploadsApi(self.audio)
+        uploads = UploadsApi(self.audio, self.settings.uploads_redirect_s)
         folder, try_s = self.settings.data_folder / "previews", self.settings.upstream_idle_s
         previews = Previews(folder, self.audio, self.space, try_s=try_s)
         office = Office(

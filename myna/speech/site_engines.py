@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from pathlib import Path
 from typing import Final
 
 from myna.engines.interface import Engine, EngineFailed, EngineLimits
@@ -35,10 +36,10 @@ class SiteEngines:
     """Starts and ends the engines. Where another one can speak instead, one that does not start is tried
     again; `down` says why it has not started, by the name of its channel."""
 
-    def __init__(self, settings: Settings, engines: dict[str, Engine]) -> None:
+    def __init__(self, settings: Settings, engines: dict[str, Engine], audio: Path) -> None:
         self._settings = settings
         self._engines = engines
-        self._files = AllowedPaths.of(writes=(settings.data_folder / "audio",))
+        self._files = AllowedPaths.of(writes=(audio,))
         self._tasks: list[asyncio.Task[None]] = []
         self.down: dict[str, str] = {}
 

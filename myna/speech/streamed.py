@@ -4,7 +4,6 @@ Every text is a record, as one of POST /v1/tts is; see `delivery.py` for who pay
 """
 
 import asyncio
-from functools import partial
 
 import msgspec
 from msgspec import Struct
@@ -181,12 +180,11 @@ class StreamedSpeech:
             delivery.end()
 
     async def _adopt(self, delivery: Delivery, name: str, account_id: int) -> None:
-        """Raises NotFound if the audio was deleted, UpstreamFailed if it can't be converted."""
-        path = await self._workshop.disk.run(partial(self._audio.find, name))
-        if path is None:
-            raise NotFound(DELETED)
+        """Raises NotFound if the audio was deleted, UpstreamFailed if it can't be converted,
+        StorageUnavailable."""
         try:
-            await delivery.adopt(path, account_id)
+            async with self._audio.local(name) as path:
+                await delivery.adopt(path, account_id)
         except FileNotFoundError:
             raise NotFound(DELETED) from None
         except (EngineFailed, OSError) as failure:

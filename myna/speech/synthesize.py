@@ -75,7 +75,6 @@ TIPS = {
 }
 _UNFIT = NothingSpoken | SoundTooLong | UnsupportedUtterance
 """Failures that the text causes on any channel."""
-
 _MEANINGS = ((UtteranceRefused, REFUSED), (ServerBusy, BUSY), (NoConnection, FULL), (EngineTimedOut, SLOW))
 """Of failures; the first tells the caller most."""
 SENTENCES = {FULL.name: ALL_FULL, FAILED.name: ALL_FAILED}
@@ -278,6 +277,7 @@ class Synthesizer:
         try:
             if listener is not None and not listener.begun:
                 await listener.take(path)
+            await self._audio.keep(name)
             await call.keep(text, audio=audio, reason=StreamFailed.__name__ if broken else "")
         except CommitInDoubt:  # if the call is kept, its audio must stay
             raise

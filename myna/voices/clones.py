@@ -18,8 +18,7 @@ from msgspec import Struct
 from myna.engines.interface import EngineFailed, EngineVoice, SampleRefused
 from myna.engines.media.job import Measured
 from myna.engines.media.media import Inspector
-from myna.errors import CommandError
-from myna.lib.files import remove
+from myna.errors import CommandError, StorageUnavailable
 from myna.store.database import Queries
 from myna.store.files.samples import SampleStore
 from myna.store.queries import clones as store
@@ -91,9 +90,10 @@ async def stored_sample(
     try:
         sample = await _checked_sample(inspector, recording, path, account_id)
         await asyncio.to_thread(samples.make_private, name)
+        await samples.keep(name)
         yield StoredSample(name, sample.size_bytes, sample.sha256, round(sample.seconds * 1000))
-    except CommandError:
-        await asyncio.to_thread(remove, path)
+    except (CommandError, StorageUnavailable):
+        await samples.discard(name)
         raise
 
 
@@ -124,8 +124,7 @@ async def remove_orphans(db: Queries, samples: SampleStore, before: float) -> in
         return 0
     in_use = await store.samples_in_use(db)
     orphans = [name for name in old if name not in in_use]
-    for name in orphans:
-        await asyncio.to_thread(samples.delete, name)
+    await asyncio.to_thread(samples.each, samples.delete, orphans)
     return len(orphans)
 
 

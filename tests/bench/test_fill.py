@@ -24,6 +24,7 @@ from myna.billing import audit
 from myna.settings import Settings
 from myna.store.database import connect
 from myna.store.files.audio import AudioStore
+from myna.store.files.storage import Folder
 from myna.store.queries import accounts as accounts_store
 from tests.rig.processes import proc_file
 from tests.rig.waiting import wait_until
@@ -45,7 +46,7 @@ async def test_filled_books_pass_the_audit_have_the_keys_of_the_load_and_go_on(
     await fill.fill(url, tmp_path, SMALL)
     db = await connect(Settings(data=str(tmp_path), database_url=url or ""))
     try:
-        report = await audit.run(db, AudioStore(tmp_path / "audio"), hash_audio=True)
+        report = await audit.run(db, AudioStore(Folder(tmp_path)), hash_audio=True)
         assert report.breaches == []
         ((calls,),) = await db.fetch("SELECT count(*) FROM calls")
         ((refunds,),) = await db.fetch("SELECT count(*) FROM ledger WHERE kind = 1")

@@ -9,6 +9,7 @@ from myna.cli.console import owner_of_files
 from myna.errors import CommandError
 from myna.settings import Settings
 from myna.store.files.samples import SampleStore
+from myna.store.files.storage import Folder
 
 OTHER_UID, ROOT = 4711, 0
 
@@ -44,9 +45,9 @@ def test_another_user_is_refused_by_name(settings: Settings, monkeypatch: pytest
 def test_a_sample_and_its_folders_get_that_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[tuple[Path, int, int]] = []
     monkeypatch.setattr(os, "chown", lambda path, user, group: given.append((path, user, group)))
-    name, path = SampleStore(tmp_path / "samples", (7, 8)).new()
+    name, path = SampleStore(Folder(tmp_path), (7, 8)).new()
     path.touch()
-    SampleStore(tmp_path / "samples", (7, 8)).make_private(name)
+    SampleStore(Folder(tmp_path), (7, 8)).make_private(name)
     assert given == [(found, 7, 8) for found in (tmp_path / "samples", path.parent, path)]
-    SampleStore(tmp_path / "samples").make_private(name)
+    SampleStore(Folder(tmp_path)).make_private(name)
     assert len(given) == 3

@@ -16,6 +16,7 @@ from myna.store.batch import Audio, Charge, NewTask, TaskStatus
 from myna.store.database import Database, Transaction
 from myna.store.files.audio import AudioStore
 from myna.store.files.samples import SampleStore
+from myna.store.files.storage import Folder
 from myna.store.queries import clones as store
 from myna.store.queries import config as config_store
 from myna.store.queries.clones import CloneRow, Deleted, NewClone
@@ -36,8 +37,8 @@ class CloneSetup:
     def __init__(self, books: Books, recording: Path) -> None:
         self.books = books
         self.recording = recording
-        self.samples = SampleStore(books.folder / "samples")
-        self.audio = AudioStore(books.folder / "audio")
+        self.samples = SampleStore(Folder(books.folder))
+        self.audio = AudioStore(Folder(books.folder))
         self.inspector = Inspector()
         self.tasks = Tasks(books.db, lease_s=30)
 

@@ -169,7 +169,7 @@ class NodeSite:
 
     def audio(self) -> set[Path]:
         """Every file below the audio folder, also incomplete ones."""
-        return {path for path in (self.service.folder / "data" / "audio").rglob("*") if path.is_file()}
+        return {path for path in (self.service.folder / "data" / "audio").rglob("*.*") if path.is_file()}
 
     def sql(self, statement: str, *args: object) -> list[tuple[Any, ...]]:
         """Runs one statement on the service's database, in one transaction."""

@@ -78,7 +78,7 @@ class Farm:
 
     def audio(self) -> set[Path]:
         """The audio files of the service."""
-        return {path for path in (self.service.folder / "data" / "audio").rglob("*") if path.is_file()}
+        return {path for path in (self.service.folder / "data" / "audio").rglob("*.*") if path.is_file()}
 
     def check_delivered(self, number: int) -> None:
         """Checks that the task is completed, with the only new audio, and charged once."""

@@ -168,12 +168,12 @@ main(['serve'])
 STALLED_DISK = f"""
 import builtins, io, time
 from myna.store.files.audio import AudioStore
-find, opened = AudioStore.find, io.open
-def stalled_find(self, name):
-    return time.sleep(600) if name == {NOT_FOUND!r} else find(self, name)
+stat, opened = AudioStore.stat, io.open
+def stalled_stat(self, name):
+    return time.sleep(600) if name == {NOT_FOUND!r} else stat(self, name)
 def stalled_open(file, *more, **named):
     return time.sleep(600) if str(file).endswith({NOT_READ!r}) else opened(file, *more, **named)
-AudioStore.find = stalled_find
+AudioStore.stat = stalled_stat
 builtins.open = io.open = stalled_open
 """
 

@@ -14,8 +14,10 @@ from myna.accounts.sign_in.refusal import SignInRefused
 from myna.actions.access import ResetAccount
 from myna.channels.circuits import FAILURES_MAX
 from myna.lib.telemetry import metrics
-from myna.server.maintenance import LEFTOVER_AGE_S, remove_parts
+from myna.server.maintenance import LEFTOVER_AGE_S
 from myna.server.service import Service
+from myna.store.files.audio import AudioStore
+from myna.store.files.storage import Folder
 from myna.store.queries import audit_state, form_submissions
 from myna.store.queries import config as config_store
 from myna.store.queries.config import ChannelRow
@@ -142,14 +144,15 @@ def there(path: Path) -> bool:
 
 
 def test_only_old_part_files_are_removed(tmp_path: Path) -> None:
-    old = [write(tmp_path / folder / f".{folder}.part", OLD_S) for folder in ("ab", "cd")]
+    audio = AudioStore(Folder(tmp_path))
+    old = [write(audio.folder / folder / f".{folder}.part", OLD_S) for folder in ("ab", "cd")]
     kept = [
-        write(tmp_path / "ab" / ".fresh.part", 5),
-        write(tmp_path / "ab" / ("a" * 32 + ".mp3"), OLD_S),
-        write(tmp_path / "ab" / "visible.part", OLD_S),
-        write(tmp_path / ".above.part", OLD_S),
+        write(audio.folder / "ab" / ".fresh.part", 5),
+        write(audio.folder / "ab" / ("a" * 32 + ".mp3"), OLD_S),
+        write(audio.folder / "ab" / "visible.part", OLD_S),
+        write(audio.folder / ".above.part", OLD_S),
     ]
-    assert remove_parts(tmp_path, time.time() - LEFTOVER_AGE_S) == 2
+    assert audio.remove_unfinished(time.time() - LEFTOVER_AGE_S) == 2
     assert [path.exists() for path in old + kept] == [False] * 2 + [True] * 4
 
 

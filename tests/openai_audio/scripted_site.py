@@ -257,9 +257,9 @@ class Visitor:
         """The mp3 of the newest task, which is completed."""
         status, name = await self.task()
         assert status == TaskStatus.COMPLETED
-        path = self.site.audio.find(name)
-        assert path is not None
-        return path.read_bytes()
+        stored = self.site.audio.stat(name)
+        assert stored is not None
+        return self.site.audio.read(name, 0, stored.size_bytes)
 
     async def reason(self) -> tuple[int, str]:
         """State and reason of the newest call."""

@@ -12,6 +12,7 @@ from myna.billing import audit, rollup
 from myna.billing.audit import HOURS_DAYS
 from myna.store.batch import Charge
 from myna.store.files.audio import AudioStore
+from myna.store.files.storage import Folder
 from myna.store.queries.audit_reports import DAYS_RULE, HOURS_RULE, SITE_RULE
 from tests.store.books import Books, Customer, keep_of, refund_of
 
@@ -200,7 +201,7 @@ async def used(damaged_books: Books) -> Books:
 
 
 async def found(books: Books, *, full: bool = False) -> set[str]:
-    report = await audit.run(books.db, AudioStore(books.folder / "audio"), full=full)
+    report = await audit.run(books.db, AudioStore(Folder(books.folder)), full=full)
     return {breach.rule for breach in report.breaches}
 
 

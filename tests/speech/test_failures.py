@@ -33,7 +33,7 @@ def caller(make_service: ServiceMaker, upstream: Upstream, new_caller: NewCaller
     yield caller
     assert balance(caller) == 20
     assert service.command("audit").code == 0
-    assert not [path for path in (service.folder / "data" / "audio").rglob("*") if path.is_file()]
+    assert not [path for path in (service.folder / "data" / "audio").rglob("*.*") if path.is_file()]
 
 
 def test_a_channel_that_refuses_a_text_is_500_refunded_and_opens_no_circuit(

@@ -24,6 +24,7 @@ from myna.speech.synthesize import Answers, Synthesizer
 from myna.store.batch import CallState, TaskStatus
 from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import FreeSpace
+from myna.store.files.storage import Folder
 from myna.store.postgresql import Postgresql
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.store.books import AUDIO, Books, speech
@@ -79,7 +80,7 @@ class SpeechService:
             quota=quota,
             try_s=5.0,
         )
-        audio = AudioStore(books.folder / "audio")
+        audio = AudioStore(Folder(books.folder))
         self.speaks = Synthesizer(
             settings=settings,
             ledger=service.ledger,

@@ -42,7 +42,7 @@ async def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     monkeypatch.setattr(site_engines, "RETRY_FIRST_S", 0.01)
     monkeypatch.setattr(site_engines, "WATCH_S", 0.01)
     both: Any = {KOKORO: FailingEngine(3), ESPEAK: FailingEngine(0)}
-    made = SiteEngines(Settings(data=str(tmp_path)), both)
+    made = SiteEngines(Settings(data=str(tmp_path)), both, tmp_path)
     yield made
     await made.close()
 
@@ -61,14 +61,14 @@ async def test_an_engine_that_does_not_start_is_tried_again(engines: SiteEngines
 async def test_the_engine_that_was_asked_for_must_start(tmp_path: Path) -> None:
     only: Any = {KOKORO: FailingEngine(1)}
     with pytest.raises(EngineUnavailable, match="no memory"):
-        await SiteEngines(Settings(data=str(tmp_path), speech="kokoro"), only).start()
+        await SiteEngines(Settings(data=str(tmp_path), speech="kokoro"), only, tmp_path).start()
 
 
 @pytest.mark.parametrize("processes", [1, 3])
 async def test_the_processes_of_a_voice_can_be_set(tmp_path: Path, processes: int) -> None:
     settings = Settings(data=str(tmp_path), speech="espeak", speech_processes=processes)
     engines = speech_engines(settings)
-    running = SiteEngines(settings, engines)
+    running = SiteEngines(settings, engines, tmp_path)
     await running.start()
     assert len(engines[ESPEAK].pids()) == processes
     await running.close()

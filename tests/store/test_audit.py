@@ -15,6 +15,7 @@ from myna.billing import audit, rollup
 from myna.store.batch import Audio, TaskStatus
 from myna.store.database import Transaction
 from myna.store.files.audio import AudioStore
+from myna.store.files.storage import Folder
 from myna.store.queries.audit import (
     BALANCE_RULE,
     RANGE_RULES,
@@ -244,7 +245,7 @@ async def test_a_breach_counts_all_rows_and_shows_the_first(books: Books) -> Non
 
 
 async def test_missing_short_and_altered_audio_is_found(books: Books, tmp_path: Path) -> None:
-    store = AudioStore(tmp_path / "audio")
+    store = AudioStore(Folder(tmp_path))
     customer = await books.customer()
     paths = []
     for _ in range(4):

@@ -15,6 +15,7 @@ from myna.store import postgresql
 from myna.store.batch import Audio, CallState, Charge, Charged, ChargeRefused, End, RefusalReason
 from myna.store.database import Database, Transaction
 from myna.store.files.audio import AudioStore
+from myna.store.files.storage import Folder
 from myna.store.postgresql import Postgresql
 from myna.store.queries import audit_state
 from myna.store.queries.audit import FIRST, Counts
@@ -27,13 +28,12 @@ from tests.store.postgres_proxy import proxy_to
 pytestmark = pytest.mark.anyio
 
 YEAR_MS = 365 * 86_400_000
-PAUSE_S = 0.005
-"""Between the calls of a lane, so that an audit may catch up with them."""
+PAUSE_S = 0.005  # between the calls of a lane, so that an audit may catch up with them
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> AudioStore:
-    return AudioStore(tmp_path / "audio")
+    return AudioStore(Folder(tmp_path))
 
 
 @pytest.fixture(autouse=True)
@@ -219,7 +219,7 @@ async def _fence_in(books: Books, ms: int) -> None:
 async def test_a_range_with_an_open_transaction_is_not_closed(
     postgres_books: Books, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    books, store = postgres_books, AudioStore(tmp_path)
+    books, store = postgres_books, AudioStore(Folder(tmp_path))
     customer, other = await books.customer(units=100), await books.customer(units=100)
     await calls(books, customer, 3)
     granted, committing = asyncio.Event(), asyncio.Event()

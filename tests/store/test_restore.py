@@ -21,6 +21,7 @@ from myna.store.batch import Audio
 from myna.store.database import Database, Transaction, connect
 from myna.store.files.audio import AudioStore
 from myna.store.files.samples import SampleStore
+from myna.store.files.storage import FOLDERS, Folder
 from myna.store.postgresql import Postgresql
 from myna.store.queries import clones, tasks
 from myna.store.states import CloneStatus
@@ -46,12 +47,12 @@ class Source:
 
     async def back_up(self, kinds: Sequence[str] = tuple(backup.KINDS)) -> None:
         with ArchiveWriter(self.archive, replace=True) as out:
-            made = await backup.write(self.books.db, self.folder / "data", out, kinds=kinds)
+            made = await backup.write(self.books.db, Folder(self.folder / "data"), out, kinds=kinds)
         assert made.missing == []
 
     async def restore(self, db: Database, data: Path) -> None:
         with ArchiveReader(self.archive) as archive:
-            await backup.restore(db, data, archive)
+            await backup.restore(db, Folder(data), archive)
 
 
 def put(store: AudioStore, content: bytes) -> str:
@@ -64,7 +65,7 @@ def put(store: AudioStore, content: bytes) -> str:
 @pytest.fixture
 async def source(sqlite_books: Books, tmp_path: Path) -> Source:
     call = await sqlite_books.opened(await sqlite_books.customer(), task=speech())
-    name = put(AudioStore(tmp_path / "data" / "audio"), SOUND)
+    name = put(AudioStore(Folder(tmp_path / "data")), SOUND)
     audio = Audio(name, len(SOUND), hashlib.sha256(SOUND).digest())
     await sqlite_books.end(keep_of(call, None, audio))
     made = Source(sqlite_books, tmp_path, name)
@@ -96,7 +97,7 @@ def data(tmp_path: Path) -> Path:
 
 
 async def check(db: Database, data: Path) -> audit.Report:
-    return await audit.run(db, AudioStore(data / "audio"), full=True, hash_audio=True)
+    return await audit.run(db, AudioStore(Folder(data)), full=True, hash_audio=True)
 
 
 @pytest.mark.parametrize("lose", [PostgresProxy.drop_reply_to, PostgresProxy.silence_after])
@@ -126,7 +127,7 @@ async def test_a_restore_whose_commit_never_arrived_leaves_nothing(
     with pytest.raises(target.unavailable):
         await source.restore(target, data)
     assert not await target.has_schema()
-    assert not any((data / folder).exists() for folder in backup.FOLDERS)
+    assert not any((data / folder).exists() for folder in FOLDERS)
     await source.restore(target, data)
     assert (await check(target, data)).breaches == []
 
@@ -205,9 +206,9 @@ FROM accounts"""
 
 async def clone(source: Source, name: str, status: CloneStatus, reason: str = "") -> tuple[str, str]:
     """The names of a clone's sample and preview, which exist."""
-    sample, path = SampleStore(source.folder / "data" / "samples").new()
+    sample, path = SampleStore(Folder(source.folder / "data")).new()
     await asyncio.to_thread(path.write_bytes, b"sample")
-    preview = put(AudioStore(source.folder / "data" / "audio"), SOUND) if status == CloneStatus.READY else ""
+    preview = put(AudioStore(Folder(source.folder / "data")), SOUND) if status == CloneStatus.READY else ""
     sha256 = b"s" * 32 if preview else b""
     await source.books.sql(CLONE, name, sample, b"x" * 32, int(status), preview, sha256, reason)
     return sample, preview
@@ -256,7 +257,7 @@ async def test_a_restored_voice_without_its_sample_has_failed_with_the_reason(
 async def again(restored: Database, data: Path) -> None:
     """A backup of the restored database is complete."""
     with ArchiveWriter(data / "again.tar", replace=True) as out:
-        assert (await backup.write(restored, data, out)).missing == []
+        assert (await backup.write(restored, Folder(data), out)).missing == []
 
 
 async def test_a_restore_revives_no_session_and_no_link(

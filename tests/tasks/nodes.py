@@ -15,6 +15,7 @@ from myna.store.database import Database
 from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import FreeSpace
 from myna.store.files.samples import SampleStore
+from myna.store.files.storage import Folder
 from myna.wire.farm import Hello, NodeVoice
 from tests.rig.actors import perform
 
@@ -46,8 +47,8 @@ def farm_api(db: Database, tasks: Tasks, inspector: Inspector, folder: Path) -> 
         db=db,
         nodes=Nodes(db),
         tasks=tasks,
-        audio=AudioStore(folder / "audio"),
-        samples=SampleStore(folder / "samples"),
+        audio=AudioStore(Folder(folder)),
+        samples=SampleStore(Folder(folder)),
         inspector=inspector,
         space=FreeSpace(folder, 0),
         throttle=KeyThrottle(),

@@ -134,10 +134,11 @@ class FarmApi:
     async def reference(self, request: Request) -> Response:
         node = await self._node_auth.verify(request)
         name = await self._node_auth.in_time(self._tasks.reference(node.id, _sha256(request)))
-        path = await asyncio.to_thread(self._samples.find, name) if name else None
-        if path is None:
+        stored = await asyncio.to_thread(self._samples.stat, name) if name else None
+        if not name or stored is None:
             raise NotFound("No job that this node has leased uses such a sample.")
-        return Response(await asyncio.to_thread(path.read_bytes), media_type=b"audio/wav")
+        sample = await asyncio.to_thread(self._samples.read, name, 0, stored.size_bytes)
+        return Response(sample, media_type=b"audio/wav")
 
     async def fail(self, request: Request) -> Response:
         node, failure = await self._node_auth.node_and_body(request, Failure)

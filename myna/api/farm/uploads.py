@@ -134,6 +134,7 @@ class Uploads:
             await self._disk.run(file.flush)
             await self._inspect(file, headers.lease, node_id)
             await self._disk.run(file.commit)
+            await self._audio.keep(name)
         except BaseException:
             await self._disk.clean_up(file.undo)
             raise

@@ -51,9 +51,7 @@ class OpenAIAudio:
         self._spool = spool
         self._space = space
         self._disk = DiskExecutor()
-        self._transcoder = Transcoder(
-            files=AllowedPaths.of(reads=(settings.data_folder / "audio",), writes=(spool.folder,))
-        )
+        self._transcoder = Transcoder(files=AllowedPaths.of(reads=(audio.folder,), writes=(spool.folder,)))
         self.whisper = EmbeddedWhisper(
             settings.data_folder,
             spool.folder,

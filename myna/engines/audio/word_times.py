@@ -5,7 +5,7 @@ know at the end of an mp3; libav takes an ID3v2 tag there for damage.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -41,14 +41,21 @@ def tag(words: Sequence[WordTime]) -> bytes:
 def read(path: Path) -> list[WordTime]:
     """The words of an mp3, none if it has no such tag. Raises OSError."""
     with path.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - _END_BYTES))
-        foot = file.read(_END_BYTES)
-        length = int.from_bytes(foot[12:16], "little") if foot.startswith(_MAGIC) else 0
-        if not _END_BYTES < length <= min(_TAG_MAX_BYTES, size):
-            return []
-        file.seek(size - length)
-        item = file.read(length - _END_BYTES)
+
+        def part(first: int, count: int) -> bytes:
+            file.seek(first)
+            return file.read(count)
+
+        return read_parts(file.seek(0, 2), part)
+
+
+def read_parts(size: int, part: Callable[[int, int], bytes]) -> list[WordTime]:
+    """The same of an mp3 of this size, whose bytes `part` returns: so many, from the first one on."""
+    foot = part(max(0, size - _END_BYTES), _END_BYTES)
+    length = int.from_bytes(foot[12:16], "little") if foot.startswith(_MAGIC) else 0
+    if not _END_BYTES < length <= min(_TAG_MAX_BYTES, size):
+        return []
+    item = part(size - length, length - _END_BYTES)
     try:
         return msgspec.json.decode(item.partition(_KEY)[2], type=list[WordTime])
     except msgspec.DecodeError:
@@ -69,14 +76,6 @@ def vtt(words: Sequence[WordTime]) -> str:
         f"{_clock(begin_s)} --> {_clock(end_s)}\n{_escaped(text)}\n\n"
         for text, begin_s, end_s in _cues(words)
     )
-
-
-def of_audio(path: Path | None) -> list[WordTime]:
-    """The words of an mp3, none if there is no such file."""
-    try:
-        return read(path) if path else []
-    except OSError:
-        return []
 
 
 def _cues(words: Sequence[WordTime]) -> Iterator[tuple[str, float, float]]:

@@ -8,13 +8,13 @@ from starlette.responses import Response
 
 from myna.accounts import activity
 from myna.accounts.keys import Scope
-from myna.engines.audio import word_times
 from myna.engines.interface import WordTime
 from myna.errors import (
     ClientDisconnected,
     InvalidRequest,
     NotFound,
     RequestRefused,
+    StorageUnavailable,
     StreamFailed,
     StreamUnread,
     UpstreamFailed,
@@ -105,7 +105,10 @@ async def call_page(visit: Visit, call: CallRow, account_id: int, *, text_shown:
 
 def _words(audio: AudioStore, name: str) -> list[WordTime]:
     """The words of a record with their times, if these are known."""
-    return word_times.of_audio(audio.find(name))[:WORDS_MAX]
+    try:
+        return audio.words(name)[:WORDS_MAX]
+    except (OSError, StorageUnavailable):
+        return []
 
 
 def state_of(call: CallRow) -> str:

@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,7 +21,7 @@ from msgspec import Struct
 
 from myna import __version__
 from myna.errors import CommandError
-from myna.lib.files import sync_folder
+from myna.lib.files import DiskThreads, remove, sync_folder
 from myna.store import migrate, schema, tables
 from myna.store.backup.archive import (
     FORMAT,
@@ -33,11 +34,12 @@ from myna.store.backup.archive import (
     Page,
 )
 from myna.store.database import Database, Transaction
+from myna.store.files.storage import FOLDERS, Storage, is_empty, marker_of
 from myna.store.queries import clones, tasks
+from myna.store.queries import storage as storage_queries
 from myna.store.tables import Kind, TableQueries
 
 PAGE_BYTES = 2**22
-FOLDERS = ("audio", "samples")
 KINDS = {
     "audio": [("audio", tables.AUDIO)],
     "samples": [("samples", tables.SAMPLES), ("audio", tables.PREVIEWS)],
@@ -45,6 +47,7 @@ KINDS = {
 """The kinds of files that a backup may leave out: their folders, and the queries for their names."""
 MISSING_SHOWN_MAX = 20
 _NUMBER_BYTES = 8
+_AT_ONCE = 32
 _FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
 
@@ -63,9 +66,14 @@ class RestoreInDoubt(CommandError):
 
 
 async def write(
-    db: Database, data: Path, out: ArchiveWriter, *, kinds: Sequence[str] = tuple(KINDS), move: bool = False
+    db: Database,
+    storage: Storage,
+    out: ArchiveWriter,
+    *,
+    kinds: Sequence[str] = tuple(KINDS),
+    move: bool = False,
 ) -> BackupResult:
-    """Writes the site's rows, and its files of these kinds in the folder `data`, to an open archive. Only a
+    """Writes the site's rows, and its files of these kinds, to an open archive. Only a
     `move` has the rows of tables that a backup doesn't keep."""
     with tempfile.TemporaryFile() as names:
 
@@ -89,7 +97,12 @@ async def write(
         for line in names:
             folder, name = line.decode().split()
             try:
-                out.add_file(folder, name, data / folder / name[:2] / name)
+                path = storage.fetch(f"{folder}/{name[:2]}/{name}")
+                try:
+                    out.add_file(folder, name, path)
+                finally:
+                    if storage.distant:
+                        remove(path)
             except FileNotFoundError:
                 if await tables.is_referenced(db, name):
                     missing.append(f"{folder}/{name}")
@@ -128,9 +141,11 @@ async def _write_names(snapshot: TableQueries, names: IO[bytes], kinds: Sequence
                 names.write(f"{folder} {name}\n".encode())
 
 
-async def restore(db: Database, data: Path, source: ArchiveReader, *, in_place: bool = False) -> Manifest:
-    """Loads an archive into an empty database and an empty folder, all of it or nothing. Rows are updated for
-    the files that the archive left out, unless the files are `in_place`. Raises CommandError, or
+async def restore(
+    db: Database, storage: Storage, source: ArchiveReader, *, in_place: bool = False
+) -> Manifest:
+    """Loads an archive into an empty database and an empty storage, all of it or nothing. Rows are updated
+    for the files that the archive left out, unless the files are `in_place`. Raises CommandError, or
     RestoreInDoubt if the outcome is unknown; then the files stay."""
     version = source.header.schema
     if version > schema.latest():
@@ -138,7 +153,7 @@ async def restore(db: Database, data: Path, source: ArchiveReader, *, in_place: 
             f"The backup has schema {version}, this build needs {schema.latest()} or less: use a newer Myna."
         )
     migrate.check_not_too_old(version)
-    staged = _StagedFiles(data)
+    staged = _SentFiles(storage) if storage.distant else _StagedFiles(storage.working)
 
     async def work(connection: Transaction) -> Manifest:
         if await connection.tables.layout():
@@ -154,6 +169,7 @@ async def restore(db: Database, data: Path, source: ArchiveReader, *, in_place: 
         await migrate.complete(db, connection, version)
         if not in_place:
             await _update_for_left_out(connection, manifest.left_out)
+            await storage_queries.forget(connection)
         staged.move_in()
         return manifest
 
@@ -167,14 +183,14 @@ async def restore(db: Database, data: Path, source: ArchiveReader, *, in_place: 
         raise
 
 
-async def _committed(db: Database, staged: "_StagedFiles", error: BaseException) -> bool:
+async def _committed(db: Database, staged: "_Files", error: BaseException) -> bool:
     """Whether the transaction that ended with this error was committed. Raises RestoreInDoubt."""
     try:
         return await db.committed(staged.transaction)
     except db.unavailable:
         raise RestoreInDoubt(
             "Whether the backup was restored is unknown: the database became unavailable during the COMMIT."
-            f" The audio and the samples stay in {staged.data}. Run 'myna audit --full --audio' once the"
+            f" The audio and the samples stay in {staged.label}. Run 'myna audit --full --audio' once the"
             " database is available: it audits what was restored, or says that the database is empty; then"
             " remove the folders audio and samples and restore again."
         ) from error
@@ -185,7 +201,7 @@ async def undo(db: Database) -> None:
     await db.transaction(lambda connection: connection.tables.drop_all())
 
 
-async def _load(connection: Transaction, staged: "_StagedFiles", source: ArchiveReader) -> Manifest:
+async def _load(connection: Transaction, staged: "_Files", source: ArchiveReader) -> Manifest:
     """Loads all members. Raises ArchiveBroken if the numbers of rows or files differ from the manifest."""
     known = {table.name: table for table in await tables.tables_to_copy(connection)}
     files = 0
@@ -225,15 +241,73 @@ async def _load_page(connection: Transaction, page: Page, kinds: Sequence[Kind])
     await connection.tables.load(page.table, page.columns, page.rows)
 
 
-class _StagedFiles:
-    """Writes files to folders next to their targets and renames these when all are written. Raises
-    CommandError if a target isn't empty. `moving` is set just before the COMMIT of `transaction`."""
+class _Files:
+    """The files of a restore. `moving` is set just before the COMMIT of `transaction`."""
 
-    def __init__(self, data: Path) -> None:
-        self.data = data
+    def __init__(self, label: str) -> None:
+        self.label = label
         self.transaction = 0
         self.moving = False
         self._stopped = False
+
+    def stop(self) -> None:
+        """Stops all writing: on SQLite the load runs in another thread, which an interrupt does not end."""
+        self._stopped = True
+
+    def write(self, folder: str, name: str, content: Iterator[bytes]) -> None:
+        """Writes a file."""
+
+    def move_in(self) -> None:
+        """Has all files at their places, durably."""
+        self.moving = True  # set before the check, so that `stop` can't happen unnoticed in between
+        self._check_not_stopped()
+
+    def undo(self) -> None:
+        """Removes everything that was written."""
+
+    def _check_not_stopped(self) -> None:
+        if self._stopped:
+            raise CommandError("The restore was interrupted.")
+
+
+class _SentFiles(_Files):
+    """Sends files to a bucket, at most _AT_ONCE at a time. Raises CommandError if it isn't empty."""
+
+    def __init__(self, storage: Storage) -> None:
+        super().__init__(storage.label)
+        if marker_of(storage) or not is_empty(storage):
+            raise CommandError(f"{storage.label} isn't empty: a backup is restored into an empty one.")
+        self._storage = storage
+        self._threads = DiskThreads(_AT_ONCE)
+        self._sending: list[Future[None]] = []
+        self._sent: list[str] = []
+
+    def write(self, folder: str, name: str, content: Iterator[bytes]) -> None:
+        self._check_not_stopped()
+        key, data = f"{folder}/{name[:2]}/{name}", b"".join(content)
+        self._sent.append(key)
+        self._sending.append(self._threads.submit(self._storage.put, key, data))
+        if len(self._sending) >= _AT_ONCE:
+            self._sending.pop(0).result()
+
+    def move_in(self) -> None:
+        for one in self._sending:
+            one.result()
+        super().move_in()
+
+    def undo(self) -> None:
+        wait(self._sending)
+        for _ in self._threads.map(self._storage.delete, self._sent):
+            continue
+
+
+class _StagedFiles(_Files):
+    """Writes files to folders next to their targets and renames these when all are written. Raises
+    CommandError if a target isn't empty."""
+
+    def __init__(self, data: Path) -> None:
+        super().__init__(str(data))
+        self.data = data
         self._moved: list[Path] = []
         for name in FOLDERS:
             folder = data / name
@@ -242,10 +316,6 @@ class _StagedFiles:
                     f"The folder {folder} isn't empty: a backup is restored into an empty one."
                 )
             shutil.rmtree(self._staging(name), ignore_errors=True)  # left by a restore that was killed
-
-    def stop(self) -> None:
-        """Stops all writing: on SQLite the load runs in another thread, which an interrupt does not end."""
-        self._stopped = True
 
     def write(self, folder: str, name: str, content: Iterator[bytes]) -> None:
         self._check_not_stopped()
@@ -261,8 +331,7 @@ class _StagedFiles:
 
     def move_in(self) -> None:
         """Renames the folders to their targets and makes them durable."""
-        self.moving = True  # set before the check, so that `stop` can't happen unnoticed in between
-        self._check_not_stopped()
+        super().move_in()
         os.sync()  # one sync for all files: syncing each takes milliseconds
         for name in FOLDERS:
             staging, folder = self._staging(name), self.data / name
@@ -273,13 +342,8 @@ class _StagedFiles:
         sync_folder(self.data)
 
     def undo(self) -> None:
-        """Removes everything that was written."""
         for folder in (*self._moved, *map(self._staging, FOLDERS)):
             shutil.rmtree(folder, ignore_errors=True)
-
-    def _check_not_stopped(self) -> None:
-        if self._stopped:
-            raise CommandError("The restore was interrupted.")
 
     def _staging(self, name: str) -> Path:
         return self.data / f".{name}.restoring"

@@ -8,7 +8,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from myna.store.files.named_files import FOLDER_MODE
+from myna.store.files.storage import FOLDER_MODE
 
 _SUFFIX: Final = ".tmp"
 

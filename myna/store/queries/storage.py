@@ -1,6 +1,9 @@
-"""Queries on the bytes that accounts store: speech, samples and previews of cloned voices, and responses."""
+"""Queries on the bytes that accounts store: speech, samples and previews of cloned voices, and responses; and
+what the database says of the storage of files."""
 
-from myna.store.database import Queries
+import secrets
+
+from myna.store.database import Queries, Transaction
 
 _STORED = """
 SELECT account_id, audio_bytes AS bytes FROM tasks WHERE audio <> '' AND audio_removed_at = 0
@@ -24,3 +27,25 @@ async def of_account(db: Queries, account_id: int) -> int:
         f"SELECT coalesce(sum(bytes), 0) FROM ({_STORED}) AS stored WHERE account_id = $1", account_id
     )
     return int(stored)
+
+
+async def site_id(db: Transaction) -> str:
+    """The id of this installation, which its storage has as a marker."""
+    await db.fetch("UPDATE site SET id = $1 WHERE id = ''", secrets.token_hex(16))
+    ((found,),) = await db.fetch("SELECT id FROM site")
+    return str(found)
+
+
+async def is_marked(db: Queries) -> bool:
+    """Whether a storage has the marker of this installation."""
+    return bool(await db.fetch("SELECT 1 FROM site WHERE storage_marked = 1"))
+
+
+async def mark(db: Transaction) -> bool:
+    """Whether no storage had the marker. The caller writes it in this transaction, while others wait."""
+    return bool(await db.fetch("UPDATE site SET storage_marked = 1 WHERE storage_marked = 0 RETURNING 1"))
+
+
+async def forget(db: Transaction) -> None:
+    """Makes this another installation: a restored one is not the one that was backed up."""
+    await db.fetch("UPDATE site SET id = '', storage_marked = 0")

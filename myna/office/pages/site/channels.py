@@ -139,6 +139,7 @@ async def _try(visit: Visit, channel: Channel) -> Result:
     audio, path = parts.audio.new()
     speech = partial(channel_trial.speech, parts.http_client, parts.channels)
     trial = await speech(channel, engine, path, deadline_s)
+    await parts.audio.keep(audio)
     return Result(channel.name, trial=trial, audio=audio)
 
 

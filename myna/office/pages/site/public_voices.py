@@ -72,6 +72,7 @@ async def listen(visit: Visit) -> Response:
     audio, path = parts.audio.new()
     text = sample_of(found.voice.language)
     await channel_trial.listen(parts.channels, parts.config.current, voice_id, text, path)
+    await parts.audio.keep(audio)
     return visit.result(PATH, await show(visit, Heard(voice_id, audio)))
 
 

@@ -1,0 +1,189 @@
+"""Where finished audio and samples are: in the data folder, or in a bucket that several machines share.
+
+A file is made in the folder `working` of this machine, since the confined processes that make and check it
+reach no network. `keep` then moves it to its place; in a folder that is where it is. The key of a file is
+`audio/ab/NAME` or `samples/ab/NAME`.
+
+A marker in the storage has the id of its installation, which the database has too: a process that has another
+folder than the others would look well, and its audio would be missing everywhere else.
+"""
+
+import asyncio
+import pkgutil
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from myna.errors import CommandError
+from myna.lib.files import AtomicFile
+from myna.lib.setting_kinds import IN_FOLDER
+from myna.settings import Settings
+from myna.store.database import Database, Transaction
+from myna.store.queries import storage as queries
+
+FOLDER_MODE: Final = 0o700
+FOLDERS: Final = ("audio", "samples")
+MARKER: Final = "audio/myna-site"
+WRONG_STORAGE: Final = (
+    "The storage {storage} belongs to another installation, or was moved: its {marker} is not that of this"
+    " database."
+)
+UNMARKED_STORAGE: Final = (
+    "The storage {storage} is not that of this database: it has no {marker}. Every process of an installation"
+    " needs the same one: share the folder, or move it to a bucket with 'myna move --storage'."
+)
+_FILE_MODE: Final = 0o600
+_PROBE_BYTES: Final = 4096
+_BUCKET: Final = "myna.store.files.bucket:Bucket"
+"""Imported on demand: its library is an extra."""
+
+
+class Stored(Struct, frozen=True):
+    """A stored file. `modified_s` is in Unix seconds."""
+
+    size_bytes: int
+    modified_s: float
+
+
+class Storage(Protocol):
+    """The files by their keys. All methods block, and must run in a thread. They raise FileNotFoundError for
+    a missing file; for other failures a folder raises OSError and a bucket StorageUnavailable."""
+
+    label: str
+    working: Path
+    distant: bool
+    """Whether a file is elsewhere than in `working`: it is fetched to be read here, many at a time."""
+
+    def keep(self, key: str) -> None:
+        """Takes the finished, durable file from `working / key`."""
+
+    def put(self, key: str, data: bytes) -> None:
+        """Stores a file, durably."""
+
+    def stat(self, key: str) -> Stored | None:
+        """None if there is no such file."""
+
+    def read(self, key: str, first: int, count: int) -> bytes:
+        """Up to `count` bytes from `first` on."""
+
+    def fetch(self, key: str) -> Path:
+        """The file on this machine; a `distant` one is a copy, which the caller removes."""
+
+    def delete(self, key: str) -> None:
+        """Deletes the file if it exists."""
+
+    def walk(self, folder: str) -> Iterator[tuple[str, Stored]]:
+        """All files of a folder, part files included."""
+
+    def signed(self, key: str, seconds: int) -> str:
+        """An address at which anyone can read the file for so long; "" if there is none."""
+
+    def usable(self) -> bool:
+        """Whether files can be stored now, as far as a cheap test can say."""
+
+
+class Folder:
+    """The data folder."""
+
+    distant = False
+
+    def __init__(self, folder: Path) -> None:
+        self.label = str(folder)
+        self.working = folder
+
+    def keep(self, key: str) -> None:
+        return
+
+    def put(self, key: str, data: bytes) -> None:
+        path = self.working / key
+        path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        file = AtomicFile(path)
+        try:
+            file.begin()
+            file.write(data)
+            file.part.chmod(_FILE_MODE)
+            file.commit()
+        except BaseException:
+            file.abort()
+            raise
+
+    def stat(self, key: str) -> Stored | None:
+        try:
+            found = (self.working / key).stat()
+        except FileNotFoundError:
+            return None
+        return Stored(found.st_size, found.st_mtime)
+
+    def read(self, key: str, first: int, count: int) -> bytes:
+        with (self.working / key).open("rb") as file:
+            file.seek(first)
+            return file.read(count)
+
+    def fetch(self, key: str) -> Path:
+        path = self.working / key
+        path.stat()
+        return path
+
+    def delete(self, key: str) -> None:
+        (self.working / key).unlink(missing_ok=True)
+
+    def walk(self, folder: str) -> Iterator[tuple[str, Stored]]:
+        for path in (self.working / folder).glob("*/*"):
+            key = f"{folder}/{path.parent.name}/{path.name}"
+            if stored := self.stat(key):  # else it was removed concurrently
+                yield key, stored
+
+    def signed(self, key: str, seconds: int) -> str:
+        return ""
+
+    def usable(self) -> bool:
+        """Writes a block of a new file: a full disk still accepts an empty one."""
+        probe = self.working / "audio" / f"probe-{secrets.token_hex(4)}"
+        try:
+            probe.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                probe.write_bytes(bytes(_PROBE_BYTES))
+            finally:
+                probe.unlink(missing_ok=True)
+        except OSError:
+            return False
+        return True
+
+
+def open_storage(settings: Settings, environ: Mapping[str, str]) -> Storage:
+    """The storage that MYNA_STORAGE names. Raises ConfigError."""
+    if settings.storage == IN_FOLDER:
+        return Folder(settings.data_folder)
+    storage: Storage = pkgutil.resolve_name(_BUCKET)(settings.storage, settings.data_folder, environ)
+    return storage
+
+
+def is_empty(storage: Storage, *, but: Iterable[str] = ()) -> bool:
+    """Whether it has no file, apart from these."""
+    return not any(key not in but for folder in FOLDERS for key, _ in storage.walk(folder))
+
+
+def marker_of(storage: Storage) -> str:
+    """The id of the storage's installation; "" for none."""
+    found = storage.stat(MARKER)
+    return storage.read(MARKER, 0, found.size_bytes).decode(errors="replace").strip() if found else ""
+
+
+async def check_storage(db: Database, storage: Storage, *, claim: bool = False) -> None:
+    """Raises CommandError if the storage is another installation's. To `claim` makes a storage without a
+    marker this installation's, unless it has one already: the first start does so."""
+    site_id = await db.transaction(queries.site_id)
+    found = await asyncio.to_thread(marker_of, storage)
+    if claim and not found:
+
+        async def mark(connection: Transaction) -> None:
+            if await queries.mark(connection):
+                storage.put(MARKER, site_id.encode())
+
+        await db.transaction(mark)
+        found = await asyncio.to_thread(marker_of, storage)
+    if found != site_id and (found or claim or await queries.is_marked(db)):
+        raise CommandError(WRONG_STORAGE if found else UNMARKED_STORAGE, storage=storage.label, marker=MARKER)
