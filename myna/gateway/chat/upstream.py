@@ -100,7 +100,7 @@ def model_answer(answer: bytes, channel: Channel) -> ModelAnswer:
             raise unusable("NoChoices", "the answer has no choices", answer, channel)
         content, reason = text_of(choice.message.content), reason_of(choice.finish_reason)
         found = _tool_calls.decode(_bounded(choice.message.tool_calls))
-        tool_calls = None if found is None else [typed.call(call) for call in found]
+        tool_calls = None if found is None else [one for call in found if (one := typed.call(call))]
     except UNREADABLE as error:
         raise unusable(
             "NoCompletion", "the answer is no chat completion", answer, channel, f": {error}"

@@ -88,7 +88,7 @@ class RelayPlan(Struct, frozen=True):
     def streamed(self, channel: Channel, body: bytes) -> bytes:
         """The whole completion of a channel that was asked for a stream and does not stream. Raises
         FailedAttempt."""
-        return answers.checked(body, self.endpoint.list_name, self.prompt_tokens, channel)
+        return answers.completed(answers.checked(body, "choices", self.prompt_tokens, channel), self.model)
 
     def has_typed_events(self, channel: Channel) -> bool:
         """Whether the events of this channel are those of a response, which have a type."""

@@ -77,8 +77,10 @@ class WithUsage(Passed):
 
     def _counted(self) -> bytes:
         usage = self._usage or usage_of(self._prompt_tokens, self._completion_tokens)
-        first = {"id": "", "object": "chat.completion.chunk", "created": 0} | (self._first or {})
-        named = {name: first[name] for name in ("id", "object", "created")}
+        first = self._first or {}
+        kind = "text_completion" if first.get("object") == "text_completion" else "chat.completion.chunk"
+        given: dict[str, Any] = {name: first[name] for name in ("id", "created") if name in first}
+        named = typed.members(given, {"id": "", "object": kind, "created": 0})
         return to_event(named | {"model": self._model, "choices": [], "usage": usage})
 
 
