@@ -37,7 +37,7 @@ help:
 	@echo "make bench      calls per second, compared with the floor and with other gateways"
 	@echo "                first: make bench-setup; also: bench-quick, bench-grow, bench-speech, bench-stream, bench-parts, bench-calls"
 	@echo "make listen     how well the voices are understood: Whisper hears what a service speaks"
-	@echo "make docs       writes the tables of settings and the usage lines of commands into docs"
+	@echo "make docs       writes the tables of settings and keys and the usage lines into docs"
 	@echo "make pictures   draw the pictures of docs/architecture.md"
 	@echo "make screenshots  take the pictures of the back office in docs/office, and of the demo"
 	@echo "make lock       pin the dependencies again"

@@ -9,8 +9,7 @@ from demo.output import Output
 from myna.cli.models import ProgressBar
 from myna.engines.models import install
 from myna.engines.models.catalog import folder_of
-from myna.engines.models.installed import installed
-from myna.engines.models.kokoro import KOKORO
+from myna.engines.models.published import KOKORO, installed
 from myna.errors import CommandError, ConfigError
 from myna.settings import Settings
 

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from myna.engines.models import progress
 from myna.engines.models.catalog import FOLDER, Model, folder_of, missing
-from myna.engines.models.installed import MODELS
 from myna.engines.models.progress import Progress, client_environ
+from myna.engines.models.published import MODELS
 from myna.errors import CommandError
 
 START_MAX_S: Final = 30.0

@@ -27,7 +27,7 @@ MEMBERS: Final[tuple[str, ...]] = ("id", "object", "created", "system_fingerprin
 UNLIKELY: Final = -9999.0
 """The log probability of a token without one, as OpenAI's API has it."""
 _TIERS: Final = (None, "auto", "default", "flex", "scale", "priority")
-_TEXTS: Final = (None, "text", "output_text", "thinking", "reference")
+_TEXTS: Final = (None, "text", "output_text", "thinking", "reference", "refusal")
 """The kinds of parts that make up a text. Others, such as images, have no other place than the content."""
 _COUNTS: Final = ("prompt_tokens", "completion_tokens", "total_tokens")
 _MILLISECONDS_MIN: Final = 10**11
@@ -39,8 +39,9 @@ _ODD: Final = re.compile(
     rb'|role" ?:(?! ?(?:"assistant"|null))'
     rb'|finish_reason" ?:(?! ?(?:"stop"|null))'
     rb'|service_tier" ?:(?! ?(?:"default"|"auto"|null))'
-    rb'|(?:choices|tool_calls)" ?:(?! ?\[)'
-    rb'|(?:function_call|usage|logprobs)" ?:(?! ?null)'
+    rb'|(?:choices|tool_calls)" ?:(?! ?\[ ?[{\]])'
+    rb'|delta" ?:(?! ?\{)'
+    rb'|(?:function_call|usage|logprobs|annotations|audio)" ?:(?! ?null)'
     rb")"
 )
 """Something in an answer's JSON that is perhaps not as OpenAI has it, or else is rare."""
@@ -52,24 +53,20 @@ def is_odd(data: bytes) -> bool:
 
 
 def members(given: dict[str, Any], missing: dict[str, Any]) -> dict[str, Any]:
-    """The members of an answer, of those of `MEMBERS`; `missing` are put in where it has none."""
-    found, created = dict(given), count_of(given.get("created"))
-    found["id"] = str(given["id"]) if _is_number(given.get("id")) else text_of(given.get("id"))
-    found["object"] = text_of(given.get("object"))
+    """The members of an answer, of those of `MEMBERS`; `missing` has an id and a time for one without, and
+    the only word for `object`."""
+    found, created = given | missing, count_of(given.get("created"))
     if created is not None and created >= 0:
         found["created"] = created // 1000 if created >= _MILLISECONDS_MIN else created
-    else:
-        found["created"] = ""
-    for name in missing:
-        if found[name] == "":
-            del found[name]
+    if given.get("id") and isinstance(given["id"], str | int | float):
+        found["id"] = str(given["id"])
     if not isinstance(given.get("system_fingerprint"), str | None):
         del found["system_fingerprint"]
     if given.get("service_tier") not in _TIERS:
         del found["service_tier"]
     if "usage" in given:
         found["usage"] = usage(given["usage"])
-    return missing | found
+    return found
 
 
 def usage(given: Any) -> dict[str, Any] | None:
@@ -94,16 +91,22 @@ def usage(given: Any) -> dict[str, Any] | None:
 
 def choice(place: int, given: dict[str, Any], part: str) -> dict[str, Any]:
     """A choice, whose `part` is `message`, `delta` or `text`; without a reason to finish it is None."""
-    index = _count(given.get("index"))
-    found = {**given, "index": place if index is None else index}
+    found = {**given, "index": place_of(given.get("index"), place)}
     if part != "text":
-        found[part] = message(object_of(given.get(part)), whole=part == "message")
+        said = given.get(part) or (found.pop("delta", None) if part == "message" else None)
+        found[part] = message(object_of(said), whole=part == "message")
     elif not isinstance(given.get(part), str):
         found[part] = text_of(given.get(part))
     found["finish_reason"] = reason_of(given.get("finish_reason")) or None
     if "logprobs" in given:
         found["logprobs"] = logprobs(given["logprobs"])
     return found
+
+
+def place_of(index: Any, place: int) -> int:
+    """The index of what is at this place of a list."""
+    found = _count(index)
+    return place if found is None else found
 
 
 def message(given: dict[str, Any], *, whole: bool) -> dict[str, Any]:
@@ -113,18 +116,25 @@ def message(given: dict[str, Any], *, whole: bool) -> dict[str, Any]:
         found |= {"role": "assistant", "content": given.get("content")}
     elif given.get("role") is not None:
         found["role"] = "assistant"
-    content = [given["content"]] if isinstance(given.get("content"), dict) else given.get("content")
-    if isinstance(content, list) and all(_is_text(each) for each in content):
-        found["content"] = text_of(content)
-        if (thought := thought_of(content)) and not given.get("reasoning_content"):
-            found["reasoning_content"] = thought
+    parts = _parts(given.get("content"))
+    if parts and all(part.get("type") in _TEXTS for part in parts):
+        found["content"] = text_of(parts) or None
+        found |= {} if given.get("reasoning_content") else _texts("reasoning_content", thought_of(parts))
+        found |= _texts("refusal", "".join(text_of(part.get("refusal")) for part in parts))
+    elif isinstance(content := given.get("content"), bool | int | float):
+        found["content"] = None if isinstance(content, bool) else str(content)
     for name in ("refusal", "reasoning_content"):
-        if not isinstance(given.get(name), str | None):
-            found[name] = text_of(given[name]) or None
-    if not isinstance(given.get("tool_calls"), list | None):
-        del found["tool_calls"]
-    elif given.get("tool_calls"):
-        found["tool_calls"] = [call(each, whole=whole) for each in objects_of(given["tool_calls"])]
+        if not isinstance(found.get(name), str | None):
+            found[name] = text_of(found[name]) or None
+    for name in ("tool_calls", "annotations"):
+        if not isinstance(given.get(name), list | None):
+            del found[name]
+    if calls := objects_of(given.get("tool_calls")):
+        found["tool_calls"] = [one for each in calls if (one := call(each, whole=whole))]
+    if marks := objects_of(given.get("annotations")):
+        found["annotations"] = [mark for mark in marks if isinstance(mark.get("url_citation"), dict)]
+    if not is_set(given.get("audio", 1)):
+        found["audio"] = None
     if (legacy := given.get("function_call")) is not None:
         if is_set(legacy) and isinstance(legacy, dict):
             found["function_call"] = _function(legacy, whole=whole)
@@ -135,14 +145,19 @@ def message(given: dict[str, Any], *, whole: bool) -> dict[str, Any]:
 
 def call(given: dict[str, Any], *, whole: bool = True) -> dict[str, Any]:
     """A call of a function, or a part of one: its begin has an id and a type, and its arguments are JSON as
-    text, an empty object for none. Some servers send an object."""
+    text, an empty object for none. Some servers send an object, or no `function` around both. Empty for a
+    whole call without a name."""
     found, function = dict(given), object_of(given.get("function"))
+    if not function and "name" in given:
+        function = {name: found.pop(name) for name in ("name", "arguments") if name in given}
     if function:
         found["function"] = _function(function, whole=whole)
     if not isinstance(given.get("id"), str | None):
         found["id"] = str(given["id"])
-    if not given.get("type"):
+    if given.get("type") not in ("function", "custom"):
         found.pop("type", None)
+    if whole and not function.get("name") and "custom" not in given:
+        return {}
     if function.get("name"):
         found = {
             **found,
@@ -193,5 +208,11 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _is_text(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("type") in _TEXTS
+def _parts(content: Any) -> list[dict[str, Any]]:
+    """The parts of a content that is no text, some of which are texts or a part alone."""
+    parts = content if isinstance(content, list) else [content] if isinstance(content, dict) else []
+    return objects_of([{"text": part} if isinstance(part, str) else part for part in parts])
+
+
+def _texts(name: str, text: str) -> dict[str, str]:
+    return {name: text} if text else {}

@@ -107,9 +107,7 @@ async def read(body: str) -> ModelAnswer:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("tool_calls", "taken"), [("null", None), ("[]", []), ('[{"id":"a"}]', [{"id": "a"}])]
-)
+@pytest.mark.parametrize(("tool_calls", "taken"), [("null", None), ("[]", []), ('[{"id":"a"}]', [])])
 async def test_of_several_choices_the_first_is_taken(tool_calls: str, taken: object) -> None:
     first = f'{{"message":{{"content":"x","tool_calls":{tool_calls}}},"finish_reason":"length"}}'
     assert await read(f'{{"choices":[{first},{{"message":1}}]}}') == ModelAnswer("x", taken, "length")  # type: ignore[arg-type]

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import soundfile
 
-from myna.engines.models.installed import installed
-from myna.engines.models.kokoro import KOKORO
+from myna.engines.models.published import KOKORO, installed
 from tests.demo.running import Demo, DemoMaker
 from tests.rig.waiting import free_port
 

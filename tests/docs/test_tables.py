@@ -4,24 +4,18 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
-from msgspec import NODEFAULT, Struct, structs
 from prometheus_client.metrics import MetricWrapperBase
 
 from demo import tiny_voices
 from myna import config, settings
-from myna.engines.config import VoiceConfig
-from myna.engines.registry import KINDS
 from myna.lib.telemetry import metrics
-from myna.node.config import FILE, NodeFile, load
+from myna.node.config import FILE, load
 from tests.docs.generated import written
 from tests.docs.pages import DOCS, ROOT, code, fences, rows, table
 
 NODES = DOCS / "nodes.md"
 RULES = DOCS / "project" / "security-rules.md"
 INSTALL = (DOCS / "install.md").read_text(encoding="utf-8")
-IN_WORDS = {"slots": "as many as cores", "engine": "one `espeak`", "key_env": "none"}
-"""Defaults of node.toml that are described in words."""
 
 
 def test_the_pages_have_what_make_docs_writes() -> None:
@@ -64,31 +58,6 @@ def test_the_node_toml_of_the_page_is_valid(tmp_path: Path) -> None:
     assert [voice.voice_id for voice in embedded.voices] == ["yue-female-1", "yue-male-1"]
     assert [voice.name for voice in named.voices] == ["林"]
     assert (clones.voices, clones.clones) == ((), ("zh", "en"))
-
-
-@pytest.mark.parametrize(
-    ("head", "kind", "besides"),
-    [
-        ("key", NodeFile, {"engine.kind": ""}),
-        *((f"key of kind `{kind}`", config, {}) for kind, config in KINDS.items()),
-        ("key of a `voice`", VoiceConfig, {}),
-    ],
-)
-def test_every_key_of_node_toml_is_documented_with_its_default(
-    head: str, kind: type[Struct], besides: dict[str, str]
-) -> None:
-    documented = {code(row[0])[0]: row[1] for row in table(NODES, head)}
-    assert documented == {field.name: default(field) for field in structs.fields(kind)} | besides
-
-
-def default(field: structs.FieldInfo) -> str:
-    if field.name in IN_WORDS:
-        return IN_WORDS[field.name]
-    if field.default_factory is not NODEFAULT:
-        return "none"
-    if field.default is NODEFAULT:
-        return ""
-    return "all" if field.default is None else f"`{field.default}`"
 
 
 # ---- systemd

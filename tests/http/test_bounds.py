@@ -20,8 +20,8 @@ from myna.errors import InvalidRequest
 from myna.gateway.chat import upstream
 from myna.gateway.chat.complete import instruction_of
 from myna.gateway.chat.failover import Nobody
-from myna.gateway.chat.han import han_count
 from myna.gateway.chat.intent import speech_text
+from myna.gateway.chat.text import han_count
 from myna.http.client import ClientResponse
 from myna.http.request import BodyBudget, BodyLimits, Request
 from myna.http.responses import public_error

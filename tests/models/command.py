@@ -8,7 +8,7 @@ import resource
 import sys
 
 from myna.cli import main
-from myna.engines.models.installed import MODELS
+from myna.engines.models.published import MODELS
 from tests.models.stand_in import at
 
 if __name__ == "__main__":

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from myna.engines.models import install, packages
-from myna.engines.models.installed import installed
-from myna.engines.models.kokoro import KOKORO
+from myna.engines.models.published import KOKORO, installed
 from tests.models.conftest import Recorded, left_beside
 from tests.models.stand_in import contents
 

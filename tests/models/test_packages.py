@@ -14,7 +14,7 @@ import pytest
 
 from myna.engines.models import install, packages, progress
 from myna.engines.models.catalog import SourceFailed
-from myna.engines.models.installed import MODELS, installed
+from myna.engines.models.published import MODELS, installed
 from myna.errors import CommandError
 from tests.models.conftest import Fetching, Recorded, left_beside
 from tests.models.file_server import FileServer

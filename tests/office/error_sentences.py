@@ -18,8 +18,8 @@ from myna.wire import failures as channel_failures
 
 PACKAGE = Path(myna.__file__).parent
 OFFICE = Path(messages.__file__).parents[1]
-BEFORE_START = {"myna.store.migrate", "myna.store.backup", "myna.settings"}
-"""They raise before there is a page."""
+APART = {"myna.store.migrate", "myna.store.backup", "myna.settings", "myna.wire.validation_errors"}
+"""They raise before there is a page; the last one's sentences are translated by patterns."""
 PHRASES_OF = ("_check_line", "_check_range", "_check_whole")
 """Functions whose first argument is the phrase `what` of a sentence."""
 
@@ -104,7 +104,7 @@ def _modules() -> list[ModuleType]:
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("myna"):
                 names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
     files = {_dotted(path) for path in PACKAGE.rglob("*.py")}
-    return [importlib.import_module(name) for name in sorted(names & files - BEFORE_START)]
+    return [importlib.import_module(name) for name in sorted(names & files - APART)]
 
 
 def _dotted(path: Path) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import jinja2
 
 from myna import config
-from myna.engines.models.installed import MODELS
+from myna.engines.models.published import MODELS
 from myna.errors import sentences
 from myna.office import messages
 from myna.office.render import Renderer

@@ -7,7 +7,7 @@ import pytest
 from demo import kokoro_model as kokoro
 from myna.cli.models import ProgressBar
 from myna.engines.models import install
-from myna.engines.models.whisper import WHISPER
+from myna.engines.models.published import WHISPER
 from myna.errors import CommandError
 
 

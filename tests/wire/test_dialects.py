@@ -24,6 +24,7 @@ MISTRAL = [
     {"type": "text", "text": "Hel"},
     {"type": "text", "text": "lo"},
 ]
+FUNCTION = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": {"city": "Oslo"}}}
 
 
@@ -85,7 +86,7 @@ def test_a_reason_to_finish_is_one_of_openais_for_each_reader(reason: str, known
     assert upstream.model_answer(body, CHANNEL).finish_reason == known
     assert json.loads(answers.completed(body, "gpt"))["choices"][0]["finish_reason"] == known
     choice = {"index": 0, "delta": {}, "finish_reason": reason}
-    chunk = {"id": "x", "object": "o", "created": 1, "model": "m", "choices": [choice]}
+    chunk = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
     sent = EventRelay(model=b'"m"').feed(b"data: %b\n\n" % json.dumps(chunk).encode())
     assert json.loads(sent[6:]) == chunk | {"choices": [choice | {"finish_reason": known}]}
     response = to_response(answer, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)
@@ -146,6 +147,18 @@ def test_a_stream_is_translated_whatever_its_members_are() -> None:
     assert response["usage"]["total_tokens"] == 5
 
 
+@pytest.mark.parametrize("indexes", [(0, 0, 0), ("0", "1", "1"), (None, None, None), (1, 2, 2)])
+def test_calls_have_an_index_of_their_own(indexes: tuple[Any, ...]) -> None:
+    calls: list[Any] = [FUNCTION, FUNCTION | {"id": "call_2"}, {"id": None, "function": {"arguments": " "}}]
+    relay, found = EventRelay(model=b'"gpt"'), []
+    for index, call in zip(indexes, calls, strict=True):
+        one = {"choices": [{"delta": {"tool_calls": [call | {"index": index}]}}]}
+        sent = relay.feed(b"data: %b\n\n" % json.dumps(one).encode())
+        found.append(json.loads(sent[6:])["choices"][0]["delta"]["tool_calls"][0]["index"])
+    first = 1 if indexes[0] == 1 else 0
+    assert found == [first, first + 1, first + 1]
+
+
 def test_calls_without_index_and_id_as_gemini_sends_them_are_told_apart() -> None:
     functions = [{"name": name, "arguments": "{}"} for name in ("f", "g")]
     chunks = [{"choices": [{"delta": {"tool_calls": [{"id": "", "function": one}]}}]} for one in functions]
@@ -183,7 +196,6 @@ def test_an_event_has_no_character_that_ends_a_line() -> None:
 
 
 COUNTS = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
-FUNCTION = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 IMAGE = [{"type": "image_url", "image_url": {"url": "data:,"}}]
 STRICT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "numbers": ({"id": 7, "created": 1.5, "object": ""}, {"id": "7", "created": 1}),
@@ -203,6 +215,20 @@ SAID: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "parts": ({"content": MISTRAL}, {"content": "Hello", "reasoning_content": "Let me see."}),
     "a part": ({"content": {"text": "Hello"}}, {"content": "Hello"}),
     "an image": ({"content": IMAGE}, {"content": IMAGE}),
+    "strings": ({"content": ["Hel", "lo"]}, {"content": "Hello"}),
+    "a number": ({"content": 7}, {"content": "7"}),
+    "a refusal among the parts": (
+        {"content": [{"type": "refusal", "refusal": "no"}]},
+        {"content": None, "refusal": "no"},
+    ),
+    "a mark that is none": (
+        {"content": "x", "annotations": [{"type": "url_citation", "url": "u"}], "audio": {}},
+        {"content": "x", "annotations": [], "audio": None},
+    ),
+    "a call without its function": (
+        {"content": None, "tool_calls": [{"id": "call_1", "type": "tool", "name": "f", "arguments": "{}"}]},
+        {"content": None, "tool_calls": [FUNCTION]},
+    ),
     "a role": ({"role": "model", "content": "Hello"}, {"role": "assistant", "content": "Hello"}),
     "a refusal that is none": ({"content": "x", "refusal": False}, {"content": "x", "refusal": None}),
     "calls that are none": ({"content": "x", "tool_calls": {}}, {"content": "x"}),

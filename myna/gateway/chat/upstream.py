@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from myna.channels.channels import PARROT, Channel, Channels
-from myna.gateway.chat import tokens
+from myna.gateway.chat import text
 from myna.gateway.chat.failover import Asker, FailedAttempt, answer_of, first_answer, unusable
 from myna.http.client import HttpClient
 from myna.wire import typed
@@ -79,7 +79,7 @@ async def ask(
         answer = await answer_of(
             http_client, channel, path, body, deadline_s=left, answer_max_bytes=answer_max_bytes
         )
-        tokens.note(asker.details, answer.body, body)
+        text.note_tokens(asker.details, answer.body, body)
         return model_answer(answer.body, channel)
 
     return await first_answer(
@@ -100,7 +100,7 @@ def model_answer(answer: bytes, channel: Channel) -> ModelAnswer:
             raise unusable("NoChoices", "the answer has no choices", answer, channel)
         content, reason = text_of(choice.message.content), reason_of(choice.finish_reason)
         found = _tool_calls.decode(_bounded(choice.message.tool_calls))
-        tool_calls = None if found is None else [typed.call(call) for call in found]
+        tool_calls = None if found is None else [one for call in found if (one := typed.call(call))]
     except UNREADABLE as error:
         raise unusable(
             "NoCompletion", "the answer is no chat completion", answer, channel, f": {error}"

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from myna.channels.channels import Channel
 from myna.gateway.chat.failover import FailedAttempt, of_error, unusable
-from myna.gateway.chat.han import han_count
+from myna.gateway.chat.text import han_count
 from myna.gateway.relay.events import ERROR
 from myna.lib.ids import new_name
 from myna.wire import typed
@@ -135,12 +135,6 @@ def _completed(place: int, choice: dict[str, Any], part: str) -> dict[str, Any]:
     return whole | {"finish_reason": whole["finish_reason"] or ("tool_calls" if calls else "stop")}
 
 
-def _given(members: _Members) -> _Members:
-    """The members that are not null, of those that are put in where they are missing."""
-    filled = ("index", "object")
-    return {name: value for name, value in members.items() if name not in filled or value != _NULL}
-
-
 def embeddings(body: bytes, model: str, prompt_tokens: int, *, in_base64: bool) -> bytes:
     """Checked embeddings with the name that the caller gave the model, with what clients with types need, and
     each vector as the client asked for it, whatever the channel sends: in base64, of 32-bit floats in
@@ -151,20 +145,20 @@ def embeddings(body: bytes, model: str, prompt_tokens: int, *, in_base64: bool) 
             raise FailedAttempt("LargeAnswer", _TOO_MANY)
         return with_model(body, model)
     try:
-        vectors: list[dict[str, Any]] = [
-            {"object": "embedding", "index": place} | _given(item)
-            for place, item in enumerate(_lists.decode(members["data"]))
-        ]
+        vectors: list[dict[str, Any]] = []
+        item: dict[str, Any]
+        for place, item in enumerate(_lists.decode(members["data"])):
+            index = typed.place_of(loads(bytes(item.get("index", _NULL))), place)
+            vectors.append(item | {"object": "embedding", "index": index})
         for item in vectors:
             vector = bytes(item.get("embedding", _NULL))
             if vector[:1] == (b"[" if in_base64 else b'"'):
                 item["embedding"] = _packed(vector) if in_base64 else _unpacked(vector)
     except (*UNREADABLE, OverflowError, struct.error, ValueError) as error:
         raise _no_completion(error) from error
-    whole: dict[str, Any] = {"object": "list"} | _given(members) | {"model": model, "data": vectors}
-    if not is_set(members.get("usage", _NULL)):
-        whole["usage"] = {"prompt_tokens": prompt_tokens, "total_tokens": prompt_tokens}
-    return _encode(whole)
+    usage = typed.usage(loads(bytes(members.get("usage", _NULL)))) or {"prompt_tokens": prompt_tokens}
+    usage = {name: usage.get(name, prompt_tokens) for name in ("prompt_tokens", "total_tokens")}
+    return _encode(members | {"object": "list", "model": model, "data": vectors, "usage": usage})
 
 
 def _packed(vector: bytes) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from myna.lib.ids import new_name
 from myna.wire import typed
 from myna.wire.body import has_too_many_containers, to_event
-from myna.wire.lenient import UNREADABLE, count_of, is_set, loads, object_of, objects_of
+from myna.wire.lenient import UNREADABLE, count_of, loads, object_of, objects_of
 
 _MODEL: Final = re.compile(rb'"model"\s*:\s*"(?:[^"\\]|\\.)*+"')
 _CALLS: Final = re.compile(rb'"tool_calls"\s*:\s*\[\s*\{')
@@ -30,20 +30,22 @@ class Chunks:
         self._channels = b""
         self._members: dict[str, Any] = {}
         self._is_chat = True
-        self._calls = 0
+        self._calls: dict[int | None, tuple[str, int]] = {}
+        self._last = -1
         self._good: tuple[bytes, bytes] | None = None
 
     def begin(self, first: Mapping[str, Any], data: bytes) -> None:
         """Takes the members of all chunks from the first one, whose JSON is `data`."""
         self._is_chat = b'"delta"' in data or b'"text"' not in data
-        self._members = {
+        missing = {
             "id": "chatcmpl-" + new_name(),
             "object": "chat.completion.chunk" if self._is_chat else "text_completion",
             "created": int(time.time()),
         }
-        for name in self._members:
-            if is_set(value := first.get(name)):
-                self._members[name] = loads(bytes(value)) if isinstance(value, msgspec.Raw) else value
+        given: dict[str, Any] = {name: first[name] for name in ("id", "created") if name in first}
+        for name, value in given.items():
+            given[name] = loads(bytes(value)) if isinstance(value, msgspec.Raw) else value
+        self._members = typed.members(given, missing)
 
     def completed(self, event: bytes, data: bytes, *, ends: bool) -> bytes:
         """An event whose JSON is `data`, with what it needs. `ends`: it has a reason to finish."""
@@ -97,11 +99,20 @@ class Chunks:
     def _choice(self, place: int, choice: dict[str, Any]) -> dict[str, Any]:
         whole = typed.choice(place, choice, "delta" if self._is_chat else "text")
         for call in object_of(whole.get("delta")).get("tool_calls") or []:
-            # the place of a call, which Gemini leaves out
-            self._calls += bool(object_of(call.get("function")).get("name"))
-            index = count_of(call.get("index"))
-            call["index"] = max(self._calls - 1, 0) if index is None else index
+            call["index"] = self._place_of(call)
         return whole
+
+    def _place_of(self, call: dict[str, Any]) -> int:
+        """The index of a call, which Gemini leaves out, and by which others give all calls the same."""
+        index = count_of(call.get("index"))
+        call_id, place = self._calls.get(index, ("", None))
+        begins = bool(object_of(call.get("function")).get("name"))
+        if place is None or (begins and (index is None or call["id"] != call_id)):
+            taken = {place for _, place in self._calls.values()} | {self._last}
+            place = index if index is not None and index not in taken else max(taken) + 1
+            self._calls[index] = call.get("id") or "", place
+            self._last = max(self._last, place)
+        return place
 
     def _model(self) -> dict[str, Any]:
         return object_of(msgspec.json.decode(b"{%b}" % self._named))

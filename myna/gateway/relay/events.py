@@ -209,7 +209,7 @@ class EventRelay:
         if not data:  # the standard says that it is no event, but SDKs read it as one
             is_comment = self.begun and not at_end and all(line[:1] == b":" for line in event.split(b"\n"))
             return event + b"\n\n" if is_comment else b""
-        if data == b"[DONE]":
+        if data.strip(b'"') == b"[DONE]":
             self.done = not self._typed  # those end with an event
             return self._end()
         if not data.startswith(b"{") or not data.endswith(b"}"):

@@ -14,8 +14,8 @@ from myna.config import ConfigCache, SiteSettings
 from myna.errors import InvalidRequest
 from myna.gateway.chat.complete import text_of
 from myna.gateway.chat.failover import FailedAttempt
-from myna.gateway.chat.han import han_count
 from myna.gateway.chat.intent import speech_text
+from myna.gateway.chat.text import han_count
 from myna.gateway.relay import answers
 from myna.gateway.relay.shapes import Passed, Shape, WithUsage
 from myna.http.request import read_body
@@ -88,7 +88,7 @@ class RelayPlan(Struct, frozen=True):
     def streamed(self, channel: Channel, body: bytes) -> bytes:
         """The whole completion of a channel that was asked for a stream and does not stream. Raises
         FailedAttempt."""
-        return answers.checked(body, self.endpoint.list_name, self.prompt_tokens, channel)
+        return answers.completed(answers.checked(body, "choices", self.prompt_tokens, channel), self.model)
 
     def has_typed_events(self, channel: Channel) -> bool:
         """Whether the events of this channel are those of a response, which have a type."""

@@ -29,10 +29,10 @@ from myna.errors import (
     StreamUnread,
     UpstreamFailed,
 )
-from myna.gateway.chat import tokens
 from myna.gateway.chat.complete import Chat, RequestSummary
 from myna.gateway.chat.failover import FailedAttempt, answer_of, first_answer
 from myna.gateway.chat.intent import speech_text
+from myna.gateway.chat.text import note_tokens
 from myna.gateway.relay import answers
 from myna.gateway.relay.plan import RelayPlan
 from myna.gateway.relay.shapes import DONE
@@ -201,7 +201,7 @@ class Relay:
             answer_max_bytes=limits.embeddings_answer_max_bytes if embeds else limits.answer_max_bytes,
             model_is_callers=routes.model_is_callers(plan.route),
         )
-        tokens.note(call.details, answer.body, body)
+        note_tokens(call.details, answer.body, body)
         size = len(answer.body)
         return await read_body(partial(plan.answer_of, channel, answer.body), size, call.account_id)
 

@@ -4,7 +4,7 @@ from typing import Any, Final, Protocol
 
 from myna.channels.channels import Channel
 from myna.errors import MynaError
-from myna.gateway.chat.han import han_count
+from myna.gateway.chat.text import han_count
 from myna.gateway.relay.answers import usage_of
 from myna.gateway.relay.events import Observer, loaded
 from myna.http.responses import openai_error
@@ -77,8 +77,10 @@ class WithUsage(Passed):
 
     def _counted(self) -> bytes:
         usage = self._usage or usage_of(self._prompt_tokens, self._completion_tokens)
-        first = {"id": "", "object": "chat.completion.chunk", "created": 0} | (self._first or {})
-        named = {name: first[name] for name in ("id", "object", "created")}
+        first = self._first or {}
+        kind = "text_completion" if first.get("object") == "text_completion" else "chat.completion.chunk"
+        given: dict[str, Any] = {name: first[name] for name in ("id", "created") if name in first}
+        named = typed.members(given, {"id": "", "object": kind, "created": 0})
         return to_event(named | {"model": self._model, "choices": [], "usage": usage})
 
 

@@ -11,7 +11,7 @@ import msgspec
 from myna.channels import routes
 from myna.channels.channels import PARROT, Channel
 from myna.errors import MynaError, StreamUnread
-from myna.gateway.chat import tokens
+from myna.gateway.chat import text
 from myna.gateway.chat.failover import FailedAttempt, logged, of_error, of_request, of_status
 from myna.gateway.relay import answers
 from myna.gateway.relay.events import ERROR_EVENT, BrokenEvents, EventRelay
@@ -178,8 +178,8 @@ class Passage:
         """Notes when the answer began, and its tokens: about one for each event, if the channel says none."""
         if self._parts:
             details.first_byte_s = self._first_byte_s
-            output = self._parts if self._whole is None else len(self._whole) // tokens.BYTES_PER_TOKEN
-            tokens.note(details, self._end, self._plan.body_for(self._channel), output)
+            output = self._parts if self._whole is None else len(self._whole) // text.BYTES_PER_TOKEN
+            text.note_tokens(details, self._end, self._plan.body_for(self._channel), output)
 
     def _note(self, failed: FailedAttempt) -> FailedAttempt:
         """The failure: another channel may begin only if nothing was sent, and a stream that is longer than
@@ -258,7 +258,7 @@ class Passage:
         if not self._parts:
             self._first_byte_s = time.monotonic() - self._began_s
         self._parts += part.count(b"\ndata:") or 1
-        self._end = (self._end + part)[-tokens.END_BYTES :] if len(part) < tokens.END_BYTES else part
+        self._end = (self._end + part)[-text.END_BYTES :] if len(part) < text.END_BYTES else part
         if self._whole is not None:
             self._add(self._whole, part)
         elif self._is_known:

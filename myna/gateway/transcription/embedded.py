@@ -9,8 +9,7 @@ from typing import Final
 from myna.engines.interface import EngineBusy, EngineFailed, LanguageUnknown, SampleRefused
 from myna.engines.media.job import Transcript, TranscriptionJob
 from myna.engines.media.media import Whisper, whisper_is_installed
-from myna.engines.models.installed import installed
-from myna.engines.models.whisper import WHISPER
+from myna.engines.models.published import WHISPER, installed
 from myna.engines.pool.child_main import path_bytes
 from myna.errors import InvalidRequest, ModelNotFound, Overloaded, UpstreamFailed
 from myna.gateway.transcription.request import TranscriptionRequest
