@@ -7,6 +7,7 @@ limits are exact in every process. A key or an account that has no limit set has
 import math
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from myna.config import SiteSettings
 from myna.errors import CommandError, RateLimited
@@ -53,6 +54,7 @@ SENTENCES = {
 """Why a charge was refused, by the limit and whether it is the key's."""
 
 
+@lru_cache(maxsize=1)
 def defaults_of(settings: SiteSettings) -> DefaultLimits | None:
     """The limits of the site, None without any."""
     found = DefaultLimits(

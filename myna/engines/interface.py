@@ -65,6 +65,7 @@ class Utterance(msgspec.Struct, frozen=True):
     voice_id: str
     speed: float
     sound_max_s: float = SOUND_MAX_S
+    language: str = ""
     reference: VoiceReference | None = None
 
     @property

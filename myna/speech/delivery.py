@@ -22,11 +22,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final, Self
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from myna.engines.audio import word_times
-from myna.engines.audio.encoders import LENGTH_NEEDED, RATE_HZ, Encoder, SoundFormat, encoder_of, with_length
-from myna.engines.interface import CallerDisconnected, EngineFailed, SoundParts, SoundTooLong
+from myna.engines.audio.encoders import (
+    LENGTH_NEEDED,
+    RATE_HZ,
+    Encoder,
+    SoundFormat,
+    at_volume,
+    encoder_of,
+    with_length,
+)
+from myna.engines.interface import CallerDisconnected, EngineFailed, SoundPart, SoundParts, SoundTooLong
 from myna.engines.media.media import Transcoder
 from myna.errors import CallAbandoned, ClientDisconnected, MynaError, UpstreamFailed
 from myna.http.responses import openai_error
@@ -168,6 +176,7 @@ class Style(Struct, frozen=True):
     shape: Shape
     timed: bool
     chars: int
+    volume: float = 1.0
 
 
 class Outlet(Struct, frozen=True):
@@ -229,6 +238,7 @@ class Delivery:
                     self._check_client()
                     self._framing.know(part.words)
                     if part.pcm:
+                        part = await self._at_volume(part)
                         self.begun = True
                         await self._sound.write(part.pcm)
                         self._begin_sending()
@@ -242,6 +252,12 @@ class Delivery:
                     raise
                 self.failure = failure.with_traceback(None)  # its frames have this object: a cycle
         self._check_client()
+
+    async def _at_volume(self, part: SoundPart) -> SoundPart:
+        if self._style.volume == 1:
+            return part
+        pcm = await self._workshop.disk.run(partial(at_volume, part.pcm, self._style.volume))
+        return structs.replace(part, pcm=pcm)
 
     async def take(self, path: Path) -> None:
         try:

@@ -98,8 +98,9 @@ _SPEED = re.compile(r"[0-9]{1,4}(\.[0-9]{1,12})?")
 class CheckedSpeech(Struct, frozen=True):
     """The text to speak. Without `voice_id` the first voice of the list speaks. A channel may take
     `channel_s` seconds; a node must finish within `node_s` seconds of the order. With `streams` the sound is
-    sent while a channel makes it. A route with channels is served by these alone, not by nodes. The text has
-    at most `chars_max` characters, by default those of the site setting `tts_max_chars`."""
+    sent while a channel makes it. `language` is that of the text, by default the voice's; voices of Kokoro
+    read by it. A route with channels is served by these alone, not by nodes. The text has at most `chars_max`
+    characters, by default those of the site setting `tts_max_chars`."""
 
     text: str
     voice_id: str | None
@@ -108,6 +109,7 @@ class CheckedSpeech(Struct, frozen=True):
     node_s: float
     route: Route | None = None
     streams: bool = False
+    language: str = ""
     chars_max: int | None = None
 
 

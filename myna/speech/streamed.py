@@ -4,6 +4,7 @@ Every text is a record, as one of POST /v1/tts is; see `delivery.py` for who pay
 """
 
 import asyncio
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -41,11 +42,15 @@ from myna.wire.body import decode, ignored, to_json_text
 from myna.wire.openai_audio import AudioVoice, OpenAISpeechRequest, VoiceById
 
 NO_AAC = "aac needs Myna's extra 'm4a', which is not installed here; use mp3, opus, flac, wav or pcm."
+NO_SUCH_LANGUAGE = "no voice here speaks this language; GET /audio/voices lists the existing ones."
 NO_SUCH_VOICE = "there is no such voice; GET /audio/voices lists the existing ones."
+T = TypeVar("T")
 DELETED = "The sound of the first call with this Idempotency-Key was deleted; use a new key."
 NOT_SENT = "The text was spoken and is among the records, but the sound can't be converted; try mp3."
 MARKS_S = 0.3
 """The silence for a text of marks alone."""
+_LETTERS = dict(zip("abefhijpz", ("en-US", "en-GB", "es", "fr", "hi", "it", "ja", "pt", "zh"), strict=True))
+"""Kokoro's names of languages."""
 _FIELDS = {"text": "input", "voice_id": "voice"}
 """The names of fields in errors of /v1, and in requests here."""
 
@@ -204,9 +209,11 @@ class StreamedSpeech:
         """Raises the 503 before a 400 too."""
         try:
             route, settings = self._checked_route(request), self._config.settings
+            voice_id, language = await self._voice(request, route)
             checked = CheckedSpeech(
                 text=request.input,
-                voice_id=await self._voice_id(request.voice, route),
+                voice_id=voice_id,
+                language=language,
                 speed=1.0 if request.speed is None else request.speed,
                 channel_s=self._settings.stream_deadline_s,
                 node_s=self._settings.chat_speech_wait_s,
@@ -226,17 +233,25 @@ class StreamedSpeech:
             raise InvalidRequest(NO_AAC, field="response_format")
         return routes.find(self._config.current, self._config.settings, request.model, RouteKind.SPEECH)
 
-    async def _voice_id(self, voice: str | VoiceById | None, route: Route) -> str | None:
-        """The voice's id, None for the default voice."""
-        name = voice.id if isinstance(voice, VoiceById) else voice
-        if not name:
-            return None
+    async def _voice(self, request: OpenAISpeechRequest, route: Route) -> tuple[str | None, str]:
+        """The voice's id, None for the default voice, and the language of the text if the request names it.
+        Without a voice it is the first one of that language. Raises InvalidRequest."""
+        name = request.voice.id if isinstance(request.voice, VoiceById) else request.voice
+        wanted = _either(request.language, request.lang_code, "")
+        if not name and not wanted:
+            return None, ""
         config = await self._config.with_nodes()
         nodes = NO_NODES if route.channels else await self._capacity.nodes(config)
         usable = voices.usable(self._channels, config, nodes, route)
+        speaks = _of_language(wanted, usable) if wanted else None
+        if wanted and speaks is None:
+            raise InvalidRequest(NO_SUCH_LANGUAGE, field="language")
+        language = speaks.language if speaks else ""
+        if not name and speaks:
+            return speaks.voice_id, language
         listed = {found.voice_id: found.name for found in usable}
         mapping = openai_audio.read(self._config.settings.openai_voices)
-        return openai_audio.voice_id_of(name, mapping, listed) or None
+        return openai_audio.voice_id_of(name or "", mapping, listed) or None, language
 
 
 def named(usable: list[EngineVoice], mapping: str) -> list[AudioVoice]:
@@ -262,7 +277,22 @@ def _style(request: OpenAISpeechRequest) -> Style:
         shape=_shape(request, timed),
         timed=timed,
         chars=len(request.input),
+        volume=_either(request.volume, request.volume_multiplier, 1.0),
     )
+
+
+def _of_language(wanted: str, usable: list[EngineVoice]) -> EngineVoice | None:
+    """The first voice of a language, in its variant if there is one."""
+    code = _LETTERS.get(wanted, wanted).lower()
+    first = code.partition("-")[0]
+    fitting = [voice for voice in usable if voice.language.lower().partition("-")[0] == first]
+    same = [voice for voice in fitting if voice.language.lower() == code]
+    return next(iter([*same, *fitting]), None)
+
+
+def _either(one: T | None, other: T | None, default: T) -> T:
+    """A field that has two names."""
+    return next((value for value in (one, other) if value is not None), default)
 
 
 def _shape(request: OpenAISpeechRequest, timed: bool) -> Shape:

@@ -312,6 +312,7 @@ class Synthesizer:
             text=plan.text,
             voice_id=channel.engine_voice_id(plan.voice_id),
             speed=plan.request.speed,
+            language=plan.request.language,
             sound_max_s=float(plan.sound_max_s),
         )
         try:

@@ -31,6 +31,10 @@ class OpenAISpeechRequest(Struct, frozen=True):
     voice: str | VoiceById | None = None
     response_format: Format | None = None
     speed: Annotated[float, Meta(ge=0.25, le=4)] | None = None
+    volume: Annotated[float, Meta(ge=0, le=4, description="a factor")] | None = None
+    volume_multiplier: Annotated[float, Meta(ge=0, le=4, description="the same")] | None = None
+    language: Annotated[str, Meta(max_length=35, description="such as fr or zh-CN")] | None = None
+    lang_code: Annotated[str, Meta(max_length=35, description="the same, or Kokoro's letter")] | None = None
     stream_format: Literal["audio", "sse"] | None = None
     timestamps: Annotated[bool, Meta(description="answer in JSON, with the times of words")] | None = None
     return_timestamps: Annotated[bool, Meta(description="the same, as Kokoro-FastAPI calls it")] | None = None

@@ -47,8 +47,9 @@ def test_helm_renders_the_chart_into_what_kubernetes_knows() -> None:
     kubernetes: Any = pytest.importorskip("kubernetes_validate")
     yaml: Any = pytest.importorskip("yaml")
     chart, values = charts.Chart.load(DEPLOY / "helm"), {"image": "a", "claim": "b"}
-    for scaled in (True, False):
-        rendered = chart.render(values | {"autoscaling": {"enabled": scaled}}, name="myna")
+    in_a_bucket = {"claim": "", "config": {"MYNA_STORAGE": "s3://a/b"}}
+    for scaled, more in ((True, {}), (False, in_a_bucket)):
+        rendered = chart.render(values | more | {"autoscaling": {"enabled": scaled}}, name="myna")
         found = [one for text in rendered.values() for one in yaml.safe_load_all(text) if one]
         for one in found:
             kubernetes.validate(one, "1.30", strict=True)

@@ -90,12 +90,13 @@ class ScriptedVoice(Kokoro):
         self, utterance: Utterance, deadline_s: float, client: Client = NO_CLIENT
     ) -> AsyncGenerator[SoundPart, None]:
         self.asked += 1
+        parts = itertools.count(1)
         try:
             while (part := await self._script.get()) is not None:
                 if isinstance(part, Exception):
                     raise part
                 self.said += 1
-                yield SoundPart(part, 0.0, words=word_times_of(self.said))
+                yield SoundPart(part, 0.0, words=word_times_of(next(parts)))
         finally:
             self.ended += 1
 

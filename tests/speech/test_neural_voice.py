@@ -243,6 +243,28 @@ def test_the_times_of_words_are_told_kept_with_the_sound_and_shown(caller: Calle
     assert call("GET", f"{captions[:-5]}.srt").status == 404
 
 
+def test_a_request_says_its_volume_and_its_language(caller: Caller) -> None:
+    def sound(**more: object) -> bytes:
+        body = {"model": "tts-1", "input": "你好 no", "response_format": "pcm", **more}
+        answer = call(
+            "POST", f"{caller.service.root_url}/openai/v1/audio/speech", key=caller.key.plain, data=body
+        )
+        assert answer.status == 200 or answer.json["error"]["param"] == "language", answer
+        return answer.body if answer.status == 200 else b""
+
+    def rms(pcm: bytes) -> float:
+        return float(np.sqrt((np.frombuffer(pcm, "<i2").astype(float) ** 2).mean()))
+
+    plain = sound(voice=MANDARIN)
+    assert rms(sound(voice=MANDARIN, volume=0.5)) == pytest.approx(rms(plain) / 2, rel=0.02)
+    assert rms(sound(voice=MANDARIN, volume_multiplier=3)) > rms(plain) * 1.5
+    assert rms(sound(voice=MANDARIN, volume=0)) == 0
+    assert sound(language="zh-CN") == sound(lang_code="z") == plain
+    assert sound(language="en") == sound(voice=ENGLISH) != plain
+    assert sound(voice=MANDARIN, language="en") != plain
+    assert sound(language="xx") == b""
+
+
 @pytest.mark.slow
 @pytest.mark.browser
 def test_the_word_that_is_being_said_is_lit(site: Service, open_context: OpenContext) -> None:

@@ -46,9 +46,9 @@ volumes:
     secret: {secretName: {{ $root.Values.secret }}, defaultMode: 0440}
   - {name: tmp, emptyDir: {}}
   - name: data
-    {{- if eq .command "migrate" }}
+    {{- if or (eq .command "migrate") (and $root.Values.config.MYNA_STORAGE (not $root.Values.claim)) }}
     emptyDir: {}
     {{- else }}
-    persistentVolumeClaim: {claimName: {{ required "claim: the storage of audio, samples and models" $root.Values.claim }}}
+    persistentVolumeClaim: {claimName: {{ required "claim: the storage of audio, samples and models, or config.MYNA_STORAGE for a bucket" $root.Values.claim }}}
     {{- end }}
 {{- end }}

@@ -20,6 +20,8 @@ RATE_HZ: Final = 24_000
 UNKNOWN_SIZE: Final = 0xFFFF_FFFF
 """The size in the header of a wav that is written to a stream."""
 _SAMPLE_BYTES: Final = 2
+_FULL_SCALE: Final = 32768
+_SOFT_FROM: Final = 0.8
 _AAC_BITS_PER_S: Final = 64_000
 
 
@@ -238,3 +240,14 @@ _ENCODERS: Final[Mapping[SoundFormat, Callable[[], Encoder]]] = {
     SoundFormat.WAV: _Wav,
     SoundFormat.PCM: _Pcm,
 }
+
+
+def at_volume(pcm: bytes, volume: float) -> bytes:
+    """16-bit PCM `volume` times as loud; what would be over the limit is rounded off rather than cut."""
+    import numpy as np
+
+    samples = np.frombuffer(pcm, "<i2").astype(np.float32) * np.float32(volume / _FULL_SCALE)
+    room = 1 - _SOFT_FROM
+    over = np.maximum(np.abs(samples) - _SOFT_FROM, 0)
+    soft = np.sign(samples) * (_SOFT_FROM + room * np.tanh(over / room))
+    return (np.where(over > 0, soft, samples) * (_FULL_SCALE - 1)).astype("<i2").tobytes()

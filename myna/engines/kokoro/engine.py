@@ -221,7 +221,8 @@ class Kokoro:
         self, utterance: Utterance, voice: KokoroVoice, ends_at: float, client: Client
     ) -> list[Piece]:
         """The text in phonemes. Raises NothingSpoken if the model can speak nothing of it."""
-        job = TextJob(utterance.encodable, voice.voice.language)
+        language = utterance.language or voice.voice.language
+        job = TextJob(utterance.encodable, language, begin_early=client.hear is not None)
         left_s = ends_at - asyncio.get_running_loop().time()
         found = await self._text_pool.run(
             job, left_s, queue_key=client.queue_key, disconnected=client.disconnected
@@ -289,7 +290,7 @@ class KokoroConfig(Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
 
     folder: str
     voices: VoiceIds | None = None
-    threads: Annotated[int, Meta(ge=1, le=64)] = 1
+    threads: Annotated[int, Meta(ge=1, le=64)] = 2
     provider: Provider = "cpu"
 
     @property

@@ -53,11 +53,13 @@ class StyleShare(msgspec.Struct, frozen=True):
 
 
 class TextJob(msgspec.Struct, frozen=True):
-    """Convert `text` to phonemes for a voice of this language: zh-CN, en-US or en-GB."""
+    """Convert `text` to phonemes for a voice of this language, such as zh-CN. `begin_early`: the first piece
+    is short, since someone waits for its sound."""
 
     text: str
     language: str
     with_reading: bool = False
+    begin_early: bool = False
 
 
 class TextPieces(msgspec.Struct, frozen=True):

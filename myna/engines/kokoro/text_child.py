@@ -26,7 +26,7 @@ def warm(_setup: bytes) -> Work:
         accent = "en-gb" if job.language == "en-GB" else "en-us"
         english = partial(phonemizer.ipa, language=accent)
         unspoken: Counter[str] = Counter()
-        found = pieces(job.text, job.language, english, foreign, unspoken)
+        found = pieces(job.text, job.language, english, foreign, unspoken, begin_early=job.begin_early)
         said = in_words(job.text, job.language) if job.with_reading else ""
         return TextPieces(found, dict(unspoken), said)
 

@@ -87,8 +87,8 @@ async def test_the_times_of_words_are_those_of_their_tokens(
     token_s = 0.08 / speed
     begins = [word.begin_s for word in words]
     assert 0 <= begins[0] <= token_s
-    assert begins[1] - begins[0] == pytest.approx(len("ni↗xau↓, ") * token_s, abs=0.02)
-    assert words[0].end_s - begins[0] == pytest.approx(len("ni↗xau↓") * token_s, abs=0.02)
+    assert begins[1] - begins[0] == pytest.approx(len("ni↗xau↓, ") * token_s, abs=0.05)
+    assert words[0].end_s - begins[0] == pytest.approx(len("ni↗xau↓") * token_s, abs=0.05)
     assert begins[1] < words[1].end_s < begins[2] < words[2].end_s < soundfile.info(path).duration
 
 

@@ -32,6 +32,14 @@ def test_a_sentence_is_a_piece_with_the_pause_of_its_mark() -> None:
     ]
 
 
+def test_to_begin_early_the_first_piece_is_a_clause() -> None:
+    text = "今天，我们去公园散步吧，晚上想吃什么，可以告诉我。我们走吧，好的。"
+    whole = [piece.phonemes for piece in pieces(text, "zh-CN", letters)]
+    early = [piece.phonemes for piece in pieces(text, "zh-CN", letters, begin_early=True)]
+    assert [len(whole), len(early)] == [2, 3]
+    assert " ".join(early) == " ".join(whole) and early[0].endswith("pa,")
+
+
 def joined(text: str) -> str:
     """As espeak-ng, which says some words as one: here each `of` and what follows."""
     return letters(text).replace("of ", "of")

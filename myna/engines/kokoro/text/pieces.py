@@ -13,7 +13,7 @@ import regex
 from myna.engines.interface import UnsupportedUtterance
 from myna.engines.kokoro.job import Piece, SpokenWord
 from myna.engines.kokoro.text import english as english_sounds
-from myna.engines.kokoro.text import mandarin as mandarin_sounds
+from myna.engines.kokoro.text import sandhi as mandarin_sounds
 from myna.engines.kokoro.text.latin import Spelled, spoken_words
 from myna.engines.kokoro.text.marks import MARK_OF_PINYIN, OTHER_MARK, Marked, given, marked
 from myna.engines.kokoro.text.spoken_words import Places, placed, words_of
@@ -28,6 +28,8 @@ Foreign = Callable[[str, str], str]
 
 PIECE_SYMBOLS_MAX: Final = 140
 """The model takes 510, but its memory grows by 1.2 MB for each: with 140 a process takes up to 440 MB."""
+EARLY_SYMBOLS_MIN: Final = 20
+"""Of the first piece of a text that someone waits for: some five syllables."""
 _SENTENCE_MAX_CHARS: Final = 5000
 _INVISIBLE: Final = regex.compile(r"[\p{Cf}\p{Variation_Selector}]")
 _CONTROL: Final = regex.compile(r"[\p{Cc}\p{Cs}\p{Co}--[\n\t]]", regex.VERSION1)
@@ -93,20 +95,22 @@ def pieces(
     english: English,
     foreign: Foreign | None = None,
     unspoken: Counter[str] | None = None,
+    *,
+    begin_early: bool = False,
 ) -> list[Piece]:
     """The pieces that a voice of `language` (zh-CN, en-US, en-GB) speaks in order; none without a sound.
 
     `english` returns the IPA of English text by espeak-ng, British or American as requested, `foreign` that
     of a text in another language; it raises UnsupportedUtterance. `unspoken` counts the characters that are
     not spoken, by script or kind. All pieces of a text are mixed or none is, since a mixed one sounds like a
-    somewhat different voice.
+    somewhat different voice. To `begin_early` the first piece ends with a clause.
     """
     whole = marked(text, _clean)
     reader = _Reader(language.lower(), english, foreign, whole)
     found: list[Piece] = []
     last: list[_Part] = []
     for sentence in _sentences(whole.text):
-        for last in _runs(reader.parts(sentence)):
+        for last in _runs(reader.parts(sentence), begin_early=begin_early and not found):
             found.append(_piece(last))
     if unspoken is not None:
         unspoken.update(reader.unspoken)
@@ -280,10 +284,16 @@ def _mark(marks: str) -> str:
     return max((_MARKS[mark] for mark in marks), key=_BY_STRENGTH.index)
 
 
-def _runs(parts: list[_Part]) -> Iterator[list[_Part]]:
-    """The parts in runs of at most PIECE_SYMBOLS_MAX: whole clauses if they fit, else words."""
-    clauses = (_balanced([[part] for part in clause]) for clause in _clauses(parts))
-    return _balanced([words for clause in clauses for words in clause])
+def _runs(parts: list[_Part], *, begin_early: bool = False) -> Iterator[list[_Part]]:
+    """The parts in runs of at most PIECE_SYMBOLS_MAX: whole clauses if they fit, else words. To `begin_early`
+    the first run has no more clauses than it needs to sound like speech."""
+    clauses = list(_clauses(parts))
+    first: list[_Part] = []
+    while begin_early and clauses and _size(first) < EARLY_SYMBOLS_MIN:
+        first += clauses.pop(0)
+    for group in ([first], clauses):
+        words = [words for clause in group for words in _balanced([[part] for part in clause])]
+        yield from _balanced(words)
 
 
 def _balanced(groups: list[list[_Part]]) -> Iterator[list[_Part]]:
