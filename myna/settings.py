@@ -38,12 +38,6 @@ SHOWN_CHARS = 18
 """A longer value, with its quotes, is not in an error message. API keys have 20 characters and more."""
 
 _LOCAL_SPEECH = re.compile(r"auto|kokoro|espeak|none|(?!https?:)[a-z]+:/(?!/).+")
-REPLACED = {
-    "upstream_timeout_s": "is replaced by MYNA_UPSTREAM_IDLE_S (how long a channel may send nothing),"
-    " MYNA_UPSTREAM_CONNECT_S, and MYNA_CALL_DEADLINE_S for the whole.",
-    "channel_rest_s": "is called MYNA_CHANNEL_COOLDOWN_S now.",
-}
-"""Settings of earlier versions, and their replacements."""
 
 
 @dataclass(frozen=True)
@@ -315,8 +309,6 @@ def _read_file(environ: Mapping[str, str], file: Path | None) -> tuple[str, dict
             raise ConfigError(f"{CONFIG_VARIABLE}: there is no file {path}.")
         return "", {}
     for name in found:
-        if name in REPLACED:
-            raise ConfigError(f"{path}: {name}: {REPLACED[name]}")
         if name not in SETTINGS:
             raise ConfigError(f"{path}: there is no setting {name!r}.{_nearest(name, SETTINGS)}")
     return str(path), found
@@ -332,9 +324,6 @@ def _check_names(environ: Mapping[str, str]) -> None:
     """Raises ConfigError for an unknown variable with our prefix. An empty variable counts as not set."""
     ours = set(map(variable, SETTINGS)) | {CONFIG_VARIABLE}
     for name, value in environ.items():
-        setting = name.removeprefix(PREFIX).lower()
-        if value and name.startswith(PREFIX) and setting in REPLACED:
-            raise ConfigError(f"{name}: {REPLACED[setting]}")
         if value and name.startswith(PREFIX) and name not in ours and not name.startswith(OTHER_PREFIXES):
             raise ConfigError(
                 f"{name}: there is no such setting.{_nearest(name, ours)}"

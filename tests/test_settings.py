@@ -249,23 +249,6 @@ def test_the_base_url_is_the_public_or_the_bound_address(environ: dict[str, str]
     assert load(environ)[0].base_url == base
 
 
-@pytest.mark.parametrize(
-    ("name", "names"),
-    [
-        ("upstream_timeout_s", ["MYNA_UPSTREAM_IDLE_S", "MYNA_UPSTREAM_CONNECT_S", "MYNA_CALL_DEADLINE_S"]),
-        ("channel_rest_s", ["MYNA_CHANNEL_COOLDOWN_S"]),
-    ],
-)
-def test_a_setting_of_an_earlier_version_is_refused_with_its_replacement(name: str, names: list[str]) -> None:
-    with pytest.raises(ConfigError) as from_environment:
-        load({settings.PREFIX + name.upper(): "30"})
-    toml(f"{name} = 30.0")
-    with pytest.raises(ConfigError) as from_file:
-        load({})
-    for raised in (from_environment, from_file):
-        assert all(replacement in str(raised.value) for replacement in names)
-
-
 @pytest.mark.parametrize(("quota", "cores"), [("150000 100000", 2), ("50000 100000", 1), ("max 100000", 999)])
 def test_the_cpu_quota_of_a_container_or_unit_limits_the_cores(
     tmp_path: Path, quota: str, cores: int

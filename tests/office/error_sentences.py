@@ -10,7 +10,7 @@ from types import ModuleType
 import myna
 from myna import errors
 from myna.accounts import limits
-from myna.accounts.sign_in import refusal
+from myna.accounts.sign_in import tokens
 from myna.errors.sentences import SentenceError
 from myna.office import messages
 from myna.speech import synthesize
@@ -18,8 +18,8 @@ from myna.wire import failures as channel_failures
 
 PACKAGE = Path(myna.__file__).parent
 OFFICE = Path(messages.__file__).parents[1]
-BEFORE_START = {"myna.store.migrate", "myna.store.backup", "myna.settings"}
-"""They raise before there is a page."""
+APART = {"myna.store.migrate", "myna.store.backup", "myna.settings", "myna.wire.validation_errors"}
+"""They raise before there is a page; the last one's sentences are translated by patterns."""
 PHRASES_OF = ("_check_line", "_check_range", "_check_whole")
 """Functions whose first argument is the phrase `what` of a sentence."""
 
@@ -46,7 +46,7 @@ def sentences() -> set[str]:
     for module in modules:
         for call in _calls(module):
             name = _name(call.func)
-            if name in names or (name == "__init__" and module in (errors, refusal)):
+            if name in names or (name == "__init__" and module in (errors, tokens)):
                 found |= {_field(call, name) + text for text in _texts(call.args[0], module)}
             elif name in PHRASES_OF and isinstance(call.args[0], ast.Constant):
                 found.add(str(call.args[0].value))
@@ -104,7 +104,7 @@ def _modules() -> list[ModuleType]:
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("myna"):
                 names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
     files = {_dotted(path) for path in PACKAGE.rglob("*.py")}
-    return [importlib.import_module(name) for name in sorted(names & files - BEFORE_START)]
+    return [importlib.import_module(name) for name in sorted(names & files - APART)]
 
 
 def _dotted(path: Path) -> str:

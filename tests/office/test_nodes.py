@@ -115,4 +115,4 @@ def test_an_unknown_node_and_a_refused_name_are_said(operator: Visitor) -> None:
     assert operator.get(f"{PATH}/one?name=nobody").status == 404
     assert operator.get(f"{PATH}/one/live?name=nobody").status == 404
     assert "There is no node" in text_of(operator.post(f"{PATH}/drain", name="nobody"))
-    assert "A node needs a name" in text_of(operator.post(f"{PATH}/enroll", name="x" * 101))
+    assert "A name has 1 to 100" in text_of(operator.post(f"{PATH}/enroll", name="x" * 101))
