@@ -28,13 +28,6 @@ def parse_duration(text: str) -> int:
     return int(match[1]) * _UNIT_S[match[2]] * 1000
 
 
-def duration_text(duration_ms: int) -> str:
-    """A duration as `millis` parses it, in its largest unit, rounded up to seconds."""
-    seconds = -(-duration_ms // 1000)
-    unit = max((unit for unit in _UNIT_S if seconds % _UNIT_S[unit] == 0), key=lambda one: _UNIT_S[one])
-    return f"{seconds // _UNIT_S[unit]}{unit}"
-
-
 def hour_of(time_ms: int, offset_ms: int) -> int:
     """The start of the hour that contains this time, both in Unix milliseconds. `offset_ms` is the zone's
     offset from UTC modulo an hour. `commit_batch` computes the same."""

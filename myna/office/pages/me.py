@@ -11,9 +11,9 @@ from myna.accounts.sign_in.sessions import Session
 from myna.actions.access import (
     ConfirmSecondFactor,
     NewRecoveryCodes,
+    RemoveSecondFactor,
     SetIdentity,
     SetPassword,
-    SetSecondFactor,
     SignOut,
 )
 from myna.actions.accounts import SetPreferences
@@ -35,7 +35,7 @@ async def show(visit: Visit) -> Response:
         sessions=await sessions.of_account(visit.db, visit.account.id),
         session_id=session.id,
         command_words=SetPreferences(name=visit.account.name, language="zh", low_balance=100).words,
-        factor_words=SetSecondFactor(name=visit.account.name, remove=True).words,
+        factor_words=RemoveSecondFactor(name=visit.account.name, remove=True).words,
         sessions_words=SignOut(name=visit.account.name).words,
         provider=visit.parts.oidc.client.name if visit.parts.oidc else "",
         identity=identity,
@@ -104,7 +104,7 @@ async def new_recovery_codes(visit: Visit) -> Response:
 
 async def remove_second_factor(visit: Visit) -> Response:
     """Turns the second factor off."""
-    await visit.perform(SetSecondFactor(name=visit.account.name, remove=True), own=True)
+    await visit.perform(RemoveSecondFactor(name=visit.account.name, remove=True), own=True)
     return visit.redirect("/me", visit.text("The second factor is off."))
 
 
