@@ -7,7 +7,6 @@ from starlette.responses import Response
 from myna.accounts.sign_in import passwords, second_factor, sessions
 from myna.accounts.sign_in.oidc import identities
 from myna.accounts.sign_in.second_factor import Enrolment
-from myna.accounts.sign_in.sessions import Session
 from myna.actions.access import (
     ConfirmSecondFactor,
     NewRecoveryCodes,
@@ -26,7 +25,7 @@ from myna.store.queries import preferences
 
 async def show(visit: Visit) -> Response:
     """Everything about the account that its holder decides."""
-    session = _session(visit)
+    session = visit.signed_in
     identity = await identities.of_account(visit.db, visit.account.id)
     return visit.page(
         "me.html",
@@ -74,7 +73,7 @@ async def begin_second_factor(visit: Visit) -> Response:
 async def confirm_second_factor(visit: Visit) -> Response:
     """Turns the second factor on, and shows the recovery codes this once. After a wrong code the same secret
     can be confirmed by another."""
-    name, session = visit.account.name, _session(visit).token_hash
+    name, session = visit.account.name, visit.signed_in.token_hash
     action = ConfirmSecondFactor(name=name, code=visit.typed("code"), session=session)
     try:
         codes = await visit.perform(action, own=True)
@@ -116,15 +115,9 @@ async def end_session(visit: Visit) -> Response:
 
 async def end_others(visit: Visit) -> Response:
     """Ends all sessions but this one."""
-    session = _session(visit).token_hash
+    session = visit.signed_in.token_hash
     await visit.perform(SignOut(name=visit.account.name, session=session), own=True)
     return visit.redirect("/me", visit.text("All other sessions have ended."))
-
-
-def _session(visit: Visit) -> Session:
-    if visit.session is None:
-        raise AssertionError("a page of an account has a session")
-    return visit.session
 
 
 PAGES = [
