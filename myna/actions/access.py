@@ -11,8 +11,8 @@ from myna.accounts.sign_in.oidc.identities import Identity
 from myna.actions import Action, Change, Field
 from myna.actions.accounts import Name
 from myna.errors import CommandError
-from myna.store.queries import second_factors
 from myna.store.queries import sessions as session_store
+from myna.store.queries import sign_in
 
 Session = Annotated[bytes, Field("The token hash of a session that stays.", secret=True)]
 
@@ -86,7 +86,7 @@ class SetSecondFactor(Action[None], frozen=True):
 
     async def run(self, change: Change) -> None:
         account = await change.account(self.name)
-        if not await second_factors.remove(change.db, account.id):
+        if not await sign_in.remove_second_factor(change.db, account.id):
             raise CommandError("{name!r} has no second factor.", name=account.name)
 
 

@@ -7,14 +7,12 @@ from msgspec import structs
 from myna.accounts.accounts import UNITS_MAX, check_details, check_memo, check_name, check_units
 from myna.accounts.limits import put as put_limits
 from myna.actions import Action, Change, Field
-from myna.actions.limits import Concurrent, Rpm, UnitsPerDay, given_limits
+from myna.actions.keys import Concurrent, Rpm, UnitsPerDay, given_limits
 from myna.errors import CommandError
 from myna.store.queries import accounts as store
 from myna.store.queries import ledger
-from myna.store.queries import preferences as preference_store
-from myna.store.queries.accounts import AccountRow
-from myna.store.queries.passwords import an_operator_can_sign_in
-from myna.store.queries.preferences import LANGUAGES, Preferences
+from myna.store.queries.accounts import LANGUAGES, AccountRow, Preferences
+from myna.store.queries.sign_in import an_operator_can_sign_in
 
 Name = Annotated[str, Field("The name of the account.", argument="NAME")]
 LOW_BALANCE_MAX = UNITS_MAX
@@ -187,10 +185,10 @@ class SetPreferences(Action[Preferences], frozen=True):
 
     async def run(self, change: Change) -> Preferences:
         account = await change.account(self.name)
-        before = await preference_store.of_account(change.db, account.id)
+        before = await store.preferences_of(change.db, account.id)
         after = Preferences(
             language=before.language if self.language is None else self.language,
             low_balance=before.low_balance if self.low_balance is None else self.low_balance,
         )
-        await preference_store.put(change.db, account.id, after)
+        await store.put_preferences(change.db, account.id, after)
         return after

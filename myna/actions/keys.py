@@ -1,16 +1,15 @@
 """Changes of API keys. The plain key of a new one is returned once, and never recorded."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from msgspec import Struct, structs
 
 from myna.accounts import caps, keys
 from myna.accounts.keys import ALL_SCOPES, Issued, Scope, Terms
-from myna.accounts.limits import of_row
+from myna.accounts.limits import Given, of_row, parsed
 from myna.accounts.limits import put as put_limits
 from myna.actions import Action, Change, Field
-from myna.actions.limits import Concurrent, Rpm, UnitsPerDay, given_limits
 from myna.channels.routes import check_known
 from myna.errors import CommandError
 from myna.lib import times
@@ -18,6 +17,26 @@ from myna.lib.names import check_name
 from myna.store.queries import keys as store
 from myna.store.queries import routes as route_store
 from myna.store.queries.keys import KeyRow
+
+_VALUES = "a number, none, or default for the site's."
+Rpm = Annotated[str | None, Field(f"Calls in a minute: {_VALUES}", hyphen=True)]
+Concurrent = Annotated[str | None, Field(f"Calls that may be open at once: {_VALUES}", hyphen=True)]
+UnitsPerDay = Annotated[str | None, Field(f"Units in 24 hours: {_VALUES}", hyphen=True)]
+
+
+class _Limited(Protocol):
+    @property
+    def rpm(self) -> str | None: ...
+    @property
+    def concurrent(self) -> str | None: ...
+    @property
+    def units_per_day(self) -> str | None: ...
+
+
+def given_limits(action: _Limited) -> Given:
+    """The limits that an action sets. Raises CommandError."""
+    return parsed(rpm=action.rpm, concurrent=action.concurrent, units_per_day=action.units_per_day)
+
 
 NO_CAP = "none"
 """Written in a command for the removal of a cap."""

@@ -27,7 +27,6 @@ from myna.lib.files import DiskExecutor
 from myna.lib.net import is_base_url
 from myna.settings import Settings
 from myna.store.database import Database, Transaction
-from myna.store.queries import circuits as circuit_store
 from myna.store.queries import config as store
 from myna.store.queries.config import BlendRow, ChannelRow, ChannelVoiceRow, Config
 
@@ -316,9 +315,9 @@ async def record_circuits(db: Database, channels: Channels) -> None:
         for name, change in sorted(changes.items()):
             if change.open_s:
                 open_ms = int(channels.circuits.open_s(name) * 1000)
-                await circuit_store.record_open(connection, name, open_ms, change.error)
+                await store.record_open(connection, name, open_ms, change.error)
             else:
-                await circuit_store.record_closed(connection, name)
+                await store.record_closed(connection, name)
 
     await db.transaction(work)
     for name, change in changes.items():
@@ -328,7 +327,7 @@ async def record_circuits(db: Database, channels: Channels) -> None:
 
 async def restore_circuits(db: Database, channels: Channels) -> None:
     """Restores the circuits that were stored as open."""
-    for name, row in (await circuit_store.load(db)).items():
+    for name, row in (await store.load_circuits(db)).items():
         if row.state != "closed":
             channels.circuits.half_open(name)
 

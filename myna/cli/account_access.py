@@ -15,9 +15,8 @@ from myna.cli.actions import perform
 from myna.cli.actions import register as register_action
 from myna.cli.console import Json, Wide, address_note, read_settings, seconds, show_rows, with_database
 from myna.store.database import Database
-from myna.store.queries import preferences
+from myna.store.queries.accounts import Preferences, preferences_of
 from myna.store.queries.oidc import IdentityRow
-from myna.store.queries.preferences import Preferences
 from myna.store.queries.sessions import SessionRow
 
 Name = Annotated[str, Parameter(help="The name of the account.")]
@@ -100,7 +99,7 @@ async def _identity(db: Database, action: SetIdentity) -> IdentityRow:
 
 async def _preferences(db: Database, action: SetPreferences) -> Preferences:
     if action == SetPreferences(name=action.name):
-        return await preferences.of_account(db, (await accounts.find(db, action.name)).id)
+        return await preferences_of(db, (await accounts.find(db, action.name)).id)
     return await perform(db, action)
 
 

@@ -15,7 +15,7 @@ from myna.actions.accounts import (
     LimitAccount,
     RenameAccount,
 )
-from myna.actions.limits import given_limits
+from myna.actions.keys import given_limits
 from myna.cli.account_access import link_to
 from myna.cli.account_access import register as register_access
 from myna.cli.actions import perform, register

@@ -48,10 +48,8 @@ from myna.http.client import HttpClient
 from myna.lib.net import is_loopback, without_login
 from myna.lib.sandbox import AllowedPaths
 from myna.store.database import Database
-from myna.store.queries import circuits
 from myna.store.queries import config as store
-from myna.store.queries.circuits import CircuitRow
-from myna.store.queries.config import ChannelRow, Config
+from myna.store.queries.config import ChannelRow, CircuitRow, Config
 
 app = App(name="channel", help="Upstream channels for chat and speech.")
 Name = Annotated[str, Parameter(help="The name of the channel.")]
@@ -62,7 +60,7 @@ def list_all(*, wide: Wide = False, json: Json = False) -> None:
     """List the channels in the order in which they are tried."""
 
     async def work(db: Database) -> tuple[Config, dict[str, CircuitRow]]:
-        return await store.load(db), await circuits.load(db)
+        return await store.load(db), await store.load_circuits(db)
 
     config, known = with_database(work, json=json)
     _warn(_all(config))

@@ -9,8 +9,16 @@ from cyclopts import App, Parameter
 from myna.accounts import accounts, caps, keys, limits
 from myna.accounts.keys import Scope
 from myna.actions import Action
-from myna.actions.keys import IssueKey, LimitKey, RenameKey, RevokeKey, RollKey, SetKeyCap, SetKeyRoutes
-from myna.actions.limits import given_limits
+from myna.actions.keys import (
+    IssueKey,
+    LimitKey,
+    RenameKey,
+    RevokeKey,
+    RollKey,
+    SetKeyCap,
+    SetKeyRoutes,
+    given_limits,
+)
 from myna.cli.actions import register
 from myna.cli.console import Json, Wide, read_settings, seconds, show_rows, with_database
 from myna.store.database import Database

@@ -121,8 +121,6 @@ def message(given: dict[str, Any], *, whole: bool) -> dict[str, Any]:
         found["content"] = text_of(parts) or None
         found |= {} if given.get("reasoning_content") else _texts("reasoning_content", thought_of(parts))
         found |= _texts("refusal", "".join(text_of(part.get("refusal")) for part in parts))
-    elif isinstance(content := given.get("content"), bool | int | float):
-        found["content"] = None if isinstance(content, bool) else str(content)
     for name in ("refusal", "reasoning_content"):
         if not isinstance(found.get(name), str | None):
             found[name] = text_of(found[name]) or None

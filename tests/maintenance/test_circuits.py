@@ -9,7 +9,6 @@ from msgspec import structs
 from myna.channels.channels import restore_circuits
 from myna.channels.circuits import FAILURES_MAX
 from myna.server.service import Service
-from myna.store.queries import circuits as store
 from myna.store.queries import config as config_store
 from myna.store.queries.config import ChannelRow
 from tests.maintenance.serving import service_on
@@ -35,7 +34,7 @@ def fail(service: Service, error: str = "status 500") -> None:
 
 
 async def state(books: Books) -> tuple[str, str]:
-    row = (await store.load(books.db)).get("up", store.CircuitRow())
+    row = (await config_store.load_circuits(books.db)).get("up", config_store.CircuitRow())
     return row.state, row.error
 
 
@@ -46,7 +45,7 @@ async def test_a_circuit_that_opens_and_closes_is_stored_with_its_last_error(
     fail(service)
     await service.jobs.record_circuits()
     assert await state(books) == ("open", "status 500")
-    assert (await store.load(books.db))["up"].error_at > 0
+    assert (await config_store.load_circuits(books.db))["up"].error_at > 0
 
     service.channels.circuits.succeeded("up")
     await service.jobs.record_circuits()
@@ -82,7 +81,7 @@ async def test_the_circuit_of_a_removed_channel_is_deleted(books: Books, service
     fail(service)
     await service.jobs.record_circuits()
     await books.db.transaction(lambda connection: config_store.remove_channel(connection, "up"))
-    assert await store.load(books.db) == {}
+    assert await config_store.load_circuits(books.db) == {}
 
 
 async def test_a_channel_without_its_key_is_logged_once(

@@ -81,12 +81,14 @@ GUARDS = {
     "queries/clones.py": (
         ("c.account_id = $1 AND c.{READY} ORDER", "$1 > 0 AND c.{READY} ORDER", "tasks: only_by_its_account"),
     ),
-    "queries/links.py": (('1 AND expires_at > now_ms()", token', '1", token', "sign_in: a_link_expires"),),
+    "queries/sign_in.py": (
+        ('1 AND expires_at > now_ms()", token', '1", token', "sign_in: a_link_expires"),
+        ("last_step < $2", "$2 > 0", "sign_in: a_code_is_used_once"),
+    ),
     "queries/sessions.py": (
         (" AND a.disabled_at = 0", "", "sign_in: an_account_that_is_disabled"),
         ("AND s.pending = $5 AND", "AND $5 >= 0 AND", "sign_in: a_sign_in_waits_for_a_code"),
     ),
-    "queries/second_factors.py": (("last_step < $2", "$2 > 0", "sign_in: a_code_is_used_once"),),
     "queries/oidc.py": (("WHERE issuer = $1", "WHERE length($1) > 0", "sign_in: the_identity_is_issuer"),),
 }  # fmt: skip
 

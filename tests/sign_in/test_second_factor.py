@@ -8,9 +8,9 @@ import pytest
 from myna.accounts import activity
 from myna.accounts.activity import Actor
 from myna.accounts.sign_in import links, second_factor, sessions
-from myna.accounts.sign_in.refusal import WRONG_CODE, SignInRefused, TooManyAttempts
 from myna.accounts.sign_in.second_factor import STEP_S, SecondFactor
 from myna.accounts.sign_in.sessions import PENDING_MS, Session
+from myna.accounts.sign_in.tokens import WRONG_CODE, SignInRefused, TooManyAttempts
 from myna.actions.access import ConfirmSecondFactor, NewRecoveryCodes, ResetAccount, SetSecondFactor
 from myna.actions.accounts import DisableAccount
 from myna.errors import CommandError

@@ -12,8 +12,7 @@ from myna.accounts.sign_in import links, passwords, second_factor, sessions, tok
 from myna.accounts.sign_in.links import NewAccount
 from myna.actions.access import ConfirmSecondFactor, ResetAccount
 from myna.lib.telemetry.logs import masked
-from myna.store.queries import passwords as password_store
-from myna.store.queries import second_factors
+from myna.store.queries import sign_in as password_store
 from tests.rig.actors import perform
 from tests.sign_in.people import ADDRESS, BROWSER, OTHER_PASSWORD, PASSWORD, set_password
 from tests.store.books import Books
@@ -70,8 +69,8 @@ async def test_nothing_that_is_said_or_shown_has_a_secret(
     await keep(set_password(books, "ann", OTHER_PASSWORD, by))
 
     shown += [session, stepped, enrolment, new, await sessions.of_account(books.db, by.account_id)]
-    shown.append(await password_store.of_account(books.db, by.account_id))
-    shown.append(await second_factors.of_account(books.db, by.account_id))
+    shown.append(await password_store.password_of(books.db, by.account_id))
+    shown.append(await password_store.second_factor_of(books.db, by.account_id))
     shown += [row.command for row in await activity.page(books.db)]
     ((password_hash,),) = await books.sql("SELECT hash FROM passwords")
     secrets += [PASSWORD, OTHER_PASSWORD, PASSWORD[:9], password_hash, enrolment.secret, *codes, code]

@@ -6,13 +6,13 @@ import pytest
 
 from myna.accounts import activity
 from myna.accounts.sign_in import passwords, sessions, tokens
-from myna.accounts.sign_in.refusal import SignInRefused
 from myna.accounts.sign_in.sessions import IDLE_MS, LIFE_MS, SEEN_EVERY_MS, SESSIONS_MAX, STEP_UP_MS, Session
+from myna.accounts.sign_in.tokens import SignInRefused
 from myna.actions.access import SignOut
 from myna.actions.accounts import DisableAccount, EnableAccount, SetPreferences
 from myna.errors import CommandError
-from myna.store.queries import preferences
-from myna.store.queries.preferences import Preferences
+from myna.store.queries import accounts
+from myna.store.queries.accounts import Preferences
 from tests.rig.actors import perform
 from tests.sign_in.people import (
     ADDRESS,
@@ -215,10 +215,10 @@ async def test_a_user_agent_is_cut_and_has_no_control_characters(books: Books) -
 @each_database
 async def test_preferences_change_one_by_one_and_a_session_has_the_language(books: Books) -> None:
     ann = await person(books)
-    assert await preferences.of_account(books.db, ann.id) == Preferences(language="", low_balance=0)
+    assert await accounts.preferences_of(books.db, ann.id) == Preferences(language="", low_balance=0)
     await perform(books.db, SetPreferences(name="ann", language="zh"))
     await perform(books.db, SetPreferences(name="ann", low_balance=50))
-    assert await preferences.of_account(books.db, ann.id) == Preferences(language="zh", low_balance=50)
+    assert await accounts.preferences_of(books.db, ann.id) == Preferences(language="zh", low_balance=50)
     session = await sessions.find(
         books.db, await sessions.sign_in(books.db, "ann", PASSWORD, ADDRESS, BROWSER)
     )
@@ -232,7 +232,7 @@ async def test_a_preference_that_is_not_possible_is_refused(books: Books) -> Non
     for changes in ({"language": "fr"}, {"low_balance": -1}, {"low_balance": 2**53}):
         with pytest.raises(CommandError):
             await perform(books.db, SetPreferences(name="ann", **changes))
-    assert await preferences.of_account(books.db, ann.id) == Preferences()
+    assert await accounts.preferences_of(books.db, ann.id) == Preferences()
 
 
 @each_database

@@ -42,6 +42,8 @@ def completion(message: Any, usage: Any = None, finish: Any = "stop", **members:
 
 WHOLE: dict[str, tuple[bytes, str]] = {
     "parts": (json.dumps(completion(HELLO | {"content": MISTRAL})).encode(), "Hello"),
+    "texts": (json.dumps(completion(HELLO | {"content": ["Hel", {"text": "lo"}]})).encode(), "Hello"),
+    "a part alone": (json.dumps(completion(HELLO | {"content": {"text": "Hello"}})).encode(), "Hello"),
     "an error that says nothing": (json.dumps(completion(HELLO) | {"error": {}}).encode(), "Hello"),
     "an error of a choice that says nothing": (json.dumps(completion(HELLO, error="")).encode(), "Hello"),
     "half of a surrogate pair": (
@@ -216,7 +218,6 @@ SAID: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a part": ({"content": {"text": "Hello"}}, {"content": "Hello"}),
     "an image": ({"content": IMAGE}, {"content": IMAGE}),
     "strings": ({"content": ["Hel", "lo"]}, {"content": "Hello"}),
-    "a number": ({"content": 7}, {"content": "7"}),
     "a refusal among the parts": (
         {"content": [{"type": "refusal", "refusal": "no"}]},
         {"content": None, "refusal": "no"},

@@ -17,8 +17,7 @@ from myna.accounts.sign_in import passwords, sessions, tokens
 from myna.errors import CommandError
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts as account_store
-from myna.store.queries import links as store
-from myna.store.queries import passwords as password_store
+from myna.store.queries import sign_in as store
 from myna.store.queries.accounts import AccountRow
 
 PATH: Final = "/office/welcome"
@@ -68,7 +67,7 @@ async def create_first(db: Database) -> str:
     if an operator can sign in."""
 
     async def work(connection: Transaction) -> str:
-        if await password_store.an_operator_can_sign_in(connection):
+        if await store.an_operator_can_sign_in(connection):
             raise CommandError("There already is an operator who can sign in.")
         return await _put(connection, Purpose.FIRST, 0)
 
@@ -77,7 +76,7 @@ async def create_first(db: Database) -> str:
 
 async def first_is_needed(db: Queries) -> bool:
     """Whether no operator can sign in."""
-    return not await password_store.an_operator_can_sign_in(db)
+    return not await store.an_operator_can_sign_in(db)
 
 
 async def create(connection: Transaction, purpose: Purpose, account: AccountRow) -> str:
@@ -95,14 +94,14 @@ async def create(connection: Transaction, purpose: Purpose, account: AccountRow)
 
 async def find(db: Queries, token: str) -> Link | None:
     """The link of this token; None if it can't be used."""
-    row = await store.by_token(db, tokens.hash_of(token))
+    row = await store.link_by_token(db, tokens.hash_of(token))
     if row is None:
         return None
     purpose = Purpose(row.purpose)
     if purpose is Purpose.FIRST:
-        taken = await password_store.an_operator_can_sign_in(db)
+        taken = await store.an_operator_can_sign_in(db)
         return None if taken else Link(purpose, None, row.expires_at)
-    found = await password_store.of_account(db, row.account_id)
+    found = await store.password_of(db, row.account_id)
     if found is None or found.account.disabled_at:
         return None
     return Link(purpose, found.account, row.expires_at)
@@ -137,7 +136,7 @@ async def consume(
     async def work(connection: Transaction) -> str:
         if link.account is not None:
             await account_store.lock(connection, link.account.id)
-        if await store.take(connection, tokens.hash_of(token)) is None:
+        if await store.take_link(connection, tokens.hash_of(token)) is None:
             raise CommandError(NOT_VALID)
         account_id = link.account.id if link.account else await _first_operator(connection, owner)
         await passwords.replace(connection, account_id, password_hash)
@@ -151,17 +150,17 @@ async def consume(
 
 async def remove_expired(db: Database) -> None:
     """Deletes expired links."""
-    await db.transaction(store.delete_expired)
+    await db.transaction(store.delete_expired_links)
 
 
 async def _put(connection: Transaction, purpose: Purpose, account_id: int) -> str:
     token = tokens.new(tokens.LINK_PREFIX)
-    await store.put(connection, tokens.hash_of(token), purpose.value, account_id, LIFE_MS[purpose])
+    await store.put_link(connection, tokens.hash_of(token), purpose.value, account_id, LIFE_MS[purpose])
     return token
 
 
 async def _first_operator(connection: Transaction, new: AccountRow | NewAccount) -> int:
-    if await password_store.an_operator_can_sign_in(connection):
+    if await store.an_operator_can_sign_in(connection):
         raise CommandError(NOT_VALID)
     account_id = await account_store.insert(connection, new.name, new.email, operator=True)
     if account_id is None:

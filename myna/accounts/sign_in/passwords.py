@@ -15,13 +15,12 @@ import argon2
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from myna.accounts.sign_in import throttle
-from myna.accounts.sign_in.refusal import WRONG_PASSWORD, SignInRefused, TooManyAttempts
+from myna.accounts.sign_in.tokens import WRONG_PASSWORD, SignInRefused, TooManyAttempts
 from myna.errors import CommandError
 from myna.lib.net import client_network
 from myna.lib.shares import Shares
 from myna.store.database import Database, Queries, Transaction
-from myna.store.queries import links, sessions
-from myna.store.queries import passwords as store
+from myna.store.queries import sessions, sign_in
 from myna.store.queries.accounts import AccountRow
 
 T = TypeVar("T")
@@ -108,12 +107,12 @@ async def new_hash(plain: str, *, name: str, email: str) -> str:
 
 async def replace(connection: Transaction, account_id: int, password_hash: str) -> None:
     """Sets the password of an account that the transaction has locked. Ends all its sessions and links."""
-    current = await store.of_account(connection, account_id)
+    current = await sign_in.password_of(connection, account_id)
     if current is None or current.account.disabled_at:
         raise CommandError("The account is disabled; ask the operator.")
-    await store.put(connection, account_id, password_hash)
+    await sign_in.put_password(connection, account_id, password_hash)
     await sessions.delete_all(connection, account_id)
-    await links.delete_all(connection, account_id)
+    await sign_in.delete_links(connection, account_id)
 
 
 async def verify(db: Database, name_or_email: str, plain: str, address: str) -> AccountRow:
@@ -125,11 +124,11 @@ async def verify(db: Database, name_or_email: str, plain: str, address: str) -> 
     return (await verify_hash(db, name_or_email, plain, address)).account
 
 
-async def verify_hash(db: Database, name_or_email: str, plain: str, address: str) -> store.Candidate:
+async def verify_hash(db: Database, name_or_email: str, plain: str, address: str) -> sign_in.Candidate:
     """Like `verify`, with the hash that matched."""
     holder = client_network(address)
     _threads.check(holder)
-    found = await store.candidate(db, name_or_email)
+    found = await sign_in.candidate(db, name_or_email)
     account = found.account if found else None
     subjects = await throttle.of_sign_in(db, account.id if account else None, name_or_email, address)
     await throttle.begin(db, subjects)
@@ -150,7 +149,7 @@ async def confirm(db: Database, account: AccountRow, plain: str, address: str) -
     _threads.check(holder)
     subjects = throttle.of_account("confirm", account.id)
     await throttle.begin(db, subjects)
-    found = await store.of_account(db, account.id)
+    found = await sign_in.password_of(db, account.id)
     if not await _matches(found.hash if found else "", plain, holder):
         log.warning("a confirmation of the password from %s failed, account %d", address, account.id)
         raise SignInRefused(WRONG_PASSWORD)
@@ -159,7 +158,7 @@ async def confirm(db: Database, account: AccountRow, plain: str, address: str) -
 
 async def has_one(db: Queries, account_id: int) -> bool:
     """Whether the account has a password."""
-    found = await store.of_account(db, account_id)
+    found = await sign_in.password_of(db, account_id)
     return found is not None and bool(found.hash)
 
 
@@ -169,13 +168,13 @@ async def _matches(password_hash: str, plain: str, holder: str) -> bool:
     return matches and bool(password_hash)
 
 
-async def _rehashed(db: Database, found: store.Candidate, plain: str) -> store.Candidate:
+async def _rehashed(db: Database, found: sign_in.Candidate, plain: str) -> sign_in.Candidate:
     """Hashes the verified password again if its hash has other parameters than today's."""
     if not HASHER.check_needs_rehash(found.hash):
         return found
     after = await hash_of(plain, name=found.account.name)
-    await db.transaction(lambda connection: store.rehash(connection, found.account.id, found.hash, after))
-    return store.Candidate(found.account, after)
+    await db.transaction(lambda connection: sign_in.rehash(connection, found.account.id, found.hash, after))
+    return sign_in.Candidate(found.account, after)
 
 
 def _verified(password_hash: str, plain: str) -> bool:

@@ -17,14 +17,14 @@ from msgspec import Struct
 from pyotp.exceptions import OTPVerificationError
 
 from myna.accounts.sign_in import sessions, throttle, tokens
-from myna.accounts.sign_in.refusal import WRONG_CODE, SignInRefused
+from myna.accounts.sign_in.tokens import WRONG_CODE, SignInRefused
 from myna.errors import CommandError
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts
-from myna.store.queries import second_factors as store
 from myna.store.queries import sessions as session_store
+from myna.store.queries import sign_in as store
 from myna.store.queries.accounts import AccountRow
-from myna.store.queries.second_factors import SecondFactorRow
+from myna.store.queries.sign_in import SecondFactorRow
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class SecondFactor(Struct, frozen=True):
 
 async def of_account(db: Queries, account_id: int) -> SecondFactor:
     """The account's second factor."""
-    on = await store.is_on(db, account_id)
+    on = await store.has_second_factor(db, account_id)
     return SecondFactor(on=on, codes_left=await store.codes_left(db, account_id) if on else 0)
 
 
@@ -65,7 +65,7 @@ async def begin(db: Database, account: AccountRow) -> Enrolment:
     """Creates a secret, to be confirmed by a code. It replaces an unconfirmed one. Raises CommandError if the
     second factor is on."""
     secret = pyotp.random_base32()
-    if not await db.transaction(lambda connection: store.begin(connection, account.id, secret)):
+    if not await db.transaction(lambda connection: store.begin_second_factor(connection, account.id, secret)):
         raise CommandError("There is a second factor already; remove it first.")
     return _enrolment(account, secret)
 
@@ -73,7 +73,7 @@ async def begin(db: Database, account: AccountRow) -> Enrolment:
 async def unconfirmed(db: Queries, account: AccountRow, secret: str) -> Enrolment | None:
     """What `begin` returned with this secret, while it can be confirmed. Another session of the account may
     be a stranger's, and must not learn the secret."""
-    row = await store.of_account(db, account.id)
+    row = await store.second_factor_of(db, account.id)
     if row is None or row.confirmed_at or not hmac.compare_digest(row.secret.encode(), secret.encode()):
         return None
     return _enrolment(account, row.secret)
@@ -84,13 +84,13 @@ async def confirm(connection: Transaction, account_id: int, session: bytes, code
     Returns the recovery codes, which are shown once. Raises CommandError if the code is wrong."""
     if not await session_store.mark_second_factor(connection, session):
         raise SignInRefused("The session has ended; sign in again.")
-    row = await store.of_account(connection, account_id)
+    row = await store.second_factor_of(connection, account_id)
     if row is None or row.confirmed_at:
         raise CommandError("There is no second factor to confirm; begin again.")
     step = _step_of(row, code)
     if step is None:
         raise CommandError("The code is wrong; check the clock of the device and use the next code.")
-    await store.confirm(connection, account_id, row.secret, step)
+    await store.confirm_second_factor(connection, account_id, row.secret, step)
     await session_store.delete_all(connection, account_id, but=session)
     return await new_codes(connection, account_id)
 
@@ -122,7 +122,7 @@ async def give(db: Database, token: str, code: str, address: str) -> str:
 
 async def new_codes(connection: Transaction, account_id: int) -> list[str]:
     """Replaces the recovery codes of a locked account. Raises CommandError if the second factor is off."""
-    if not await store.is_on(connection, account_id):
+    if not await store.has_second_factor(connection, account_id):
         raise CommandError("There is no second factor.")
     codes = [_new_code() for _ in range(RECOVERY_CODES)]
     await store.replace_codes(connection, account_id, [_hash(one) for one in codes])
@@ -131,7 +131,7 @@ async def new_codes(connection: Transaction, account_id: int) -> list[str]:
 
 async def _use(connection: Transaction, account_id: int, code: str) -> bool:
     """Uses a code of the app or a recovery code; False if it is wrong or was used."""
-    row = await store.of_account(connection, account_id)
+    row = await store.second_factor_of(connection, account_id)
     if row is None or not row.confirmed_at:
         return False
     if not _CODE.fullmatch("".join(code.split())):

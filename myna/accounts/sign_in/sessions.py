@@ -16,13 +16,13 @@ from typing import Final
 from msgspec import Struct
 
 from myna.accounts.sign_in import passwords, tokens
-from myna.accounts.sign_in.refusal import SignInRefused
+from myna.accounts.sign_in.tokens import SignInRefused
 from myna.store.database import Database, Queries, Transaction
-from myna.store.queries import accounts, second_factors
-from myna.store.queries import passwords as password_store
+from myna.store.queries import accounts
 from myna.store.queries import sessions as store
 from myna.store.queries.accounts import AccountRow
 from myna.store.queries.sessions import LiveSession, SessionRow
+from myna.store.queries.sign_in import has_second_factor, password_of
 from myna.store.transaction_queue import transactions_of
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ async def sign_in(db: Database, name_or_email: str, plain: str, address: str, us
 
     async def work(connection: Transaction) -> str:
         await accounts.lock(connection, found.account.id)
-        current = await password_store.of_account(connection, found.account.id)
+        current = await password_of(connection, found.account.id)
         if current is None or current.hash != found.hash:
             raise SignInRefused
         return await open_in(connection, found.account.id, address, user_agent)
@@ -92,11 +92,11 @@ async def open_in(
 ) -> str:
     """Opens a session in a transaction that has locked the account. One that began without a password allows
     nothing that needs a recent one."""
-    found = await password_store.of_account(connection, account_id)
+    found = await password_of(connection, account_id)
     if found is None or found.account.disabled_at:
         raise SignInRefused
     token = tokens.new(tokens.SESSION_PREFIX)
-    pending = await second_factors.is_on(connection, account_id)
+    pending = await has_second_factor(connection, account_id)
     await store.insert(
         connection,
         account_id,

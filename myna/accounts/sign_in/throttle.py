@@ -15,11 +15,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from myna.accounts.sign_in.refusal import TooManyAttempts
+from myna.accounts.sign_in.tokens import TooManyAttempts
 from myna.lib.net import client_network
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import sessions
-from myna.store.queries import sign_in_failures as store
+from myna.store.queries import sign_in as store
 
 FREE_FAILURES: Final = 4
 """Failures in a row without a wait."""
@@ -65,11 +65,11 @@ async def begin(db: Database, subjects: Subjects) -> None:
 
     async def work(connection: Transaction) -> None:
         for subject in subjects.all:
-            failures = await store.count(connection, subject, FORGET_MS)
+            failures = await store.count_failure(connection, subject, FORGET_MS)
             if failures is None:
                 raise TooManyAttempts(await store.blocked_ms(connection, subject))
             if wait := wait_ms_after(failures):
-                await store.block(connection, subject, wait)
+                await store.block_sign_in(connection, subject, wait)
 
     await db.transaction(work)
 
@@ -79,16 +79,16 @@ async def succeeded(db: Database, subjects: Subjects) -> None:
     account must not be able to try passwords of others without a wait."""
 
     async def work(connection: Transaction) -> None:
-        await store.clear(connection, subjects.person)
+        await store.clear_failures(connection, subjects.person)
         if subjects.address:
-            await store.uncount(connection, subjects.address)
+            await store.uncount_failure(connection, subjects.address)
 
     await db.transaction(work)
 
 
 async def remove_old(db: Database) -> None:
     """Deletes forgotten failures."""
-    await db.transaction(lambda connection: store.delete_old(connection, FORGET_MS))
+    await db.transaction(lambda connection: store.delete_old_failures(connection, FORGET_MS))
 
 
 def wait_ms_after(failures: int) -> int:

@@ -30,7 +30,10 @@ class _Message(Struct):
 
 
 class _Choice(Struct):
-    message: _Message
+    """Some servers send the message of a whole answer as `delta`."""
+
+    message: _Message | None = None
+    delta: _Message | None = None
     finish_reason: Any = None
 
 
@@ -98,8 +101,11 @@ def model_answer(answer: bytes, channel: Channel) -> ModelAnswer:
         choice = strict(_completion.decode, answer).choices.first
         if choice is None:
             raise unusable("NoChoices", "the answer has no choices", answer, channel)
-        content, reason = text_of(choice.message.content), reason_of(choice.finish_reason)
-        found = _tool_calls.decode(_bounded(choice.message.tool_calls))
+        if (message := choice.message or choice.delta) is None:
+            raise unusable("NoChoices", "the answer's choice has no message", answer, channel)
+        said = typed.message({"content": message.content}, whole=True)
+        content, reason = text_of(said["content"]), reason_of(choice.finish_reason)
+        found = _tool_calls.decode(_bounded(message.tool_calls))
         tool_calls = None if found is None else [one for call in found if (one := typed.call(call))]
     except UNREADABLE as error:
         raise unusable(

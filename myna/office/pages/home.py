@@ -18,8 +18,8 @@ from myna.office.page import Page
 from myna.office.pages.ledger import LABELS, memo_of
 from myna.office.visit import Visit
 from myna.store.batch import EntryKind
+from myna.store.queries import accounts as account_store
 from myna.store.queries import keys as key_store
-from myna.store.queries import preferences as preference_store
 from myna.store.queries.keys import KeyRow
 
 RATE_DAYS = 7
@@ -85,7 +85,7 @@ async def show(visit: Visit) -> Response:
     used = [day.usage.units for day in days]
     age_days = (visit.now_ms - account.created_at) // DAY_MS + 1
     lasts = estimate(proof.balance, used, age_days)
-    wanted = await visit.read(partial(preference_store.of_account, account_id=account.id))
+    wanted = await visit.read(partial(account_store.preferences_of, account_id=account.id))
     return visit.page(
         "home.html",
         low_balance=wanted.low_balance if proof.balance < wanted.low_balance else 0,

@@ -21,7 +21,7 @@ from myna.errors import CommandError
 from myna.office.page import Page
 from myna.office.visit import Visit
 from myna.office.web_security import SESSION_COOKIE
-from myna.store.queries import preferences
+from myna.store.queries import accounts
 
 
 async def show(visit: Visit) -> Response:
@@ -30,7 +30,7 @@ async def show(visit: Visit) -> Response:
     identity = await identities.of_account(visit.db, visit.account.id)
     return visit.page(
         "me.html",
-        preferred=await preferences.of_account(visit.db, visit.account.id),
+        preferred=await accounts.preferences_of(visit.db, visit.account.id),
         factor=await second_factor.of_account(visit.db, visit.account.id),
         sessions=await sessions.of_account(visit.db, visit.account.id),
         session_id=session.id,

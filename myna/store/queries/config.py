@@ -6,6 +6,7 @@ separate version, compared by speech only: a node must not make chat reload the 
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec import Struct, structs
 
@@ -255,3 +256,41 @@ async def record_voices(db: Transaction, channel: str, voices: list[ChannelVoice
             channel, position, voice.voice_id, voice.name, voice.gender, voice.language,
         )  # fmt: skip
     await raise_version(db)
+
+
+CircuitState = Literal["closed", "open", "half-open"]
+
+
+class CircuitRow(Struct, frozen=True):
+    """`half-open`: the cooldown is over, and no call has succeeded since. `error` opened the circuit last, at
+    `error_at` (milliseconds); "" and 0 where it never opened. Calls are admitted from `open_until`
+    (milliseconds), 0 for a closed circuit."""
+
+    state: CircuitState = "closed"
+    error: str = ""
+    error_at: int = 0
+    open_until: int = 0
+
+
+_STATE = "CASE WHEN open_until = 0 THEN 'closed' WHEN open_until > now_ms() THEN 'open' ELSE 'half-open' END"
+
+
+async def load_circuits(db: Queries) -> dict[str, CircuitRow]:
+    """The circuits that ever opened, by channel name."""
+    rows = await db.fetch(f"SELECT channel, {columns(CircuitRow, state=_STATE)} FROM circuits")
+    return {str(channel): CircuitRow(*row) for channel, *row in rows}
+
+
+async def record_open(db: Transaction, channel: str, open_ms: int, error: str) -> None:
+    """Records that the channel's circuit opened for `open_ms` after `error`."""
+    await db.fetch(
+        "INSERT INTO circuits (channel, open_until, error, error_at)"
+        " VALUES ($1, now_ms() + $2, $3, now_ms()) ON CONFLICT (channel) DO UPDATE"
+        " SET open_until = excluded.open_until, error = excluded.error, error_at = excluded.error_at",
+        channel, open_ms, error,
+    )  # fmt: skip
+
+
+async def record_closed(db: Transaction, channel: str) -> None:
+    """Records that the channel's circuit closed. Its last error is kept."""
+    await db.fetch("UPDATE circuits SET open_until = 0 WHERE channel = $1", channel)

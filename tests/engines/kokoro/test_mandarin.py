@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from myna.engines.kokoro.text.mandarin import phonemes
-from myna.engines.kokoro.text.sandhi import spoken_tones
+from myna.engines.kokoro.text.sandhi import phonemes, spoken_tones
 from myna.engines.kokoro.text.syllables import is_syllable, symbols
 from myna.engines.kokoro.text.words import has_reading, words
 

@@ -205,6 +205,7 @@ def test_the_response_repeats_the_request() -> None:
         {},
         {"choices": []},
         {"choices": [{"index": 0, "finish_reason": "stop"}]},
+        {"choices": [{"message": {"content": 17}}]},
         {"choices": "x"},
         {"error": {"message": "no"}},
     ],

@@ -221,6 +221,7 @@ def test_a_stream_ends_with_the_response_of_the_whole_answer(
 @pytest.mark.parametrize(
     "wrong",
     [
+        {"choices": [{"delta": {"content": 17}}]},
         {"choices": {}},
     ],
 )

@@ -10,8 +10,8 @@ from myna.accounts import activity
 from myna.accounts.activity import Actor
 from myna.accounts.sign_in import sessions
 from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
-from myna.accounts.sign_in.refusal import SignInRefused
 from myna.accounts.sign_in.sessions import Session
+from myna.accounts.sign_in.tokens import SignInRefused
 from myna.errors import CommandError
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts

@@ -13,7 +13,7 @@ import regex
 from myna.engines.interface import UnsupportedUtterance
 from myna.engines.kokoro.job import Piece, SpokenWord
 from myna.engines.kokoro.text import english as english_sounds
-from myna.engines.kokoro.text import mandarin as mandarin_sounds
+from myna.engines.kokoro.text import sandhi as mandarin_sounds
 from myna.engines.kokoro.text.latin import Spelled, spoken_words
 from myna.engines.kokoro.text.marks import MARK_OF_PINYIN, OTHER_MARK, Marked, given, marked
 from myna.engines.kokoro.text.spoken_words import Places, placed, words_of

@@ -4,10 +4,11 @@
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from myna.engines.kokoro.text.words import Word
+from myna.engines.kokoro.text.syllables import symbols
+from myna.engines.kokoro.text.words import NOTHING_GIVEN, Word, words
 
 _DIGITS: Final = frozenset("零〇一二三四五六七八九幺十百")
 # 一 keeps its tone after these: 第一, 星期一, 统一战线.
@@ -92,3 +93,17 @@ def _third(words: Sequence[Word], syllables: list[str]) -> list[str]:
         if pair and at not in ends and changed[at + 1][-1:] in "23":
             changed[at] = _with_tone(changed[at], "2")
     return changed
+
+
+def phonemes(text: str, given: Mapping[int, str] = NOTHING_GIVEN) -> Iterator[tuple[int, str]]:
+    """The place of each word of a text in Han and its phonemes, with readings that are `given` at some
+    places. Characters without a reading are omitted."""
+    at = 0
+    for word in spoken_tones(words(text, given)):
+        if sound := _sounds(word):
+            yield at, sound
+        at += len(word.text)
+
+
+def _sounds(word: Word) -> str:
+    return "".join(symbols(syllable) for syllable in word.pinyin if syllable)

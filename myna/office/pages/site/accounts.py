@@ -16,7 +16,7 @@ from myna.office.visit import Visit
 from myna.store.queries import accounts as store
 from myna.store.queries import activity as activity_store
 from myna.store.queries import keys as keys_store
-from myna.store.queries import passwords as password_store
+from myna.store.queries import sign_in as sign_in_store
 from myna.store.queries.accounts import AccountRow
 
 ROWS = 50
@@ -51,7 +51,7 @@ async def show_one(visit: Visit) -> Response:
     account = await _account(visit)
     limit_form = await fields_of_account(visit, account.id)
     keys = await visit.read(partial(keys_store.of_account, account_id=account.id))
-    found = await visit.read(partial(password_store.of_account, account_id=account.id))
+    found = await visit.read(partial(sign_in_store.password_of, account_id=account.id))
     changes = await visit.read(
         partial(
             activity_store.page,

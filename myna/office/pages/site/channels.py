@@ -15,9 +15,8 @@ from myna.office.channel_usage import latencies
 from myna.office.messages import N_
 from myna.office.page import Page, Who
 from myna.office.visit import Visit
-from myna.store.queries import circuits as circuit_store
 from myna.store.queries import config as config_store
-from myna.store.queries.circuits import CircuitRow
+from myna.store.queries.config import CircuitRow
 
 PATH = "/site/channels"
 TRIAL_MAX_S = 60.0
@@ -68,7 +67,7 @@ class Result(Struct, frozen=True):
 async def show(visit: Visit, result: Result | None = None) -> Response:
     """All channels, by kind."""
     channels = await known(visit)
-    circuits = await visit.read(circuit_store.load)
+    circuits = await visit.read(config_store.load_circuits)
     tables = {kind: _rows([one for one in channels if one.kind == kind], circuits) for kind in KINDS}
     return visit.page(
         "site/channels.html",

@@ -1,0 +1,270 @@
+"""Queries on how people sign in: one-time links, passwords, second factors and failed attempts.
+
+Tokens of links and recovery codes are stored as SHA-256.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from myna.store.database import Queries, Transaction
+from myna.store.queries.accounts import AccountRow, same_email
+from myna.store.rows import columns
+
+
+class LinkRow(Struct, frozen=True):
+    """A link that can be used. `account_id` is 0 for the first operator's. Time in ms."""
+
+    purpose: str
+    account_id: int
+    expires_at: int
+
+
+_LINK = columns(LinkRow)
+
+
+async def put_link(db: Transaction, token_hash: bytes, purpose: str, account_id: int, life_ms: int) -> None:
+    """Adds a link; it replaces the account's link of this purpose."""
+    await db.fetch(
+        "INSERT INTO links (token_hash, purpose, account_id, created_at, expires_at)"
+        " VALUES ($1, $2, $3, now_ms(), now_ms() + CAST($4 AS BIGINT))"
+        " ON CONFLICT (purpose, account_id) DO UPDATE SET token_hash = excluded.token_hash,"
+        " created_at = excluded.created_at, expires_at = excluded.expires_at",
+        token_hash, purpose, account_id, life_ms,
+    )  # fmt: skip
+
+
+async def link_by_token(db: Queries, token_hash: bytes) -> LinkRow | None:
+    """The link of this token, if it has not expired."""
+    rows = await db.fetch(
+        f"SELECT {_LINK} FROM links WHERE token_hash = $1 AND expires_at > now_ms()", token_hash
+    )
+    return LinkRow(*rows[0]) if rows else None
+
+
+async def take_link(db: Transaction, token_hash: bytes) -> LinkRow | None:
+    """Deletes the link and returns it; None if it was used or has expired. Of several transactions at once
+    one gets it: the others wait for its row."""
+    rows = await db.fetch(
+        f"DELETE FROM links WHERE token_hash = $1 AND expires_at > now_ms() RETURNING {_LINK}", token_hash
+    )
+    return LinkRow(*rows[0]) if rows else None
+
+
+async def delete_links(db: Transaction, account_id: int) -> None:
+    """Deletes the account's links; 0: those of the first operator."""
+    await db.fetch("DELETE FROM links WHERE account_id = $1", account_id)
+
+
+async def delete_expired_links(db: Transaction) -> int:
+    """Deletes expired links. Returns how many."""
+    return len(await db.fetch("DELETE FROM links WHERE expires_at <= now_ms() RETURNING purpose"))
+
+
+class Candidate(Struct, frozen=True):
+    """An account that a person may mean, with the hash of its password, empty if it has none."""
+
+    account: AccountRow
+    hash: str
+
+    def __repr__(self) -> str:
+        return f"Candidate({self.account!r})"
+
+
+_CANDIDATE = f"""
+SELECT coalesce(p.hash, ''), {columns(AccountRow, "a")}
+FROM accounts a LEFT JOIN passwords p ON p.account_id = a.id
+"""
+
+
+async def candidate(db: Queries, name_or_email: str) -> Candidate | None:
+    """The account of this name; else the account with this e-mail address, by `same_email`, if it is the only
+    one."""
+    if not name_or_email.isprintable():  # no account has such a name, and PostgreSQL refuses some characters
+        return None
+    rows = await db.fetch(
+        f"{_CANDIDATE} WHERE a.name = $1 OR (a.email <> '' AND lower(a.email) = lower($1))", name_or_email
+    )
+    found = [Candidate(AccountRow(*account), password_hash) for password_hash, *account in rows]
+    named = [one for one in found if one.account.name == name_or_email]
+    matching = named or [one for one in found if same_email(one.account.email, name_or_email)]
+    return matching[0] if len(matching) == 1 else None
+
+
+async def password_of(db: Queries, account_id: int) -> Candidate | None:
+    """The account of this id."""
+    rows = await db.fetch(f"{_CANDIDATE} WHERE a.id = $1", account_id)
+    return Candidate(AccountRow(*rows[0][1:]), rows[0][0]) if rows else None
+
+
+async def put_password(db: Transaction, account_id: int, password_hash: str) -> None:
+    """Sets the account's password."""
+    await db.fetch(
+        "INSERT INTO passwords (account_id, hash, set_at) VALUES ($1, $2, now_ms())"
+        " ON CONFLICT (account_id) DO UPDATE SET hash = excluded.hash, set_at = excluded.set_at",
+        account_id, password_hash,
+    )  # fmt: skip
+
+
+async def rehash(db: Transaction, account_id: int, before: str, after: str) -> None:
+    """Replaces the hash of an unchanged password."""
+    await db.fetch(
+        "UPDATE passwords SET hash = $3 WHERE account_id = $1 AND hash = $2", account_id, before, after
+    )
+
+
+async def an_operator_can_sign_in(db: Queries) -> bool:
+    """Whether an enabled account of an operator has a password."""
+    rows = await db.fetch(
+        "SELECT 1 FROM accounts a JOIN passwords p ON p.account_id = a.id"
+        " WHERE a.operator = 1 AND a.disabled_at = 0 LIMIT 1"
+    )
+    return bool(rows)
+
+
+class SecondFactorRow(Struct, frozen=True):
+    """A second factor as of `now`. Times in ms; `confirmed_at` is 0 while it isn't used yet."""
+
+    now: int
+    account_id: int
+    secret: str
+    confirmed_at: int
+    last_step: int
+    created_at: int
+
+    def __repr__(self) -> str:
+        return f"SecondFactorRow(account_id={self.account_id})"
+
+
+_SECOND_FACTOR = columns(SecondFactorRow, now="now_ms()")
+
+
+async def second_factor_of(db: Queries, account_id: int) -> SecondFactorRow | None:
+    """The account's second factor, also an unconfirmed one."""
+    rows = await db.fetch(f"SELECT {_SECOND_FACTOR} FROM second_factors WHERE account_id = $1", account_id)
+    return SecondFactorRow(*rows[0]) if rows else None
+
+
+async def has_second_factor(db: Queries, account_id: int) -> bool:
+    """Whether the account has a confirmed second factor."""
+    rows = await db.fetch(
+        "SELECT 1 FROM second_factors WHERE account_id = $1 AND confirmed_at > 0", account_id
+    )
+    return bool(rows)
+
+
+async def begin_second_factor(db: Transaction, account_id: int, secret: str) -> bool:
+    """Stores the secret of a second factor that is to be confirmed; False if a confirmed one exists."""
+    rows = await db.fetch(
+        "INSERT INTO second_factors (account_id, secret, created_at) VALUES ($1, $2, now_ms())"
+        " ON CONFLICT (account_id) DO UPDATE SET secret = excluded.secret, created_at = excluded.created_at,"
+        " last_step = 0 WHERE second_factors.confirmed_at = 0 RETURNING account_id",
+        account_id, secret,
+    )  # fmt: skip
+    return bool(rows)
+
+
+async def confirm_second_factor(db: Transaction, account_id: int, secret: str, step: int) -> bool:
+    """Confirms the second factor with this secret; False if there is no such one to confirm."""
+    rows = await db.fetch(
+        "UPDATE second_factors SET confirmed_at = now_ms(), last_step = $3"
+        " WHERE account_id = $1 AND secret = $2 AND confirmed_at = 0 RETURNING account_id",
+        account_id, secret, step,
+    )  # fmt: skip
+    return bool(rows)
+
+
+async def use_step(db: Transaction, account_id: int, step: int) -> bool:
+    """Uses the code of a time step; False if that of this or of a later step was used already."""
+    rows = await db.fetch(
+        "UPDATE second_factors SET last_step = $2"
+        " WHERE account_id = $1 AND confirmed_at > 0 AND last_step < $2 RETURNING account_id",
+        account_id, step,
+    )  # fmt: skip
+    return bool(rows)
+
+
+async def remove_second_factor(db: Transaction, account_id: int) -> bool:
+    """Removes the account's second factor and its recovery codes; False if it has no confirmed one."""
+    await db.fetch("DELETE FROM recovery_codes WHERE account_id = $1", account_id)
+    rows = await db.fetch(
+        "DELETE FROM second_factors WHERE account_id = $1 RETURNING confirmed_at", account_id
+    )
+    return bool(rows and rows[0][0])
+
+
+async def replace_codes(db: Transaction, account_id: int, hashes: Sequence[bytes]) -> None:
+    """Replaces the account's recovery codes."""
+    await db.fetch("DELETE FROM recovery_codes WHERE account_id = $1", account_id)
+    for code_hash in hashes:
+        await db.fetch(
+            "INSERT INTO recovery_codes (code_hash, account_id) VALUES ($1, $2)", code_hash, account_id
+        )
+
+
+async def use_code(db: Transaction, account_id: int, code_hash: bytes) -> bool:
+    """Uses a recovery code of the account; False if it has no such code left."""
+    rows = await db.fetch(
+        "DELETE FROM recovery_codes WHERE code_hash = $1 AND account_id = $2 RETURNING account_id",
+        code_hash, account_id,
+    )  # fmt: skip
+    return bool(rows)
+
+
+async def codes_left(db: Queries, account_id: int) -> int:
+    """How many recovery codes the account has left."""
+    ((left,),) = await db.fetch("SELECT count(*) FROM recovery_codes WHERE account_id = $1", account_id)
+    return int(left)
+
+
+async def blocked_ms(db: Queries, subject: bytes) -> int:
+    """For how many ms the subject is blocked; 0 if it isn't."""
+    rows = await db.fetch(
+        "SELECT blocked_until - now_ms() FROM sign_in_failures"
+        " WHERE subject = $1 AND blocked_until > now_ms()",
+        subject,
+    )
+    return int(rows[0][0]) if rows else 0
+
+
+async def count_failure(db: Transaction, subject: bytes, forget_ms: int) -> int | None:
+    """Counts an attempt as a failure and locks the subject. Returns the failures in a row; None, and nothing
+    is counted, if the subject is blocked. After `forget_ms` without a failure the count restarts."""
+    rows = await db.fetch(
+        "INSERT INTO sign_in_failures AS f (subject, failures, blocked_until, failed_at)"
+        " VALUES ($1, 1, 0, now_ms()) ON CONFLICT (subject) DO UPDATE SET failures ="
+        " CASE WHEN f.failed_at <= now_ms() - CAST($2 AS BIGINT) THEN 1 ELSE f.failures + 1 END,"
+        " failed_at = now_ms() WHERE f.blocked_until <= now_ms() RETURNING failures",
+        subject, forget_ms,
+    )  # fmt: skip
+    return int(rows[0][0]) if rows else None
+
+
+async def block_sign_in(db: Transaction, subject: bytes, block_ms: int) -> None:
+    """Blocks the subject for `block_ms` from now on."""
+    await db.fetch(
+        "UPDATE sign_in_failures SET blocked_until = now_ms() + CAST($2 AS BIGINT) WHERE subject = $1",
+        subject, block_ms,
+    )  # fmt: skip
+
+
+async def clear_failures(db: Transaction, subject: bytes) -> None:
+    """Forgets the subject's failures."""
+    await db.fetch("DELETE FROM sign_in_failures WHERE subject = $1", subject)
+
+
+async def uncount_failure(db: Transaction, subject: bytes) -> None:
+    """Takes back one failure, and its block."""
+    await db.fetch("DELETE FROM sign_in_failures WHERE subject = $1 AND failures <= 1", subject)
+    await db.fetch(
+        "UPDATE sign_in_failures SET failures = failures - 1, blocked_until = 0 WHERE subject = $1", subject
+    )
+
+
+async def delete_old_failures(db: Transaction, forget_ms: int) -> int:
+    """Deletes the counts without a failure for `forget_ms`. Returns how many."""
+    rows = await db.fetch(
+        "DELETE FROM sign_in_failures WHERE failed_at <= now_ms() - CAST($1 AS BIGINT) RETURNING failures",
+        forget_ms,
+    )
+    return len(rows)
