@@ -6,7 +6,6 @@ import secrets
 from pathlib import Path
 
 import pytest
-
 from starlette.requests import Request
 
 from myna.api.uploads import UploadsApi
