@@ -46,6 +46,8 @@ RETRIES: Final[Any] = {
 _CONCURRENT_PARTS: Final = 4
 USABLE_S: Final = 10.0
 """How long the storage counts as usable after it was: each look is a request, which costs money."""
+_OF_A_FILE: Final = ("read", "delete")
+"""What fails because a file is missing. All else fails because the bucket is."""
 _BLOCK_BYTES: Final = 2**20
 _TYPES: Final = {".mp3": "audio/mpeg", ".wav": "audio/wav"}
 _CODE: Final = re.compile(r"<Code>(\w{1,60})</Code>")
@@ -150,9 +152,9 @@ class Bucket:
         """Logs a failure, without what the server was sent, and raises StorageUnavailable for it."""
         try:
             yield
-        except FileNotFoundError:
-            raise
         except (BaseError, OSError) as error:
+            if isinstance(error, FileNotFoundError) and what in _OF_A_FILE:
+                raise
             log.warning("can't %s %s: %s", what, self.label, _reason(error))
             raise StorageUnavailable from None
 

@@ -94,7 +94,7 @@ class NamedFiles:
         """Removes what is left of files that were being made before `before` (Unix seconds): a process that
         is killed together with its children leaves it. Returns how many."""
         removed = 0
-        for path in self.folder.glob("*/*" if self.storage.remote else "*/.*.part"):
+        for path in self.folder.glob("**/*" if self.storage.remote else "*/.*.part"):
             try:
                 if path.is_file() and path.stat().st_mtime < before:
                     path.unlink()
