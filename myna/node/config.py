@@ -87,7 +87,7 @@ def _explain(document: Mapping[str, Any], error: ValidationError) -> str:
         return f"{prefix}kind: must be {' or '.join(KINDS)}."
     fields, shape = _table(document, table)
     if parsed.unknown:
-        return f"{prefix}{parsed.unknown}: is no key here; there are {', '.join(_keys(shape))}."
+        return f"{prefix}{parsed.unknown}: is not a key here; there are {', '.join(_keys(shape))}."
     if requirement := pattern_requirement(parsed):
         return f"{parsed.path}: must be {requirement}."
     return prefix + ": ".join(validation_errors.explain(parsed._replace(path=key), fields, shape))

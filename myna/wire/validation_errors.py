@@ -43,7 +43,7 @@ _TYPES = {
     "null": "null",
 }
 _TOO_LARGE = "is a number over 1.7e308; send a smaller one"
-_NAN = "NaN is no number of JSON; send one, or null"
+_NAN = "NaN is not a number of JSON; send one, or null"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _SURROGATE = "contains half of a surrogate pair, \\ud800 to \\udfff; send both halves or none"
 
