@@ -20,7 +20,7 @@ from myna.store.queries.keys import KeyRow
 
 _VALUES = "a number, none, or default for the site's."
 Rpm = Annotated[str | None, Field(f"Calls in a minute: {_VALUES}", hyphen=True)]
-Concurrent = Annotated[str | None, Field(f"Calls that may be open at once: {_VALUES}", hyphen=True)]
+Concurrent = Annotated[str | None, Field(f"Concurrent calls: {_VALUES}", hyphen=True)]
 UnitsPerDay = Annotated[str | None, Field(f"Units in 24 hours: {_VALUES}", hyphen=True)]
 NO_CAP = "none"
 """Written in a command for the removal of a cap."""

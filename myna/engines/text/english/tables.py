@@ -114,7 +114,8 @@ MONTHS: Final = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
     "November", "December",
 )  # fmt: skip
-MONTH: Final = f"(?:{any_of(MONTHS)}|(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\\.?)"
+SHORT_MONTHS: Final = "Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec"
+MONTH: Final = f"(?:{any_of(MONTHS)}|(?:{SHORT_MONTHS})\\.?)"
 OPERATORS: Final = {
     "+": "plus", "×": "times", "*": "times", "÷": "divided by", "=": "equals", "≈": "is approximately",
     "≠": "is not equal to", "≥": "is greater than or equal to", "≤": "is less than or equal to",
