@@ -65,7 +65,8 @@ class Change(Struct):
     """The transaction of an action. `owner_id` is the account whose things alone may be changed, None for an
     operator. `run` sets `account_id` to the account that the change concerns, and `performed` to the actions
     that are recorded, if not its own alone. What it appends to `last` is called when everything is recorded:
-    changes of files, which no rollback undoes. `named` has the names of accounts, by what was typed."""
+    changes of files, which no rollback undoes. What it appends to `after` is called after the COMMIT: removal
+    of what would be lost if the change is not made. `named` has the names of accounts, by what was typed."""
 
     db: Transaction
     by: Actor
@@ -76,6 +77,7 @@ class Change(Struct):
     account_id: int = 0
     performed: "list[Action[Any]]" = field(default_factory=list)
     last: list[Callable[[], object]] = field(default_factory=list)
+    after: list[Callable[[], object]] = field(default_factory=list)
     named: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -194,7 +196,7 @@ async def perform(
     files = Files(db, settings)
     await action.prepare(db, files, owner_id)
 
-    async def work(connection: Transaction) -> R | CommandError:
+    async def work(connection: Transaction) -> tuple[R | CommandError, list[Callable[[], object]]]:
         change = Change(
             db=connection,
             by=by,
@@ -212,15 +214,17 @@ async def perform(
                 )
         for write in change.last:
             write()
-        return result
+        return result, change.after
 
     try:
-        result = await db.transaction(work)
+        result, after = await db.transaction(work)
     except db.unavailable:
         if (in_doubt := action.in_doubt()) is not None:
             raise in_doubt from None
         raise
     if isinstance(result, CommandError):
         raise result
+    for remove in after:
+        remove()
     await action.finish(result, files)
     return result

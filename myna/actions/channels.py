@@ -188,7 +188,7 @@ class RekeyChannels(Action[dict[str, str]], frozen=True):
             if key := change.keys.read(row):
                 row = structs.replace(row, stored_key=change.keys.stored(row, key))
                 await store.put_channel(change.db, row)
-                change.last.append(partial(change.keys.store, row, key))
+                change.after.append(partial(change.keys.remove, row.name))
                 found[row.name] = "encrypted"
             elif row.stored_key == channel_keys.IN_FILE:
                 found[row.name] = "in a file of another machine"

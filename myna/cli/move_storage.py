@@ -73,7 +73,7 @@ def _copy(source: Storage, target: Storage, site_id: str) -> dict[str, int]:
     files = _sizes(source)
     there = _sizes(target)
     missing = [key for key, size in files.items() if there.get(key) != size]
-    AudioStore(target if target.distant else source).each(partial(_copy_one, source, target, files), missing)
+    AudioStore(target if target.remote else source).each(partial(_copy_one, source, target, files), missing)
     there = _sizes(target)
     if wrong := [key for key, size in files.items() if there.get(key) != size]:
         raise CommandError(f"{len(wrong)} files are not in {target.label}, such as {wrong[0]}; try again.")

@@ -37,6 +37,11 @@ MESSAGES = [{"role": "user", "content": MESSAGE}]
 TEXT = "Hello."
 ANSWER_MAX_CHARS = 200
 LISTEN_MAX_S = 60.0
+NOT_SPOKEN = "No channel speaks it now."
+DEADLINE_S: Final = 60.0
+TOKENS_MAX: Final = 16
+CHAT_MODEL: Final = "svc-chat"
+"""What a channel without a model is asked for by calls of /v1."""
 
 
 class Trial(Struct, frozen=True):
@@ -101,9 +106,6 @@ async def speech(
     )
 
 
-NOT_SPOKEN = "No channel speaks it now."
-
-
 async def listen(channels: Channels, config: Config, voice_id: str, text: str, path: Path) -> None:
     """Has the first available channel with this voice speak `text` into a new file at `path`. Charged to
     no account. Raises CommandError."""
@@ -151,12 +153,6 @@ def _reason(failure: Exception, channel: Channel) -> tuple[str, bool]:
         known = os.strerror(deepest.errno) if deepest.errno > 0 else deepest.strerror
         message = f"it can't be reached: {known}"
     return f"{message}: {said}" if said else message.rstrip("."), refused
-
-
-DEADLINE_S: Final = 60.0
-TOKENS_MAX: Final = 16
-CHAT_MODEL: Final = "svc-chat"
-"""What a channel without a model is asked for by calls of /v1."""
 
 
 class Prober:

@@ -8,7 +8,7 @@ kind = "espeak"
 voices = ["zh-female-1"]   # default: all
 
 [[engine]]
-kind = "sherpa"            # the keys of each kind are in engines/KIND/config.py
+kind = "sherpa"            # the keys of each kind are in docs/nodes.md
 folder = "/models/vits-zh"
 """
 

@@ -51,6 +51,12 @@ REFERENCE_MAX_BYTES: Final = 64 * 2**20
 BODY_BYTES_PER_S: Final = 16_000
 """The slowest connection that can transfer a body in time."""
 MESSAGE_MAX_CHARS: Final = 300
+_RETRYABLE: Final = frozenset(
+    {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
+)
+FIRST_S: Final = 0.5
+MAX_S: Final = 15.0
+log = logging.getLogger(__name__)
 
 
 class ServerFailed(Exception):
@@ -87,9 +93,6 @@ _REFUSALS: Final[Mapping[int, type[RequestRefused]]] = {
     HTTPStatus.CONFLICT: LeaseLost,
     HTTPStatus.UPGRADE_REQUIRED: ProtocolTooOld,
 }
-_RETRYABLE: Final = frozenset(
-    {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
-)
 
 
 class _ErrorBody(msgspec.Struct):
@@ -214,12 +217,6 @@ def _decoded(body: bytes, kind: type[S]) -> S:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise ServerUnavailable("The service's answer does not follow this protocol.") from None
-
-
-FIRST_S: Final = 0.5
-MAX_S: Final = 15.0
-
-log = logging.getLogger(__name__)
 
 
 class OutageLog:

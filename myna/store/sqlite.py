@@ -4,7 +4,7 @@ Reads are point look-ups and short pages that take a few microseconds: switching
 more. A long read (`snapshot`) and the reports (`read`) have a separate thread and connection.
 
 Only one process serves. A command of the command line is a second writer for a short time: it requests the
-write lock (`sqlite_handover.py`), and the serving writer yields it between two transactions.
+write lock (`sqlite_writer.py`), and the serving writer yields it between two transactions.
 """
 
 import asyncio

@@ -26,6 +26,13 @@ YIELD_S = 1.0
 """How long the serving writer waits at most."""
 WAIT_S = 10.0
 POLL_S = 0.005
+log = logging.getLogger(__name__)
+EVERY_S = 0.5
+LONG_PAGES = 4096
+"""The length (16 MiB) from which the writer copies the rest, so that the log restarts."""
+CLOSE_MAX_S = 5.0
+KEPT_BYTES = 64 * 2**20
+"""A longer log file is truncated to this when it restarts."""
 
 
 class WriterHandover:
@@ -59,16 +66,6 @@ class WriterHandover:
                 self._request.unlink(missing_ok=True)
         except OSError:  # a timeout, or a lock file of another user: calls must not wait longer
             return
-
-
-log = logging.getLogger(__name__)
-
-EVERY_S = 0.5
-LONG_PAGES = 4096
-"""The length (16 MiB) from which the writer copies the rest, so that the log restarts."""
-CLOSE_MAX_S = 5.0
-KEPT_BYTES = 64 * 2**20
-"""A longer log file is truncated to this when it restarts."""
 
 
 class Checkpoints:

@@ -15,7 +15,7 @@ from myna.store.files.storage import Storage, Stored
 T = TypeVar("T")
 R = TypeVar("R")
 _REQUESTS = 32
-"""At a time, to a distant storage."""
+"""Concurrent ones, to a remote storage."""
 
 
 class NamedFiles:
@@ -38,14 +38,14 @@ class NamedFiles:
 
     async def keep(self, name: str) -> None:
         """Stores the finished file at the path of this name. Raises StorageUnavailable."""
-        if self.storage.distant:
+        if self.storage.remote:
             await self._disk.run(partial(self.storage.keep, self.key(name)))
 
     async def discard(self, name: str) -> None:
         """Deletes a file that no row references. Returns after a second if the disk or the storage stalls,
         and deletes it later. A failure is logged, and the collector deletes the file."""
         await self._disk.clean_up(partial(remove, self._path(name)))
-        if self.storage.distant:
+        if self.storage.remote:
             await wait_shielded(asyncio.ensure_future(self._disk.run(partial(self.delete, name))))
 
     def stat(self, name: str) -> Stored | None:
@@ -65,12 +65,12 @@ class NamedFiles:
         try:
             yield path
         finally:
-            if self.storage.distant:
+            if self.storage.remote:
                 await self._disk.clean_up(partial(remove, path))
 
     def each(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        """The results of `work` on the items, which looks at a file of each."""
-        if self.storage.distant:
+        """The results of `work` on a file of each item, concurrently in a remote storage."""
+        if self.storage.remote:
             return list(DiskThreads(_REQUESTS).map(work, items))
         return [work(item) for item in items]
 
@@ -94,7 +94,7 @@ class NamedFiles:
         """Removes what is left of files that were being made before `before` (Unix seconds): a process that
         is killed together with its children leaves it. Returns how many."""
         removed = 0
-        for path in self.folder.glob("*/*" if self.storage.distant else "*/.*.part"):
+        for path in self.folder.glob("**/*" if self.storage.remote else "*/.*.part"):
             try:
                 if path.is_file() and path.stat().st_mtime < before:
                     path.unlink()

@@ -54,8 +54,8 @@ class Storage(Protocol):
 
     label: str
     working: Path
-    distant: bool
-    """Whether a file is elsewhere than in `working`: it is fetched to be read here, many at a time."""
+    remote: bool
+    """Whether the files are elsewhere than in `working`: they are fetched to be read here."""
 
     def keep(self, key: str) -> None:
         """Takes the finished, durable file from `working / key`."""
@@ -70,7 +70,7 @@ class Storage(Protocol):
         """Up to `count` bytes from `first` on."""
 
     def fetch(self, key: str) -> Path:
-        """The file on this machine; a `distant` one is a copy, which the caller removes."""
+        """The file on this machine; a `remote` one is a copy, which the caller removes."""
 
     def delete(self, key: str) -> None:
         """Deletes the file if it exists."""
@@ -88,7 +88,7 @@ class Storage(Protocol):
 class Folder:
     """The data folder."""
 
-    distant = False
+    remote = False
 
     def __init__(self, folder: Path) -> None:
         self.label = str(folder)

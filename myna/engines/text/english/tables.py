@@ -52,8 +52,7 @@ UNITS: Final = {
     "psi": "P S I", "atm": "atmosphere", "mmHg": "millimeter of mercury", "J": "joule", "kJ": "kilojoule",
     "MJ": "megajoule", "cal": "calorie", "kcal": "kilocalorie", "eV": "electron volt", "mol": "mole",
     "mmol": "millimole", "lx": "lux", "lm": "lumen", "dB": "decibel", "rpm": "R P M",
-    "bpm": "beat per minute", "bps": "basis point", "bp": "basis point",
-    "fps": "F P S",
+    "bpm": "beat per minute", "bps": "basis point", "bp": "basis point", "fps": "F P S",
     "dpi": "D P I", "ppm": "parts per million", "mph": "mile per hour", "kph": "kilometer per hour",
     "kmh": "kilometer per hour", "mpg": "mile per gallon", "°C": "degree Celsius",
     "°F": "degree Fahrenheit",
@@ -152,8 +151,7 @@ BY_ONE_AFTER: Final = (
 )
 ROMAN_AFTER: Final = (
     "World War|Chapter|chapter|volume|Part|Book|Volume|Vol|Act|Scene|Section|Article|Phase|Stage|"
-    "Type|Level|Class|"
-    "Grade|"
+    "Type|Level|Class|Grade|"
     "Title|Appendix|Episode|Season|Super Bowl|Mark|Rocky|Final Fantasy|Star Wars|Schedule|Table|Figure|"
     "Division|Group|Tier|Unit|Version|Lesson|Vatican|Apollo|Saturn|Model|Windows"
 )
