@@ -6,9 +6,7 @@ import secrets
 from pathlib import Path
 
 import pytest
-from starlette.requests import Request
 
-from myna.api.uploads import UploadsApi
 from myna.errors import StorageUnavailable
 from myna.settings import Settings
 from myna.store.files.audio import AudioStore
@@ -103,15 +101,3 @@ def test_a_copy_that_a_killed_process_left_is_removed(bucket: Storage) -> None:
     assert audio.remove_unfinished(left.stat().st_mtime) == 0
     assert audio.remove_unfinished(left.stat().st_mtime + 1) == 1
     assert not left.exists() and bucket.stat(KEY)
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(("method", "status"), [("GET", 302), ("HEAD", 200)])
-async def test_a_redirect_is_for_get_alone(bucket: Storage, method: str, status: int) -> None:
-    """No other method may be used with the signature."""
-    bucket.put(KEY, SOUND)
-    name = KEY.rpartition("/")[2]
-    scope = {"type": "http", "method": method, "headers": [], "path_params": {"name": name}}
-    answer = await UploadsApi(AudioStore(bucket), redirect_s=60).file(Request(scope))
-    assert answer.status_code == status
-    assert ("location" in answer.headers) == (status == 302)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from myna.lib.files import DiskExecutor, DiskThreads, remove, wait_shielded
-from myna.store.files.storage import Storage, Stored
+from myna.store.files.storage import FOLDER_MODE, Storage, Stored
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -35,6 +35,13 @@ class NamedFiles:
         """An unguessable name and the path for its file. The writer creates the path's folder."""
         name = secrets.token_hex(16) + self._suffix
         return name, self._path(name)
+
+    def prepare(self) -> None:
+        """Creates the folder in which files are made and makes it private to this user: an unguessable name
+        is the only access control of a file. A command of root that comes first would own it."""
+        self.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        if self.folder.stat().st_mode & 0o777 != FOLDER_MODE:
+            self.folder.chmod(FOLDER_MODE)
 
     async def keep(self, name: str) -> None:
         """Stores the finished file at the path of this name. Raises StorageUnavailable."""
