@@ -38,8 +38,8 @@ TEXT = "Hello."
 ANSWER_MAX_CHARS = 200
 LISTEN_MAX_S = 60.0
 NOT_SPOKEN = "No channel speaks it now."
-DEADLINE_S: Final = 60.0
-TOKENS_MAX: Final = 16
+PROBE_MAX_S: Final = 60.0
+PROBE_TOKENS_MAX: Final = 16
 CHAT_MODEL: Final = "svc-chat"
 """What a channel without a model is asked for by calls of /v1."""
 
@@ -165,7 +165,7 @@ class Prober:
         self._channels = channels
         self._settings = settings
         self._audio = audio
-        self._deadline_s = min(DEADLINE_S, settings.upstream_idle_s)
+        self._deadline_s = min(PROBE_MAX_S, settings.upstream_idle_s)
 
     async def probe(self, config: Config, name: str, kind: str) -> None:
         """Probes a channel after failures of requests of this kind, and counts the result."""
@@ -194,7 +194,7 @@ class Prober:
 
         try:
             if kind == RouteKind.CHAT:
-                conversation = {"messages": MESSAGES, "max_tokens": TOKENS_MAX}
+                conversation = {"messages": MESSAGES, "max_tokens": PROBE_TOKENS_MAX}
                 await upstream.ask(
                     self._http_client,
                     self._channels,
