@@ -5,6 +5,7 @@ import json
 import os
 import random
 import secrets
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
@@ -140,6 +141,23 @@ def test_a_storage_of_another_installation_is_refused_and_a_moved_one_is_followe
     assert ended.returncode == 0, ended.stderr
     assert stored(s3, f"{prefix}-2") == [name]
     assert run(service, "restore", "site.tar", **{**restored, "MYNA_DATA": "again"}).returncode == 1
+
+
+def test_an_upgraded_site_does_not_begin_an_empty_bucket(
+    make_service: ServiceMaker, s3: S3, prefix: str
+) -> None:
+    """Its audio is in the folder, from which it can be moved."""
+    service = make_service(speech="espeak", env=s3.env).start()
+    spoken(make_caller(service, units=100))
+    assert service.stop() == 0
+    (service.folder / "data" / "audio" / "myna-site").unlink()
+    with sqlite3.connect(service.folder / "data" / "myna.sqlite") as db:
+        db.execute("UPDATE site SET storage_marked = 0")
+    bucket = f"s3://{BUCKET}/{prefix}"
+    refused = run(service, "serve", MYNA_STORAGE=bucket)
+    assert refused.returncode == 1 and "myna move --storage" in refused.stderr.splitlines()[-1]
+    assert run(service, "move", "--storage", bucket).returncode == 0
+    assert len(stored(s3, prefix)) == 1
 
 
 def test_two_replicas_lose_no_sound_while_the_bucket_makes_faults(
