@@ -1,4 +1,5 @@
-"""The reserve of free space: read in a thread, logged when it is first missing and when it is back."""
+"""The disk of audio: a marker that can't be read, and the reserve of free space, which is read in a thread, and
+logged when it is first missing and when it is back."""
 
 import asyncio
 import logging
@@ -8,10 +9,12 @@ from typing import NamedTuple
 
 import pytest
 
-from myna.errors import DiskFull
+from myna.errors import CommandError, DiskFull
 from myna.lib.telemetry import metrics
 from myna.store.files import free_space as module
 from myna.store.files.free_space import FreeSpace
+from myna.store.files.storage import MARKER, Folder, check_storage
+from tests.store.books import Books
 
 pytestmark = pytest.mark.anyio
 
@@ -69,3 +72,10 @@ async def test_a_stalled_disk_blocks_only_the_check_of_free_space(
     moves.set()
     await looking
     assert space.low
+
+
+async def test_a_marker_that_cannot_be_read_is_one_sentence(books: Books) -> None:
+    """As root reads every file, a folder is in its place."""
+    (books.folder / MARKER).mkdir(parents=True)
+    with pytest.raises(CommandError, match=f"can't be read: its {MARKER} needs to be a file"):
+        await check_storage(books.db, Folder(books.folder), claim=True)

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from myna.errors import CommandError
+from myna.errors import CommandError, StorageUnavailable
 from myna.lib.files import AtomicFile
 from myna.lib.setting_kinds import IN_FOLDER
 from myna.settings import Settings
@@ -34,6 +34,10 @@ WRONG_STORAGE: Final = (
 UNMARKED_STORAGE: Final = (
     "The storage {storage} is not that of this database: it has no {marker}. Every process of an installation"
     " needs the same one: share the folder, or move it to a bucket with 'myna move --storage'."
+)
+UNREADABLE_STORAGE: Final = (
+    "The storage {storage} can't be read: its {marker} needs to be a file that this process may read; the log"
+    " has what a bucket answers."
 )
 _FILE_MODE: Final = 0o600
 _PROBE_BYTES: Final = 4096
@@ -177,7 +181,10 @@ async def check_storage(db: Database, storage: Storage, *, claim: bool = False) 
     marker this installation's, unless it has one already: the first start does so. That of an upgraded site
     begins no empty bucket while its audio is elsewhere."""
     site_id = await db.transaction(queries.site_id)
-    found = await asyncio.to_thread(marker_of, storage)
+    try:
+        found = await asyncio.to_thread(marker_of, storage)
+    except (OSError, StorageUnavailable):
+        raise CommandError(UNREADABLE_STORAGE, storage=storage.label, marker=MARKER) from None
     if claim and not found and not await _lacks_files(db, storage):
 
         async def mark(connection: Transaction) -> None:
