@@ -1,6 +1,4 @@
-"""The disk of audio: a marker that can't be read, and the reserve of free space, which is read in a thread, and
-logged when it is first missing and when it is back."""
-
+"""The disk of audio: a marker that is unreadable, and the reserve of free space, which a thread reads."""
 import asyncio
 import logging
 import threading
