@@ -261,6 +261,11 @@ class Settings:
         return not self.database_url
 
     @property
+    def keys_in_files(self) -> bool:
+        """Whether stored keys of channels are in files of one machine, beside which others may serve."""
+        return not self.on_sqlite and not self.secret_key
+
+    @property
     def sqlite_file(self) -> Path:
         return self.data_folder / SQLITE_FILE
 

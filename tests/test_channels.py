@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from myna.actions.channels import check
+from myna.actions import Change
+from myna.actions.channels import AddChannel, RekeyChannels, check
 from myna.channels import keys as channel_keys
 from myna.channels.channels import (
     FROM_SETTINGS,
@@ -26,7 +27,9 @@ from myna.errors import CommandError
 from myna.http.client import HttpClient
 from myna.settings import Settings
 from myna.speech import catalogue
-from myna.store.queries.config import ChannelRow, ChannelVoiceRow, Config, VoiceOverride
+from myna.store.queries.config import ChannelRow, ChannelVoiceRow, Config, VoiceOverride, load
+from tests.rig.actors import perform
+from tests.store.books import Books
 from tests.store.stalls import until
 
 URL = "https://up.example/v1"
@@ -301,6 +304,33 @@ def test_a_key_that_no_header_can_have_is_refused_and_not_repeated(keys: Channel
 def test_a_name_that_is_too_long_for_a_file_is_refused(keys: ChannelKeys) -> None:
     with pytest.raises(CommandError, match="too long for a file"):
         keys.stored(up("渠" * 100), KEY)
+
+
+class _Interrupted(RekeyChannels, frozen=True):
+    """Is rolled back at its end, as by an outage of the database."""
+
+    async def run(self, change: Change) -> dict[str, str]:
+        found = await super().run(change)
+
+        def stop() -> None:
+            raise CommandError("stopped")
+
+        change.last.append(stop)
+        return found
+
+
+@pytest.mark.anyio
+async def test_a_key_stays_in_its_file_until_it_is_in_the_database(books: Books, tmp_path: Path) -> None:
+    plain, secret = (Settings(data=str(tmp_path), secret_key=one) for one in ("", "s" * 32))
+    await perform(books.db, AddChannel(kind="chat", name="up", url=URL, model="m", key=KEY), settings=plain)
+    with pytest.raises(CommandError, match="stopped"):
+        await perform(books.db, _Interrupted(), settings=secret)
+    (stored,) = (await load(books.db)).channels
+    assert ChannelKeys(plain).read(stored) == KEY
+    await perform(books.db, RekeyChannels(), settings=secret)
+    (stored,) = (await load(books.db)).channels
+    assert ChannelKeys(secret).read(stored) == KEY
+    assert not list((tmp_path / "secrets").iterdir())
 
 
 def test_a_damaged_file_is_no_key_and_is_logged(

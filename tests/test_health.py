@@ -18,6 +18,7 @@ from myna.api.health import CACHE_MAX_AGE_S, HealthApi
 from myna.channels.circuits import FAILURES_MAX
 from myna.errors import DatabaseUnavailable
 from myna.errors.sentences import CHAT_CHANNELS_FAIL
+from myna.lib.telemetry import metrics
 from myna.server.app import SCHEMA_CHANGED
 from myna.settings import POSTGRESQL_CONNECTIONS
 from myna.store.files.audio import AudioStore
@@ -116,6 +117,18 @@ async def test_readiness_is_cached_for_a_second_except_at_shutdown(
     health.stopping = True
     assert (await health.readyz(request())).status_code == 503
     assert looks == 2
+
+
+async def test_a_scrape_has_what_was_noted_before_it(health: HealthApi, clock: Clock) -> None:
+    async def lost() -> float:
+        clock.now += CACHE_MAX_AGE_S
+        text = bytes((await health.metrics(request())).body).decode()
+        return float(text.partition('myna_calls_total{end="lost"} ')[2].partition("\n")[0])
+
+    metrics.added[metrics.calls("lost")] += 1
+    before = await lost()
+    metrics.added[metrics.calls("lost")] += 1
+    assert await lost() == before + 1
 
 
 async def _disconnected() -> dict[str, str]:

@@ -7,7 +7,7 @@ the transaction that records it.
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
 from msgspec import Struct, field, structs
@@ -65,17 +65,20 @@ class Change(Struct):
     """The transaction of an action. `owner_id` is the account whose things alone may be changed, None for an
     operator. `run` sets `account_id` to the account that the change concerns, and `performed` to the actions
     that are recorded, if not its own alone. What it appends to `last` is called when everything is recorded:
-    changes of files, which no rollback undoes. `named` has the names of accounts, by what was typed."""
+    changes of files, which no rollback undoes. What it appends to `after` is awaited after the COMMIT: the
+    removal of what an unmade change still needs. `named` has the names of accounts, by what was typed."""
 
     db: Transaction
     by: Actor
     settings: Settings
     keys: ChannelKeys
+    files: Files
     known_channels: Channels | None
     owner_id: int | None
     account_id: int = 0
     performed: "list[Action[Any]]" = field(default_factory=list)
     last: list[Callable[[], object]] = field(default_factory=list)
+    after: list[Callable[[], Awaitable[object]]] = field(default_factory=list)
     named: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -131,9 +134,6 @@ class Action(Struct, Generic[R], frozen=True, kw_only=True):
 
     async def prepare(self, db: Queries, files: Files, owner_id: int | None) -> None:
         """What takes long or can't be undone, and comes before the transaction. Raises CommandError."""
-
-    async def finish(self, result: R, files: Files) -> None:
-        """What comes after the transaction."""
 
     def in_doubt(self) -> CommandError | None:
         """What is said if the database became unavailable and the change may have been made."""
@@ -194,12 +194,13 @@ async def perform(
     files = Files(db, settings)
     await action.prepare(db, files, owner_id)
 
-    async def work(connection: Transaction) -> R | CommandError:
+    async def work(connection: Transaction) -> tuple[R | CommandError, Change]:
         change = Change(
             db=connection,
             by=by,
             settings=settings,
             keys=keys or ChannelKeys(settings),
+            files=files,
             known_channels=channels,
             owner_id=owner_id,
             performed=[action],
@@ -212,15 +213,16 @@ async def perform(
                 )
         for write in change.last:
             write()
-        return result
+        return result, change
 
     try:
-        result = await db.transaction(work)
+        result, change = await db.transaction(work)
     except db.unavailable:
         if (in_doubt := action.in_doubt()) is not None:
             raise in_doubt from None
         raise
     if isinstance(result, CommandError):
         raise result
-    await action.finish(result, files)
+    for remove in change.after:
+        await remove()
     return result

@@ -77,7 +77,7 @@ class SignOut(Action[int], frozen=True):
         return 1
 
 
-class SetSecondFactor(Action[None], frozen=True):
+class RemoveSecondFactor(Action[None], frozen=True):
     """Show whether an account has a second factor, and how many recovery codes are left."""
 
     command = "account second-factor"

@@ -1,5 +1,6 @@
 """Changes of the channels in the database and of their stored keys."""
 
+import asyncio
 import re
 from functools import partial
 from typing import Annotated, Literal
@@ -188,7 +189,7 @@ class RekeyChannels(Action[dict[str, str]], frozen=True):
             if key := change.keys.read(row):
                 row = structs.replace(row, stored_key=change.keys.stored(row, key))
                 await store.put_channel(change.db, row)
-                change.last.append(partial(change.keys.store, row, key))
+                change.after.append(partial(asyncio.to_thread, change.keys.remove, row.name))
                 found[row.name] = "encrypted"
             elif row.stored_key == channel_keys.IN_FILE:
                 found[row.name] = "in a file of another machine"

@@ -3,6 +3,7 @@
 import re
 import secrets
 import unicodedata
+from functools import partial
 from typing import Annotated
 
 from msgspec import structs
@@ -135,15 +136,14 @@ class DeleteVoice(Action[Deleted], frozen=True):
         deleted = await store.delete(change.db, self.voice_id)
         if deleted is not None:
             change.account_id = deleted.account_id
+            # The sample last: the voice needs it until it is deleted. A node may have made a preview since
+            # `prepare`.
+            audio, samples = (list(filter(None, [name])) for name in (deleted.preview, deleted.sample))
+            change.after.append(partial(change.files.delete, audio=audio, samples=samples))
             return deleted
         if change.owner_id is not None or not await voices.delete_blend(change.db, self.voice_id):
             raise self._unknown()
         return Deleted(account_id=0, sample="", preview="", refunded=0)
-
-    async def finish(self, result: Deleted, files: Files) -> None:
-        """Deletes the sample last: the voice needs it until it is deleted. A node may have made a preview
-        in between."""
-        await files.delete(audio=[*filter(None, [result.preview])], samples=[*filter(None, [result.sample])])
 
     def _unknown(self) -> CommandError:
         return CommandError("There is no blend or cloned voice {voice_id!r}.", voice_id=self.voice_id)

@@ -2,7 +2,7 @@
 
 The plain codes of a batch are returned once, and only their SHA-256 is stored. A code gives its units to as
 many accounts as it has uses, and once to each. A redemption is an entry of the ledger, in the transaction
-that takes a use of the locked code: two at once can't take the same use.
+that takes a use of the locked code: two concurrent ones can't take the same use.
 """
 
 import hashlib

@@ -20,8 +20,14 @@ from myna.store.queries.keys import KeyRow
 
 _VALUES = "a number, none, or default for the site's."
 Rpm = Annotated[str | None, Field(f"Calls in a minute: {_VALUES}", hyphen=True)]
-Concurrent = Annotated[str | None, Field(f"Calls that may be open at once: {_VALUES}", hyphen=True)]
+Concurrent = Annotated[str | None, Field(f"Concurrent calls: {_VALUES}", hyphen=True)]
 UnitsPerDay = Annotated[str | None, Field(f"Units in 24 hours: {_VALUES}", hyphen=True)]
+NO_CAP = "none"
+"""Written in a command for the removal of a cap."""
+_ID = re.compile(r"[1-9][0-9]{0,15}")
+_CAP = "Units per day, week or month, such as 1000/month."
+Key = Annotated[str, Field("The name of the key, or its id in 'myna key list'.", argument="KEY", hyphen=True)]
+_ROUTE = Field("A route that the key may use; may be given often; any by default.")
 
 
 class _Limited(Protocol):
@@ -36,14 +42,6 @@ class _Limited(Protocol):
 def given_limits(action: _Limited) -> Given:
     """The limits that an action sets. Raises CommandError."""
     return parsed(rpm=action.rpm, concurrent=action.concurrent, units_per_day=action.units_per_day)
-
-
-NO_CAP = "none"
-"""Written in a command for the removal of a cap."""
-_ID = re.compile(r"[1-9][0-9]{0,15}")
-_CAP = "Units per day, week or month, such as 1000/month."
-Key = Annotated[str, Field("The name of the key, or its id in 'myna key list'.", argument="KEY", hyphen=True)]
-_ROUTE = Field("A route that the key may use; may be given often; any by default.")
 
 
 class IssueKey(Action[Issued], frozen=True):

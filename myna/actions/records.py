@@ -10,7 +10,7 @@ from myna.errors import CommandError
 from myna.store.database import Queries
 from myna.store.queries import tasks as store
 
-AT_ONCE_MAX = 200
+RECORDS_MAX = 200
 
 
 class DeleteRecords(Action[int], frozen=True):
@@ -21,8 +21,8 @@ class DeleteRecords(Action[int], frozen=True):
     ids: Annotated[tuple[int, ...], Field("The ids of the records.", argument="ID")]
 
     def check(self) -> None:
-        if not 1 <= len(set(self.ids)) <= AT_ONCE_MAX:
-            raise CommandError("Name 1 to {at_once_max} records.", at_once_max=AT_ONCE_MAX)
+        if not 1 <= len(set(self.ids)) <= RECORDS_MAX:
+            raise CommandError("Name 1 to {records_max} records.", records_max=RECORDS_MAX)
 
     async def prepare(self, db: Queries, files: Files, owner_id: int | None) -> None:
         """Deletes the files first: if the process dies in between, the records are still there and can be

@@ -28,6 +28,7 @@ from starlette.responses import JSONResponse, Response
 from myna.errors import DatabaseUnavailable, Unauthorized
 from myna.http.asgi_types import draining
 from myna.lib.files import DiskThreads
+from myna.lib.telemetry import metrics
 from myna.store.database import Database, in_time
 from myna.store.files.audio import AudioStore
 
@@ -123,6 +124,7 @@ class HealthApi:
 
     async def _render_metrics(self) -> bytes:
         """With several processes the metrics are files, which a separate thread reads."""
+        metrics.fold()
         if os.environ.get(MULTIPROCESS):
             return await self._files.run(_metrics_of_all_processes)
         return generate_latest(REGISTRY)

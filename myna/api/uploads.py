@@ -49,7 +49,9 @@ class UploadsApi:
                 raise NotFound("The times of this sound's words are not known.")
             return Response(written(words), headers=_UNCHANGING, media_type=media_type)
         # A page of the back office may load from its own origin only.
-        if self._redirect_s and request.headers.get("sec-fetch-site") != "same-origin":
+        # A signed address is for GET alone.
+        redirects = self._redirect_s and request.method == "GET"
+        if redirects and request.headers.get("sec-fetch-site") != "same-origin":
             address = await self._disk.run(partial(self._audio.signed, name, self._redirect_s))
             if address:
                 return RedirectResponse(address, status_code=302, headers={"Cache-Control": "no-store"})

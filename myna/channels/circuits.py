@@ -33,6 +33,13 @@ OPERATOR = 0
 """In place of an account, for requests of our own."""
 PROBE_EVERY_S = 10.0
 """At most so often a suspected channel is probed."""
+WAIT_S: Final = 1.0
+RETRY_AFTER_S: Final = 1
+CHANNEL_SHARE: Final = 0.75
+"""Of all places, for a channel without a limit of its own."""
+ACCOUNT_SHARE: Final = 0.75
+"""Of all places, for one account."""
+ACCOUNT_SHARE_OF_CHANNEL: Final = 0.5
 
 
 class CircuitChange(Struct, frozen=True):
@@ -122,15 +129,6 @@ class Circuits:
 
     def _suspected(self, name: str, failures: _Failures) -> bool:
         return failures.count >= FAILURES_MAX or (name in self._until and not self.open(name))
-
-
-WAIT_S: Final = 1.0
-RETRY_AFTER_S: Final = 1
-CHANNEL_SHARE: Final = 0.75
-"""Of all places, for a channel without a limit of its own."""
-ACCOUNT_SHARE: Final = 0.75
-"""Of all places, for one account."""
-ACCOUNT_SHARE_OF_CHANNEL: Final = 0.5
 
 
 class ChannelFull(Exception):

@@ -9,7 +9,7 @@ from myna.accounts.sign_in import links, second_factor, sessions
 from myna.accounts.sign_in.oidc import identities
 from myna.accounts.sign_in.second_factor import SecondFactor
 from myna.actions import Action
-from myna.actions.access import InviteAccount, ResetAccount, SetIdentity, SetSecondFactor, SignOut
+from myna.actions.access import InviteAccount, RemoveSecondFactor, ResetAccount, SetIdentity, SignOut
 from myna.actions.accounts import SetPreferences
 from myna.cli.actions import perform
 from myna.cli.actions import register as register_action
@@ -30,7 +30,7 @@ def register(app: App) -> None:
     register_action(app, SignOut, lambda action, ended: {"name": action.name, "ended": ended})
     register_action(
         app,
-        SetSecondFactor,
+        RemoveSecondFactor,
         lambda action, found: {
             "name": action.name,
             "second_factor": found.on,
@@ -83,7 +83,7 @@ def list_sessions(name: Name, *, wide: Wide = False, json: Json = False) -> None
     show_rows(rows, json, empty="The account has no session.", brief=brief, wide=wide)
 
 
-async def _second_factor(db: Database, action: SetSecondFactor) -> SecondFactor:
+async def _second_factor(db: Database, action: RemoveSecondFactor) -> SecondFactor:
     account = await accounts.find(db, action.name)
     if action.remove:
         await perform(db, action)

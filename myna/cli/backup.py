@@ -13,6 +13,7 @@ from myna.billing import audit
 from myna.cli.console import (
     Json,
     exclusive,
+    give_files_to,
     open_database,
     owner_of_files,
     read_settings,
@@ -80,7 +81,7 @@ def restore(file: File, /, *, json: Json = False) -> int:
         try:
             manifest = asyncio.run(_restore(settings, source))
         except RestoreInDoubt:
-            _chown(settings, owner)
+            give_files_to(owner, settings)
             raise
         except BaseException:
             for ending in _SQLITE_FILES if made else ():
@@ -93,18 +94,11 @@ def restore(file: File, /, *, json: Json = False) -> int:
                 f"All was restored, but not audited: run 'myna audit --full --audio'. ({error})"
             ) from None
         finally:
-            _chown(settings, owner)
+            give_files_to(owner, settings)
     checked = {"files_checked": report.checked.files, "breaches": len(report.breaches)}
     show({"database": settings.database_label, **counted(manifest), **checked}, json)
     print_breaches(report.breaches)
     return 1 if report.breaches else 0
-
-
-def _chown(settings: Settings, owner: tuple[int, int] | None) -> None:
-    """Gives the files that root wrote to the owner of the data folder."""
-    if owner:
-        for path in (settings.data_folder, *settings.data_folder.rglob("*")):
-            os.chown(path, *owner)
 
 
 async def _restore(settings: Settings, source: ArchiveReader) -> Manifest:

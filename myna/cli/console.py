@@ -163,6 +163,13 @@ def owner_of_files(settings: Settings) -> tuple[int, int] | None:
     return (owner, found.st_gid) if os.geteuid() == 0 else None
 
 
+def give_files_to(owner: tuple[int, int] | None, settings: Settings) -> None:
+    """Gives the files that root wrote to the owner of the data folder; not what a link there names."""
+    if owner:
+        for path in (settings.data_folder, *settings.data_folder.rglob("*")):
+            os.chown(path, *owner, follow_symlinks=path == settings.data_folder)
+
+
 def _user(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name

@@ -120,7 +120,7 @@ def _entry(text: str) -> tuple[bytes, EntryKind]:
     """An entry as it is listed: the id of its call, and its kind."""
     call_id, _, kind = text.rpartition("-")
     if kind.upper() not in EntryKind.__members__:
-        raise CommandError(f"{text!r} is no entry of the ledger; use one of the list.")
+        raise CommandError(f"{text!r} is not an entry of the ledger; use one of the list.")
     return _call_id(call_id), EntryKind[kind.upper()]
 
 
@@ -128,7 +128,7 @@ def _call_id(text: str) -> bytes:
     try:
         return uuid.UUID(text).bytes
     except ValueError:
-        raise CommandError(f"{text!r} is no call's id, which has 32 hexadecimal digits.") from None
+        raise CommandError(f"{text!r} is not a call's id, which has 32 hexadecimal digits.") from None
 
 
 def _shown_entry(row: Entry) -> dict[str, object]:

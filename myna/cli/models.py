@@ -20,7 +20,17 @@ from myna.engines.models.published import MODELS
 from myna.engines.sherpa.models import KNOWN, KnownModel
 from myna.errors import CommandError, ConfigError
 
-_MB = 1_000_000
+app = App(name="models", help="Models: fetch and list them, and test a voice for a compute node.")
+app.command(
+    "myna.cli.model_trial:add",
+    name="add",
+    help="Try a downloaded and unpacked model: load it, speak a sentence, print its block for node.toml.",
+)
+Name = Annotated[str, Parameter(help="The name of a model in `myna models list`.")]
+MB = 1_000_000
+NOWHERE = Path()
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
 
 
 class ProgressBar:
@@ -50,7 +60,7 @@ class ProgressBar:
     def begin(self, what: str, size_bytes: int) -> None:
         """A new step begins, of this size. It replaces the step before it."""
         if not self._console.is_terminal:
-            self.say(f"{what} ({size_bytes / _MB:.0f} MB)")
+            self.say(f"{what} ({size_bytes / MB:.0f} MB)")
         for task in self._bar.task_ids:
             self._bar.remove_task(task)
         self._bar.add_task(what, total=size_bytes)
@@ -59,20 +69,6 @@ class ProgressBar:
         """So much more of the step is done."""
         for task in self._bar.task_ids:
             self._bar.advance(task, size_bytes)
-
-
-app = App(name="models", help="Models: fetch and list them, and test a voice for a compute node.")
-app.command(
-    "myna.cli.model_trial:add",
-    name="add",
-    help="Try a downloaded and unpacked model: load it, speak a sentence, print its block for node.toml.",
-)
-
-Name = Annotated[str, Parameter(help="The name of a model in `myna models list`.")]
-MB = 1_000_000
-NOWHERE = Path()
-INTERRUPTED = 130
-"""The exit code after Ctrl-C."""
 
 
 @app.command

@@ -11,7 +11,14 @@ from dataclasses import replace
 from functools import partial
 
 from myna import settings as settings_module
-from myna.cli.console import check_schema, exclusive, open_database, owner_of_files, show
+from myna.cli.console import (
+    check_schema,
+    exclusive,
+    give_files_to,
+    open_database,
+    owner_of_files,
+    show,
+)
 from myna.errors import CommandError
 from myna.settings import Settings
 from myna.store.backup.archive import FILES
@@ -37,8 +44,11 @@ def move_storage(settings: Settings, to: str, json: bool) -> None:
     source = open_storage(settings, os.environ)
     target = open_storage(replace(settings, storage=to), os.environ)
     with exclusive(settings):
-        owner_of_files(settings)
-        files = asyncio.run(_move(settings, source, target))
+        owner = owner_of_files(settings)
+        try:
+            files = asyncio.run(_move(settings, source, target))
+        finally:
+            give_files_to(owner, settings)
     moved = {"from": source.label, "to": target.label, "files": len(files), "bytes": sum(files.values())}
     show({**moved, "next": f"set MYNA_STORAGE={to} for every process and the commands"}, json)
 
@@ -73,7 +83,7 @@ def _copy(source: Storage, target: Storage, site_id: str) -> dict[str, int]:
     files = _sizes(source)
     there = _sizes(target)
     missing = [key for key, size in files.items() if there.get(key) != size]
-    AudioStore(target if target.distant else source).each(partial(_copy_one, source, target, files), missing)
+    AudioStore(target if target.remote else source).each(partial(_copy_one, source, target, files), missing)
     there = _sizes(target)
     if wrong := [key for key, size in files.items() if there.get(key) != size]:
         raise CommandError(f"{len(wrong)} files are not in {target.label}, such as {wrong[0]}; try again.")

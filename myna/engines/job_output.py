@@ -1,4 +1,4 @@
-"""The output of a job that speaks, which its child makes with `child_sound.py`: a file, or parts."""
+"""The output of a job that speaks, which its child makes with `engines/sound.py`: a file, or parts."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

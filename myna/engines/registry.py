@@ -52,7 +52,7 @@ def site_configs(speech: str, data_folder: Path) -> dict[str, EngineConfig]:
     except msgspec.ValidationError:
         kinds = [name for name, config in KINDS.items() if "folder" in config.__struct_fields__]
         known = ", ".join(f"{name}:/FOLDER" for name in kinds)
-        message = f"{kind!r} is no engine that speaks from a folder; there are {known}"
+        message = f"{kind!r} is not an engine that speaks from a folder; there are {known}"
         raise ConfigError(f"MYNA_SPEECH: {message}.") from None
 
 

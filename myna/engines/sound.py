@@ -21,6 +21,9 @@ Samples = npt.NDArray[np.float32]
 
 _PEAK: Final = 32767
 _AUDIBLE_PEAK: Final = 200
+Sink = Callable[[bytes], None]
+"""Takes any whole number of samples of 16-bit mono PCM."""
+_PART_MAX_BYTES: Final = 2 * STREAM_RATE_HZ
 
 
 def pcm_of(samples: Samples) -> bytes:
@@ -61,12 +64,6 @@ class Tempo:
         for stretch in self._stretches:
             pcm = stretch.feed(pcm) + stretch.flush()
         return pcm
-
-
-Sink = Callable[[bytes], None]
-"""Takes any whole number of samples of 16-bit mono PCM."""
-
-_PART_MAX_BYTES: Final = 2 * STREAM_RATE_HZ
 
 
 def make_sound(

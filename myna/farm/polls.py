@@ -21,6 +21,12 @@ POLL_UNNOTIFIED_S = 0.25
 """The same where other processes serve too."""
 POLL_NOTIFIED_S = 2.0
 """Polling interval where it has them: some events, such as a deadline, come without a commit."""
+log = logging.getLogger(__name__)
+CHECK_EVERY_S = 1.0
+"""How often replaced polls and those of nodes that are disabled, draining or removed are ended, and how often
+the queue is queried without a notification, such as after a cooldown."""
+LATE_MAX_S = 5.0
+"""How long after its timeout a poll waits for jobs that are being leased to it."""
 
 
 class Notifications:
@@ -58,15 +64,6 @@ class Notifications:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(timeout_s, self._poll_s)):
                 await event.wait()
-
-
-log = logging.getLogger(__name__)
-
-CHECK_EVERY_S = 1.0
-"""How often replaced polls and those of nodes that are disabled, draining or removed are ended, and how often
-the queue is queried without a notification, such as after a cooldown."""
-LATE_MAX_S = 5.0
-"""How long after its timeout a poll waits for jobs that are being leased to it."""
 
 
 class Poll:

@@ -37,6 +37,11 @@ MESSAGES = [{"role": "user", "content": MESSAGE}]
 TEXT = "Hello."
 ANSWER_MAX_CHARS = 200
 LISTEN_MAX_S = 60.0
+NOT_SPOKEN = "No channel speaks it now."
+PROBE_MAX_S: Final = 60.0
+PROBE_TOKENS_MAX: Final = 16
+CHAT_MODEL: Final = "svc-chat"
+"""What a channel without a model is asked for by calls of /v1."""
 
 
 class Trial(Struct, frozen=True):
@@ -101,9 +106,6 @@ async def speech(
     )
 
 
-NOT_SPOKEN = "No channel speaks it now."
-
-
 async def listen(channels: Channels, config: Config, voice_id: str, text: str, path: Path) -> None:
     """Has the first available channel with this voice speak `text` into a new file at `path`. Charged to
     no account. Raises CommandError."""
@@ -153,12 +155,6 @@ def _reason(failure: Exception, channel: Channel) -> tuple[str, bool]:
     return f"{message}: {said}" if said else message.rstrip("."), refused
 
 
-DEADLINE_S: Final = 60.0
-TOKENS_MAX: Final = 16
-CHAT_MODEL: Final = "svc-chat"
-"""What a channel without a model is asked for by calls of /v1."""
-
-
 class Prober:
     """Probes the channels of one process."""
 
@@ -169,7 +165,7 @@ class Prober:
         self._channels = channels
         self._settings = settings
         self._audio = audio
-        self._deadline_s = min(DEADLINE_S, settings.upstream_idle_s)
+        self._deadline_s = min(PROBE_MAX_S, settings.upstream_idle_s)
 
     async def probe(self, config: Config, name: str, kind: str) -> None:
         """Probes a channel after failures of requests of this kind, and counts the result."""
@@ -198,7 +194,7 @@ class Prober:
 
         try:
             if kind == RouteKind.CHAT:
-                conversation = {"messages": MESSAGES, "max_tokens": TOKENS_MAX}
+                conversation = {"messages": MESSAGES, "max_tokens": PROBE_TOKENS_MAX}
                 await upstream.ask(
                     self._http_client,
                     self._channels,

@@ -34,7 +34,9 @@ WRITE_STALL_MAX_S = 60.0
 """How long a client may leave a response unread."""
 REFUSAL_WAIT_S = 1.0
 """How long a connection over the limit may take to send a request before it is refused."""
-INVALID = InvalidRequest("The request is no valid HTTP, its method is unknown, or its headers are too large.")
+INVALID = InvalidRequest(
+    "The request is not valid HTTP, its method is unknown, or its headers are too large."
+)
 
 
 class Protocol(asyncio.Protocol):
@@ -170,7 +172,7 @@ class Protocol(asyncio.Protocol):
             self._refusal = self._over_limit
             raise ValueError("too many connections")
         if reason := request_head.header_error(self._headers, self._parser.get_http_version()):
-            self._refusal = InvalidRequest(f"The request is no valid HTTP: {reason}.")
+            self._refusal = InvalidRequest(f"The request is not valid HTTP: {reason}.")
             raise ValueError(reason)
         self._head_timer.stop()
         before = self._last

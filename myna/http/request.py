@@ -32,6 +32,12 @@ SMALL_BODY_BYTES = 64 * 1024
 """Smaller bodies are neither counted nor paced: the limit on connections bounds their memory."""
 ACCOUNT_SHARES = 4
 """One account may use at most 1 / ACCOUNT_SHARES of the budget."""
+T = TypeVar("T")
+WAIT_S: Final = 20.0
+_thread = ThreadPoolExecutor(1, thread_name_prefix="large-body")
+"""One: several threads would take the interpreter from the event loop for longer."""
+_turns = Shares[int](1, 1, TooManyBodies)
+QUERY_PARAMETERS_MAX = 100
 
 
 class BodyBudget:
@@ -79,14 +85,6 @@ class BodyLimits(Struct, frozen=True):
     pacer: Pacer = field(default_factory=Pacer)
 
 
-T = TypeVar("T")
-
-WAIT_S: Final = 20.0
-_thread = ThreadPoolExecutor(1, thread_name_prefix="large-body")
-"""One: several threads would take the interpreter from the event loop for longer."""
-_turns = Shares[int](1, 1, TooManyBodies)
-
-
 async def read_body(read: Callable[[], T], size_bytes: int, account_id: int) -> T:
     """The result of `read`, which decodes and checks a body of this size, and is pure. The accounts that wait
     are served in turn. Raises TooManyBodies after WAIT_S, and what `read` raises."""
@@ -97,9 +95,6 @@ async def read_body(read: Callable[[], T], size_bytes: int, account_id: int) -> 
         return await asyncio.get_running_loop().run_in_executor(_thread, read)
     finally:
         _turns.release(account_id)
-
-
-QUERY_PARAMETERS_MAX = 100
 
 
 class Request:

@@ -140,10 +140,10 @@ def _listen(host: str, port: int, setting: str) -> socket.socket:
         socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except (socket.gaierror, UnicodeError):
-        raise ConfigError(f"{setting}: {host!r} is no address and no name of one.") from None
+        raise ConfigError(f"{setting}: {host!r} is neither an address nor the name of one.") from None
     except OSError as error:
         if error.errno == errno.EADDRNOTAVAIL:
-            raise ConfigError(f"{setting}: {host} is no address of this machine.") from None
+            raise ConfigError(f"{setting}: {host} is not an address of this machine.") from None
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise CommandError(f"Can't listen on {host} port {port}: {reason}.") from None
 

@@ -14,6 +14,9 @@ from collections.abc import Callable, Hashable
 
 TICK_S = 0.05
 """The longest delay between a deadline and its callback on an idle event loop."""
+LARGE_BYTES = 64 * 1024
+"""Buffered bytes of one connection above which they are sent at once, so that a streamed file is subject to
+the transport's flow control."""
 
 
 class Timeouts:
@@ -81,11 +84,6 @@ class Timer:
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
-
-
-LARGE_BYTES = 64 * 1024
-"""Buffered bytes of one connection above which they are sent at once, so that a streamed file is subject to
-the transport's flow control."""
 
 
 class FlushQueue:

@@ -24,6 +24,14 @@ from threading import Thread
 from typing import Any, BinaryIO, Final, TypeVar
 
 log = logging.getLogger(__name__)
+_BUFFER_BYTES: Final = 262_144
+T = TypeVar("T")
+CLEANUP_WAIT_S = 1.0
+"""How long a caller waits for its files to be removed. The removal completes in any case."""
+THREADS = 16
+QUEUE_MAX = 256
+"""Queued jobs of one kind at which the disk counts as stalled. Queued jobs may have files open."""
+_Queue = SimpleQueue[Callable[[], None] | None]
 
 
 def make_durable(path: Path) -> None:
@@ -60,9 +68,6 @@ def remove(*paths: Path) -> None:
             continue
         except OSError as error:
             log.warning("a file of a failed job was not removed: %s", error.strerror)
-
-
-_BUFFER_BYTES: Final = 262_144
 
 
 class AtomicFile:
@@ -140,18 +145,6 @@ class AtomicFile:
     def _check_not_aborted(self) -> None:
         if self._aborted:
             raise FileNotFoundError(errno.ENOENT, "the file was aborted", str(self.part))
-
-
-T = TypeVar("T")
-
-CLEANUP_WAIT_S = 1.0
-"""How long a caller waits for its files to be removed. The removal completes in any case."""
-THREADS = 16
-QUEUE_MAX = 256
-"""Queued jobs of one kind at which the disk counts as stalled. Queued jobs may have files open."""
-
-
-_Queue = SimpleQueue[Callable[[], None] | None]
 
 
 class DiskThreads(ThreadPoolExecutor):

@@ -9,6 +9,10 @@ from urllib.parse import urlsplit
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 _APP = re.compile(r"(?!https?:|ftp:)[a-z][a-z0-9+.-]*://(?:\*|[A-Za-z0-9._-]*(?::[0-9]{1,5})?)")
 _HOST_AND_PORT = re.compile(r"(?:[^:\[\]/@]*|\[[0-9A-Fa-f:.%]+\])(?::[0-9]{1,5})?")
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+IPV6_CLIENT_BITS = 64
+"""An IPv6 network of this length usually belongs to one client."""
 
 
 def without_login(url: str) -> str:
@@ -66,13 +70,6 @@ def is_database_url(url: str) -> bool:
         return False
     hosts = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
     return all(_HOST_AND_PORT.fullmatch(host) for host in hosts.split(","))
-
-
-Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
-
-IPV6_CLIENT_BITS = 64
-"""An IPv6 network of this length usually belongs to one client."""
 
 
 def parsed(text: str) -> Address | None:

@@ -23,23 +23,6 @@ from msgspec import Struct
 
 import myna
 
-
-def limit_resources(*, memory_max_bytes: int, file_max_bytes: int) -> None:
-    """Disables core dumps, and limits the files that this process writes, and its memory beyond what it has
-    loaded."""
-    _lower(resource.RLIMIT_CORE, 0)
-    _lower(resource.RLIMIT_FSIZE, file_max_bytes)
-    if sys.platform == "linux":  # other systems don't enforce RLIMIT_AS
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        _lower(resource.RLIMIT_AS, pages * resource.getpagesize() + memory_max_bytes)
-
-
-def _lower(limit: int, to: int) -> None:
-    hard = resource.getrlimit(limit)[1]
-    lower = to if hard == resource.RLIM_INFINITY else min(to, hard)
-    resource.setrlimit(limit, (lower, lower))
-
-
 # By name, the numbers on x86-64 and arm64 (syscall_64.tbl and asm-generic/unistd.h); -1: there is none.
 # fmt: off
 _DENIED: Final = {
@@ -94,12 +77,58 @@ _FCNTL, _IOCTL = (72, 25), (16, 29)
 _F_SETOWN, _F_SETOWN_EX = 8, 15
 _FIOSETOWN, _SIOCSPGRP = 0x8901, 0x8902
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
-
 # seccomp(2), bpf_common.h; offsets are those of struct seccomp_data on a little-endian machine.
 _SET_MODE_FILTER, _FILTER_FLAG_TSYNC = 1, 1
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER_AT, _ARCH_AT, _FIRST_AT, _SECOND_AT, _FIFTH_AT, _HIGH_HALF = 0, 4, 16, 24, 48, 4
 _X32: Final = 0x40000000
+_PASSED_ON: Final = frozenset(
+    (
+        "PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP", "LD_LIBRARY_PATH",
+        "DYLD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE",
+        "PYTHONPYCACHEPREFIX", "VIRTUAL_ENV", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
+        "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_PATH", "CUDA_CACHE_PATH",
+        "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
+    )
+)  # fmt: skip
+"""Full names: a prefix would match secrets such as NVIDIA_API_KEY."""
+_PASSED_ON_PREFIXES: Final = ("LC_",)
+# prctl(2), landlock(7)
+_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+_LANDLOCK_VERSION, _PATH_BENEATH = 1, 1
+_WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_FILE = 1 << 1, 1 << 2, 1 << 3, 1 << 5
+_MAKE_DIR, _MAKE_REG, _TRUNCATE = 1 << 7, 1 << 8, 1 << 14
+_READING: Final = _READ_FILE | _READ_DIR
+_WRITING: Final = _READING | _WRITE_FILE | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _TRUNCATE
+_OF_A_FILE: Final = _READ_FILE | _WRITE_FILE | _TRUNCATE
+_RIGHTS_OF_VERSION: Final = {1: 1 << 13, 2: 1 << 14}
+_RIGHTS_SINCE: Final = 1 << 15
+_ALL_TCP, _ALL_SCOPES = 0b11, 0b11
+_TCP_SINCE, _SCOPES_SINCE = 4, 6
+# Files that Python and the libraries read, in addition to those below sys.prefix.
+_SYSTEM: Final = (
+    *("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/dev/urandom", "/dev/zero"),
+    *("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/sys/devices/system"),
+)
+_FILES: Final = "files of others"
+_SYSTEM_CALLS: Final = "sockets, other programs and processes, signals, owners and modes of files"
+
+
+def limit_resources(*, memory_max_bytes: int, file_max_bytes: int) -> None:
+    """Disables core dumps, and limits the files that this process writes, and its memory beyond what it has
+    loaded."""
+    _lower(resource.RLIMIT_CORE, 0)
+    _lower(resource.RLIMIT_FSIZE, file_max_bytes)
+    if sys.platform == "linux":  # other systems don't enforce RLIMIT_AS
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        _lower(resource.RLIMIT_AS, pages * resource.getpagesize() + memory_max_bytes)
+
+
+def _lower(limit: int, to: int) -> None:
+    hard = resource.getrlimit(limit)[1]
+    lower = to if hard == resource.RLIM_INFINITY else min(to, hard)
+    resource.setrlimit(limit, (lower, lower))
 
 
 class _Step(NamedTuple):
@@ -177,41 +206,6 @@ def _where(argument_at: int, values: tuple[int, ...], *, then: _Step, otherwise:
     """`then` if the argument is one of the values. The kernel reads its lower 32 bits alone; so does this."""
     tests = (_Step(_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values))
     return (_Step(_LOAD, 0, 0, argument_at), *tests, otherwise, then)
-
-
-_PASSED_ON: Final = frozenset(
-    (
-        "PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP", "LD_LIBRARY_PATH",
-        "DYLD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE",
-        "PYTHONPYCACHEPREFIX", "VIRTUAL_ENV", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
-        "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_PATH", "CUDA_CACHE_PATH",
-        "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
-    )
-)  # fmt: skip
-"""Full names: a prefix would match secrets such as NVIDIA_API_KEY."""
-_PASSED_ON_PREFIXES: Final = ("LC_",)
-
-# prctl(2), landlock(7)
-_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
-_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
-_LANDLOCK_VERSION, _PATH_BENEATH = 1, 1
-_WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_FILE = 1 << 1, 1 << 2, 1 << 3, 1 << 5
-_MAKE_DIR, _MAKE_REG, _TRUNCATE = 1 << 7, 1 << 8, 1 << 14
-_READING: Final = _READ_FILE | _READ_DIR
-_WRITING: Final = _READING | _WRITE_FILE | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _TRUNCATE
-_OF_A_FILE: Final = _READ_FILE | _WRITE_FILE | _TRUNCATE
-_RIGHTS_OF_VERSION: Final = {1: 1 << 13, 2: 1 << 14}
-_RIGHTS_SINCE: Final = 1 << 15
-_ALL_TCP, _ALL_SCOPES = 0b11, 0b11
-_TCP_SINCE, _SCOPES_SINCE = 4, 6
-
-# Files that Python and the libraries read, in addition to those below sys.prefix.
-_SYSTEM: Final = (
-    *("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/dev/urandom", "/dev/zero"),
-    *("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/sys/devices/system"),
-)
-_FILES: Final = "files of others"
-_SYSTEM_CALLS: Final = "sockets, other programs and processes, signals, owners and modes of files"
 
 
 class Confinement(Struct, frozen=True, array_like=True):

@@ -34,10 +34,6 @@ class Shares(Generic[H]):
         self._places: dict[H, int] = {}
         self._waiting: dict[H, deque[tuple[asyncio.Future[None], int]]] = {}
 
-    def held_by(self, holder: H) -> int:
-        """The places of this holder."""
-        return self._places.get(holder, 0)
-
     def take(self, holder: H, places: int = 1) -> None:
         """Takes places until `release`. Raises the refusal."""
         if not self._may_have(holder, places, self.share):

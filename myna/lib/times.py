@@ -13,6 +13,8 @@ from myna.errors.sentences import WrongValue
 
 _DURATION = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+HOUR_MS = 3_600_000
+EPOCH = date(1970, 1, 1)
 
 
 def parse_duration(text: str) -> int:
@@ -26,23 +28,10 @@ def parse_duration(text: str) -> int:
     return int(match[1]) * _UNIT_S[match[2]] * 1000
 
 
-def duration_text(duration_ms: int) -> str:
-    """A duration as `millis` parses it, in its largest unit, rounded up to seconds."""
-    seconds = -(-duration_ms // 1000)
-    unit = max((unit for unit in _UNIT_S if seconds % _UNIT_S[unit] == 0), key=lambda one: _UNIT_S[one])
-    return f"{seconds // _UNIT_S[unit]}{unit}"
-
-
-HOUR_MS = 3_600_000
-
-
 def hour_of(time_ms: int, offset_ms: int) -> int:
     """The start of the hour that contains this time, both in Unix milliseconds. `offset_ms` is the zone's
     offset from UTC modulo an hour. `commit_batch` computes the same."""
     return time_ms - (time_ms + offset_ms) % HOUR_MS
-
-
-EPOCH = date(1970, 1, 1)
 
 
 def zone_of(name: str) -> ZoneInfo:

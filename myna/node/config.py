@@ -8,7 +8,7 @@ kind = "espeak"
 voices = ["zh-female-1"]   # default: all
 
 [[engine]]
-kind = "sherpa"            # the keys of each kind are in engines/KIND/config.py
+kind = "sherpa"            # the keys of each kind are in docs/nodes.md
 folder = "/models/vits-zh"
 """
 
@@ -87,7 +87,7 @@ def _explain(document: Mapping[str, Any], error: ValidationError) -> str:
         return f"{prefix}kind: must be {' or '.join(KINDS)}."
     fields, shape = _table(document, table)
     if parsed.unknown:
-        return f"{prefix}{parsed.unknown}: is no key here; there are {', '.join(_keys(shape))}."
+        return f"{prefix}{parsed.unknown}: is not a key here; there are {', '.join(_keys(shape))}."
     if requirement := pattern_requirement(parsed):
         return f"{parsed.path}: must be {requirement}."
     return prefix + ": ".join(validation_errors.explain(parsed._replace(path=key), fields, shape))

@@ -32,16 +32,14 @@ _PATTERNS: Final[Mapping[str, str]] = {
     "voices": _VOICE_ID,
     "language": "a language's code, such as zh-CN, yue or en",
 }
+JOB_MAX_S: Final = 900.0
+"""Deadline of one job in an engine."""
 
 
 def pattern_requirement(error: FieldError) -> str:
     """What a value must be that does not match the pattern of its field; empty for other errors."""
     key = error.path.rpartition(".")[2].partition("[")[0]
     return _PATTERNS.get(key, "") if error.pattern else ""
-
-
-JOB_MAX_S: Final = 900.0
-"""Deadline of one job in an engine."""
 
 
 class VoiceUnavailable(UnsupportedUtterance):

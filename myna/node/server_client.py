@@ -51,6 +51,12 @@ REFERENCE_MAX_BYTES: Final = 64 * 2**20
 BODY_BYTES_PER_S: Final = 16_000
 """The slowest connection that can transfer a body in time."""
 MESSAGE_MAX_CHARS: Final = 300
+_RETRYABLE: Final = frozenset(
+    {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
+)
+RETRY_FIRST_S: Final = 0.5
+RETRY_MAX_S: Final = 15.0
+log = logging.getLogger(__name__)
 
 
 class ServerFailed(Exception):
@@ -87,9 +93,6 @@ _REFUSALS: Final[Mapping[int, type[RequestRefused]]] = {
     HTTPStatus.CONFLICT: LeaseLost,
     HTTPStatus.UPGRADE_REQUIRED: ProtocolTooOld,
 }
-_RETRYABLE: Final = frozenset(
-    {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
-)
 
 
 class _ErrorBody(msgspec.Struct):
@@ -216,12 +219,6 @@ def _decoded(body: bytes, kind: type[S]) -> S:
         raise ServerUnavailable("The service's answer does not follow this protocol.") from None
 
 
-FIRST_S: Final = 0.5
-MAX_S: Final = 15.0
-
-log = logging.getLogger(__name__)
-
-
 class OutageLog:
     """Logs the outages of the service. An outage lasts while any Backoff fails."""
 
@@ -252,23 +249,23 @@ class OutageLog:
 
 
 class Backoff:
-    """The pauses between the tries of one operation. They double up to MAX_S."""
+    """The pauses between the tries of one operation. They double up to RETRY_MAX_S."""
 
     def __init__(self, outages: OutageLog) -> None:
         self._outages = outages
-        self._pause_s = FIRST_S
+        self._pause_s = RETRY_FIRST_S
 
     def failed(self, error: ServerFailed, pause_s: float | None = None) -> float:
         """The seconds to wait before the next try: 50 to 100 % of the pause, so that nodes do not retry at
         the same moment. `pause_s` replaces the pause."""
         self._outages.failed(self, error)
         max_pause_s = pause_s or self._pause_s
-        self._pause_s = min(2 * self._pause_s, MAX_S)
+        self._pause_s = min(2 * self._pause_s, RETRY_MAX_S)
         return max_pause_s * random.uniform(0.5, 1.0)  # noqa: S311  no secret
 
     def succeeded(self) -> None:
         """Resets the pause."""
-        self._pause_s = FIRST_S
+        self._pause_s = RETRY_FIRST_S
         self._outages.ended(self, succeeded=True)
 
     def stopped(self) -> None:

@@ -36,6 +36,11 @@ from myna.wire.farm import AUDIO_MAX_BYTES, Failure, Job, JobReference, LeasePro
 
 Key = tuple[str, int, int]
 """Kind, id and epoch of a job."""
+T = TypeVar("T")
+REASON_MAX_CHARS: Final = 300
+_FINAL: Final = (NothingSpoken, UnsupportedUtterance, UtteranceRefused)
+"""Errors that other nodes would have as well."""
+log = logging.getLogger(__name__)
 
 
 class LeasedJob:
@@ -132,15 +137,6 @@ class LeasedJobs:
                 event.set()
             else:
                 event.clear()
-
-
-T = TypeVar("T")
-
-REASON_MAX_CHARS: Final = 300
-_FINAL: Final = (NothingSpoken, UnsupportedUtterance, UtteranceRefused)
-"""Errors that other nodes would have as well."""
-
-log = logging.getLogger(__name__)
 
 
 class Work:

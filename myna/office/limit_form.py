@@ -16,6 +16,8 @@ from myna.store.queries import keys as store
 from myna.store.queries import routes as route_store
 from myna.store.queries.keys import OF_ACCOUNT, CapRow, KeyRow, LimitsRow
 
+PERIODS = ((Period.DAY, N_("per day")), (Period.WEEK, N_("per week")), (Period.MONTH, N_("per month")))
+
 
 class LimitFields(Struct):
     """The limits as typed, empty for those of the site; and the routes, none for any."""
@@ -64,9 +66,6 @@ async def routes_of_site(visit: Visit, chosen: Collection[str]) -> list[Route]:
     whisper = TRANSCRIPTION_ROUTE in chosen or not await visit.parts.whisper_missing()
     found = listed(config, visit.parts.config.settings) if config.routes else []
     return [route for route in found if whisper or route.name != TRANSCRIPTION_ROUTE]
-
-
-PERIODS = ((Period.DAY, N_("per day")), (Period.WEEK, N_("per week")), (Period.MONTH, N_("per month")))
 
 
 class CapFields(Struct):

@@ -15,6 +15,10 @@ from myna.office.forms import FORM_MAX_BYTES
 from myna.office.visit import Visit
 
 DIGITS_MAX = 19
+Handler = Callable[[Visit], Awaitable[Response]]
+Row = Sequence[object]
+FORMULA = re.compile(r"(^|[;\t\r\n])(?=[^\S;\t\r\n]*[=+\-@＝＋－＠]|[\t\r])")
+"""Where a cell begins with a formula, also for a spreadsheet that separates cells by `;` or a tab."""
 
 
 class Number(Convertor[int]):
@@ -30,8 +34,6 @@ class Number(Convertor[int]):
 
 
 register_url_convertor("number", Number())
-
-Handler = Callable[[Visit], Awaitable[Response]]
 
 
 class Who(IntEnum):
@@ -65,12 +67,6 @@ class Page(Struct, frozen=True, kw_only=True):
     @property
     def methods(self) -> list[str]:
         return [name for name, handler in (("GET", self.show), ("POST", self.submit)) if handler]
-
-
-Row = Sequence[object]
-
-FORMULA = re.compile(r"(^|[;\t\r\n])(?=[^\S;\t\r\n]*[=+\-@＝＋－＠]|[\t\r])")
-"""Where a cell begins with a formula, also for a spreadsheet that separates cells by `;` or a tab."""
 
 
 async def csv_response(name: str, head: Row, pages: AsyncGenerator[Iterable[Row]]) -> Response:

@@ -104,11 +104,16 @@ class Visit:
         return date(at_ms, self.zone, seconds=seconds)
 
     @property
-    def account(self) -> AccountRow:
-        """The account that is signed in. Pages for accounts always have one."""
+    def signed_in(self) -> Session:
+        """The session. Pages for accounts always have one."""
         if self.session is None:
-            raise AssertionError("a page without sign-in asked for the account")
-        return self.session.account
+            raise AssertionError("a page without sign-in asked for the session")
+        return self.session
+
+    @property
+    def account(self) -> AccountRow:
+        """The account that is signed in."""
+        return self.signed_in.account
 
     @property
     def base_url(self) -> str:

@@ -31,6 +31,13 @@ from myna.settings import Settings, usable_cores
 
 NO_PATH = "There is no such path; see /openapi.json."
 NO_V1_PATH = f"{NO_PATH} OpenAI's clients use the base URL that ends in /openai/v1."
+log = logging.getLogger(__name__)
+GC_THRESHOLD = 20_000
+"""Allocations between two collections. A busy event loop has thousands of live objects, which Python's
+default of 700 would traverse again and again."""
+SCHEMA_CHANGED = (
+    "The schema of the database has become another version's: start the version of Myna that migrated it."
+)
 
 
 async def http_error(request: Request, error: Exception) -> Response:
@@ -54,16 +61,6 @@ def _answer(request: Request, error: MynaError) -> Response:
     answer = envelope(error, request.url.path)
     headers = dict(answer.headers or {})
     return Response(answer.body, answer.status, headers, media_type=JSON.decode())
-
-
-log = logging.getLogger(__name__)
-
-GC_THRESHOLD = 20_000
-"""Allocations between two collections. A busy event loop has thousands of live objects, which Python's
-default of 700 would traverse again and again."""
-SCHEMA_CHANGED = (
-    "The schema of the database has become another version's: start the version of Myna that migrated it."
-)
 
 
 def create(

@@ -232,6 +232,7 @@ class Service:
             while refunded := await self.ledger.recover():
                 log.warning("%d calls were left open by the last process and are refunded", refunded)
         await asyncio.to_thread(self.audio.prepare)
+        await asyncio.to_thread(self.samples.prepare)
         await asyncio.to_thread(self.spool.prepare)
         await self.space.refresh()
         await self.site_engines.start()

@@ -47,6 +47,9 @@ from myna.wire.body import to_event
 PART_MAX_BYTES: Final = 32 * 1024
 TAIL_BYTES: Final = 1024
 """The end of the sound, which is not sent before `finish`: it is sent when the call is kept."""
+NOT_CONVERTED = "The sound can't be converted to this format; the units were refunded, try mp3."
+_NEVER_KEPT = CallerDisconnected | SoundTooLong
+"""Failures that the caller has caused."""
 
 
 class SoundStream:
@@ -161,11 +164,6 @@ class SoundStream:
         if self._file is None:
             raise ValueError("there is no file")
         return self._file
-
-
-NOT_CONVERTED = "The sound can't be converted to this format; the units were refunded, try mp3."
-_NEVER_KEPT = CallerDisconnected | SoundTooLong
-"""Failures that the caller has caused."""
 
 
 class Style(Struct, frozen=True):

@@ -50,6 +50,17 @@ _CLASSES: Final = (
     (regex.compile(rf"[{_SCRIPTS}]"), 1.1),
 )
 _OTHER_S: Final = 2.3
+TOO_LONG_A_QUEUE = (
+    "The compute nodes have more to speak than they can in time; nothing was charged, try again later."
+)
+TOO_MANY_TASKS = (
+    "This account has as many texts waiting for compute nodes as one account may have; nothing was charged,"
+    " try again when some of them are done."
+)
+TASKS_MAX = 1000
+"""Tasks of one account that wait for compute nodes or are in progress on them."""
+_ACCOUNTS_CACHED_MAX = 50_000
+_SPEED = re.compile(r"[0-9]{1,4}(\.[0-9]{1,12})?")
 
 
 def sound_s(text: str, speed: float) -> float:
@@ -80,19 +91,6 @@ def check_sound(text: str, speed: float, sound_max_s: int) -> float:
 
 def _minutes(seconds: float) -> str:
     return f"{seconds / 60:.1f}".removesuffix(".0")
-
-
-TOO_LONG_A_QUEUE = (
-    "The compute nodes have more to speak than they can in time; nothing was charged, try again later."
-)
-TOO_MANY_TASKS = (
-    "This account has as many texts waiting for compute nodes as one account may have; nothing was charged,"
-    " try again when some of them are done."
-)
-TASKS_MAX = 1000
-"""Tasks of one account that wait for compute nodes or are in progress on them."""
-_ACCOUNTS_CACHED_MAX = 50_000
-_SPEED = re.compile(r"[0-9]{1,4}(\.[0-9]{1,12})?")
 
 
 class CheckedSpeech(Struct, frozen=True):

@@ -19,7 +19,7 @@ LOCKED_PAUSE_S = 0.5
 
 
 async def migrate(db: Database) -> int:
-    """Runs the missing migrations and returns the version. Safe to run from several processes at once.
+    """Runs the missing migrations and returns the version. Several processes may run it concurrently.
 
     Raises CommandError if the schema is newer and this build can't serve from it, or older than the baseline,
     if a migration was edited after it ran, if processes serve from the database that can't do so afterwards,

@@ -1,4 +1,4 @@
-"""Queries, SELECT lists of row structs, and statements for many rows at once: on SQLite a list of VALUES, on
+"""Queries, SELECT lists of row structs, and statements for many rows: on SQLite a list of VALUES, on
 PostgreSQL an array for each column.
 """
 

@@ -4,7 +4,7 @@ Reads are point look-ups and short pages that take a few microseconds: switching
 more. A long read (`snapshot`) and the reports (`read`) have a separate thread and connection.
 
 Only one process serves. A command of the command line is a second writer for a short time: it requests the
-write lock (`sqlite_handover.py`), and the serving writer yields it between two transactions.
+write lock (`sqlite_writer.py`), and the serving writer yields it between two transactions.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from myna.store.database import Queries
 from myna.store.rows import in_values
 from myna.store.schema import SchemaWatch
 from myna.store.sqlite_reports import ReportReader
-from myna.store.sqlite_writer import KEPT_BYTES, Checkpoints, WriterHandover
+from myna.store.sqlite_writer import KEPT_LOG_BYTES, Checkpoints, WriterHandover
 from myna.store.tables import SqliteTables
 from myna.store.transaction_queue import OWNER_READS_WAITING_MAX, TransactionQueue
 
@@ -77,7 +77,7 @@ class SqliteConnection:
             "synchronous=FULL",
             "foreign_keys=ON",
             "wal_autocheckpoint=0",
-            f"journal_size_limit={KEPT_BYTES}",
+            f"journal_size_limit={KEPT_LOG_BYTES}",
             "mmap_size=268435456",
             "temp_store=MEMORY",
         ):

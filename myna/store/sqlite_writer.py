@@ -26,6 +26,13 @@ YIELD_S = 1.0
 """How long the serving writer waits at most."""
 WAIT_S = 10.0
 POLL_S = 0.005
+log = logging.getLogger(__name__)
+CHECKPOINT_EVERY_S = 0.5
+LONG_LOG_PAGES = 4096
+"""The length (16 MiB) from which the writer copies the rest, so that the log restarts."""
+CLOSE_MAX_S = 5.0
+KEPT_LOG_BYTES = 64 * 2**20
+"""A longer log file is truncated to this when it restarts."""
 
 
 class WriterHandover:
@@ -61,16 +68,6 @@ class WriterHandover:
             return
 
 
-log = logging.getLogger(__name__)
-
-EVERY_S = 0.5
-LONG_PAGES = 4096
-"""The length (16 MiB) from which the writer copies the rest, so that the log restarts."""
-CLOSE_MAX_S = 5.0
-KEPT_BYTES = 64 * 2**20
-"""A longer log file is truncated to this when it restarts."""
-
-
 class Checkpoints:
     """The thread. `connect` opens its connection; `to_writer` queues a job on the writer's thread."""
 
@@ -92,8 +89,8 @@ class Checkpoints:
 
     def _run(self) -> None:
         connection = self._connect()
-        while not self._stopped.wait(EVERY_S):
-            if checkpoint(connection) > LONG_PAGES:
+        while not self._stopped.wait(CHECKPOINT_EVERY_S):
+            if checkpoint(connection) > LONG_LOG_PAGES:
                 self._to_writer(_checkpoint)
         connection.close()
 

@@ -20,6 +20,37 @@ NOT_COPIED = frozenset({"schema_version", "schema_hashes", "schema_builds"})
 """`migrate` writes these tables in each database."""
 NOT_KEPT = frozenset({"sessions", "links", "sign_in_failures", "oidc_attempts", "form_submissions"})
 """A backup has no rows of these tables: a restore would make closed sessions and used links valid again."""
+AUDIO = "SELECT audio FROM tasks WHERE audio <> '' AND audio_removed_at = 0"
+PREVIEWS = "SELECT preview FROM clones WHERE preview <> ''"
+SAMPLES = "SELECT sample FROM clones WHERE sample <> ''"
+_SQLITE_KINDS: dict[str, Kind] = {
+    "INTEGER": "integer",
+    "BIGINT": "integer",
+    "REAL": "real",
+    "TEXT": "text",
+    "BLOB": "bytes",
+}
+LONG_TIMEOUT_S = 6 * 3600.0
+_PREFETCHED = 500
+_POSTGRESQL_KINDS: dict[str, Kind] = {
+    "bigint": "integer",
+    "integer": "integer",
+    "double precision": "real",
+    "text": "text",
+    "bytea": "bytes",
+}
+_COLUMNS = """SELECT c.table_name, c.column_name, c.data_type FROM information_schema.columns c
+JOIN information_schema.tables t USING (table_schema, table_name)
+WHERE t.table_schema = current_schema() AND t.table_type = 'BASE TABLE'
+ORDER BY c.table_name, c.ordinal_position"""
+_REFERENCES = """SELECT conrelid::regclass::text, confrelid::regclass::text FROM pg_constraint
+WHERE contype = 'f' AND connamespace = current_schema()::regnamespace"""
+_IDENTITIES = """SELECT table_name, pg_get_serial_sequence(quote_ident(table_name), column_name) AS sequence
+FROM information_schema.columns WHERE table_schema = current_schema() AND is_identity = 'YES'"""
+_FUNCTIONS = """SELECT oid::regprocedure::text FROM pg_proc p
+WHERE pronamespace = current_schema()::regnamespace AND NOT EXISTS (
+    SELECT 1 FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')"""
+"""All functions that do not belong to an extension."""
 
 
 class Table(Struct, frozen=True):
@@ -81,25 +112,11 @@ async def clear(db: TableQueries) -> None:
         await db.fetch(f"DELETE FROM {table.name}")
 
 
-AUDIO = "SELECT audio FROM tasks WHERE audio <> '' AND audio_removed_at = 0"
-PREVIEWS = "SELECT preview FROM clones WHERE preview <> ''"
-SAMPLES = "SELECT sample FROM clones WHERE sample <> ''"
-
-
 async def is_referenced(db: Queries, name: str) -> bool:
     """Whether a row references the file of this name."""
     audio, previews = f"{AUDIO} AND audio = $1", f"{PREVIEWS} AND preview = $1"
     samples = f"{SAMPLES} AND sample = $1"
     return bool(await db.fetch(f"{audio} UNION ALL {previews} UNION ALL {samples}", name))
-
-
-_SQLITE_KINDS: dict[str, Kind] = {
-    "INTEGER": "integer",
-    "BIGINT": "integer",
-    "REAL": "real",
-    "TEXT": "text",
-    "BLOB": "bytes",
-}
 
 
 class SqliteTables:
@@ -147,30 +164,6 @@ class SqliteTables:
 
     async def begin_load(self) -> None:
         """Does nothing: SQLite has no limit for idle transactions."""
-
-
-LONG_TIMEOUT_S = 6 * 3600.0
-_PREFETCHED = 500
-_POSTGRESQL_KINDS: dict[str, Kind] = {
-    "bigint": "integer",
-    "integer": "integer",
-    "double precision": "real",
-    "text": "text",
-    "bytea": "bytes",
-}
-_COLUMNS = """SELECT c.table_name, c.column_name, c.data_type FROM information_schema.columns c
-JOIN information_schema.tables t USING (table_schema, table_name)
-WHERE t.table_schema = current_schema() AND t.table_type = 'BASE TABLE'
-ORDER BY c.table_name, c.ordinal_position"""
-_REFERENCES = """SELECT conrelid::regclass::text, confrelid::regclass::text FROM pg_constraint
-WHERE contype = 'f' AND connamespace = current_schema()::regnamespace"""
-_IDENTITIES = """SELECT table_name, pg_get_serial_sequence(quote_ident(table_name), column_name) AS sequence
-FROM information_schema.columns WHERE table_schema = current_schema() AND is_identity = 'YES'"""
-
-_FUNCTIONS = """SELECT oid::regprocedure::text FROM pg_proc p
-WHERE pronamespace = current_schema()::regnamespace AND NOT EXISTS (
-    SELECT 1 FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')"""
-"""All functions that do not belong to an extension."""
 
 
 class PostgresqlTables:

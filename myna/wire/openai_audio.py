@@ -15,6 +15,14 @@ from msgspec import Meta, Struct
 from myna.errors.sentences import WrongValue
 
 Format = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
+DEFAULT: Final = (
+    "alloy=af_alloy,ash=am_michael,ballad=bm_george,coral=af_bella,echo=am_echo,fable=bm_fable,nova=af_nova,"
+    "onyx=am_onyx,sage=af_sarah,shimmer=af_sky,verse=am_puck,marin=af_heart,cedar=am_fenrir"
+)
+"""Kokoro's English voices."""
+NAMES: Final = frozenset(pair.partition("=")[0] for pair in DEFAULT.split(","))
+_PAIR: Final = re.compile(r"([a-z]{1,40})=([^\s=,]{1,100})")
+_PAIRS_MAX: Final = 100
 
 
 class VoiceById(Struct, frozen=True):
@@ -93,16 +101,6 @@ class AudioVoices(Struct, frozen=True):
     """GET /audio/voices."""
 
     voices: list[AudioVoice]
-
-
-DEFAULT: Final = (
-    "alloy=af_alloy,ash=am_michael,ballad=bm_george,coral=af_bella,echo=am_echo,fable=bm_fable,nova=af_nova,"
-    "onyx=am_onyx,sage=af_sarah,shimmer=af_sky,verse=am_puck,marin=af_heart,cedar=am_fenrir"
-)
-"""Kokoro's English voices."""
-NAMES: Final = frozenset(pair.partition("=")[0] for pair in DEFAULT.split(","))
-_PAIR: Final = re.compile(r"([a-z]{1,40})=([^\s=,]{1,100})")
-_PAIRS_MAX: Final = 100
 
 
 def read(text: str) -> Mapping[str, str]:

@@ -26,6 +26,26 @@ _LIMIT: Final = re.compile(_EXPECTED + r" (.*)", re.DOTALL)
 _PATTERN: Final = "matching regex"
 _MALFORMED: Final = "JSON is malformed: "
 _TRUNCATED: Final = "Input data was truncated"
+VALUE_MAX_CHARS = 40
+"""The longest part of a wrong value that a message repeats."""
+MESSAGE_MAX_CHARS = 300
+SEARCHED_MAX_BYTES = 32 * 1024
+"""A larger body is not searched for the wrong value: the search takes the event loop up to 1 µs a byte. The
+message is then the strict parser's, with the byte."""
+INTEGER_MAX_CHARS = 400
+_TYPES = {
+    "str": "a string",
+    "int": "an integer",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "an array",
+    "object": "an object",
+    "null": "null",
+}
+_TOO_LARGE = "is a number over 1.7e308; send a smaller one"
+_NAN = "NaN is not a number of JSON; send one, or null"
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE = "contains half of a surrogate pair, \\ud800 to \\udfff; send both halves or none"
 
 
 class FieldError(NamedTuple):
@@ -67,29 +87,6 @@ def is_truncated(error: Exception) -> bool:
 def syntax_error(error: Exception) -> str:
     """The message of a DecodeError for malformed JSON, with the position in bytes."""
     return str(error).removeprefix(_MALFORMED)
-
-
-VALUE_MAX_CHARS = 40
-"""The longest part of a wrong value that a message repeats."""
-MESSAGE_MAX_CHARS = 300
-SEARCHED_MAX_BYTES = 32 * 1024
-"""A larger body is not searched for the wrong value: the search takes the event loop up to 1 µs a byte. The
-message is then the strict parser's, with the byte."""
-INTEGER_MAX_CHARS = 400
-
-_TYPES = {
-    "str": "a string",
-    "int": "an integer",
-    "float": "a number",
-    "bool": "true or false",
-    "array": "an array",
-    "object": "an object",
-    "null": "null",
-}
-_TOO_LARGE = "is a number over 1.7e308; send a smaller one"
-_NAN = "NaN is no number of JSON; send one, or null"
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_SURROGATE = "contains half of a surrogate pair, \\ud800 to \\udfff; send both halves or none"
 
 
 def of_bytes(body: bytes, error: Exception) -> InvalidRequest:

@@ -47,8 +47,8 @@ def test_grants_are_listed_with_memo_and_balance_and_paged_by_their_last(cli: Cl
 def test_an_unknown_account_call_or_entry_is_refused(cli: Cli) -> None:
     cli.lines("account", "add", "me")
     assert cli.refused("ledger", "nobody") == "There is no account 'nobody'."
-    assert "no entry" in cli.refused("ledger", "me", "--before", "0" * 32 + "-grant")
-    assert "no entry" in cli.refused("ledger", "me", "--before", "7")
+    assert "has no entry" in cli.refused("ledger", "me", "--before", "0" * 32 + "-grant")
+    assert "not an entry" in cli.refused("ledger", "me", "--before", "7")
     assert "one of --request-id" in cli.refused("calls")
     assert "one of --request-id" in cli.refused("calls", "--account", "me", "--call", "0" * 32)
     assert "hexadecimal" in cli.refused("calls", "--call", "7")

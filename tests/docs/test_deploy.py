@@ -1,4 +1,4 @@
-"""The files of deploy/ are what their programs read. Which of these a machine has, checks."""
+"""The files of deploy/ are what their programs read. These are in no lock: before a release, install them."""
 
 import re
 import shutil
@@ -14,14 +14,13 @@ from tests.docs.pages import ROOT
 DEPLOY = ROOT / "deploy"
 
 
+@pytest.mark.release
 def test_systemd_reads_the_units() -> None:
-    if program := shutil.which("systemd-analyze"):
-        units = [str(unit) for unit in sorted((DEPLOY / "systemd").iterdir())]
-        found = subprocess.run([program, "verify", *units], capture_output=True, text=True, check=False)
-        wrong = [
-            line for line in found.stderr.splitlines() if "myna" in line and "is not executable" not in line
-        ]
-        assert wrong == []
+    units = [str(unit) for unit in sorted((DEPLOY / "systemd").iterdir())]
+    program = _program("systemd-analyze")
+    found = subprocess.run([program, "verify", *units], capture_output=True, text=True, check=False)
+    wrong = [line for line in found.stderr.splitlines() if "myna" in line and "is not executable" not in line]
+    assert wrong == []
 
 
 def test_every_setting_that_the_files_name_exists(tmp_path: Path) -> None:
@@ -41,8 +40,9 @@ def test_every_setting_that_the_files_name_exists(tmp_path: Path) -> None:
     load(known | {"MYNA_DATABASE_URL_FILE": "", "MYNA_CONFIG": ""})
 
 
+@pytest.mark.release
 def test_helm_renders_the_chart_into_what_kubernetes_knows() -> None:
-    """With the packages helm-python-sdk and kubernetes-validate, 350 MB, which no lock has."""
+    """With the packages helm-python-sdk and kubernetes-validate, 350 MB."""
     charts: Any = pytest.importorskip("helm_python.chart")
     kubernetes: Any = pytest.importorskip("kubernetes_validate")
     yaml: Any = pytest.importorskip("yaml")
@@ -59,7 +59,11 @@ def test_helm_renders_the_chart_into_what_kubernetes_knows() -> None:
     assert charts.lint(DEPLOY / "helm", values)["errors"] == []
 
 
+@pytest.mark.release
 def test_compose_is_of_its_schema() -> None:
-    if program := shutil.which("check-jsonschema"):
-        schema = ["--builtin-schema", "vendor.compose-spec"]
-        subprocess.run([program, *schema, str(DEPLOY / "compose.yaml")], check=True)
+    schema = ["--builtin-schema", "vendor.compose-spec"]
+    subprocess.run([_program("check-jsonschema"), *schema, str(DEPLOY / "compose.yaml")], check=True)
+
+
+def _program(name: str) -> str:
+    return shutil.which(name) or pytest.skip(f"{name} is not installed")

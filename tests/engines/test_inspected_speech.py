@@ -43,9 +43,9 @@ async def test_speech_is_decoded_from_end_to_end(inspector: Inspector, tmp_path:
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        (lambda folder: b"", r"^The file is no mp3\.$"),
-        (lambda folder: write_wav(folder / "made.wav", voice(5)).read_bytes(), r"^The file is no mp3\.$"),
-        (lambda folder: _NOISE.bytes(50_000), r"^The file is no mp3\.$"),
+        (lambda folder: b"", r"^The file is not an mp3\.$"),
+        (lambda folder: write_wav(folder / "made.wav", voice(5)).read_bytes(), r"^The file is not an mp3\.$"),
+        (lambda folder: _NOISE.bytes(50_000), r"^The file is not an mp3\.$"),
         (lambda folder: b"ID3\4\0\0\0\0\0\0" + _NOISE.bytes(50_000), DAMAGED),
         (lambda folder: _mp3(folder, voice(5))[:-50], DAMAGED),
         (lambda folder: _mp3(folder, 0 * voice(5)), r"^The mp3 is silent from its beginning to its"),

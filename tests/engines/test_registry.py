@@ -131,8 +131,8 @@ def test_by_default_kokoro_speaks_if_it_is_installed_and_espeak_is_the_fallback(
 @pytest.mark.parametrize(
     ("speech", "message"),
     [
-        ("festival:/voices", "'festival' is no engine that speaks from a folder; there are"),
-        ("openai:/voices", "'openai' is no engine that speaks from a folder; there are"),
+        ("festival:/voices", "'festival' is not an engine that speaks from a folder; there are"),
+        ("openai:/voices", "'openai' is not an engine that speaks from a folder; there are"),
         ("sherpa:/nowhere", "folder: there is no /nowhere"),
         ("kokoro", r"folder: there is no model\.onnx in .*; get the model: myna models get kokoro"),
     ],

@@ -97,7 +97,7 @@ def test_an_upload_whose_lease_expires_is_409_and_its_file_is_removed(
     ("audio", "headers", "said"),
     [
         (mp3(), {SHA256_HEADER: "0" * 64}, "myna-sha256"),
-        (b"this is no mp3 " * 1000, {}, "no audio"),
+        (b"this is no mp3 " * 1000, {}, "not audio"),
         (mp3(), {SHA256_HEADER: "x"}, "myna-sha256"),
         (mp3(), {JOB_HEADER: "task 99999999999999999999 1 x"}, "myna-job"),
     ],

@@ -9,6 +9,7 @@ import pytest
 
 from myna.errors import StorageUnavailable
 from myna.settings import Settings
+from myna.store.files.audio import AudioStore
 from myna.store.files.storage import Folder, Storage, is_empty, open_storage
 from tests.rig.s3 import BROKEN, BUCKET, S3, SECRET, SKEWED, Fault
 
@@ -83,3 +84,20 @@ def test_a_lasting_fault_is_unavailable_and_leaves_nothing(
     assert caplog.messages == [f"can't write s3://{BUCKET}/{prefix}: {why}"] * 2
     assert SECRET not in caplog.text
     assert s3.keys(prefix) == [] and s3.unfinished() == 0
+
+
+def test_a_bucket_that_is_missing_is_unavailable(s3: S3, bucket: Storage) -> None:
+    """As one with a misspelt name: no file is missing that is written or listed."""
+    s3.faults = lambda method, path: (404, "NoSuchBucket")
+    for asked in (lambda: bucket.put(KEY, SOUND), lambda: is_empty(bucket)):
+        with pytest.raises(StorageUnavailable):
+            asked()
+
+
+def test_a_copy_that_a_killed_process_left_is_removed(bucket: Storage) -> None:
+    bucket.put(KEY, SOUND)
+    left = bucket.fetch(KEY)
+    audio = AudioStore(bucket)
+    assert audio.remove_unfinished(left.stat().st_mtime) == 0
+    assert audio.remove_unfinished(left.stat().st_mtime + 1) == 1
+    assert not left.exists() and bucket.stat(KEY)

@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import os
 import random
 import secrets
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
@@ -19,6 +21,7 @@ from tests.rig.s3 import BROKEN, BUCKET, S3, SECRET, SKEWED, Fault
 from tests.rig.service import Service, ServiceMaker
 
 JOBS = 200
+OTHER_UID = 4711
 FAULTS: list[Fault | None] = [BROKEN, "cut upload", "cut download", "slow", SKEWED]
 SHARE = 0.25
 """Of the requests, that have a fault. A wrong clock fails at once, the others are tried again."""
@@ -67,6 +70,8 @@ def files(service: Service) -> list[Path]:
 
 def test_audio_is_in_the_bucket_and_its_failures_cost_nothing(service: Service, s3: S3, prefix: str) -> None:
     caller = make_caller(service, units=100)
+    made = (service.folder / "data" / "unsent").iterdir()
+    assert {path.name for path in made} == {"audio", "samples"}  # before a command of root makes one
     name = spoken(caller)
     address = f"{service.root_url}/uploads/{name}"
     whole = call("GET", address)
@@ -101,6 +106,7 @@ def test_uploads_redirect_to_a_signed_address(service: Service) -> None:
     there = call("GET", moved.headers["location"], headers={"Range": "bytes=0-9"})
     assert there.status == 206 and len(there.body) == 10
     assert call("GET", address, headers={"Sec-Fetch-Site": "same-origin"}).status == 200
+    assert call("HEAD", address).status == 200  # the address is signed for GET
     assert call("GET", f"{service.root_url}/uploads/{'0' * 32}.mp3").status == 404
 
 
@@ -118,8 +124,13 @@ def test_a_storage_of_another_installation_is_refused_and_a_moved_one_is_followe
     refused = run(stranger, "serve")
     assert refused.returncode == 1 and "belongs to another installation" in refused.stderr.splitlines()[-1]
 
+    database = service.folder / "data" / "myna.sqlite"
+    if os.geteuid() == 0:  # whose command may not leave files that the service can't read
+        os.chown(database, OTHER_UID, OTHER_UID)
     moved = json.loads(run(service, "move", "--storage", "folder", "--json").stdout)
     assert moved["files"] == 1 and moved["bytes"] == len(sound)
+    owners = {path.stat().st_uid for path in (service.folder / "data").rglob("*")}
+    assert owners == {database.stat().st_uid}
     assert "or was moved" in run(service, "audit").stderr
     service.env["MYNA_STORAGE"] = "folder"
     service.start()
@@ -130,6 +141,23 @@ def test_a_storage_of_another_installation_is_refused_and_a_moved_one_is_followe
     assert ended.returncode == 0, ended.stderr
     assert stored(s3, f"{prefix}-2") == [name]
     assert run(service, "restore", "site.tar", **{**restored, "MYNA_DATA": "again"}).returncode == 1
+
+
+def test_an_upgraded_site_does_not_begin_an_empty_bucket(
+    make_service: ServiceMaker, s3: S3, prefix: str
+) -> None:
+    """Its audio is in the folder, from which it can be moved."""
+    service = make_service(speech="espeak", env=s3.env).start()
+    spoken(make_caller(service, units=100))
+    assert service.stop() == 0
+    (service.folder / "data" / "audio" / "myna-site").unlink()
+    with sqlite3.connect(service.folder / "data" / "myna.sqlite") as db:
+        db.execute("UPDATE site SET storage_marked = 0")
+    bucket = f"s3://{BUCKET}/{prefix}"
+    refused = run(service, "serve", MYNA_STORAGE=bucket)
+    assert refused.returncode == 1 and "myna move --storage" in refused.stderr.splitlines()[-1]
+    assert run(service, "move", "--storage", bucket).returncode == 0
+    assert len(stored(s3, prefix)) == 1
 
 
 def test_two_replicas_lose_no_sound_while_the_bucket_makes_faults(

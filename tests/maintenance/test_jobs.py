@@ -10,7 +10,7 @@ from prometheus_client import Gauge
 from myna.accounts.sign_in import passwords, sessions
 from myna.accounts.sign_in.oidc import attempts
 from myna.accounts.sign_in.oidc.attempts import Purpose
-from myna.accounts.sign_in.tokens import SignInRefused
+from myna.accounts.sign_in.throttle import SignInRefused
 from myna.actions.access import ResetAccount
 from myna.channels.circuits import FAILURES_MAX
 from myna.lib.telemetry import metrics

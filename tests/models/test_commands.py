@@ -96,7 +96,7 @@ def test_get_list_and_remove(run: Runner, target: Path) -> None:
 
     assert listed() == {
         "name": "tiny", "kind": "2 voices", "size_mb": 2, "licence": "Apache-2.0", "languages": ["zh", "en"],
-        "state": "absent", "folder": str(target), "get": "myna models get tiny",
+        "state": "absent", "folder": str(target), "get": "myna models get tiny", "beside": [],
     }  # fmt: skip
 
     code, out, err = run("get", "tiny")

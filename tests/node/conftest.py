@@ -54,7 +54,7 @@ def pair(session_pair: Pair) -> Pair:
 @pytest.fixture
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first pause after a failed request is 20 ms instead of half a second."""
-    monkeypatch.setattr("myna.node.server_client.FIRST_S", 0.02)
+    monkeypatch.setattr("myna.node.server_client.RETRY_FIRST_S", 0.02)
 
 
 @pytest.fixture

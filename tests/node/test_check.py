@@ -54,7 +54,7 @@ def written(folder: Path, toml: str) -> Path:
         ("slots = 0\n", "slots: must be an integer from 1 to 64."),
         ('slots = "two"\n', "slots: must be an integer, not a string."),
         ("shutdown_grace_s = nan\n", "shutdown_grace_s: must be a number from 0 to 3600."),
-        ("slot = 1\n", "slot: is no key here; there are slots, shutdown_grace_s, engine."),
+        ("slot = 1\n", "slot: is not a key here; there are slots, shutdown_grace_s, engine."),
         ("engine = [5]\n", "engine[0]: must be an object, not an integer."),
         ('[[engine]]\nkind = "festival"\n', "engine[0].kind: must be espeak or kokoro or sherpa or openai."),
         (ESPEAK + ESPEAK + "voices = [5]\n", "engine[1].voices[0]: must be a string, not an integer."),
@@ -88,7 +88,7 @@ def written(folder: Path, toml: str) -> Path:
         ),
         (
             SHERPA + VOICE.replace("name", "nmae"),
-            "engine[0].voice[0].nmae: is no key here; there are id, name, language, gender, speaker.",
+            "engine[0].voice[0].nmae: is not a key here; there are id, name, language, gender, speaker.",
         ),
         ("slots = \n", "is not valid TOML at line 1, column 9."),
     ],

@@ -10,7 +10,7 @@ from types import ModuleType
 import myna
 from myna import errors
 from myna.accounts import limits
-from myna.accounts.sign_in import tokens
+from myna.accounts.sign_in import throttle
 from myna.errors.sentences import SentenceError
 from myna.office import messages
 from myna.speech import synthesize
@@ -46,7 +46,7 @@ def sentences() -> set[str]:
     for module in modules:
         for call in _calls(module):
             name = _name(call.func)
-            if name in names or (name == "__init__" and module in (errors, tokens)):
+            if name in names or (name == "__init__" and module in (errors, throttle)):
                 found |= {_field(call, name) + text for text in _texts(call.args[0], module)}
             elif name in PHRASES_OF and isinstance(call.args[0], ast.Constant):
                 found.add(str(call.args[0].value))

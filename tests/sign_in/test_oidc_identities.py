@@ -8,7 +8,7 @@ from myna.accounts.sign_in import passwords, second_factor, sessions
 from myna.accounts.sign_in.oidc import identities
 from myna.accounts.sign_in.oidc.identities import Identity
 from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
-from myna.accounts.sign_in.tokens import SignInRefused
+from myna.accounts.sign_in.throttle import SignInRefused
 from myna.actions.access import ConfirmSecondFactor
 from myna.actions.accounts import DisableAccount
 from myna.errors import CommandError

@@ -10,8 +10,8 @@ from myna.accounts.activity import Actor
 from myna.accounts.sign_in import links, second_factor, sessions
 from myna.accounts.sign_in.second_factor import STEP_S, SecondFactor
 from myna.accounts.sign_in.sessions import PENDING_MS, Session
-from myna.accounts.sign_in.tokens import WRONG_CODE, SignInRefused, TooManyAttempts
-from myna.actions.access import ConfirmSecondFactor, NewRecoveryCodes, ResetAccount, SetSecondFactor
+from myna.accounts.sign_in.throttle import WRONG_CODE, SignInRefused, TooManyAttempts
+from myna.actions.access import ConfirmSecondFactor, NewRecoveryCodes, RemoveSecondFactor, ResetAccount
 from myna.actions.accounts import DisableAccount
 from myna.errors import CommandError
 from myna.store.queries.accounts import AccountRow
@@ -237,12 +237,12 @@ async def test_a_reset_of_the_password_does_not_replace_the_second_factor(books:
 
 @each_database
 async def test_it_can_be_removed_with_its_recovery_codes(books: Books, ann: Ann) -> None:
-    await perform(books.db, SetSecondFactor(name="ann", remove=True))
+    await perform(books.db, RemoveSecondFactor(name="ann", remove=True))
     assert await second_factor.of_account(books.db, ann.account.id) == SecondFactor(on=False, codes_left=0)
     assert await books.sql("SELECT * FROM recovery_codes") == []
     assert await signed_in(books)
     with pytest.raises(CommandError, match="no second factor"):
-        await perform(books.db, SetSecondFactor(name="ann", remove=True))
+        await perform(books.db, RemoveSecondFactor(name="ann", remove=True))
     with pytest.raises(CommandError, match="no second factor"):
         await perform(books.db, NewRecoveryCodes(name="ann"))
     said = [row.command for row in await activity.page(books.db, limit=2)]

@@ -3,8 +3,13 @@
 import pytest
 
 from myna.accounts.sign_in import passwords, sessions, throttle
-from myna.accounts.sign_in.throttle import FORGET_MS, FREE_FAILURES, WAIT_MAX_MS
-from myna.accounts.sign_in.tokens import SignInRefused, TooManyAttempts
+from myna.accounts.sign_in.throttle import (
+    FORGET_MS,
+    FREE_FAILURES,
+    WAIT_MAX_MS,
+    SignInRefused,
+    TooManyAttempts,
+)
 from tests.sign_in.people import ADDRESS, BROWSER, ELSEWHERE, OTHER_PASSWORD, PASSWORD, at_once, person
 from tests.store.books import Books
 from tests.store.fixtures import each_database

@@ -18,7 +18,6 @@ from myna.actions.accounts import AddAccount
 from myna.actions.keys import IssueKey
 from myna.billing import audit as whole_audit
 from myna.lib.ids import new_id
-from myna.lib.times import duration_text
 from myna.store.batch import (
     Audio,
     CallState,
@@ -129,7 +128,7 @@ class Books:
         )
 
     async def _key(self, account: str, name: str, scopes: Scope, life_ms: int) -> Issued:
-        expires_in = duration_text(life_ms) if life_ms else ""
+        expires_in = f"{-(-life_ms // 1000)}s" if life_ms else ""
         action = IssueKey(account=account, name=name, scope=tuple(scopes.names), expires_in=expires_in)
         return await perform(self.db, action)
 

@@ -5,7 +5,6 @@ import pytest
 from myna.actions.keys import IssueKey, RevokeKey, RollKey, SetKeyRoutes
 from myna.actions.routes import AddRoute, RemoveRoute, SetRoute
 from myna.errors import CommandError
-from myna.lib.times import duration_text
 from myna.settings import Settings
 from myna.store.batch import ChargeOutcome, ChargeRefused, RefusalReason, Replayed
 from myna.store.queries import config as config_store
@@ -79,7 +78,7 @@ async def test_a_stored_response_of_another_route_is_refused(books: Books) -> No
 
 async def test_a_rolled_key_has_the_routes_of_the_old_one(books: Books) -> None:
     customer = await routed(books, "tts-1", "svc-chat")
-    rolled = await perform(books.db, RollKey(key=str(customer.key_id), grace=duration_text(1000)))
+    rolled = await perform(books.db, RollKey(key=str(customer.key_id), grace="1s"))
     assert await store.of_key(books.db, rolled.issued.id) == ("svc-chat", "tts-1")
 
 

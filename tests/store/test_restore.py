@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from myna.accounts.sign_in import links, passwords, sessions
-from myna.accounts.sign_in.tokens import SignInRefused
+from myna.accounts.sign_in.throttle import SignInRefused
 from myna.actions.access import ResetAccount
 from myna.actions.clones import DeleteVoice
 from myna.billing import audit

@@ -130,8 +130,8 @@ def restarts(log: Path) -> int:
 async def test_the_log_restarts_under_continuous_writing(
     sqlite_books: Books, commits: GroupCommit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_writer, "EVERY_S", 0.02)
-    monkeypatch.setattr(sqlite_writer, "LONG_PAGES", 100)
+    monkeypatch.setattr(sqlite_writer, "CHECKPOINT_EVERY_S", 0.02)
+    monkeypatch.setattr(sqlite_writer, "LONG_LOG_PAGES", 100)
     customer = await sqlite_books.customer(units=1_000_000)
     log = sqlite_books.folder / "myna.sqlite-wal"
     before = restarts(log)
@@ -145,8 +145,8 @@ async def test_the_log_restarts_under_continuous_writing(
 
 def test_the_writer_copies_what_the_thread_could_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader stands for the writes that come while the thread copies."""
-    monkeypatch.setattr(sqlite_writer, "EVERY_S", 0.001)
-    monkeypatch.setattr(sqlite_writer, "LONG_PAGES", 3)
+    monkeypatch.setattr(sqlite_writer, "CHECKPOINT_EVERY_S", 0.001)
+    monkeypatch.setattr(sqlite_writer, "LONG_LOG_PAGES", 3)
     log = tmp_path / "db.sqlite-wal"
 
     def connect() -> apsw.Connection:

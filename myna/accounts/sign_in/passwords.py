@@ -15,7 +15,7 @@ import argon2
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from myna.accounts.sign_in import throttle
-from myna.accounts.sign_in.tokens import WRONG_PASSWORD, SignInRefused, TooManyAttempts
+from myna.accounts.sign_in.throttle import WRONG_PASSWORD, SignInRefused, TooManyAttempts
 from myna.errors import CommandError
 from myna.lib.net import client_network
 from myna.lib.shares import Shares
@@ -86,7 +86,7 @@ async def check(plain: str, *, name: str, email: str) -> None:
     own = {word.casefold() for word in (name, email, email.partition("@")[0]) if word}
     if plain.casefold() in own:
         raise CommandError(
-            "The name and the e-mail address are no passwords; choose another one.", "password"
+            "A password must not be the name or the e-mail address; choose another one.", "password"
         )
     if await _threads.run(lambda: _score(plain, sorted(own)), f"account {name}") < SCORE_MIN:
         raise CommandError(

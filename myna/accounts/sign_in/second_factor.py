@@ -17,7 +17,7 @@ from msgspec import Struct
 from pyotp.exceptions import OTPVerificationError
 
 from myna.accounts.sign_in import sessions, throttle, tokens
-from myna.accounts.sign_in.tokens import WRONG_CODE, SignInRefused
+from myna.accounts.sign_in.throttle import WRONG_CODE, SignInRefused
 from myna.errors import CommandError
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts

@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from myna.accounts.sign_in import passwords, tokens
-from myna.accounts.sign_in.tokens import SignInRefused
+from myna.accounts.sign_in.throttle import SignInRefused
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts
 from myna.store.queries import sessions as store

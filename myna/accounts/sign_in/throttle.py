@@ -1,4 +1,4 @@
-"""Back-off after failed attempts to sign in, without locking a person out.
+"""Refused sign-ins, and the back-off after failed attempts, without locking a person out.
 
 Attempts are counted for the account (for a name without an account: for the name) and for the address. From
 the fifth failure in a row on, the next attempt must wait: 1 s, 2 s, 4 s, … and at most 5 minutes. An attempt
@@ -11,11 +11,12 @@ client of a proxy on this machine has it.
 """
 
 import hashlib
-from typing import Final
+import math
+from typing import Any, Final
 
 from msgspec import Struct
 
-from myna.accounts.sign_in.tokens import TooManyAttempts
+from myna.errors import CommandError
 from myna.lib.net import client_network
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import sessions
@@ -27,6 +28,32 @@ FIRST_WAIT_MS: Final = 1_000
 WAIT_MAX_MS: Final = 300_000
 FORGET_MS: Final = 3_600_000
 """Failures are forgotten after this time without another one."""
+WRONG = "The name or the password is wrong."
+WRONG_PASSWORD = "The password is wrong."  # noqa: S105  no password
+WRONG_CODE = "The code is wrong or was used already."
+"""For a person who has shown the account's password or a session."""
+
+
+class SignInRefused(CommandError):
+    """The sign-in is refused. `retry_after_s` is 0 unless the reason is that there were too many attempts."""
+
+    def __init__(self, sentence: str = WRONG, retry_after_s: int = 0, **values: Any) -> None:
+        super().__init__(sentence, **values)
+        self.retry_after_s = retry_after_s
+
+
+class TooManyAttempts(SignInRefused):
+    """There were too many attempts; another one is possible in `wait_ms`."""
+
+    def __init__(self, wait_ms: int) -> None:
+        seconds = max(1, math.ceil(wait_ms / 1000))
+        super().__init__(
+            "There were too many attempts; try again in {seconds} second."
+            if seconds == 1
+            else "There were too many attempts; try again in {seconds} seconds.",
+            seconds,
+            seconds=seconds,
+        )
 
 
 class Subjects(Struct, frozen=True):

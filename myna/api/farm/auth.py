@@ -29,6 +29,12 @@ JOIN_BODY_MAX_BYTES = 4 * 1024
 """Limit on the body of a request without a credential."""
 JOIN_BODY_TIMEOUT_S = 2.0
 """How long that body may take to arrive."""
+PER_NODE_MAX = 2 * SLOTS_MAX
+"""For each slot an upload or a download of a sample, and as many polls and heartbeats."""
+PER_ADDRESS_MAX = 1024
+"""High, since all nodes have the same address if the service is behind a proxy."""
+JOINS_MAX = 64
+"""Join requests of all addresses together."""
 
 
 class NodeAuth:
@@ -89,14 +95,6 @@ class NodeAuth:
 def _check_protocol(request: Request) -> None:
     if request.header(PROTOCOL_HEADER.encode()) != str(PROTOCOL).encode():
         raise NodeTooOld(PROTOCOL)
-
-
-PER_NODE_MAX = 2 * SLOTS_MAX
-"""For each slot an upload or a download of a sample, and as many polls and heartbeats."""
-PER_ADDRESS_MAX = 1024
-"""High, since all nodes have the same address if the service is behind a proxy."""
-JOINS_MAX = 64
-"""Join requests of all addresses together."""
 
 
 class ConcurrencyLimits:

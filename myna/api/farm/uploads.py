@@ -144,7 +144,7 @@ class Uploads:
         try:
             inspected = await self._inspector.speech(file.part, sender=node_id)
         except NoAudio as failure:
-            raise InvalidRequest(f"The body is no audio that can be stored: {failure}") from None
+            raise InvalidRequest(f"The body is not audio that can be stored: {failure}") from None
         except EngineFailed as failure:
             raise Unavailable(f"The audio can't be checked now: {failure} Send it again.") from None
         text, speed = await self._node_auth.in_time(self._tasks.text(lease))

@@ -37,6 +37,15 @@ _LIMITER_FRAMES: Final = 4
 _MEASURED_S: Final = 10
 
 _Samples = npt.NDArray[np.float32]
+Sound = NDArray[np.float32]
+"""Samples from -1 to 1; of several channels, one row for each moment."""
+CLIPPED: Final = 0.999  # |x| from here on is counted as clipped
+_LEVEL_FRAME_S: Final = 0.02
+_SILENCE_DB: Final = -70.0  # the lowest level: that of digital silence would be minus infinity
+_BACKGROUND_PERCENTILE: Final = 5
+# Speech has 80 to 95 % of its frames so far above its background; 65 to 70 % where the pauses are cut out,
+# 55 % with noise 15 dB below it, 30 % with noise 10 dB below it. Tones, hum and even noise have 0 or 1 %.
+_VOICE_DB: Final = 10.0
 
 
 def levelled(samples: _Samples, rate_hz: int) -> _Samples:
@@ -195,19 +204,6 @@ def _between() -> _Samples:
 
 def _lufs(power: npt.NDArray[np.float64] | np.float64) -> npt.NDArray[np.float64]:
     return np.asarray(_OFFSET + 10 * np.log10(np.maximum(power, 1e-12)))
-
-
-Sound = NDArray[np.float32]
-"""Samples from -1 to 1; of several channels, one row for each moment."""
-
-CLIPPED: Final = 0.999  # |x| from here on is counted as clipped
-
-_LEVEL_FRAME_S: Final = 0.02
-_SILENCE_DB: Final = -70.0  # the lowest level: that of digital silence would be minus infinity
-_BACKGROUND_PERCENTILE: Final = 5
-# Speech has 80 to 95 % of its frames so far above its background; 65 to 70 % where the pauses are cut out,
-# 55 % with noise 15 dB below it, 30 % with noise 10 dB below it. Tones, hum and even noise have 0 or 1 %.
-_VOICE_DB: Final = 10.0
 
 
 class Levels(NamedTuple):

@@ -37,6 +37,17 @@ _CURVE = (
 )  # fmt: skip
 _CLOSE = 0.015  # accepted relative error of the length
 _TRIES_MAX = 4
+# speak_lib.h
+_RATE, _POSITION_IN_CHARACTERS, _UTF8, _END_PAUSE = 1, 1, 1, 0x1000
+_SAMPLE_BYTES = 2
+_AUDIBLE_PEAK = 200  # of 32767
+_ASKED = regex.compile(rf"[{MEANS.pattern}--[\p{{Han}}\p{{Latin}}0-9]]", regex.VERSION1)
+_SAMPLE_CHARS_MAX = 160  # spoken and discarded to find the rate of a text
+_uint, _pointer = ctypes.c_uint, ctypes.c_void_p
+_SYNTH_ARGUMENTS: Any = [
+    ctypes.c_char_p, ctypes.c_size_t, _uint, ctypes.c_int, _uint, _uint, _pointer, _pointer
+]  # fmt: skip
+_Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
 
 
 class Pace(msgspec.Struct, frozen=True):
@@ -73,21 +84,6 @@ def _rate(speed: float) -> int:
     (rate_low, speed_low), (rate_high, speed_high) = _CURVE[above - 1], _CURVE[above]
     share = (speed - speed_low) / (speed_high - speed_low)
     return round(rate_low + share * (rate_high - rate_low))
-
-
-# speak_lib.h
-_RATE, _POSITION_IN_CHARACTERS, _UTF8, _END_PAUSE = 1, 1, 1, 0x1000
-_SAMPLE_BYTES = 2
-
-_AUDIBLE_PEAK = 200  # of 32767
-_ASKED = regex.compile(rf"[{MEANS.pattern}--[\p{{Han}}\p{{Latin}}0-9]]", regex.VERSION1)
-_SAMPLE_CHARS_MAX = 160  # spoken and discarded to find the rate of a text
-
-_uint, _pointer = ctypes.c_uint, ctypes.c_void_p
-_SYNTH_ARGUMENTS: Any = [
-    ctypes.c_char_p, ctypes.c_size_t, _uint, ctypes.c_int, _uint, _uint, _pointer, _pointer
-]  # fmt: skip
-_Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
 
 
 class Library:

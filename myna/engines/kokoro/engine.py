@@ -61,6 +61,12 @@ _PACE: Final = 0.5
 """Seconds of work for an estimated second of sound until it is measured; about what one core takes."""
 _TURN_S: Final = 60.0
 """The estimated seconds of sound of the longest piece: PIECE_SYMBOLS_MAX letters with their marks."""
+_MIXED_WITH: Final = {"female": "af_heart", "male": "am_michael"}
+_MIXED_SOUND: Final = 0.6
+_MIXED_PROSODY: Final = 0.1
+"""The shares of the English voice where a Mandarin voice speaks English words: see decision 0015."""
+PROCESSES_MAX: Final = 4
+"""Each takes some 400 MB."""
 
 
 class KokoroVoice(msgspec.Struct, frozen=True):
@@ -267,14 +273,6 @@ def _weighted(styles: Iterable[tuple[Sequence[StyleShare], float]]) -> tuple[Sty
 def _job(piece: Piece, voice: KokoroVoice, speed: float) -> PieceJob:
     style = list(voice.mixed if piece.mixed else voice.style)
     return PieceJob(piece.phonemes, style, speed, piece.words)
-
-
-_MIXED_WITH: Final = {"female": "af_heart", "male": "am_michael"}
-_MIXED_SOUND: Final = 0.6
-_MIXED_PROSODY: Final = 0.1
-"""The shares of the English voice where a Mandarin voice speaks English words: see decision 0015."""
-PROCESSES_MAX: Final = 4
-"""Each takes some 400 MB."""
 
 
 class KokoroConfig(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="kokoro"):

@@ -73,7 +73,7 @@ def decode(job: DecodeJob) -> Measured:
     """The length of the job's mp3. Raises NoAudio or OSError."""
     data = _speech(job.source)
     if kind(data) is not Container.MP3:
-        raise NoAudio("The file is no mp3.")
+        raise NoAudio("The file is not an mp3.")
     try:
         with opened(data) as recording:
             return Measured(_length_s(recording))
@@ -125,7 +125,7 @@ def _checked(recording: Recording) -> Sound:
             frames += len(block)
             if not np.isfinite(block).all():
                 raise SampleRefused(
-                    "The recording has samples that are no numbers; export it again, as 16 bits."
+                    "The recording has samples that are not numbers; export it again, as 16 bits."
                 )
             clipped_samples += clipped(block)
             yield block

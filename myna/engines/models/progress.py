@@ -11,6 +11,14 @@ from msgspec import Struct
 from myna.lib.sandbox import child_environ
 
 WRITE_EVERY_S: Final = 0.3
+_PASSED_ON: Final = frozenset(
+    (
+        "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
+        "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "NODE_AUTH_TOKEN", "NPM_TOKEN",
+        "NETRC", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "XDG_CACHE_HOME", "USER", "LOGNAME",
+    )
+)  # fmt: skip
+_PASSED_ON_PREFIXES: Final = ("PIP_", "NPM_CONFIG_")
 
 
 class Progress(Struct, frozen=True):
@@ -70,16 +78,6 @@ def read(path: Path) -> Progress:
         return msgspec.json.decode(path.read_bytes(), type=Progress)
     except (OSError, msgspec.DecodeError):
         return Progress()
-
-
-_PASSED_ON: Final = frozenset(
-    (
-        "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
-        "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "NODE_AUTH_TOKEN", "NPM_TOKEN",
-        "NETRC", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "XDG_CACHE_HOME", "USER", "LOGNAME",
-    )
-)  # fmt: skip
-_PASSED_ON_PREFIXES: Final = ("PIP_", "NPM_CONFIG_")
 
 
 def client_environ(environ: Mapping[str, str]) -> dict[str, str]:

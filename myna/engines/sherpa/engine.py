@@ -59,6 +59,7 @@ _CODES: Final = {"cmn": "zh-CN", "yue": "zh-HK", "": "und"}  # espeak-ng's codes
 _TRIAL_WORD: Final = "a"
 _PACE: Final = 0.3
 """Seconds of work for a second of sound until a model is measured."""
+THREADS_MAX: Final = 64
 
 
 class Sherpa:
@@ -250,9 +251,6 @@ def _with_model(files: AllowedPaths | None, model: SherpaModel) -> AllowedPaths 
     folder = Path(model.folder)
     linked = [path.resolve() for path in folder.rglob("*") if path.is_symlink()]
     return AllowedPaths((*files.reads, *map(path_bytes, (folder, *linked))), files.writes)
-
-
-THREADS_MAX: Final = 64
 
 
 class SherpaConfig(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="sherpa"):

@@ -24,6 +24,35 @@ _VOCODERS: Final = ("voco*.onnx", "hifigan*.onnx", "*vocoder*.onnx")
 _OTHER_MODELS: Final = (*_VOCODERS, "lm_*.onnx", "encoder*.onnx", "decoder*.onnx", "text_*.onnx")
 _HAN: Final = regex.compile(r"\p{Script=Han}")
 _ENGLISH: Final = ("lexicon-en*.txt", "lexicon-us-en.txt", "lexicon-gb-en.txt")
+_MODEL: Final = ()
+"""The only model file that is not a vocoder or another part."""
+_TOKENS: Final = ("tokens.txt",)
+_FILES: Final[dict[Family, dict[str, tuple[str, ...]]]] = {
+    "vits": {"model": _MODEL, "tokens": _TOKENS},
+    "matcha": {"acoustic_model": _MODEL, "vocoder": _VOCODERS, "tokens": _TOKENS},
+    "kokoro": {"model": _MODEL, "voices": ("voices.bin",), "tokens": _TOKENS},
+    "zipvoice": {
+        "encoder": ("encoder*.onnx",),
+        "decoder": ("decoder*.onnx",),
+        "vocoder": _VOCODERS,
+        "tokens": _TOKENS,
+        "lexicon": ("lexicon.txt",),
+    },
+    "pocket": {
+        "lm_flow": ("lm_flow*.onnx",),
+        "lm_main": ("lm_main*.onnx",),
+        "encoder": ("encoder*.onnx",),
+        "decoder": ("decoder*.onnx",),
+        "text_conditioner": ("text_conditioner*.onnx",),
+        "vocab_json": ("vocab.json",),
+        "token_scores_json": ("token_scores.json",),
+    },
+}
+"""The patterns of the files that a family needs."""
+_RELEASES: Final = "https://github.com/k2-fsa/sherpa-onnx/releases/download/"
+_VOICES: Final = f"{_RELEASES}tts-models/"
+_VOCODER_URLS: Final = f"{_RELEASES}vocoder-models/"
+_ENGLISH_WORDS: Final = f"{_VOICES}lexicon-en-us.txt"
 
 
 def inspect(folder: Path) -> SherpaModel:
@@ -71,33 +100,6 @@ def _clones(family: Family, folder: Path) -> tuple[str, ...]:
     if family == "zipvoice":
         return ("zh", "en") if _names(folder, *_ENGLISH) else ("zh",)
     return ()
-
-
-_MODEL: Final = ()
-"""The only model file that is not a vocoder or another part."""
-_TOKENS: Final = ("tokens.txt",)
-_FILES: Final[dict[Family, dict[str, tuple[str, ...]]]] = {
-    "vits": {"model": _MODEL, "tokens": _TOKENS},
-    "matcha": {"acoustic_model": _MODEL, "vocoder": _VOCODERS, "tokens": _TOKENS},
-    "kokoro": {"model": _MODEL, "voices": ("voices.bin",), "tokens": _TOKENS},
-    "zipvoice": {
-        "encoder": ("encoder*.onnx",),
-        "decoder": ("decoder*.onnx",),
-        "vocoder": _VOCODERS,
-        "tokens": _TOKENS,
-        "lexicon": ("lexicon.txt",),
-    },
-    "pocket": {
-        "lm_flow": ("lm_flow*.onnx",),
-        "lm_main": ("lm_main*.onnx",),
-        "encoder": ("encoder*.onnx",),
-        "decoder": ("decoder*.onnx",),
-        "text_conditioner": ("text_conditioner*.onnx",),
-        "vocab_json": ("vocab.json",),
-        "token_scores_json": ("token_scores.json",),
-    },
-}
-"""The patterns of the files that a family needs."""
 
 
 def _files(family: Family, folder: Path) -> dict[str, tuple[str, ...]]:
@@ -156,12 +158,6 @@ def _smallest(names: "tuple[str, ...] | list[str]") -> str:
 def _names(folder: Path, *patterns: str) -> tuple[str, ...]:
     found = {path.name for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
     return tuple(sorted(found))
-
-
-_RELEASES: Final = "https://github.com/k2-fsa/sherpa-onnx/releases/download/"
-_VOICES: Final = f"{_RELEASES}tts-models/"
-_VOCODER_URLS: Final = f"{_RELEASES}vocoder-models/"
-_ENGLISH_WORDS: Final = f"{_VOICES}lexicon-en-us.txt"
 
 
 class KnownModel(msgspec.Struct, frozen=True):

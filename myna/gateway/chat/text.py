@@ -20,6 +20,13 @@ _HAN = (
     "\U0002f800-\U0002fa1d\U00030000-\U0003134a\U00031350-\U00033479"
 )
 _HAN_RUN = re.compile(f"[{_HAN}]+")
+END_BYTES: Final = 4096
+"""Where in an answer its usage is looked for, counted from its end."""
+BYTES_PER_TOKEN: Final = 4
+"""Of JSON, in English; a Han character has three bytes."""
+_USAGE: Final = b'"usage"'
+_INPUT: Final = re.compile(rb'"(?:prompt|input)_tokens"\s*:\s*([0-9]{1,15})')
+_OUTPUT: Final = re.compile(rb'"(?:completion|output)_tokens"\s*:\s*([0-9]{1,15})')
 
 
 def han_count(text: str) -> int:
@@ -28,15 +35,6 @@ def han_count(text: str) -> int:
         return 0
     rest = text.encode("utf-8", "ignore").translate(None, _ASCII).decode()
     return sum(map(len, _HAN_RUN.findall(rest)))
-
-
-END_BYTES: Final = 4096
-"""Where in an answer its usage is looked for, counted from its end."""
-BYTES_PER_TOKEN: Final = 4
-"""Of JSON, in English; a Han character has three bytes."""
-_USAGE: Final = b'"usage"'
-_INPUT: Final = re.compile(rb'"(?:prompt|input)_tokens"\s*:\s*([0-9]{1,15})')
-_OUTPUT: Final = re.compile(rb'"(?:completion|output)_tokens"\s*:\s*([0-9]{1,15})')
 
 
 def usage_at_end(answer: bytes) -> tuple[int, int] | None:

@@ -21,8 +21,8 @@ _CONTENT: Final = re.compile(rb'"content" ?: ?"((?:[^"\\]|\\.)*+)"')
 
 
 class Chunks:
-    """`model` is the JSON of the model's name; without it events stay as they are. With `whole` only the
-    model is replaced: the events are not chunks."""
+    """`model` is the JSON of the model's name; without it events stay as they are. With `only_model` only
+    that is replaced: the events are not chunks."""
 
     def __init__(self, model: bytes, *, only_model: bool) -> None:
         self._named = b'"model":' + model if model else b""

@@ -24,6 +24,26 @@ _HONG_KONG: Final = {"hk", "mo"}
 _TRADITIONAL: Final = {"hant", "tw"}
 _NUMBER: Final = re.compile(r"[0-9]{1,3}(\.[0-9]{1,12})?")
 _FALSE: Final = ("", "false", "0")
+_HOUR_MS: Final = 3_600_000
+_MINUTE_MS: Final = 60_000
+_SECOND_MS: Final = 1_000
+_NAMES: Final = """
+af afrikaans, am amharic, ar arabic, as assamese, az azerbaijani, ba bashkir, be belarusian, bg bulgarian,
+bn bengali, bo tibetan, br breton, bs bosnian, ca catalan, cs czech, cy welsh, da danish, de german, el greek,
+en english, es spanish, et estonian, eu basque, fa persian, fi finnish, fo faroese, fr french, gl galician,
+gu gujarati, ha hausa, haw hawaiian, he hebrew, hi hindi, hr croatian, ht haitian creole, hu hungarian,
+hy armenian, id indonesian, is icelandic, it italian, ja japanese, jw javanese, ka georgian, kk kazakh,
+km khmer, kn kannada, ko korean, la latin, lb luxembourgish, ln lingala, lo lao, lt lithuanian, lv latvian,
+mg malagasy, mi maori, mk macedonian, ml malayalam, mn mongolian, mr marathi, ms malay, mt maltese,
+my myanmar, ne nepali, nl dutch, nn nynorsk, no norwegian, oc occitan, pa punjabi, pl polish, ps pashto,
+pt portuguese, ro romanian, ru russian, sa sanskrit, sd sindhi, si sinhala, sk slovak, sl slovenian, sn shona,
+so somali, sq albanian, sr serbian, su sundanese, sv swedish, sw swahili, ta tamil, te telugu, tg tajik,
+th thai, tk turkmen, tl tagalog, tr turkish, tt tatar, uk ukrainian, ur urdu, uz uzbek, vi vietnamese,
+yi yiddish, yo yoruba, yue cantonese, zh chinese
+"""
+LANGUAGES: Final = {
+    code: name for code, _, name in (pair.strip().partition(" ") for pair in _NAMES.split(","))
+}
 
 
 class TranscriptFormat(StrEnum):
@@ -196,11 +216,6 @@ class _Done(_Read, tag_field="type", tag="transcript.text.done", omit_defaults=T
     """The whole text, and the usage as the channel states it."""
 
 
-_HOUR_MS: Final = 3_600_000
-_MINUTE_MS: Final = 60_000
-_SECOND_MS: Final = 1_000
-
-
 def encoded(transcript: Transcript, kind: TranscriptFormat, *, translated: bool, words: bool) -> bytes:
     """The body of the response; never empty."""
     usage = TranscriptUsage("duration", round(transcript.duration))
@@ -251,23 +266,3 @@ def _time(seconds: float, comma: str) -> str:
     hours, rest = divmod(round(seconds * _SECOND_MS), _HOUR_MS)
     minutes, rest = divmod(rest, _MINUTE_MS)
     return f"{hours:02}:{minutes:02}:{rest // _SECOND_MS:02}{comma}{rest % _SECOND_MS:03}"
-
-
-_NAMES: Final = """
-af afrikaans, am amharic, ar arabic, as assamese, az azerbaijani, ba bashkir, be belarusian, bg bulgarian,
-bn bengali, bo tibetan, br breton, bs bosnian, ca catalan, cs czech, cy welsh, da danish, de german, el greek,
-en english, es spanish, et estonian, eu basque, fa persian, fi finnish, fo faroese, fr french, gl galician,
-gu gujarati, ha hausa, haw hawaiian, he hebrew, hi hindi, hr croatian, ht haitian creole, hu hungarian,
-hy armenian, id indonesian, is icelandic, it italian, ja japanese, jw javanese, ka georgian, kk kazakh,
-km khmer, kn kannada, ko korean, la latin, lb luxembourgish, ln lingala, lo lao, lt lithuanian, lv latvian,
-mg malagasy, mi maori, mk macedonian, ml malayalam, mn mongolian, mr marathi, ms malay, mt maltese,
-my myanmar, ne nepali, nl dutch, nn nynorsk, no norwegian, oc occitan, pa punjabi, pl polish, ps pashto,
-pt portuguese, ro romanian, ru russian, sa sanskrit, sd sindhi, si sinhala, sk slovak, sl slovenian, sn shona,
-so somali, sq albanian, sr serbian, su sundanese, sv swedish, sw swahili, ta tamil, te telugu, tg tajik,
-th thai, tk turkmen, tl tagalog, tr turkish, tt tatar, uk ukrainian, ur urdu, uz uzbek, vi vietnamese,
-yi yiddish, yo yoruba, yue cantonese, zh chinese
-"""
-
-LANGUAGES: Final = {
-    code: name for code, _, name in (pair.strip().partition(" ") for pair in _NAMES.split(","))
-}

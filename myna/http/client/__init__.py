@@ -6,7 +6,7 @@ docs/decisions/0002-http-client.md. Every call has these properties:
 - No request is sent twice. The socket is polled right before a request is sent, so an idle connection that
   its server has closed is replaced first. A connection that ends later raises `ConnectionBroken`, since the
   server may have processed the request (RFC 9110, 9.2.2).
-- No caller gets the response to another caller's request: `idle.py` describes the limits of this.
+- No caller gets the response to another caller's request: `client.py` describes the limits of this.
 - A call that is cancelled, times out or fails closes its connection immediately and releases its slot.
 - Redirects are returned, not followed. There are no cookies, no proxies (not even the environment's), no
   protocol upgrades. The client requests `identity`; a body in gzip or deflate is decompressed all the same,

@@ -1,7 +1,5 @@
 """The connection pool: limits concurrent calls and reuses idle connections.
 
-Idle connections: which one the next call may reuse, and when none may be reused.
-
 HTTP/1.1 responses have no request id: on one connection, the next bytes received are the response to the next
 request. An upstream that repeats a response, or sends a part of it late, breaks that rule. Its bytes must
 never reach another caller.
@@ -111,7 +109,7 @@ class HttpClient:
     """Opens at most `connections_max` connections, idle ones included; further calls are queued.
 
     A call fails with Unreachable if connecting takes longer than `connect_timeout_s`, with IdleTimedOut if
-    the server sends nothing for `idle_s`, before its response or within it. `reuse_after_s`: see `idle.py`.
+    the server sends nothing for `idle_s`, before its response or within it. `reuse_after_s`: see above.
     """
 
     def __init__(

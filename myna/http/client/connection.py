@@ -88,7 +88,7 @@ class Guarded(WriteBuffer):
     """Polls the socket for unread bytes right before it sends a request on a reused connection.
 
     Bytes received before the request are not its response. Bytes received between the poll and the write, a
-    few microseconds later, can't be told from the response; `idle.py` explains why that is unlikely.
+    few microseconds later, can't be told from the response; `client.py` explains why that is unlikely.
     """
 
     used = False

@@ -45,6 +45,13 @@ PHRASES = {
     "the voice was deleted": N_("the voice was deleted"),
 }
 OTHERWISE = N_("another error, which the operator can see")
+STATES = {
+    CallState.OPEN: N_("open"),
+    CallState.KEPT: N_("delivered"),
+    CallState.REFUNDED: N_("refunded"),
+}
+WORDS_MAX = 5_000
+INCOMPLETE = N_("incomplete")
 
 
 def phrase(visit: Visit, reason: str) -> str:
@@ -53,15 +60,6 @@ def phrase(visit: Visit, reason: str) -> str:
     if reason in PHRASES:
         return visit.text(PHRASES[reason])
     return visit.renderer.stored(reason) if visit.account.operator else visit.text(OTHERWISE)
-
-
-STATES = {
-    CallState.OPEN: N_("open"),
-    CallState.KEPT: N_("delivered"),
-    CallState.REFUNDED: N_("refunded"),
-}
-WORDS_MAX = 5_000
-INCOMPLETE = N_("incomplete")
 
 
 class Event(Struct, frozen=True):

@@ -28,6 +28,8 @@ DAYS_MAX = 3650
 """A longer time is not a useful estimate."""
 LOW_DAYS = 3
 """A balance that lasts fewer days is low."""
+ENTRIES = 8
+EPOCH = date(1970, 1, 1)
 
 
 class BalanceEstimate(Struct, frozen=True):
@@ -50,10 +52,6 @@ def estimate(balance: int, used: Sequence[int], age_days: int) -> BalanceEstimat
     units = sum(used[-days:])
     left = int(balance * Fraction(days, units)) if units else None
     return BalanceEstimate(units, days, left if left is None or left <= DAYS_MAX else None)
-
-
-ENTRIES = 8
-EPOCH = date(1970, 1, 1)
 
 
 class Day(Struct, frozen=True):

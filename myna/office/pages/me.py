@@ -7,13 +7,12 @@ from starlette.responses import Response
 from myna.accounts.sign_in import passwords, second_factor, sessions
 from myna.accounts.sign_in.oidc import identities
 from myna.accounts.sign_in.second_factor import Enrolment
-from myna.accounts.sign_in.sessions import Session
 from myna.actions.access import (
     ConfirmSecondFactor,
     NewRecoveryCodes,
+    RemoveSecondFactor,
     SetIdentity,
     SetPassword,
-    SetSecondFactor,
     SignOut,
 )
 from myna.actions.accounts import SetPreferences
@@ -26,7 +25,7 @@ from myna.store.queries import accounts
 
 async def show(visit: Visit) -> Response:
     """Everything about the account that its holder decides."""
-    session = _session(visit)
+    session = visit.signed_in
     identity = await identities.of_account(visit.db, visit.account.id)
     return visit.page(
         "me.html",
@@ -35,7 +34,7 @@ async def show(visit: Visit) -> Response:
         sessions=await sessions.of_account(visit.db, visit.account.id),
         session_id=session.id,
         command_words=SetPreferences(name=visit.account.name, language="zh", low_balance=100).words,
-        factor_words=SetSecondFactor(name=visit.account.name, remove=True).words,
+        factor_words=RemoveSecondFactor(name=visit.account.name, remove=True).words,
         sessions_words=SignOut(name=visit.account.name).words,
         provider=visit.parts.oidc.client.name if visit.parts.oidc else "",
         identity=identity,
@@ -74,7 +73,7 @@ async def begin_second_factor(visit: Visit) -> Response:
 async def confirm_second_factor(visit: Visit) -> Response:
     """Turns the second factor on, and shows the recovery codes this once. After a wrong code the same secret
     can be confirmed by another."""
-    name, session = visit.account.name, _session(visit).token_hash
+    name, session = visit.account.name, visit.signed_in.token_hash
     action = ConfirmSecondFactor(name=name, code=visit.typed("code"), session=session)
     try:
         codes = await visit.perform(action, own=True)
@@ -104,7 +103,7 @@ async def new_recovery_codes(visit: Visit) -> Response:
 
 async def remove_second_factor(visit: Visit) -> Response:
     """Turns the second factor off."""
-    await visit.perform(SetSecondFactor(name=visit.account.name, remove=True), own=True)
+    await visit.perform(RemoveSecondFactor(name=visit.account.name, remove=True), own=True)
     return visit.redirect("/me", visit.text("The second factor is off."))
 
 
@@ -116,15 +115,9 @@ async def end_session(visit: Visit) -> Response:
 
 async def end_others(visit: Visit) -> Response:
     """Ends all sessions but this one."""
-    session = _session(visit).token_hash
+    session = visit.signed_in.token_hash
     await visit.perform(SignOut(name=visit.account.name, session=session), own=True)
     return visit.redirect("/me", visit.text("All other sessions have ended."))
-
-
-def _session(visit: Visit) -> Session:
-    if visit.session is None:
-        raise AssertionError("a page of an account has a session")
-    return visit.session
 
 
 PAGES = [

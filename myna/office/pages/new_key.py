@@ -25,6 +25,14 @@ from myna.store.queries.keys import KeyRow, Refusal
 
 WITHOUT_KEY_MAX_MS = 600_000
 """A request without a valid key is shown for this long: it may be another person's at the same address."""
+LIVES = (
+    ("", N_("never expires")),
+    ("7d", N_("after 7 days")),
+    ("30d", N_("after 30 days")),
+    ("90d", N_("after 90 days")),
+    ("365d", N_("after a year")),
+)
+"""The durations that the form offers."""
 
 
 async def first_request(visit: Visit, key: KeyRow) -> Part:
@@ -51,16 +59,6 @@ async def _refusal(visit: Visit, key: KeyRow) -> Refusal | None:
     without_key = visit.parts.refusals.without_key(visit.address)
     oldest = max(key.created_at, visit.now_ms - WITHOUT_KEY_MAX_MS, of_key.at if of_key else 0)
     return without_key if without_key and without_key.at > oldest else of_key
-
-
-LIVES = (
-    ("", N_("never expires")),
-    ("7d", N_("after 7 days")),
-    ("30d", N_("after 30 days")),
-    ("90d", N_("after 90 days")),
-    ("365d", N_("after a year")),
-)
-"""The durations that the form offers."""
 
 
 async def show(visit: Visit) -> Response:

@@ -19,7 +19,6 @@ from myna.accounts.sign_in.oidc.client import CALLBACK_PATH
 from myna.accounts.sign_in.oidc.flow import Answer, Finished, Oidc
 from myna.accounts.sign_in.oidc.identities import Identity
 from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
-from myna.accounts.sign_in.sessions import Session
 from myna.actions.access import SetIdentity
 from myna.errors import CommandError, NotFound, Unavailable
 from myna.office.messages import N_
@@ -86,7 +85,7 @@ async def callback(visit: Visit) -> Response:
 
 async def unlink(visit: Visit) -> Response:
     """Removes the link of the account."""
-    session = _session(visit).token_hash
+    session = visit.signed_in.token_hash
     await visit.perform(SetIdentity(name=visit.account.name, remove=True, session=session), own=True)
     return visit.redirect("/me", visit.text("The link is removed. All other sessions have ended."))
 
@@ -101,7 +100,7 @@ async def _begin(visit: Visit, purpose: Purpose, target: str) -> Response:
             visit.db,
             purpose,
             browser=browser,
-            session_id=0 if purpose is Purpose.SIGN_IN else _session(visit).id,
+            session_id=0 if purpose is Purpose.SIGN_IN else visit.signed_in.id,
             target=target if len(target) <= TARGET_MAX_CHARS else "",
             address=visit.address,
         )
@@ -159,12 +158,6 @@ def _oidc(visit: Visit) -> Oidc:
     if visit.parts.oidc is None:
         raise NotFound("There is no such page.")
     return visit.parts.oidc
-
-
-def _session(visit: Visit) -> Session:
-    if visit.session is None:
-        raise AssertionError("a page of an account has a session")
-    return visit.session
 
 
 BEGINS: Final = "it opens the page of the provider, where an attempt ends once"

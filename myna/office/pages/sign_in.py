@@ -6,7 +6,7 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from myna.accounts.sign_in import links, second_factor, sessions
-from myna.accounts.sign_in.tokens import SignInRefused
+from myna.accounts.sign_in.throttle import SignInRefused
 from myna.errors import CommandError
 from myna.office.page import Page, Who
 from myna.office.visit import LANGUAGE, ROOT, Visit

@@ -101,7 +101,7 @@ async def write(
                 try:
                     out.add_file(folder, name, path)
                 finally:
-                    if storage.distant:
+                    if storage.remote:
                         remove(path)
             except FileNotFoundError:
                 if await tables.is_referenced(db, name):
@@ -153,7 +153,7 @@ async def restore(
             f"The backup has schema {version}, this build needs {schema.latest()} or less: use a newer Myna."
         )
     migrate.check_not_too_old(version)
-    staged = _SentFiles(storage) if storage.distant else _StagedFiles(storage.working)
+    staged = _SentFiles(storage) if storage.remote else _StagedFiles(storage.working)
 
     async def work(connection: Transaction) -> Manifest:
         if await connection.tables.layout():

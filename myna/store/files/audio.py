@@ -5,7 +5,7 @@ from functools import partial
 from myna.engines.audio import word_times
 from myna.engines.interface import WordTime
 from myna.store.files.named_files import NamedFiles
-from myna.store.files.storage import FOLDER_MODE, Storage
+from myna.store.files.storage import Storage
 
 
 class AudioStore(NamedFiles):
@@ -13,13 +13,6 @@ class AudioStore(NamedFiles):
 
     def __init__(self, storage: Storage) -> None:
         super().__init__(storage, "audio", ".mp3")
-
-    def prepare(self) -> None:
-        """Creates the folder in which files are made and makes it private to this user: an unguessable name
-        is the only access control of a file."""
-        self.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        if self.folder.stat().st_mode & 0o777 != FOLDER_MODE:
-            self.folder.chmod(FOLDER_MODE)
 
     def words(self, name: str) -> list[WordTime]:
         """The words of a sound with their times; none if they are not known or there is no such file. Blocks,

@@ -43,9 +43,11 @@ RETRIES: Final[Any] = {
         "base": 2,
     },
 }
-PARTS_AT_ONCE: Final = 4
+_CONCURRENT_PARTS: Final = 4
 USABLE_S: Final = 10.0
 """How long the storage counts as usable after it was: each look is a request, which costs money."""
+_OF_A_FILE: Final = ("read", "delete")
+"""What fails because a file is missing. All else fails because the bucket is."""
 _BLOCK_BYTES: Final = 2**20
 _TYPES: Final = {".mp3": "audio/mpeg", ".wav": "audio/wav"}
 _CODE: Final = re.compile(r"<Code>(\w{1,60})</Code>")
@@ -55,7 +57,7 @@ _CAUSE: Final = re.compile(r"status code: (\d{3} [\w ]{1,40})|(?:HTTP error: )?(
 class Bucket:
     """The bucket of a URL such as s3://BUCKET/PREFIX. Its files are made in a folder of the data folder."""
 
-    distant = True
+    remote = True
 
     def __init__(self, url: str, data_folder: Path, environ: Mapping[str, str]) -> None:
         """Raises ConfigError."""
@@ -143,16 +145,16 @@ class Bucket:
     def _send(self, key: str, source: Path | bytes) -> None:
         kind = _TYPES.get(Path(key).suffix, "text/plain")
         with self._asking("write"):
-            self._store.put(key, source, attributes={"Content-Type": kind}, max_concurrency=PARTS_AT_ONCE)
+            self._store.put(key, source, attributes={"Content-Type": kind}, max_concurrency=_CONCURRENT_PARTS)
 
     @contextlib.contextmanager
     def _asking(self, what: str) -> Iterator[None]:
         """Logs a failure, without what the server was sent, and raises StorageUnavailable for it."""
         try:
             yield
-        except FileNotFoundError:
-            raise
         except (BaseError, OSError) as error:
+            if isinstance(error, FileNotFoundError) and what in _OF_A_FILE:
+                raise
             log.warning("can't %s %s: %s", what, self.label, _reason(error))
             raise StorageUnavailable from None
 

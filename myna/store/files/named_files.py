@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from myna.lib.files import DiskExecutor, DiskThreads, remove, wait_shielded
-from myna.store.files.storage import Storage, Stored
+from myna.store.files.storage import FOLDER_MODE, Storage, Stored
 
 T = TypeVar("T")
 R = TypeVar("R")
 _REQUESTS = 32
-"""At a time, to a distant storage."""
+"""Concurrent ones, to a remote storage."""
 
 
 class NamedFiles:
@@ -36,16 +36,23 @@ class NamedFiles:
         name = secrets.token_hex(16) + self._suffix
         return name, self._path(name)
 
+    def prepare(self) -> None:
+        """Creates the folder in which files are made and makes it private to this user: an unguessable name
+        is the only access control of a file. A command of root that comes first would own it."""
+        self.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        if self.folder.stat().st_mode & 0o777 != FOLDER_MODE:
+            self.folder.chmod(FOLDER_MODE)
+
     async def keep(self, name: str) -> None:
         """Stores the finished file at the path of this name. Raises StorageUnavailable."""
-        if self.storage.distant:
+        if self.storage.remote:
             await self._disk.run(partial(self.storage.keep, self.key(name)))
 
     async def discard(self, name: str) -> None:
         """Deletes a file that no row references. Returns after a second if the disk or the storage stalls,
         and deletes it later. A failure is logged, and the collector deletes the file."""
         await self._disk.clean_up(partial(remove, self._path(name)))
-        if self.storage.distant:
+        if self.storage.remote:
             await wait_shielded(asyncio.ensure_future(self._disk.run(partial(self.delete, name))))
 
     def stat(self, name: str) -> Stored | None:
@@ -65,12 +72,12 @@ class NamedFiles:
         try:
             yield path
         finally:
-            if self.storage.distant:
+            if self.storage.remote:
                 await self._disk.clean_up(partial(remove, path))
 
     def each(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        """The results of `work` on the items, which looks at a file of each."""
-        if self.storage.distant:
+        """The results of `work` on a file of each item, concurrently in a remote storage."""
+        if self.storage.remote:
             return list(DiskThreads(_REQUESTS).map(work, items))
         return [work(item) for item in items]
 
@@ -94,7 +101,7 @@ class NamedFiles:
         """Removes what is left of files that were being made before `before` (Unix seconds): a process that
         is killed together with its children leaves it. Returns how many."""
         removed = 0
-        for path in self.folder.glob("*/*" if self.storage.distant else "*/.*.part"):
+        for path in self.folder.glob("**/*" if self.storage.remote else "*/.*.part"):
             try:
                 if path.is_file() and path.stat().st_mtime < before:
                     path.unlink()

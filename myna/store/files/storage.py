@@ -54,8 +54,8 @@ class Storage(Protocol):
 
     label: str
     working: Path
-    distant: bool
-    """Whether a file is elsewhere than in `working`: it is fetched to be read here, many at a time."""
+    remote: bool
+    """Whether the files are elsewhere than in `working`: they are fetched to be read here."""
 
     def keep(self, key: str) -> None:
         """Takes the finished, durable file from `working / key`."""
@@ -70,7 +70,7 @@ class Storage(Protocol):
         """Up to `count` bytes from `first` on."""
 
     def fetch(self, key: str) -> Path:
-        """The file on this machine; a `distant` one is a copy, which the caller removes."""
+        """The file on this machine; a `remote` one is a copy, which the caller removes."""
 
     def delete(self, key: str) -> None:
         """Deletes the file if it exists."""
@@ -88,7 +88,7 @@ class Storage(Protocol):
 class Folder:
     """The data folder."""
 
-    distant = False
+    remote = False
 
     def __init__(self, folder: Path) -> None:
         self.label = str(folder)
@@ -174,10 +174,11 @@ def marker_of(storage: Storage) -> str:
 
 async def check_storage(db: Database, storage: Storage, *, claim: bool = False) -> None:
     """Raises CommandError if the storage is another installation's. To `claim` makes a storage without a
-    marker this installation's, unless it has one already: the first start does so."""
+    marker this installation's, unless it has one already: the first start does so. That of an upgraded site
+    begins no empty bucket while its audio is elsewhere."""
     site_id = await db.transaction(queries.site_id)
     found = await asyncio.to_thread(marker_of, storage)
-    if claim and not found:
+    if claim and not found and not await _lacks_files(db, storage):
 
         async def mark(connection: Transaction) -> None:
             if await queries.mark(connection):
@@ -187,3 +188,8 @@ async def check_storage(db: Database, storage: Storage, *, claim: bool = False) 
         found = await asyncio.to_thread(marker_of, storage)
     if found != site_id and (found or claim or await queries.is_marked(db)):
         raise CommandError(WRONG_STORAGE if found else UNMARKED_STORAGE, storage=storage.label, marker=MARKER)
+
+
+async def _lacks_files(db: Database, storage: Storage) -> bool:
+    """Whether this is an empty bucket, and the database names audio."""
+    return storage.remote and await asyncio.to_thread(is_empty, storage) and await queries.has_audio(db)

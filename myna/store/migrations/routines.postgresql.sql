@@ -437,7 +437,7 @@ BEGIN
         INSERT INTO key_usage (key_id, calls, ok_calls, cost, last_used_at)
         SELECT key_id, calls, ok_calls, cost, v_now FROM counted WHERE key_id NOT IN (SELECT key_id FROM found);
 
-        -- `hour_of` in `store/hours.py` is the same.
+        -- `hour_of` in `lib/times.py` is the same.
         SELECT v_now - (v_now + hour_offset_ms) % 3600000 INTO v_hour FROM site;
         v_ends := json_build_array(v_hour, m_accounts, m_keys, m_pays, m_states, m_units, m_times, m_channels);
     END IF;

@@ -15,6 +15,9 @@ from myna.store.queries import routes
 from myna.store.queries.routes import RouteRow
 from myna.store.rows import columns
 
+CircuitState = Literal["closed", "open", "half-open"]
+_STATE = "CASE WHEN open_until = 0 THEN 'closed' WHEN open_until > now_ms() THEN 'open' ELSE 'half-open' END"
+
 
 class ChannelRow(Struct, frozen=True):
     """An upstream channel; the key itself stays in the environment variable `key_env`. `weight` is its share
@@ -258,9 +261,6 @@ async def record_voices(db: Transaction, channel: str, voices: list[ChannelVoice
     await raise_version(db)
 
 
-CircuitState = Literal["closed", "open", "half-open"]
-
-
 class CircuitRow(Struct, frozen=True):
     """`half-open`: the cooldown is over, and no call has succeeded since. `error` opened the circuit last, at
     `error_at` (milliseconds); "" and 0 where it never opened. Calls are admitted from `open_until`
@@ -270,9 +270,6 @@ class CircuitRow(Struct, frozen=True):
     error: str = ""
     error_at: int = 0
     open_until: int = 0
-
-
-_STATE = "CASE WHEN open_until = 0 THEN 'closed' WHEN open_until > now_ms() THEN 'open' ELSE 'half-open' END"
 
 
 async def load_circuits(db: Queries) -> dict[str, CircuitRow]:

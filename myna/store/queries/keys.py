@@ -13,6 +13,11 @@ from myna.store.queries import accounts
 from myna.store.rows import columns
 from myna.store.states import OPEN
 
+PAST_ALL = 2**63 - 1
+"""Above every id."""
+OF_ACCOUNT = 0
+"""In place of a key's id: the limits of the account."""
+
 
 class KeyRow(Struct, frozen=True):
     """A key with the state of its account. Times in ms, 0 for never. `internal` is 1 for the account's key
@@ -72,10 +77,6 @@ async def usage(db: Queries, key_id: int) -> KeyUsage:
         key_id,
     )
     return KeyUsage(int(calls), int(ok_calls), int(cost))
-
-
-PAST_ALL = 2**63 - 1
-"""Above every id."""
 
 
 async def usage_of(db: Queries, key_ids: Sequence[int]) -> dict[int, KeyUsage]:
@@ -254,10 +255,6 @@ async def renew_cap(db: Transaction, key_id: int, starts_at: int, ends_at: int) 
         " starts_at = CASE WHEN starts_at < $2 THEN $2 ELSE starts_at + 1 END WHERE key_id = $1",
         key_id, starts_at, ends_at,
     )  # fmt: skip
-
-
-OF_ACCOUNT = 0
-"""In place of a key's id: the limits of the account."""
 
 
 class LimitsRow(Struct, frozen=True):

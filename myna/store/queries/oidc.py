@@ -91,7 +91,7 @@ async def begin(
 
 async def take(db: Transaction, state_hash: bytes, browser_hash: bytes, life_ms: int) -> AttemptRow | None:
     """Deletes the attempt and returns it; None if it was used, has expired or is another browser's. Of
-    several transactions at once one gets it."""
+    several concurrent transactions one gets it."""
     rows = await db.fetch(
         "DELETE FROM oidc_attempts WHERE state_hash = $1 AND browser_hash = $2"
         f" AND created_at > now_ms() - CAST($3 AS BIGINT) RETURNING {_ATTEMPT}",

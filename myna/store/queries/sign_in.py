@@ -43,8 +43,8 @@ async def link_by_token(db: Queries, token_hash: bytes) -> LinkRow | None:
 
 
 async def take_link(db: Transaction, token_hash: bytes) -> LinkRow | None:
-    """Deletes the link and returns it; None if it was used or has expired. Of several transactions at once
-    one gets it: the others wait for its row."""
+    """Deletes the link and returns it; None if it was used or has expired. Of several concurrent
+    transactions one gets it: the others wait for its row."""
     rows = await db.fetch(
         f"DELETE FROM links WHERE token_hash = $1 AND expires_at > now_ms() RETURNING {_LINK}", token_hash
     )

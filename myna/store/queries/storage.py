@@ -29,6 +29,11 @@ async def of_account(db: Queries, account_id: int) -> int:
     return int(stored)
 
 
+async def has_audio(db: Queries) -> bool:
+    """Whether any speech is stored."""
+    return bool(await db.fetch("SELECT 1 FROM tasks WHERE audio <> '' AND audio_removed_at = 0 LIMIT 1"))
+
+
 async def site_id(db: Transaction) -> str:
     """The id of this installation, which its storage has as a marker."""
     await db.fetch("UPDATE site SET id = $1 WHERE id = ''", secrets.token_hex(16))

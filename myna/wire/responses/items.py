@@ -119,6 +119,8 @@ def messages_of(
         raise InvalidRequest("must have at least one item.", field="input")
     for number, item in enumerate([*earlier, *items], -len(earlier)):
         _add(messages, item, tools, f"input[{number}]")
+    if not messages:
+        raise InvalidRequest("has no item that a model reads; send a message too.", field="input")
     for message in messages:
         message["content"] = _simplified(message["content"])
         if not message["content"]:

@@ -278,6 +278,7 @@ def test_items_of_other_types_are_refused(kind: Any) -> None:
     [
         ({"input": None}, "input: must be a string or an array, not null."),
         ({"input": []}, "input: must have at least one item."),
+        ({"input": [{"type": "reasoning"}]}, "input: has no item that a model reads; send a message too."),
         ({"input": ["hello"]}, "input[0]: must be an object, not a string."),
         ({"input": [{"role": "user"}]}, "input[0].content: is missing."),
         ({"input": [{"content": "hi"}]}, "input[0].role: is missing; send "),

@@ -11,7 +11,7 @@ from myna.accounts.activity import Actor
 from myna.accounts.sign_in import sessions
 from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
 from myna.accounts.sign_in.sessions import Session
-from myna.accounts.sign_in.tokens import SignInRefused
+from myna.accounts.sign_in.throttle import SignInRefused
 from myna.errors import CommandError
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts

@@ -47,8 +47,6 @@ _MARKS: Final = {
 }
 _BY_STRENGTH: Final = ("", ",", ":", ";", "—", "…", ".", "!", "?")
 _PAUSES_S: Final = {",": 0.15, ";": 0.25, ":": 0.2, "—": 0.2, ".": 0.4, "!": 0.4, "?": 0.4, "…": 0.4}
-# Letters and digits of English, with the characters between them. A full stop before a word is that of an
-# abbreviation, since the sentence is not at its end.
 _WRAPPED: Final = regex.compile(r"(?<=[\p{Ll},，、])[ \t]*\n[ \t]*(?=\p{Ll})")
 """A line break within a sentence."""
 _BEGIN: Final = regex.compile(r"(?<!\S)\S")
@@ -57,6 +55,8 @@ _LETTER_OF_OTHERS: Final = r"(?:(?!\p{Han}|\p{Greek})[\p{L}\p{M}\p{N}$€£¥₹
 
 
 def _tokens(letter: str) -> "regex.Pattern[str]":
+    """Words are letters and digits with the characters between them. A full stop before a word is that of an
+    abbreviation, since the sentence is not at its end."""
     return regex.compile(
         rf"(?P<said>{OTHER_MARK})|(?P<greek>\p{{Greek}}[\p{{Greek}}\p{{Inherited}}]*)"
         rf"|(?P<han>(?:{MARK_OF_PINYIN}?\p{{Script=Han}})+)"

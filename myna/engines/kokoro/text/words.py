@@ -95,6 +95,11 @@ _BY_WORD: Final = tuple(
 )
 """Characters that are simplified in some words alone: 看著, but 著名."""
 _TABLE: Final = str.maketrans(_TRADITIONAL, _SIMPLIFIED)
+NOTHING_GIVEN: Final[Mapping[int, str]] = {}
+_JOINED_WORDS_MAX: Final = 3
+_PHRASE_MAX: Final = 8
+_PARTICLES: Final = "地得"
+"""jieba has words such as 地说, whose first character belongs to the word before it."""
 
 
 def simplified(text: str) -> str:
@@ -102,13 +107,6 @@ def simplified(text: str) -> str:
     for pattern, character in _BY_WORD:
         text = pattern.sub(character, text)
     return text.translate(_TABLE)
-
-
-NOTHING_GIVEN: Final[Mapping[int, str]] = {}
-_JOINED_WORDS_MAX: Final = 3
-_PHRASE_MAX: Final = 8
-_PARTICLES: Final = "地得"
-"""jieba has words such as 地说, whose first character belongs to the word before it."""
 
 
 class Word(msgspec.Struct, frozen=True):

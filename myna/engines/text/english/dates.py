@@ -3,13 +3,12 @@
 import re
 
 from myna.engines.text.english.numerals import cardinal, ordinal, plural, year
-from myna.engines.text.english.tables import ABBREVIATIONS, MONTH, MONTHS
+from myna.engines.text.english.tables import ABBREVIATIONS, MONTH, MONTHS, SHORT_MONTHS
 from myna.engines.text.rule import Rule, rule
 
 TO = "[-~–—]"
 _YEAR = r"(?:1[1-9]|20)\d\d"
 _CLOCK = r"(?:[01]?\d|2[0-4]):[0-5]\d(?::[0-5]\d)?"
-_MONTHS = "Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec"
 _DAY_NAMES = "Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun"
 
 
@@ -86,7 +85,7 @@ DATES: tuple[Rule, ...] = (
         lambda m: f"{MONTHS[int(m[1]) - 1]} {ordinal(m[2])}",
     ),
     rule(
-        rf"(?<!\w)(?:({_DAY_NAMES})\.? ?[-–] ?({_DAY_NAMES})|({_MONTHS})\.?[-–]({_MONTHS}))"
+        rf"(?<!\w)(?:({_DAY_NAMES})\.? ?[-–] ?({_DAY_NAMES})|({SHORT_MONTHS})\.?[-–]({SHORT_MONTHS}))"
         r"(?:\.(?=[,;])|(?!\w))",
         lambda m: f"{ABBREVIATIONS[m[1] or m[3]]} to {ABBREVIATIONS[m[2] or m[4]]}",
     ),

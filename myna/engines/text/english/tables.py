@@ -52,8 +52,7 @@ UNITS: Final = {
     "psi": "P S I", "atm": "atmosphere", "mmHg": "millimeter of mercury", "J": "joule", "kJ": "kilojoule",
     "MJ": "megajoule", "cal": "calorie", "kcal": "kilocalorie", "eV": "electron volt", "mol": "mole",
     "mmol": "millimole", "lx": "lux", "lm": "lumen", "dB": "decibel", "rpm": "R P M",
-    "bpm": "beat per minute", "bps": "basis point", "bp": "basis point",
-    "fps": "F P S",
+    "bpm": "beat per minute", "bps": "basis point", "bp": "basis point", "fps": "F P S",
     "dpi": "D P I", "ppm": "parts per million", "mph": "mile per hour", "kph": "kilometer per hour",
     "kmh": "kilometer per hour", "mpg": "mile per gallon", "°C": "degree Celsius",
     "°F": "degree Fahrenheit",
@@ -115,7 +114,8 @@ MONTHS: Final = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
     "November", "December",
 )  # fmt: skip
-MONTH: Final = f"(?:{any_of(MONTHS)}|(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\\.?)"
+SHORT_MONTHS: Final = "Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec"
+MONTH: Final = f"(?:{any_of(MONTHS)}|(?:{SHORT_MONTHS})\\.?)"
 OPERATORS: Final = {
     "+": "plus", "×": "times", "*": "times", "÷": "divided by", "=": "equals", "≈": "is approximately",
     "≠": "is not equal to", "≥": "is greater than or equal to", "≤": "is less than or equal to",
@@ -152,8 +152,7 @@ BY_ONE_AFTER: Final = (
 )
 ROMAN_AFTER: Final = (
     "World War|Chapter|chapter|volume|Part|Book|Volume|Vol|Act|Scene|Section|Article|Phase|Stage|"
-    "Type|Level|Class|"
-    "Grade|"
+    "Type|Level|Class|Grade|"
     "Title|Appendix|Episode|Season|Super Bowl|Mark|Rocky|Final Fantasy|Star Wars|Schedule|Table|Figure|"
     "Division|Group|Tier|Unit|Version|Lesson|Vatican|Apollo|Saturn|Model|Windows"
 )

@@ -45,7 +45,7 @@ async def show_new(visit: Visit) -> Response:
         form=AddChannel(kind="chat", name="", url=""),
         kinds=KINDS,
         vendors=VENDORS,
-        keys_in_files=not visit.parts.settings.on_sqlite and not visit.parts.settings.secret_key,
+        keys_in_files=visit.parts.settings.keys_in_files,
     )
 
 
@@ -68,7 +68,7 @@ async def show_change(visit: Visit) -> Response:
         channel=channel,
         form=SetChannel(name=channel.name, **{**_present(channel), "url": without_login(channel.url)}),
         routes=[row.name for row in await visit.read(routes.load) if channel.name in of_row(row).channels],
-        keys_in_files=not visit.parts.settings.on_sqlite and not visit.parts.settings.secret_key,
+        keys_in_files=visit.parts.settings.keys_in_files,
     )
 
 

@@ -74,7 +74,7 @@ async def show(visit: Visit, result: Result | None = None) -> Response:
         latencies=await latencies(visit),
         tables={kind: rows for kind, rows in tables.items() if rows},
         result=result,
-        keys_in_files=not visit.parts.settings.on_sqlite and not visit.parts.settings.secret_key,
+        keys_in_files=visit.parts.settings.keys_in_files,
     )
 
 
