@@ -59,7 +59,7 @@ def _spoken(library: Library, text: str, path: Path) -> float:
         sound_max_s=SOUND_MAX_S,
         file=OutputFile.at(path.with_suffix(".part"), path),
     )
-    return speak(library, job, lambda _part: None).seconds
+    return speak(library, job, lambda _part: None, lambda _counts: None).seconds
 
 
 def _rate(work: Callable[[], object], seconds: float) -> float:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Protocol
 
@@ -205,7 +205,7 @@ class Synthesizer:
                         queue_key=call.account_id,
                         sound_s=plan.sound_s,
                         disconnected=disconnected,
-                        unspoken=call.details.unspoken.update,
+                        unspoken=partial(metrics.not_spoken, call.details),
                         hear=self._ear_of(listener) if listener else None,
                     )
                     spoken = await self._speak_on(channel, call, plan, answers, failures, client, listener)

@@ -11,6 +11,7 @@ import soundfile
 
 from myna.engines.espeak.engine import VOICES, Espeak
 from myna.engines.interface import (
+    Client,
     EngineCrashed,
     EngineTimedOut,
     NothingSpoken,
@@ -92,6 +93,23 @@ async def test_a_text_without_sound_is_refused_and_leaves_no_file(
     with pytest.raises(NothingSpoken):
         await _say(espeak, tmp_path / "said.mp3", text)
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "voice_id", "unspoken"),
+    [
+        ("你好😀😀 → привет ★ ᏣᎳᎩ，5€，½，C#。", _PLAIN, {"Emoji": 2, "Sign": 2, "Cherokee": 3}),
+        ("Hello 😀 → ★ 你好☆", "en-us-male-1", {"Sign": 2}),
+        ("你好，hello。", _PLAIN, {}),
+    ],
+)
+async def test_characters_without_a_sound_are_counted(
+    espeak: Espeak, tmp_path: Path, text: str, voice_id: str, unspoken: dict[str, int]
+) -> None:
+    counted: dict[str, int] = {}
+    utterance = Utterance(text, voice_id, 1.0)
+    await espeak.speak(utterance, tmp_path / "a.mp3", 60, Client(unspoken=counted.update))
+    assert counted == unspoken
 
 
 async def test_an_unknown_voice_or_speed_never_reaches_the_engine(espeak: Espeak, tmp_path: Path) -> None:

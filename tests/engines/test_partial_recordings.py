@@ -16,9 +16,9 @@ from tests.rig.samples import RATE_HZ, voice, write_mp3
 SECONDS = 12.0
 
 
-def of_sndfile(name: str) -> bytes:
+def of_sndfile(name: str, seconds: float = SECONDS) -> bytes:
     file = io.BytesIO()
-    soundfile.write(file, voice(SECONDS), RATE_HZ, format=name)
+    soundfile.write(file, voice(seconds), RATE_HZ, format=name)
     return file.getvalue()
 
 
@@ -45,6 +45,11 @@ def test_the_first_half_of_a_file_is_read(name: str) -> None:
 def test_the_first_half_of_a_file_of_a_phone_or_browser_is_read(name: str) -> None:
     data = of_ffmpeg(name)
     assert readable_s(data[: len(data) // 2]) == pytest.approx(SECONDS / 2, rel=0.25)
+
+
+def test_the_first_half_of_a_short_flac_is_read() -> None:
+    data = of_sndfile("FLAC", 2.0)
+    assert readable_s(data[: len(data) // 2]) == pytest.approx(1, rel=0.3)
 
 
 def test_a_damaged_frame_ends_the_recording() -> None:

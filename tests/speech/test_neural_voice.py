@@ -107,6 +107,8 @@ def test_a_text_is_spoken_in_each_voice_and_in_a_blend_from_the_next_call_on(cal
 
 
 def test_words_of_the_account_change_the_sound_and_what_is_not_spoken_is_named(caller: Caller) -> None:
+    espeak = caller.speak("<speak>世界<prosody>😀</prosody></speak>", voice_id="zh-female-1")
+    assert espeak.headers["x-unspoken"] == "<prosody> 1, Emoji 1"
     text = "<speak>世界<prosody rate='slow'>สวัสดี</prosody></speak>"
     seconds = []
     for reading in ("世界你好你好", "世"):

@@ -12,10 +12,12 @@ used.
 
 import ctypes
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
+import regex
 
 from myna.engines.audio.loudness import Leveller
 from myna.engines.audio.stretch import Stretch
@@ -25,6 +27,7 @@ from myna.engines.espeak.text import PAUSE, Run, runs_of
 from myna.engines.interface import EngineFailed, NothingSpoken, SpeechResult
 from myna.engines.pool.child_main import Work
 from myna.engines.sound import Sink, make_sound
+from myna.engines.text.signs import MEANS, kind_of
 
 RATE_PLAIN = 175
 # The speed at a rate, for texts of one or two sentences: the mean of Mandarin, Cantonese and English.
@@ -38,6 +41,7 @@ _TRIES_MAX = 4
 _RATE, _POSITION_IN_CHARACTERS, _UTF8, _END_PAUSE = 1, 1, 1, 0x1000
 _SAMPLE_BYTES = 2
 _AUDIBLE_PEAK = 200  # of 32767
+_ASKED = regex.compile(rf"[{MEANS.pattern}--[\p{{Han}}\p{{Latin}}0-9]]", regex.VERSION1)
 _SAMPLE_CHARS_MAX = 160  # spoken and discarded to find the rate of a text
 _uint, _pointer = ctypes.c_uint, ctypes.c_void_p
 _SYNTH_ARGUMENTS: Any = [
@@ -142,17 +146,38 @@ class Library:
             raise EngineFailed(f"espeak-ng refused the text with status {status}.")
 
 
-def speak(library: Library, job: EspeakJob, send_part: Sink) -> SpeechResult:
-    """Makes the job's sound. Raises EngineFailed or OSError."""
+def speak(
+    library: Library, job: EspeakJob, send_part: Sink, not_spoken: Callable[[dict[str, int]], None]
+) -> SpeechResult:
+    """Makes the job's sound. `not_spoken` gets what of the text has none, before the first part.
+
+    Raises EngineFailed or OSError."""
 
     def into(sink: Sink) -> None:
         runs = runs_of(job.text, job.voice, job.han_voice)
+        if counts := unspoken(library, runs):
+            not_spoken(counts)
         pace = paced(job.speed, lambda rate: library.length(_beginning(runs), rate))
         leveller = Leveller(library.rate_hz)
         _speak_into(lambda pcm: sink(leveller.feed(pcm)), library, runs, pace)
         sink(leveller.flush())
 
     return make_sound(job.file, library.rate_hz, job.sound_max_s, send_part, into)
+
+
+def unspoken(library: Library, runs: Sequence[Run]) -> dict[str, int]:
+    """The characters of the runs that have no sound in their voice, by kind. Asks the engine, which takes a
+    millisecond for each of other scripts and signs."""
+    characters = Counter(
+        (voice, one) for voice, text in runs if voice != PAUSE for one in _ASKED.findall(text)
+    )
+    found: Counter[str] = Counter()
+    for (voice, one), count in characters.items():
+        try:
+            _speak_into(lambda _: None, library, [(voice, one)], Pace(RATE_PLAIN, 1))
+        except NothingSpoken:
+            found[kind_of(one)] += count
+    return dict(found)
 
 
 def _speak_into(sink: Sink, library: Library, runs: Sequence[Run], pace: Pace) -> None:
@@ -192,4 +217,4 @@ def warm(_setup: bytes) -> Work:
     library = Library()
     library.length([("cmn", "你好"), ("yue", "你好"), ("en-us", "hello"), ("en", "hello")], RATE_PLAIN)
     decoder = msgspec.msgpack.Decoder(EspeakJob)
-    return lambda packed, running: speak(library, decoder.decode(packed), running.part)
+    return lambda packed, running: speak(library, decoder.decode(packed), running.part, running.unspoken)

@@ -148,6 +148,7 @@ class Espeak:
             queue_key=client.queue_key,
             long=is_long(client.sound_s),
             progress=client.progress,
+            unspoken=client.unspoken,
             disconnected=client.disconnected,
             take_part=take_part,
         )

@@ -6,7 +6,6 @@ returned in the order of the text.
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
@@ -55,9 +54,6 @@ from myna.engines.pool.child_main import path_bytes
 from myna.engines.pool.pool import Pool
 from myna.errors import ConfigError
 from myna.lib.sandbox import AllowedPaths
-from myna.lib.telemetry import metrics
-
-log = logging.getLogger(__name__)
 
 START_DEADLINE_S: Final = 120.0
 _TEXT_S: Final = 30.0
@@ -233,12 +229,8 @@ class Kokoro:
         found = await self._text_pool.run(
             job, left_s, queue_key=client.queue_key, disconnected=client.disconnected
         )
-        if found.unspoken:
-            count = sum(found.unspoken.values())
-            metrics.UNSPOKEN_CHARACTERS.inc(count)
-            log.info("%d characters were not spoken, of: %s", count, ", ".join(found.unspoken))
-            if client.unspoken:
-                client.unspoken(found.unspoken)
+        if found.unspoken and client.unspoken:
+            client.unspoken(found.unspoken)
         if not found.pieces:
             raise NothingSpoken("This voice has no sound for the text.")
         return found.pieces

@@ -25,7 +25,7 @@ except ImportError:  # an extra: the recordings of phones and browsers
 RATE_MIN_HZ, RATE_MAX_HZ = 8_000, 192_000
 CHANNELS_MAX = 8
 
-_BLOCK_FRAMES: Final = 65_536
+_BLOCK_FRAMES: Final = 4096  # few: libsndfile loses all of a block in which the file breaks off
 _SLACK_S: Final = 0.5  # tolerance of a stated length: encoder padding and rounding
 _FFMPEG: Final = {
     Container.MP4: "mov",

@@ -21,6 +21,7 @@ from myna.engines.pool.child_main import (
     JobPart,
     JobProgress,
     JobStarted,
+    JobUnspoken,
     Reply,
 )
 from myna.lib.files import wait_shielded
@@ -62,6 +63,7 @@ class PendingJob:
         queue_key: Hashable,
         progress: Callable[[float], None] | None,
         *,
+        unspoken: Callable[[dict[str, int]], None] | None = None,
         long: bool = False,
         take_part: Callable[[bytes], Awaitable[None]] | None = None,
     ) -> None:
@@ -71,6 +73,7 @@ class PendingJob:
         self.queue_key = queue_key
         self.long = long
         self.take_part = take_part
+        self.unspoken = unspoken
         self._progress = progress
         self.queued_at = self.loop.time()
         self.ends_at = self.queued_at + deadline_s
@@ -157,6 +160,9 @@ class Child:
             match reply:
                 case JobStarted(number=job.number):
                     job.started = True
+                case JobUnspoken(number=job.number, counts=counts):
+                    if job.unspoken is not None:
+                        job.unspoken(counts)
                 case JobProgress(number=job.number, fraction=fraction):
                     job.report_progress(fraction)
                 case JobPart(number=job.number, part=part) if job.take_part is not None:

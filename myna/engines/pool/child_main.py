@@ -2,9 +2,9 @@
 
 A frame is its length in four bytes, big-endian, and that many bytes of msgpack. The parent sends `Setup`
 first; the child answers `ChildReady`, or `JobFailed` with the number 0 and exits. For each `StartJob` the
-child sends `JobStarted` before it starts, `JobProgress` and `JobPart` as often as the work has them, and then
-`JobDone` or `JobFailed`, all with the job's number: the parent knows whether a child that crashed had started
-the job.
+child sends `JobStarted` before it starts, `JobUnspoken`, `JobProgress` and `JobPart` as often as the work has
+them, and then `JobDone` or `JobFailed`, all with the job's number: the parent knows whether a child that
+crashed had started the job.
 """
 
 import ctypes
@@ -61,6 +61,13 @@ class JobStarted(msgspec.Struct, frozen=True, array_like=True, tag="started"):
     number: int
 
 
+class JobUnspoken(msgspec.Struct, frozen=True, array_like=True, tag="unspoken"):
+    """What of the job's text is not spoken, and how often."""
+
+    number: int
+    counts: dict[str, int]
+
+
 class JobProgress(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
     """The fraction of the job that is done, 0 to 1."""
 
@@ -90,7 +97,7 @@ class JobFailed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
     message: str
 
 
-Reply = ChildReady | JobStarted | JobProgress | JobPart | JobDone | JobFailed
+Reply = ChildReady | JobStarted | JobUnspoken | JobProgress | JobPart | JobDone | JobFailed
 
 
 class RunningJob:
@@ -99,6 +106,10 @@ class RunningJob:
     def __init__(self, replies: BinaryIO, number: int) -> None:
         self._replies = replies
         self._number = number
+
+    def unspoken(self, counts: dict[str, int]) -> None:
+        """Reports what of the text is not spoken, before the first part."""
+        _send(self._replies, JobUnspoken(self._number, counts))
 
     def progress(self, fraction: float) -> None:
         """Reports the fraction of the job that is done, 0 to 1."""

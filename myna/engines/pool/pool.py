@@ -146,13 +146,15 @@ class Pool(Generic[R]):
         queue_key: Hashable = None,
         long: bool = False,
         progress: Callable[[float], None] | None = None,
+        unspoken: Callable[[dict[str, int]], None] | None = None,
         disconnected: Callable[[], Awaitable[None]] | None = None,
         take_part: Callable[[bytes], Awaitable[None]] | None = None,
     ) -> R:
         """The job's result, at most `deadline_s` seconds from now, waiting included.
 
         Waiting jobs are started round robin over `queue_key`. `progress` is called with the fraction that is
-        done, 0 to 1, if the work reports it; an exception of it ends the job. `disconnected` returns when the
+        done, 0 to 1, if the work reports it; an exception of it ends the job. `unspoken` gets what of the
+        text the work does not speak, before the first part. `disconnected` returns when the
         client has disconnected: the job is dropped if it still waits, and continues if it was started.
         `take_part` gets the parts of the output that the work sends before its result, in order; the process
         waits while it is awaited. A job that sends parts to a caller without it ends its process.
@@ -171,6 +173,7 @@ class Pool(Generic[R]):
             deadline_s=deadline_s,
             queue_key=queue_key,
             progress=progress,
+            unspoken=unspoken,
             long=long,
             take_part=take_part,
         )

@@ -20,6 +20,10 @@ _VARIANT = regex.compile(
     r"|(?<=[0-9])[．：](?=[0-9])",
     _V1,
 )
+MEANS = regex.compile(r"[[\p{L}\p{S}\p{N}%&@\\/§¶†‡‰′″]--[`^~|<>˙´¨¯¸]]", _V1)
+"""What changes the meaning if it is left out. Marks, quotes and those of Markdown do not."""
+_HAN = regex.compile(r"\p{Script=Han}")
+_EMOJI = regex.compile(r"\p{Extended_Pictographic}|\p{Emoji_Presentation}")
 _LETTER_OR_NUMBER = regex.compile(r"[[\p{L}\p{N}]--\p{Default_Ignorable_Code_Point}]", _V1)
 
 # English voices read these five; Chinese ones don't, or do so in English.
@@ -68,6 +72,17 @@ def fractions_in_han(text: str) -> str:
 def speakable(text: str) -> bool:
     """Whether the text has a letter or a number in any form. Checks each distinct character once."""
     return _LETTER_OR_NUMBER.search(plain("".join(set(text)))) is not None
+
+
+def kind_of(character: str) -> str:
+    """The script by the character's name in Unicode, such as Thai; Emoji; Sign; Han."""
+    if _HAN.match(character):
+        return "Han"
+    if _EMOJI.match(character):
+        return "Emoji"
+    if not character.isalpha():
+        return "Sign"
+    return unicodedata.name(character, "Unknown").partition(" ")[0].title()
 
 
 def _in_digits(sign: regex.Match[str]) -> str:

@@ -4,12 +4,16 @@ One observation is up to six Python calls, so what each call counts is noted her
 by `fold`: at a scrape, with the access log, and every few seconds.
 """
 
+import logging
 from collections import defaultdict, deque
+from collections.abc import Mapping
 from functools import lru_cache
 
 from prometheus_client import Counter, Gauge, Histogram
 
 from myna.lib.telemetry.requests import RequestDetails
+
+log = logging.getLogger(__name__)
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900)
 CALL_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900)
@@ -82,7 +86,7 @@ CHANNEL_PLACES = Gauge(
 )
 CIRCUIT_OPENED = Counter("myna_channel_circuit_opened", "How often a circuit opened.", ["channel"])
 UNSPOKEN_CHARACTERS = Counter(
-    "myna_speech_unspoken_characters", "Characters of texts in scripts that the neural voice can't speak."
+    "myna_speech_unspoken_characters", "Characters of texts that the voice can't speak."
 )
 COMMITS_WAITING = Gauge(
     "myna_commits_waiting", "Operations waiting for the database.", multiprocess_mode="livesum"
@@ -106,6 +110,14 @@ AUDIT_CHECKED = Gauge(
 added: defaultdict[Counter, int] = defaultdict(int)
 levels: defaultdict[Gauge, int] = defaultdict(int)
 observed: deque[tuple[Histogram, float]] = deque(maxlen=10_000)  # a node never folds
+
+
+def not_spoken(details: RequestDetails, counts: Mapping[str, int]) -> None:
+    """A voice does not speak these characters of the request's text."""
+    count = sum(counts.values())
+    UNSPOKEN_CHARACTERS.inc(count)
+    log.info("%d characters were not spoken, of: %s", count, ", ".join(counts))
+    details.unspoken.update(counts)
 
 
 def fold() -> None:

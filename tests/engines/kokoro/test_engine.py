@@ -24,7 +24,6 @@ from myna.engines.kokoro.engine import Kokoro, KokoroConfig
 from myna.engines.kokoro.job import RATE_HZ, PieceJob, PieceSound
 from myna.engines.pool.pool import Pool
 from myna.errors import ConfigError
-from myna.lib.telemetry.metrics import UNSPOKEN_CHARACTERS
 from tests.engines.conftest import kokoro, mean_hz, names, started
 
 pytestmark = pytest.mark.anyio
@@ -126,11 +125,6 @@ async def test_progress_ends_at_1(engine: Kokoro, tmp_path: Path) -> None:
     assert fractions == sorted(fractions)
     assert len(fractions) == 3
     assert fractions[-1] == 1
-
-
-def counted() -> float:
-    """The characters that were not spoken, by the process's metrics."""
-    return UNSPOKEN_CHARACTERS.collect()[0].samples[0].value
 
 
 @pytest.mark.parametrize("text", ["ภาษาไทย", "🎉🎉", "..."])

@@ -1,7 +1,6 @@
 """Text to pieces of phonemes that the Kokoro model speaks one after another."""
 
 import math
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -21,7 +20,7 @@ from myna.engines.kokoro.text.words import has_reading
 from myna.engines.text import others, reading
 from myna.engines.text.notation import Said
 from myna.engines.text.sentences import sentences
-from myna.engines.text.signs import plain
+from myna.engines.text.signs import MEANS, kind_of, plain
 
 English = Callable[[str], str]
 Foreign = Callable[[str, str], str]
@@ -34,9 +33,6 @@ _SENTENCE_MAX_CHARS: Final = 5000
 _INVISIBLE: Final = regex.compile(r"[\p{Cf}\p{Variation_Selector}]")
 _CONTROL: Final = regex.compile(r"[\p{Cc}\p{Cs}\p{Co}--[\n\t]]", regex.VERSION1)
 _HAN: Final = regex.compile(r"\p{Script=Han}")
-_MEANS: Final = regex.compile(r"[[\p{L}\p{S}\p{N}%&@\\/§¶†‡‰′″]--[`^~|<>˙´¨¯¸]]", regex.VERSION1)
-"""What changes the meaning if it is left out. Marks, quotes and those of Markdown do not."""
-_EMOJI: Final = regex.compile(r"\p{Extended_Pictographic}|\p{Emoji_Presentation}")
 _ENGLISH: Final = regex.compile(r"\p{Latin}{3}.*?(?<!\p{Latin})\p{Latin}{2}", regex.DOTALL)
 _MARKS: Final = {
     **dict.fromkeys("，、,﹐", ","),
@@ -129,17 +125,6 @@ def in_words(text: str, language: str) -> str:
     return whole.shown("".join(said)).strip()
 
 
-def _script(character: str) -> str:
-    """The script by the character's name in Unicode, such as Thai; Emoji; Sign; Han."""
-    if _HAN.match(character):
-        return "Han"
-    if _EMOJI.match(character):
-        return "Emoji"
-    if not character.isalpha():
-        return "Sign"
-    return unicodedata.name(character, "Unknown").partition(" ")[0].title()
-
-
 def _sentences(text: str) -> list[str]:
     return sentences(_WRAPPED.sub(" ", text), _SENTENCE_MAX_CHARS)
 
@@ -201,7 +186,7 @@ class _Reader:
                 yield _Part(sound, False, [(0, places[begins[at]])])
         elif kind == "greek" and self._foreign:
             yield from self._foreign_words(text, "el", places[:1])
-        elif kind in ("other", "greek") and _MEANS.match(text):
+        elif kind in ("other", "greek") and MEANS.match(text):
             self._leave_out(text)
         elif kind == "said" and text in self._whole.said:
             yield from self._parts_of(self._whole.said[text], places[0])
@@ -218,7 +203,7 @@ class _Reader:
                     yield from self._read(word, places_of_words, self._english)
 
     def _leave_out(self, characters: Iterable[str]) -> None:
-        self.unspoken.update(map(_script, characters))
+        self.unspoken.update(map(kind_of, characters))
 
     def _parts_of(self, said: Said, place: int) -> Iterator[_Part]:
         """The words of a text that says how they are read, which stands at one place."""
