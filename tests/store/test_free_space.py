@@ -1,4 +1,5 @@
 """The disk of audio: a marker that is unreadable, and the reserve of free space, which a thread reads."""
+
 import asyncio
 import logging
 import threading
