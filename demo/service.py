@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from demo.program import DemoFailed, Program
 from myna import settings as settings_module
-from myna.settings import PREFIX, Settings
+from myna.settings import Settings, variable
 
 DEFAULTS = {"data": "data/demo", "chat_url": "parrot:"}
 """Defaults of the demo that differ from those of the service."""
@@ -31,14 +31,14 @@ def choose_settings(
     """
     settings, sources = settings_module.load(environ)
     given = {found.name for found in sources if found.source != "default"}
-    chosen = {name: value for name, value in defaults.items() if name not in given}
-    last = settings.port + (1 if "port" in given else PORTS_TRIED)
+    chosen = {name: value for name, value in defaults.items() if variable(name) not in given}
+    last = settings.port + (1 if variable("port") in given else PORTS_TRIED)
     port = next((port for port in range(settings.port, last) if _is_free(settings.host, port)), None)
     if port is None:
         raise DemoFailed(f"port {settings.port} of {settings.host} can't be used; choose by MYNA_PORT.")
     own_url = Settings(host=settings.host, port=port).base_url  # the demo calls from this machine
     chosen |= {"port": str(port), "public_url": own_url}
-    env = dict(environ) | {PREFIX + name.upper(): value for name, value in chosen.items()}
+    env = dict(environ) | {variable(name): value for name, value in chosen.items()}
     return settings_module.load(env)[0], env, settings.port
 
 

@@ -74,7 +74,8 @@ def two_services(postgres: Postgres, service_on: ServiceOn) -> tuple[Service, Se
     """Two processes on one database; calls may take five seconds and are swept soon."""
     url = postgres.fresh_database()
     limits = {"MYNA_CALL_DEADLINE_S": "5", "MYNA_SWEEP_EVERY_S": "0.3"}
-    return service_on(url, **limits).start(), service_on(url, **limits).start()
+    first = service_on(url, **limits).start()
+    return first, service_on(url, **limits, MYNA_DATA=str(first.folder / "data")).start()
 
 
 def new_caller(service: Service, units: int) -> Caller:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -41,10 +42,15 @@ def transactions(url: str) -> int:
     ("mode", "listens"), [("session", False), ("transaction", False), ("transaction", True)]
 )
 def test_two_replicas_serve_every_call_behind_pgbouncer(
-    mode: str, listens: bool, pooled: Pooled, postgres_books_url: str, make_service: ServiceMaker
+    mode: str,
+    listens: bool,
+    pooled: Pooled,
+    postgres_books_url: str,
+    make_service: ServiceMaker,
+    tmp_path: Path,
 ) -> None:
     url = pooled(postgres_books_url, mode, SESSIONS[mode])
-    env = LIMITED | {"MYNA_POSTGRESQL_POOLING": mode}
+    env = LIMITED | {"MYNA_POSTGRESQL_POOLING": mode, "MYNA_DATA": str(tmp_path / "shared")}
     env |= {"MYNA_DATABASE_LISTEN_URL": postgres_books_url} if listens else {}
     first, second = (
         make_service(chat_url="parrot:", speech="espeak", database_url=url, env=env).start() for _ in "12"
@@ -72,10 +78,11 @@ def test_two_replicas_serve_every_call_behind_pgbouncer(
 
 
 def test_a_replica_without_calls_leaves_the_database_alone(
-    postgres_books_url: str, make_service: ServiceMaker
+    postgres_books_url: str, make_service: ServiceMaker, tmp_path: Path
 ) -> None:
+    env = {"MYNA_DATA": str(tmp_path / "shared")}
     for _ in "12":
-        make_service(chat_url="parrot:", speech="none", database_url=postgres_books_url).start()
+        make_service(chat_url="parrot:", speech="none", database_url=postgres_books_url, env=env).start()
     time.sleep(10)
     before, began = transactions(postgres_books_url), time.monotonic()
     time.sleep(IDLE_S)

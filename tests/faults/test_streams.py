@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import re
 from typing import Any
 
 import asyncpg
@@ -138,7 +139,7 @@ async def test_the_end_of_a_stream_waits_for_the_commit_of_its_keep(
     async with other.transaction():
         await other.execute("SELECT 1 FROM accounts FOR UPDATE")
         upstream.release()
-        while b'"finish_reason": "stop"' not in answer.raw:
+        while not re.search(rb'"finish_reason": ?"stop"', answer.raw):
             assert await asyncio.to_thread(answer.next_event)
         ending = asyncio.create_task(asyncio.to_thread(answer.next_event))
         await asyncio.wait({ending}, timeout=LOCKED_S)
