@@ -3,7 +3,6 @@
 One run of the model takes some 180 MB and 1.2 MB for each symbol, so `text/pieces.py` keeps pieces short.
 """
 
-import contextlib
 import functools
 import mmap
 import os
@@ -120,24 +119,25 @@ def _session(file: Path, model: KokoroModel) -> Any:
     providers = ["CPUExecutionProvider"] if wanted is None else [wanted, "CPUExecutionProvider"]
     load = functools.partial(onnxruntime.InferenceSession, sess_options=options, providers=providers)
     try:
-        with contextlib.suppress(Exception):  # a model in which the result has another name
-            session = load(_with_lengths(file))
-            session._model_bytes = None  # else it keeps the 92 MB
-            return session
-        return load(str(file))
+        session = load(_with_lengths(file))
+        session._model_bytes = None  # else it keeps the 92 MB
+        return session
     except Exception as error:  # onnxruntime has no common class of errors
         raise EngineUnavailable(
             f"{MODEL_FILE} can't be loaded ({type(error).__name__}); get it again: myna models get kokoro."
         ) from error
 
 
-def _with_lengths(file: Path) -> bytes:
-    """The model with `_LENGTHS` among its results. Messages of Protocol Buffers that follow each other are
-    one: this adds a graph (field 7) with a result (12) that has a name (1)."""
+def _with_lengths(file: Path) -> bytes | str:
+    """The model with `_LENGTHS` among its results; the file's path if it has no such value, and then words
+    have no times. Messages of Protocol Buffers that follow each other are one: this adds a graph (field 7)
+    with a result (12) that has a name (1)."""
     name = _LENGTHS.encode()
-    for field in (1, 12, 7):
-        name = bytes((field << 3 | 2, len(name))) + name
     with file.open("rb") as model, mmap.mmap(model.fileno(), 0, access=mmap.ACCESS_READ) as whole:
+        if whole.find(name) < 0:
+            return str(file)
+        for field in (1, 12, 7):
+            name = bytes((field << 3 | 2, len(name))) + name
         return b"".join((whole, name))
 
 
