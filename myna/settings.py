@@ -74,7 +74,7 @@ class Settings:
         "connections of each process to PostgreSQL, at most", "每个进程到 PostgreSQL 的最大连接数"
     )
     postgresql_pooling: str = kinds.word("session", "transaction")(
-        "session, or transaction behind a pooler that lends a session for each transaction",
+        "session, or transaction behind a pooler that assigns a session to each transaction",
         "session；若连接池按事务分配连接，则为 transaction",
     )
     database_listen_url: str = kinds.database_url()(
