@@ -5,15 +5,14 @@ Both are made here from the JSON, in files without a name.
 """
 
 import contextlib
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import msgspec
 
 from myna.engines.interface import EngineUnavailable
+from myna.lib.sandbox import unnamed_file
 
 # onnx.proto: ModelProto.metadata_props, and the key and value of its entries.
 _METADATA_TAG: Final = b"\x72"
@@ -54,8 +53,8 @@ def files(model: Path) -> Iterator[dict[str, str]]:
     symbols = ((symbol, numbers[0]) for symbol, numbers in config.phoneme_id_map.items() if numbers)
     tokens = "".join(f"{symbol} {number}\n" for symbol, number in symbols).encode()
     with (
-        _unnamed(model.read_bytes() + _metadata(config)) as model_path,
-        _unnamed(tokens) as tokens_path,
+        unnamed_file((model.read_bytes(), _metadata(config))) as model_path,
+        unnamed_file((tokens,)) as tokens_path,
     ):
         yield {"model": model_path, "tokens": tokens_path}
 
@@ -87,18 +86,3 @@ def _length(content: bytes) -> bytes:
         encoded += bytes([left & 0x7F | 0x80])
         left >>= 7
     return encoded + bytes([left])
-
-
-@contextlib.contextmanager
-def _unnamed(content: bytes) -> Iterator[str]:
-    """The path of a file with this content: in memory on Linux, where the process may write no file."""
-    with _new_file() as file:
-        file.write(content)
-        file.flush()
-        yield file.name if isinstance(file.name, str) else f"/proc/self/fd/{file.name}"
-
-
-def _new_file() -> IO[bytes]:
-    if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("piper"), "wb")
-    return tempfile.NamedTemporaryFile()
