@@ -43,7 +43,7 @@ from myna.lib.sandbox import AllowedPaths
 from myna.office import runs
 from myna.office.edge import Office
 from myna.office.model_fetching import ModelFetching
-from myna.office.parts import Parts
+from myna.office.visit import Parts
 from myna.server.maintenance import Maintenance
 from myna.settings import Settings
 from myna.speech.catalogue import require_channel
