@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 import grimp
 
 HTTP = {
-    "myna/api/farm": "tests/farm", "myna/api/openai": "tests/openai_audio", "myna/api": "tests/conformance",
+    "myna/api/farm.py": "tests/farm", "myna/api/openai": "tests/openai_audio", "myna/api": "tests/conformance",
 }  # fmt: skip
 DEPTH = int(os.environ.get("DEPTH", "2"))
 
