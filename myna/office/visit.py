@@ -26,7 +26,7 @@ from myna.config import ConfigCache
 from myna.engines.media.media import Inspector
 from myna.errors import CommandError, InvalidRequest, NotFound
 from myna.errors.sentences import SentenceError
-from myna.farm.capacity import Capacity
+from myna.farm.nodes import Capacity
 from myna.gateway.chat.complete import Chat
 from myna.gateway.relay.plan import Planner
 from myna.gateway.relay.relay import Relay
