@@ -147,6 +147,17 @@ class AtomicFile:
             raise FileNotFoundError(errno.ENOENT, "the file was aborted", str(self.part))
 
 
+def write_atomically(path: Path, data: bytes) -> None:
+    """Writes a file durably; an existing one is replaced by the whole new one. Raises OSError."""
+    file = AtomicFile(path)
+    try:
+        file.begin()
+        file.write(data)
+        file.commit()
+    finally:
+        file.abort()
+
+
 class DiskThreads(ThreadPoolExecutor):
     """Up to `threads_max` threads, started on demand. They end when this object is collected and the
     submitted jobs are done.

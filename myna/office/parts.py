@@ -9,7 +9,7 @@ from myna.accounts.sign_in.oidc.flow import Oidc
 from myna.channels.channels import Channels
 from myna.config import ConfigCache
 from myna.engines.media.media import Inspector
-from myna.farm.capacity import Capacity
+from myna.farm.nodes import Capacity
 from myna.gateway.chat.complete import Chat
 from myna.gateway.relay.plan import Planner
 from myna.gateway.relay.relay import Relay

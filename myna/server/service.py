@@ -15,7 +15,7 @@ from myna.accounts.sign_in.oidc.client import client_of
 from myna.accounts.sign_in.oidc.flow import Oidc
 from myna.api import units
 from myna.api.auth import KeyAuth
-from myna.api.farm.handlers import FarmApi
+from myna.api.farm import FarmApi
 from myna.api.health import HealthApi
 from myna.api.openai.audio import OpenAIAudio
 from myna.api.openai.models import ModelsApi
@@ -29,8 +29,7 @@ from myna.channels.channels import Channels, restore_circuits
 from myna.config import ConfigCache
 from myna.engines.media.media import Inspector
 from myna.errors import NoSpeechChannel, sentences
-from myna.farm.capacity import Capacity
-from myna.farm.nodes import Nodes
+from myna.farm.nodes import Capacity, Nodes
 from myna.farm.tasks import Tasks
 from myna.gateway.chat.complete import Chat
 from myna.gateway.chat.context_lengths import ContextLengths
