@@ -6,7 +6,7 @@ from msgspec import Struct, structs
 
 from myna.engines.interface import SPEED_MAX, SPEED_MIN
 from myna.store.batch import STORED_ANSWER_MAX_BYTES
-from myna.wire import farm, openai, openai_audio, v1
+from myna.wire import farm, openai, v1
 from myna.wire.responses.request import ResponsesRequest
 
 AUDIO = object()
@@ -266,8 +266,8 @@ OPENAI_OPERATIONS = (
     _delete("/responses/{id}", "The deletion of one", "chat", openai.DeletedResponse, **_OF_RESPONSE),
     _post("/completions", "A completion", "chat", openai.CompletionRequest, streams=True),
     _post("/embeddings", "Embeddings", "chat", openai.EmbeddingsRequest),
-    _post("/audio/speech", "Text to speech", "tts", openai_audio.OpenAISpeechRequest, AUDIO, streams=True),
-    _get("/audio/voices", "Voices that can be used now", "tts", openai_audio.AudioVoices, errors=("403",)),
+    _post("/audio/speech", "Text to speech", "tts", openai.OpenAISpeechRequest, AUDIO, streams=True),
+    _get("/audio/voices", "Voices that can be used now", "tts", openai.AudioVoices, errors=("403",)),
     _post("/audio/transcriptions", "The text of a recording", "chat", None, form=_FORM),
     _post("/audio/translations", "The English text of a recording", "chat", None, form=_FORM),
 )
