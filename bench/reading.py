@@ -14,8 +14,8 @@ from typing import Any
 import regex
 
 from myna.engines.espeak.phonemizer import Phonemizer
+from myna.engines.kokoro.text.mandarin import words
 from myna.engines.kokoro.text.pieces import in_words, pieces
-from myna.engines.kokoro.text.words import words
 
 _LANGUAGES = {"zh_numbers": "zh-CN", "en": "en-US"}
 _SOUNDLESS = regex.compile(r"[\s\p{P}]")

@@ -13,7 +13,7 @@ from typing import Any, Final
 import regex
 
 from myna.config import ConfigCache
-from myna.engines.kokoro.text.syllables import is_syllable
+from myna.engines.kokoro.symbols import is_syllable
 from myna.engines.text.notation import kind_of, outside
 from myna.engines.text.signs import speakable
 from myna.engines.text.ssml import unmarked

@@ -12,13 +12,10 @@ import regex
 from myna.engines.interface import UnsupportedUtterance
 from myna.engines.kokoro.job import Piece, SpokenWord
 from myna.engines.kokoro.text import english as english_sounds
-from myna.engines.kokoro.text import sandhi as mandarin_sounds
-from myna.engines.kokoro.text.latin import Spelled, spoken_words
-from myna.engines.kokoro.text.marks import MARK_OF_PINYIN, OTHER_MARK, Marked, given, marked
+from myna.engines.kokoro.text import mandarin as mandarin_sounds
 from myna.engines.kokoro.text.spoken_words import Places, placed, words_of
-from myna.engines.kokoro.text.words import has_reading
 from myna.engines.text import others, reading
-from myna.engines.text.notation import Said
+from myna.engines.text.notation import MARK_OF_PINYIN, OTHER_MARK, Marked, Said, given, marked
 from myna.engines.text.sentences import sentences
 from myna.engines.text.signs import MEANS, kind_of, plain
 
@@ -181,7 +178,7 @@ class _Reader:
         """The sounds of a token; `places` are those of its characters."""
         if kind == "han":
             plain, begins, readings = given(text, self._whole.said)
-            self._leave_out(character for character in plain if not has_reading(character))
+            self._leave_out(character for character in plain if not mandarin_sounds.has_reading(character))
             for at, sound in mandarin_sounds.phonemes(plain, readings):
                 yield _Part(sound, False, [(0, places[begins[at]])])
         elif kind == "greek" and self._foreign:
@@ -193,9 +190,9 @@ class _Reader:
         elif kind == "latin" and not mandarin:
             yield from self._read(text, _begins(text, places), self._english)
         elif kind == "latin":
-            for word, begins in spoken_words(text):
+            for word, begins in english_sounds.spoken_words(text):
                 places_of_words = [places[at] for at in begins]
-                if isinstance(word, Spelled):
+                if isinstance(word, english_sounds.Spelled):
                     yield _Part(english_sounds.spelled(word.letters), True, [(0, places_of_words[0])])
                 elif _HAN.search(word):
                     yield from self._words("han", word, places_of_words * len(word), mandarin)
