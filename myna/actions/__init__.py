@@ -20,9 +20,7 @@ from myna.channels.keys import ChannelKeys
 from myna.errors import CommandError
 from myna.settings import Settings
 from myna.store.database import Database, Queries, Transaction
-from myna.store.files.audio import AudioStore
-from myna.store.files.named_files import NamedFiles
-from myna.store.files.samples import SampleStore
+from myna.store.files.named_files import AudioStore, NamedFiles, SampleStore
 from myna.store.files.storage import check_storage, open_storage
 from myna.store.queries import accounts as account_store
 from myna.store.queries.accounts import AccountRow

@@ -21,7 +21,7 @@ from myna.config import DAY_MS, unreadable
 from myna.lib.ids import millis_of
 from myna.lib.times import day_of, day_start
 from myna.store.database import Database, Queries, Transaction
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.queries import audit as store
 from myna.store.queries import audit_reports, audit_state, outbox, rollup
 from myna.store.queries import config as config_store

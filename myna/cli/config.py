@@ -15,7 +15,7 @@ from myna.billing import audit as books
 from myna.cli.actions import perform, register
 from myna.cli.console import Json, Wide, moment, show, show_rows, site_storage, with_database
 from myna.store.database import Database
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.queries import config as store
 from myna.store.queries.audit import Counts
 from myna.store.queries.config import Config

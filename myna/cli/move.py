@@ -28,11 +28,11 @@ from myna.cli.console import (
 from myna.cli.move_storage import move_storage
 from myna.errors import CommandError, ConfigError
 from myna.settings import PREFIX, Settings
-from myna.store.backup import backup as backups
-from myna.store.backup.archive import ArchiveReader, ArchiveWriter, Manifest
-from myna.store.backup.backup import RestoreInDoubt
+from myna.store import backup as backups
+from myna.store.archive import ArchiveReader, ArchiveWriter, Manifest
+from myna.store.backup import RestoreInDoubt
 from myna.store.database import Database
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import Folder, open_storage
 from myna.store.queries.audit import OVERDUE_RULE
 from myna.store.sqlite_writer import WriterHandover

@@ -21,9 +21,9 @@ from myna.cli.console import (
 )
 from myna.errors import CommandError
 from myna.settings import Settings
-from myna.store.backup.archive import FILES
+from myna.store.archive import FILES
 from myna.store.database import Transaction
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import (
     FOLDERS,
     MARKER,

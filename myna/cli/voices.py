@@ -36,8 +36,8 @@ from myna.farm.nodes import Nodes, NodeState
 from myna.http.client import HttpClient
 from myna.lib.sandbox import AllowedPaths
 from myna.store.database import Database
-from myna.store.files.free_space import smallest
-from myna.store.files.samples import SampleStore
+from myna.store.files.named_files import SampleStore
+from myna.store.files.storage import least_free_bytes
 from myna.store.queries import clones as clones_store
 from myna.store.queries.clones import OwnedClone
 from myna.store.states import CloneStatus
@@ -154,7 +154,7 @@ async def _note(db: Database, language: str) -> str:
 
 def _check_space() -> None:
     settings = read_settings()
-    if smallest(settings.data_folder) < settings.disk_reserve_bytes:
+    if least_free_bytes(settings.data_folder) < settings.disk_reserve_bytes:
         raise CommandError("The data folder's disk has less free space than MYNA_DISK_RESERVE_BYTES.")
 
 

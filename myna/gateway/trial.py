@@ -28,7 +28,7 @@ from myna.gateway.chat import upstream
 from myna.gateway.chat.failover import FailedAttempt, Nobody, answer_of, first_answer
 from myna.http.client import HttpClient, RequestFailed
 from myna.settings import Settings
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.queries.config import Config
 from myna.wire.failures import FULL, NO_FILE, NOT_OFFERED, REFUSED
 

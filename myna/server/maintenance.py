@@ -27,10 +27,8 @@ from myna.gateway.trial import Prober
 from myna.lib.telemetry import metrics
 from myna.settings import Settings
 from myna.store.database import Database, Transaction
-from myna.store.files.audio import AudioStore
-from myna.store.files.free_space import FreeSpace
-from myna.store.files.samples import SampleStore
-from myna.store.files.spool import Spool
+from myna.store.files.named_files import AudioStore, SampleStore, Spool
+from myna.store.files.storage import FreeSpace
 from myna.store.group_commit import GroupCommit
 from myna.store.queries import audit_state, form_submissions, stored_responses
 from myna.store.queries import ledger as ledger_store

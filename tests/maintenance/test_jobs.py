@@ -16,7 +16,7 @@ from myna.channels.circuits import FAILURES_MAX
 from myna.lib.telemetry import metrics
 from myna.server.maintenance import LEFTOVER_AGE_S
 from myna.server.service import Service
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import Folder
 from myna.store.queries import audit_state, form_submissions
 from myna.store.queries import config as config_store

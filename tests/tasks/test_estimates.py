@@ -10,7 +10,7 @@ from myna.billing import quota as module
 from myna.errors import DiskFull, InsufficientQuota, NoSpeechChannel, Overloaded
 from myna.farm.capacity import Capacity
 from myna.store.batch import Audio
-from myna.store.files.free_space import FreeSpace
+from myna.store.files.storage import FreeSpace
 from myna.store.queries import config as config_store
 from myna.store.queries import storage, tasks
 from myna.store.queries.farm.able import ONLINE_MS

@@ -30,8 +30,8 @@ from myna.http.responses import Response, envelope
 from myna.lib.files import AtomicFile, DiskExecutor
 from myna.speech.plan import sound_s
 from myna.store.batch import Audio
-from myna.store.files.audio import AudioStore
-from myna.store.files.free_space import FreeSpace
+from myna.store.files.named_files import AudioStore
+from myna.store.files.storage import FreeSpace
 from myna.wire.body import to_json
 from myna.wire.farm import AUDIO_MAX_BYTES, JOB_HEADER, SHA256_HEADER, Done, Failure, LeaseProof
 

@@ -14,8 +14,8 @@ from myna.http.asgi import Handler
 from myna.http.request import BodyBudget, Request
 from myna.http.responses import Response, envelope
 from myna.lib.files import DiskExecutor
-from myna.store.files.free_space import FreeSpace
-from myna.store.files.spool import Spool
+from myna.store.files.named_files import Spool
+from myna.store.files.storage import FreeSpace
 
 NO_SPACE = "The disk has no space for recordings; nothing was charged, try again later."
 SPOOLED_MAX = 40

@@ -19,7 +19,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from myna.errors import BodyTooLarge, BodyTooSlow, InvalidRequest, ShuttingDown
 from myna.http.request import Request
 from myna.lib.files import DiskExecutor, remove
-from myna.store.files.spool import Spool
+from myna.store.files.named_files import Spool
 
 PATIENCE_S: Final = 30.0
 """How long a client may send nothing."""

@@ -24,7 +24,7 @@ from myna.office.page import Page
 from myna.office.pages.records import row_of
 from myna.office.visit import Visit
 from myna.store.batch import CallState, EntryKind
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.queries import history, keys
 from myna.store.queries import tasks as tasks_store
 from myna.store.queries.history import CallEntry, CallRow

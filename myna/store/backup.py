@@ -23,7 +23,7 @@ from myna import __version__
 from myna.errors import CommandError
 from myna.lib.files import DiskThreads, remove, sync_folder
 from myna.store import migrate, schema, tables
-from myna.store.backup.archive import (
+from myna.store.archive import (
     FORMAT,
     HEADER,
     ArchiveBroken,
