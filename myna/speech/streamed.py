@@ -28,7 +28,7 @@ from myna.errors import (
     StreamFailed,
     UpstreamFailed,
 )
-from myna.farm.capacity import NO_NODES, Capacity
+from myna.farm.nodes import NO_NODES, Capacity
 from myna.settings import Settings
 from myna.speech import catalogue as voices
 from myna.speech.delivery import Delivery, Outlet, Style, Workshop

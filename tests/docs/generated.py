@@ -17,7 +17,7 @@ from myna.cli.wrong_usage import value_name
 from myna.engines.config import VoiceConfig
 from myna.engines.registry import KINDS
 from myna.lib.setting_kinds import Setting
-from myna.node.config import NodeFile
+from myna.node.engines import NodeFile
 from tests.docs.pages import DOCS
 
 HEAD = "| setting | default | meaning | notes |\n| --- | --- | --- | --- |\n"

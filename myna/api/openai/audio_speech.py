@@ -7,7 +7,7 @@ from myna.api import units
 from myna.api.auth import KeyAuth
 from myna.channels.channels import Channels
 from myna.config import ConfigCache
-from myna.farm.capacity import Capacity
+from myna.farm.nodes import Capacity
 from myna.http.request import Request
 from myna.http.responses import Response
 from myna.http.stream import ResponseStream

@@ -13,8 +13,8 @@ from myna.errors import CommandError
 from myna.gateway import trial as channel_trial
 from myna.gateway.chat import discovery
 from myna.lib.net import is_base_url, without_login
-from myna.office.page import Page, Who
-from myna.office.pages.new_key import made
+from myna.office.page import Page
+from myna.office.pages.keys import made
 from myna.office.pages.site.channels import TRIAL_MAX_S
 from myna.office.visit import Visit
 
@@ -68,7 +68,7 @@ async def add_server(visit: Visit) -> Response:
         return await show(visit, form, visit.said(failure), failed=True)
     await visit.perform(action)
     await visit.parts.config.refresh()
-    return visit.redirect("/start/key", visit.text("Chats go to {name} now.").format(name=name))
+    return visit.redirect("/start/key", "Chats go to {name} now.", name=name)
 
 
 async def _failure_of(visit: Visit, form: NewServer, url: str) -> CommandError | None:
@@ -121,6 +121,6 @@ def _chat_channels(visit: Visit) -> list[str]:
 
 
 PAGES = [
-    Page(path="/start", show=show, submit=add_server, who=Who.OPERATOR, recent=True, secrets=("key",)),
-    Page(path="/start/key", show=show_key, submit=make_key, who=Who.OPERATOR, recent=True),
+    Page("/start", show=show, submit=add_server, recent=True, secrets=("key",)),
+    Page("/start/key", show=show_key, submit=make_key, recent=True),
 ]

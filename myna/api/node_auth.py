@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Awaitable, Coroutine, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -37,30 +38,30 @@ JOINS_MAX = 64
 """Join requests of all addresses together."""
 
 
+@dataclass(eq=False)
 class NodeAuth:
     """Authenticates nodes. Every request queries the database, so disabling a node takes effect at once.
     Unknown credentials and join tokens are throttled by address, as API keys are."""
 
-    def __init__(self, db: Database, nodes: Nodes, wait_s: float, throttle: KeyThrottle) -> None:
-        self._db = db
-        self._nodes = nodes
-        self._wait_s = wait_s
-        self._throttle = throttle
+    db: Database
+    nodes: Nodes
+    wait_s: float
+    throttle: KeyThrottle
 
     async def verify(self, request: Request) -> NodeRow:
         """The node of the request's credential. Raises NodeTooOld, NodeRefused, RateLimited."""
         _check_protocol(request)
         header = request.authorization
-        return await self._throttled(request, credential_in(header), self._nodes.verify(header))
+        return await self._throttled(request, credential_in(header), self.nodes.verify(header))
 
     async def join(self, request: Request, body: Join) -> JoinedNode:
         """The node of a join token. Raises NodeRefused, RateLimited."""
-        return await self._throttled(request, body.token.encode(), self._nodes.join(body.token, body.version))
+        return await self._throttled(request, body.token.encode(), self.nodes.join(body.token, body.version))
 
     async def _throttled(self, request: Request, secret: bytes, check: Coroutine[Any, Any, T]) -> T:
         """The result of the check, which raises NodeRefused for an unknown secret."""
         with contextlib.closing(check):
-            use = self._throttle.begin(request.address, hashlib.sha256(secret).digest())
+            use = self.throttle.begin(request.address, hashlib.sha256(secret).digest())
             try:
                 found = await self.in_time(check)
             except NodeRefused:
@@ -89,7 +90,7 @@ class NodeAuth:
 
     async def in_time(self, query: Awaitable[T]) -> T:
         """The query's result. Raises DatabaseUnavailable after `wait_s`."""
-        return await in_time(self._db, query, self._wait_s)
+        return await in_time(self.db, query, self.wait_s)
 
 
 def _check_protocol(request: Request) -> None:
