@@ -25,7 +25,8 @@ _TEMPORARY: Final = ".tmp"
 
 class NamedFiles:
     """A folder of finished files, `ab/<32 hex><suffix>` in the storage. Who makes one writes it to the path
-    of its name, and keeps it. The methods that are not `async` block, except `new`, and must run in a thread."""
+    of its name, and keeps it. The methods that are not `async`, except `new`, block: they belong in a thread.
+    """
 
     def __init__(self, storage: Storage, folder: str, suffix: str) -> None:
         self.storage = storage
