@@ -11,8 +11,8 @@ from starlette.responses import Response
 from myna.actions.clones import DeleteVoice
 from myna.actions.settings import GetModel, RemoveModel
 from myna.actions.voices import BlendVoice, HideVoice, OrderVoices, RenameVoice, ShowVoice
-from myna.engines.blend import EXAMPLE
 from myna.engines.registry import AUTO
+from myna.engines.voices import EXAMPLE
 from myna.errors import CommandError
 from myna.gateway import trial as channel_trial
 from myna.office import live
