@@ -6,8 +6,8 @@ from msgspec import structs
 
 from myna.actions import Action, Change, Field
 from myna.errors import CommandError
-from myna.store.queries import words as store
-from myna.store.queries.words import SITE, WordRow
+from myna.store.queries import voices as store
+from myna.store.queries.voices import SITE, WordRow
 from myna.voices.lexicon import WORDS_MAX, checked_reading, checked_word
 
 Word = Annotated[str, Field("The word as it is written in texts.", argument="WORD")]
@@ -28,12 +28,12 @@ class AddWord(Action[WordRow], frozen=True):
     async def run(self, change: Change) -> WordRow:
         word = checked_word(self.word)
         reading, owner = checked_reading(word, self.reading), await _owner(change, self.account)
-        if await store.put(change.db, owner, word, reading) > WORDS_MAX:
+        if await store.put_word(change.db, owner, word, reading) > WORDS_MAX:
             raise CommandError(
                 "There are {words_max} words, the maximum; remove one first.", words_max=WORDS_MAX
             )
         change.performed = [structs.replace(self, word=word, reading=reading)]
-        return next(row for row in await store.of_owner(change.db, owner) if row.word == word)
+        return next(row for row in await store.words(change.db, owner) if row.word == word)
 
 
 class RemoveWord(Action[None], frozen=True):
@@ -44,7 +44,7 @@ class RemoveWord(Action[None], frozen=True):
     account: Account = ""
 
     async def run(self, change: Change) -> None:
-        if not await store.delete(change.db, await _owner(change, self.account), self.word):
+        if not await store.delete_word(change.db, await _owner(change, self.account), self.word):
             raise CommandError("There is no word {word!r}.", word=self.word)
 
 

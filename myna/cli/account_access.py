@@ -16,8 +16,8 @@ from myna.cli.actions import register as register_action
 from myna.cli.console import Json, Wide, address_note, read_settings, seconds, show_rows, with_database
 from myna.store.database import Database
 from myna.store.queries.accounts import Preferences, preferences_of
-from myna.store.queries.oidc import IdentityRow
 from myna.store.queries.sessions import SessionRow
+from myna.store.queries.sign_in import IdentityRow
 
 Name = Annotated[str, Parameter(help="The name of the account.")]
 

@@ -18,9 +18,9 @@ from myna.lib.telemetry.requests import Usage
 from myna.store.batch import CallState, EntryKind
 from myna.store.database import Queries
 from myna.store.queries import history
-from myna.store.queries.activity import PAST_ALL as LATEST
-from myna.store.queries.activity import ActivityRow
+from myna.store.queries.accounts import ActivityRow
 from myna.store.queries.history import PAST_ALL, CallRow, Entry
+from myna.store.rows import ID_MAX
 
 Limit = Annotated[Whole, Parameter(help="How many to list, 1 to 10000.", validator=Number(gte=1, lte=10_000))]
 
@@ -90,7 +90,7 @@ def activity(
         Parameter(
             help="List changes older than this `id` of the list.", validator=Number(gte=1), show_default=False
         ),
-    ] = LATEST,
+    ] = ID_MAX,
     wide: Wide = False,
     json: Json = False,
 ) -> None:
@@ -103,7 +103,7 @@ def activity(
     async def read(db: Queries) -> list[ActivityRow]:
         return await log.page(
             db,
-            before=min(before, LATEST),
+            before=min(before, ID_MAX),
             limit=limit,
             prefix=command,
             actor_id=(await accounts.find(db, by)).id if by else None,

@@ -33,7 +33,7 @@ from myna.store.files.storage import (
     marker_of,
     open_storage,
 )
-from myna.store.queries import storage as queries
+from myna.store.queries import site as queries
 
 
 def move_storage(settings: Settings, to: str, json: bool) -> None:
@@ -67,7 +67,7 @@ async def _move(settings: Settings, source: Storage, target: Storage) -> dict[st
                 )
             await connection.tables.begin_load()
             site_id = await queries.site_id(connection)
-            await queries.mark(connection)
+            await queries.mark_storage(connection)
             return _copy(source, target, site_id)
 
         return await db.transaction(work)

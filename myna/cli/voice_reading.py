@@ -15,7 +15,7 @@ from myna.engines.how_read import VOICES, readings
 from myna.engines.interface import EngineFailed
 from myna.errors import CommandError, ConfigError
 from myna.store.database import Database
-from myna.store.queries.words import SITE
+from myna.store.queries.voices import SITE
 from myna.voices import lexicon
 
 

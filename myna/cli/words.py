@@ -10,8 +10,8 @@ from myna.actions.words import AddWord, RemoveWord
 from myna.cli.actions import register
 from myna.cli.console import Json, seconds, show_rows, with_database
 from myna.store.database import Database
-from myna.store.queries import words as store
-from myna.store.queries.words import SITE, WordRow
+from myna.store.queries import voices as store
+from myna.store.queries.voices import SITE, WordRow
 
 app = App(name="word", help="How words are read, for the site or for one account.")
 
@@ -27,7 +27,7 @@ def list_all(
     """List the words of the site, or of an account."""
 
     async def work(db: Database) -> list[WordRow]:
-        return await store.of_owner(db, (await accounts.find(db, account)).id if account else SITE)
+        return await store.words(db, (await accounts.find(db, account)).id if account else SITE)
 
     rows = [_shown(row, account) for row in with_database(work, json=json)]
     show_rows(rows, json, empty="There is no word yet.")

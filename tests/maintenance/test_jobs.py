@@ -18,8 +18,9 @@ from myna.server.maintenance import LEFTOVER_AGE_S
 from myna.server.service import Service
 from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import Folder
-from myna.store.queries import audit_state, form_submissions
+from myna.store.queries import audit_state
 from myna.store.queries import config as config_store
+from myna.store.queries import sessions as session_store
 from myna.store.queries.config import ChannelRow
 from tests.maintenance.serving import AUDIT_EVERY_S
 from tests.rig.actors import perform
@@ -111,9 +112,9 @@ async def test_the_result_of_a_form_is_deleted_soon_and_the_form_with_its_sessio
 ) -> None:
     await books.stop_clock()
     once, attempt = b"a hash", b"an attempt"
-    assert await books.db.transaction(lambda db: form_submissions.claim(db, once, attempt))
-    await books.db.transaction(lambda db: form_submissions.put_answer(db, once, attempt, b"sealed"))
-    await books.move_clock(form_submissions.ANSWER_LIFE_MS - 1)
+    assert await books.db.transaction(lambda db: session_store.claim_form(db, once, attempt))
+    await books.db.transaction(lambda db: session_store.put_form_answer(db, once, attempt, b"sealed"))
+    await books.move_clock(session_store.FORM_ANSWER_LIFE_MS - 1)
     await service.jobs.remove_old_submissions()
     assert await stored(books) == [(b"an attempt", b"sealed")]
     await books.move_clock(1)

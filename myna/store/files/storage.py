@@ -26,7 +26,7 @@ from myna.lib.setting_kinds import IN_FOLDER
 from myna.lib.telemetry import metrics
 from myna.settings import Settings
 from myna.store.database import Database, Transaction
-from myna.store.queries import storage as queries
+from myna.store.queries import site as queries
 
 log = logging.getLogger(__name__)
 
@@ -195,12 +195,12 @@ async def check_storage(db: Database, storage: Storage, *, claim: bool = False) 
     if claim and not found and not await _lacks_files(db, storage):
 
         async def mark(connection: Transaction) -> None:
-            if await queries.mark(connection):
+            if await queries.mark_storage(connection):
                 storage.put(MARKER, site_id.encode())
 
         await db.transaction(mark)
         found = await asyncio.to_thread(marker_of, storage)
-    if found != site_id and (found or claim or await queries.is_marked(db)):
+    if found != site_id and (found or claim or await queries.is_storage_marked(db)):
         raise CommandError(WRONG_STORAGE if found else UNMARKED_STORAGE, storage=storage.label, marker=MARKER)
 
 

@@ -14,8 +14,8 @@ from myna.accounts.sign_in import tokens
 from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
 from myna.lib.net import client_network
 from myna.store.database import Database, Transaction
-from myna.store.queries import oidc as store
-from myna.store.queries.oidc import AttemptRow
+from myna.store.queries import sign_in as store
+from myna.store.queries.sign_in import AttemptRow
 
 LIFE_MS: Final = 600_000
 TOKEN: Final = re.compile(tokens.OIDC_PREFIX + "[0-9a-f]{64}")
@@ -60,8 +60,8 @@ async def begin(
     network = client_network(address)
 
     async def work(connection: Transaction) -> None:
-        await store.begin(connection, tokens.hash_of(state), tokens.hash_of(browser), row, network)
-        await store.delete_oldest(connection, network, OF_NETWORK_MAX if network else OF_PROXY_MAX)
+        await store.begin_attempt(connection, tokens.hash_of(state), tokens.hash_of(browser), row, network)
+        await store.delete_oldest_attempts(connection, network, OF_NETWORK_MAX if network else OF_PROXY_MAX)
 
     await db.transaction(work)
     return Begun(state, row)
@@ -72,7 +72,9 @@ async def take(db: Database, state: str, browser: str) -> AttemptRow:
     if not (TOKEN.fullmatch(state) and TOKEN.fullmatch(browser)):  # costs no write
         raise OidcRefused(Failure.EXPIRED, "the callback has no state, or its browser no token")
     state_hash, browser_hash = tokens.hash_of(state), tokens.hash_of(browser)
-    found = await db.transaction(lambda connection: store.take(connection, state_hash, browser_hash, LIFE_MS))
+    found = await db.transaction(
+        lambda connection: store.take_attempt(connection, state_hash, browser_hash, LIFE_MS)
+    )
     if found is None:
         raise OidcRefused(Failure.EXPIRED, "no attempt of this browser has this state")
     return found
@@ -80,4 +82,4 @@ async def take(db: Database, state: str, browser: str) -> AttemptRow:
 
 async def remove_expired(db: Database) -> None:
     """Deletes expired attempts."""
-    await db.transaction(lambda connection: store.delete_expired(connection, LIFE_MS))
+    await db.transaction(lambda connection: store.delete_expired_attempts(connection, LIFE_MS))

@@ -18,7 +18,7 @@ from myna.accounts.sign_in.oidc.provider import Provider
 from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
 from myna.http.client import HttpClient
 from myna.store.database import Database
-from myna.store.queries.oidc import AttemptRow
+from myna.store.queries.sign_in import AttemptRow
 
 CODE_MAX_CHARS: Final = 4096
 _ERROR = re.compile(r"[a-z_]{1,40}")
