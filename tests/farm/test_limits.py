@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from myna.actions.nodes import EnrollNode
+from myna.actions.site import EnrollNode
 from myna.api.farm import auth, uploads
 from myna.api.farm.handlers import FarmApi
 from myna.engines.media.media import Inspector

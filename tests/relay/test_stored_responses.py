@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from myna.accounts.keys import Scope, UnverifiedCaller
-from myna.actions.settings import SetSetting
+from myna.actions.site import SetSetting
 from myna.billing import quota as quota_module
 from myna.errors import DiskFull, InsufficientQuota, InvalidRequest
 from myna.gateway.relay.stored_responses import Earlier, StoredResponses, own_items, referenced_in

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from myna.actions.nodes import DisableNode
-from myna.actions.settings import SetSetting
+from myna.actions.site import DisableNode, SetSetting
 from myna.api.farm.auth import NodeAuth
 from myna.api.farm.handlers import FarmApi
 from myna.billing.ledger import Call

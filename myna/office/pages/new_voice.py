@@ -8,7 +8,7 @@ from msgspec import structs
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
-from myna.actions.clones import CloneVoice
+from myna.actions.media import CloneVoice
 from myna.engines.media.job import SAMPLE_MAX_BYTES, SAMPLE_MAX_S, SAMPLE_MIN_S
 from myna.errors import CommandError
 from myna.lib.files import remove

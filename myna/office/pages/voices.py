@@ -5,7 +5,7 @@ from functools import partial
 from msgspec import Struct
 from starlette.responses import FileResponse, Response
 
-from myna.actions.clones import DeleteVoice
+from myna.actions.media import DeleteVoice
 from myna.engines.interface import EngineVoice
 from myna.errors import NotFound
 from myna.office import live

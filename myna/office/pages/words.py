@@ -4,7 +4,7 @@ from functools import partial
 
 from starlette.responses import Response
 
-from myna.actions.words import AddWord, RemoveWord
+from myna.actions.voices import AddWord, RemoveWord
 from myna.office.page import Page, Who
 from myna.office.visit import Visit
 from myna.store.queries import words as store

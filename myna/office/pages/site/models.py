@@ -5,7 +5,7 @@ from functools import partial
 
 from starlette.responses import Response
 
-from myna.actions.settings import GetModel, RemoveModel
+from myna.actions.site import GetModel, RemoveModel
 from myna.engines.registry import AUTO
 from myna.office import live
 from myna.office.live import Part

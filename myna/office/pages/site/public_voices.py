@@ -3,7 +3,7 @@
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna.actions.clones import DeleteVoice
+from myna.actions.media import DeleteVoice
 from myna.actions.voices import BlendVoice, HideVoice, OrderVoices, RenameVoice, ShowVoice
 from myna.engines.blend import EXAMPLE
 from myna.errors import CommandError

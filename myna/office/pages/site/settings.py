@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from myna import config, settings
-from myna.actions.settings import SetSetting
+from myna.actions.site import SetSetting
 from myna.office.messages import N_
 from myna.office.page import Page, Who
 from myna.office.visit import Visit
