@@ -37,9 +37,9 @@ from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
 from myna.speech.synthesize import BROKEN_OFF, Answers, Disconnected, Synthesizer
 from myna.store.batch import Replayed
 from myna.store.files.audio import AudioStore
-from myna.wire import openai_audio
+from myna.wire import openai
 from myna.wire.body import decode, ignored, to_json_text
-from myna.wire.openai_audio import AudioVoice, OpenAISpeechRequest, VoiceById
+from myna.wire.openai import AudioVoice, OpenAISpeechRequest, VoiceById
 
 NO_AAC = "aac needs Myna's extra 'm4a', which is not installed here; use mp3, opus, flac, wav or pcm."
 NO_SUCH_LANGUAGE = "no voice here speaks this language; GET /audio/voices lists the existing ones."
@@ -250,8 +250,8 @@ class StreamedSpeech:
         if not name and speaks:
             return speaks.voice_id, language
         listed = {found.voice_id: found.name for found in usable}
-        mapping = openai_audio.read(self._config.settings.openai_voices)
-        return openai_audio.voice_id_of(name or "", mapping, listed) or None, language
+        mapping = openai.voice_mapping(self._config.settings.openai_voices)
+        return openai.voice_id_of(name or "", mapping, listed) or None, language
 
 
 def named(usable: list[EngineVoice], mapping: str) -> list[AudioVoice]:
@@ -260,7 +260,7 @@ def named(usable: list[EngineVoice], mapping: str) -> list[AudioVoice]:
     found = [_described(voice.voice_id, voice) for voice in usable]
     found += [
         _described(name, by_id[voice_id])
-        for name, voice_id in openai_audio.read(mapping).items()
+        for name, voice_id in openai.voice_mapping(mapping).items()
         if voice_id in by_id and name not in by_id
     ]
     return found

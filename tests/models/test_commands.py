@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from myna.cli import main
-from myna.engines.models.catalog import Model
-from myna.engines.models.published import MODELS
+from myna.engines.models.published import MODELS, Model
 from myna.engines.sherpa.models import KNOWN
 from tests.models.conftest import left_beside
 from tests.models.file_server import Fault, FileServer

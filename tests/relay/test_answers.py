@@ -10,7 +10,7 @@ import pytest
 from myna.channels.channels import Channel
 from myna.gateway.chat.failover import FailedAttempt
 from myna.gateway.relay import answers, responses
-from myna.gateway.relay.shapes import WithUsage
+from myna.gateway.relay.plan import WithUsage
 from myna.wire.body import CONTAINERS_MAX
 from tests.rig.answers import chunk
 

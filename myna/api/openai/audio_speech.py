@@ -17,7 +17,7 @@ from myna.speech.streamed import StreamedSpeech, named
 from myna.store.database import Database
 from myna.store.queries import clones
 from myna.wire.body import to_json
-from myna.wire.openai_audio import AudioVoices
+from myna.wire.openai import AudioVoices
 
 
 class AudioSpeechApi:

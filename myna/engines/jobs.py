@@ -1,4 +1,7 @@
-"""The output of a job that speaks, which its child makes with `engines/sound.py`: a file, or parts."""
+"""Jobs of the child processes that speak, and the output of one: a file, or parts.
+
+Both processes import this module. The child makes the output with `engines/sound.py`.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -33,6 +36,32 @@ class SpeechJob(msgspec.Struct, frozen=True, kw_only=True):
 
     sound_max_s: float
     file: OutputFile | None = None
+
+
+class EspeakJob(SpeechJob, frozen=True):
+    """Speak `text`. `voice` and `han_voice` are espeak-ng's names; the second reads Han characters. The speed
+    is 0.25 to 4."""
+
+    text: str
+    voice: str
+    han_voice: str
+    speed: float
+
+
+class PhonemesJob(msgspec.Struct, frozen=True):
+    """Convert the text to phonemes in the language, an espeak-ng or BCP-47 code. With `han_language` the text
+    is that of a voice of espeak-ng, and its Han are read in that language."""
+
+    text: str
+    language: str
+    han_language: str = ""
+
+
+class Phonemes(msgspec.Struct, frozen=True):
+    """The text's pieces in IPA, with their punctuation, and in words."""
+
+    pieces: list[str]
+    reading: str
 
 
 async def sound_of(run: Callable[[TakePart], Awaitable[SpeechResult]]) -> SoundParts:

@@ -1,20 +1,57 @@
-"""Recipes of blends: some of an engine's voices, mixed by weight, like zf_xiaoxiao:2+zf_xiaobei:1. The form
-of Kokoro-FastAPI, zf_xiaoxiao(2)+zf_xiaobei(1), is the same recipe.
+"""Voices that operators choose, name and blend.
 
-An engine that can blend accepts a recipe of its voices in place of a voice's id: see `Engine.blends`.
+A recipe of a blend names some of an engine's voices with their weights, like zf_xiaoxiao:2+zf_xiaobei:1. The
+form of Kokoro-FastAPI, zf_xiaoxiao(2)+zf_xiaobei(1), is the same recipe. An engine that can blend accepts a
+recipe of its voices in place of a voice's id: see `Engine.blends`.
 """
 
 import functools
 import re
-from collections.abc import Container
-from typing import Final
+from collections.abc import Container, Sequence
+from typing import Annotated, Final, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+from myna.engines.interface import EngineVoice
+from myna.errors import ConfigError
+from myna.wire.farm import Label, Language, VoiceId
+
+VoiceIds = Annotated[list[VoiceId], Meta(min_length=1)]
+
 
 PARTS_MIN: Final = 2
 PARTS_MAX: Final = 5
 EXAMPLE: Final = "zf_xiaoxiao:2+zf_xiaobei:1"
 _WEIGHT: Final = re.compile(r"[0-9]{1,3}(\.[0-9]{1,2})?")
+
+
+class VoiceConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """A name for a speaker of a model."""
+
+    id: VoiceId
+    name: Label
+    language: Language
+    gender: Literal["female", "male", "neutral"] = "neutral"
+    speaker: Annotated[int, Meta(ge=0)] = 0
+
+    @property
+    def described(self) -> EngineVoice:
+        return EngineVoice(voice_id=self.id, name=self.name, gender=self.gender, language=self.language)
+
+
+def check_voices(voices: Sequence[VoiceConfig]) -> None:
+    """Raises ConfigError for a duplicate id or a name that can't be printed."""
+    check_unique("voice", [voice.id for voice in voices])
+    for number, voice in enumerate(voices):
+        if not voice.name.isprintable():
+            raise ConfigError(f"voice[{number}].name: must be printable characters, and no others.")
+
+
+def check_unique(key: str, ids: Sequence[str]) -> None:
+    """Raises ConfigError for a duplicate id in the list of this key."""
+    for number, voice_id in enumerate(ids):
+        if voice_id in ids[:number]:
+            raise ConfigError(f"{key}[{number}]: the id {voice_id} is a duplicate; remove one.")
 
 
 class BlendPart(Struct, frozen=True):

@@ -1,20 +1,31 @@
-"""The public voices: their order, names, whether they are listed, and blends."""
+"""The public voices: their order, names, whether they are listed, and blends. And the neural models: which
+are installed and can be fetched, with the progress of a fetch.
+"""
+
+import asyncio
+from functools import partial
 
 from msgspec import Struct
 from starlette.responses import Response
 
 from myna.actions.clones import DeleteVoice
+from myna.actions.settings import GetModel, RemoveModel
 from myna.actions.voices import BlendVoice, HideVoice, OrderVoices, RenameVoice, ShowVoice
-from myna.engines.blend import EXAMPLE
+from myna.engines.registry import AUTO
+from myna.engines.voices import EXAMPLE
 from myna.errors import CommandError
 from myna.gateway import trial as channel_trial
+from myna.office import live
+from myna.office.live import Part
 from myna.office.messages import N_
-from myna.office.page import Page, Who
+from myna.office.model_fetching import ModelFetching
+from myna.office.page import Page, performs
 from myna.office.visit import Visit
 from myna.voices import overrides as voice_overrides
 from myna.voices.overrides import PublicVoice
 
 PATH = "/site/voices"
+ONE = f"{PATH}#{{voice_id}}"
 SPEAKERS = (N_("channel"), N_("node"))
 """The kinds of a voice's sources, which are named after their kind."""
 SAMPLES = {
@@ -99,30 +110,16 @@ async def move(visit: Visit) -> Response:
 
 async def rename(visit: Visit) -> Response:
     """Gives the voice another name; an empty one restores its own."""
-    return await _changed(visit, visit.fields(RenameVoice, name=visit.typed("name")))
-
-
-async def hide(visit: Visit) -> Response:
-    """Takes the voice off the list; requests for it are refused."""
-    return await _changed(visit, visit.fields(HideVoice))
-
-
-async def show_again(visit: Visit) -> Response:
-    """Lists the voice again."""
-    return await _changed(visit, visit.fields(ShowVoice))
-
-
-async def _changed(visit: Visit, action: RenameVoice | HideVoice | ShowVoice) -> Response:
+    action = visit.fields(RenameVoice, name=visit.typed("name"))
     await visit.perform(action)
-    return visit.redirect(f"{PATH}#{action.voice_id}")
+    return visit.redirect(ONE.format(voice_id=action.voice_id))
 
 
 async def blend(visit: Visit) -> Response:
     """Mixes a voice from others."""
     row = await visit.perform(visit.fields(BlendVoice))
     await visit.parts.config.refresh()
-    notice = visit.text("{name} is mixed.").format(name=row.voice_id)
-    return visit.redirect(f"{PATH}#{row.voice_id}", notice)
+    return visit.redirect(f"{PATH}#{row.voice_id}", "{name} is mixed.", name=row.voice_id)
 
 
 async def delete_blend(visit: Visit) -> Response:
@@ -130,16 +127,74 @@ async def delete_blend(visit: Visit) -> Response:
     action = visit.fields(DeleteVoice)
     await visit.perform(action)
     await visit.parts.config.refresh()
-    return visit.redirect(PATH, visit.text("{name} is removed.").format(name=action.voice_id))
+    return visit.redirect(PATH, "{name} is removed.", name=action.voice_id)
+
+
+MODELS_PATH = "/site/models"
+WORDS = (N_("Apache-2.0; its export to ONNX: MIT"), N_("and others"))
+"""Of the licences and languages of the models."""
+
+
+async def show_models(visit: Visit) -> Response:
+    """All published models."""
+    return visit.page("site/models.html", part=(await _models(visit)).html)
+
+
+async def follow_models(visit: Visit) -> Response:
+    """The models with their progress, as server-sent events."""
+    return live.stream(visit, partial(_models, visit))
+
+
+async def _models(visit: Visit) -> Part:
+    states = await asyncio.to_thread(_fetching(visit).states)
+    speaking = {
+        channel.name.removeprefix("default-")
+        for channel in visit.parts.channels.speech(visit.parts.config.current)
+    }
+    html = visit.part(
+        "site/models_part.html",
+        states=states,
+        speaking=speaking,
+        speech=visit.parts.settings.speech,
+        automatic=visit.parts.settings.speech == AUTO,
+    )
+    return Part(html)
+
+
+def _fetching(visit: Visit) -> ModelFetching:
+    return visit.parts.models
+
+
+async def get_model(visit: Visit) -> Response:
+    """Starts the command that fetches a model."""
+    action = visit.fields(GetModel)
+    await visit.claim()
+    await asyncio.to_thread(_fetching(visit).start, action.name)
+    await visit.perform(action)
+    return visit.redirect(MODELS_PATH)
+
+
+async def remove_model(visit: Visit) -> Response:
+    """Removes a model."""
+    action = visit.fields(RemoveModel)
+    visit.confirm(action.name)
+    await visit.claim()
+    await asyncio.to_thread(_fetching(visit).remove, action.name)
+    await visit.perform(action)
+    return visit.redirect(MODELS_PATH, "{name} is removed.", name=action.name)
 
 
 PAGES = [
-    Page(path=PATH, show=show, who=Who.OPERATOR),
-    Page(path=f"{PATH}/listen", submit=listen, who=Who.OPERATOR),
-    Page(path=f"{PATH}/move", submit=move, who=Who.OPERATOR),
-    Page(path=f"{PATH}/rename", submit=rename, who=Who.OPERATOR),
-    Page(path=f"{PATH}/hide", submit=hide, who=Who.OPERATOR),
-    Page(path=f"{PATH}/show", submit=show_again, who=Who.OPERATOR),
-    Page(path=f"{PATH}/blend", submit=blend, who=Who.OPERATOR),
-    Page(path=f"{PATH}/blend/delete", submit=delete_blend, who=Who.OPERATOR),
+    Page(PATH, show=show),
+    Page(f"{PATH}/listen", submit=listen),
+    Page(f"{PATH}/move", submit=move),
+    Page(f"{PATH}/rename", submit=rename),
+    Page(f"{PATH}/hide", submit=performs(HideVoice, ONE)),
+    Page(f"{PATH}/show", submit=performs(ShowVoice, ONE)),
+    Page(f"{PATH}/blend", submit=blend),
+    Page(f"{PATH}/blend/delete", submit=delete_blend),
+    Page(MODELS_PATH, show=show_models),
+    Page(f"{MODELS_PATH}/live", show=follow_models),
+    Page(f"{MODELS_PATH}/get", submit=get_model, recent=True),
+    Page(f"{MODELS_PATH}/remove", submit=remove_model, recent=True),
 ]
