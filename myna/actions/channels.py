@@ -13,7 +13,7 @@ from myna.channels.channels import FROM_SETTINGS, OF_NODE, PARROT, from_settings
 from myna.channels.keys import server_of
 from myna.engines import registry
 from myna.errors import CommandError
-from myna.gateway.causes import wrong_url
+from myna.gateway.trial import wrong_url
 from myna.lib.names import check_model, is_name
 from myna.lib.net import is_base_url
 from myna.settings import can_name_a_key

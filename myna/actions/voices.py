@@ -12,8 +12,8 @@ from msgspec import structs
 
 from myna.actions import Action, Change, Field
 from myna.channels.channels import SpeechChannel
-from myna.engines.blend import EXAMPLE, BlendPart, parts_of
 from myna.engines.interface import EngineVoice
+from myna.engines.voices import EXAMPLE, BlendPart, parts_of
 from myna.errors import CommandError
 from myna.lib.names import check_name
 from myna.store.queries import config as config_store

@@ -46,7 +46,7 @@ from myna.engines.interface import Engine, EngineFailed, EngineLimits
 from myna.engines.registry import site_engines
 from myna.errors import CommandError
 from myna.gateway import trial as channel_trial
-from myna.gateway.causes import Cause, cause_in_url, likely_cause
+from myna.gateway.trial import Cause, cause_in_url, likely_cause
 from myna.http.client import HttpClient
 from myna.lib.net import is_loopback, without_login
 from myna.lib.sandbox import AllowedPaths

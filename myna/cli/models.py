@@ -19,9 +19,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from myna.cli.console import Json, Row, Whole, Wide, owner_of_files, read_settings, show, show_rows
 from myna.engines.interface import EngineFailed, EngineVoice, SpeechResult, Utterance
 from myna.engines.models import install
-from myna.engines.models.catalog import Model, Report, folder_of, missing
-from myna.engines.models.progress import ProgressFile
-from myna.engines.models.published import MODELS
+from myna.engines.models.progress import ProgressFile, Report
+from myna.engines.models.published import MODELS, Model, folder_of, missing
 from myna.engines.sherpa.engine import THREADS_MAX, Sherpa, SherpaConfig
 from myna.engines.sherpa.models import KNOWN, KnownModel
 from myna.errors import CommandError, ConfigError

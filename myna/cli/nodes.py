@@ -31,12 +31,10 @@ from myna.errors import CommandError, ConfigError
 from myna.farm.nodes import Nodes, NodeStatus
 from myna.lib.sandbox import keep_to_ourselves
 from myna.lib.telemetry import logs
-from myna.node import config as node_config
-from myna.node import credentials
 from myna.node.benchmark import check as check_engines
-from myna.node.credentials import Credentials
-from myna.node.runner import run as run_node
-from myna.node.server_client import ServerClient, ServerFailed
+from myna.node.engines import CONFIG_FILE, load_config
+from myna.node.main import run as run_node
+from myna.node.server_client import Credentials, ServerClient, ServerFailed, is_unencrypted, site_url
 from myna.wire.farm import Joined
 
 app = App(
@@ -105,18 +103,18 @@ def join(
     json: Json = False,
 ) -> None:
     """Make this machine a compute node of the service at URL, with a TOKEN from its operator."""
-    address = credentials.site_url(url)
+    address = site_url(url)
     folder = _folder(data)
-    path = folder / credentials.FILE
+    path = Credentials.path(folder)
     if path.exists() and not again:
         raise CommandError(f"This machine has joined already: {path} exists; --again replaces it.")
     _check_writable(folder)
     joined = asyncio.run(_join(address, token))
     try:
-        credentials.store(folder, Credentials(address, joined.name, joined.credential))
+        Credentials(address, joined.name, joined.credential).store(folder)
     except OSError as error:
         raise CommandError(f"{path} can't be written: {error.strerror}; get a new token.") from None
-    warning = {"warning": _in_the_clear(address)} if credentials.is_unencrypted(address) else {}
+    warning = {"warning": _in_the_clear(address)} if is_unencrypted(address) else {}
     show({"name": joined.name, "url": address, "credential": str(path), **warning}, json)
     if not json:
         say_next("Next: myna node run")
@@ -128,15 +126,15 @@ def run(*, data: Data = "", config: Config = "") -> None:
     folder = _folder(data)
     logs.configure(read_settings().log_level)
     with _lock(folder):
-        member = credentials.load(folder)
-        asyncio.run(run_node(member, node_config.load(_places(folder, config)), folder))
+        member = Credentials.load(folder)
+        asyncio.run(run_node(member, load_config(_places(folder, config)), folder))
 
 
 @app.command
 def check(*, data: Data = "", config: Config = "", wide: Wide = False, json: Json = False) -> int:
     """Start each engine of node.toml, speak a sentence, and print its speed; contacts no service."""
     folder = _folder(data, make=False)
-    found = node_config.load(_places(folder, config))
+    found = load_config(_places(folder, config))
     with _trial_folder(folder) as trials:
         rows = asyncio.run(check_engines(found.engines, Path(trials)))
     brief = ("engine", "ok", "voices", "speed", "error")
@@ -193,7 +191,7 @@ def _trial_folder(folder: Path) -> TemporaryDirectory[str]:
 
 def _places(folder: Path, config: str) -> Sequence[Path]:
     if not config:
-        return folder / node_config.FILE, Path(node_config.FILE)
+        return folder / CONFIG_FILE, Path(CONFIG_FILE)
     if not Path(config).is_file():
         raise ConfigError(f"--config: there is no file {config}.")
     return (Path(config),)

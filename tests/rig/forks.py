@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.rig.tether import PR_SET_PDEATHSIG, tethered
+from tests.rig.processes import PR_SET_PDEATHSIG, tethered
 from tests.rig.waiting import wait_until
 
 STOP_DEADLINE_S = 60
