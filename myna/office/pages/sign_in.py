@@ -23,7 +23,7 @@ from myna.accounts.sign_in.oidc.flow import Answer, Finished, Oidc
 from myna.accounts.sign_in.oidc.identities import Identity
 from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
 from myna.accounts.sign_in.throttle import SignInRefused
-from myna.actions.access import SetIdentity
+from myna.actions.accounts import SetIdentity
 from myna.errors import CommandError, NotFound, Unavailable
 from myna.office.messages import N_
 from myna.office.page import Page
