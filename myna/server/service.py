@@ -88,7 +88,7 @@ class Service:
         self.quota = Quota(db, config)
         self.http_client = _http_client(settings)
         self.oidc_client = client_of(settings)
-        self.engines = speech_engines(settings)
+        self.engines = speech_engines(settings, environ)
         self.site_engines = SiteEngines(settings, self.engines, self.audio.folder)
         self.commits = commits
         self.channels = Channels(
