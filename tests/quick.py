@@ -14,8 +14,10 @@ from pathlib import Path, PurePosixPath
 import grimp
 
 HTTP = {
-    "myna/api/farm": "tests/farm", "myna/api/openai": "tests/openai_audio", "myna/api": "tests/conformance",
-}  # fmt: skip
+    "myna/api/farm.py": "tests/farm",
+    "myna/api/openai": "tests/openai_audio",
+    "myna/api": "tests/conformance",
+}
 DEPTH = int(os.environ.get("DEPTH", "2"))
 
 

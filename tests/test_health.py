@@ -6,6 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
@@ -58,9 +59,27 @@ def clock() -> Clock:
     return Clock()
 
 
+async def none_missing() -> dict[str, str]:
+    return {}
+
+
+async def committed() -> None:
+    """A database that commits."""
+
+
+class MakeHealth(Protocol):
+    """Makes the health endpoints of a service on books and a folder."""
+
+    def __call__(self, folder: Folder | None = None, **parts: Callable[[], Awaitable[Any]]) -> HealthApi: ...
+
+
 @pytest.fixture
-def health(sqlite_books: Books, tmp_path: Path, clock: Clock) -> HealthApi:
-    return HealthApi(sqlite_books.db, AudioStore(Folder(tmp_path)), clock=clock)
+def make_health(sqlite_books: Books, tmp_path: Path, clock: Clock) -> MakeHealth:
+    def make(folder: Folder | None = None, **parts: Callable[[], Awaitable[Any]]) -> HealthApi:
+        parts = {"missing": none_missing, "try_commit": committed} | parts
+        return HealthApi(sqlite_books.db, AudioStore(folder or Folder(tmp_path)), "", clock=clock, **parts)
+
+    return make
 
 
 class StalledFolder(Folder):
@@ -78,11 +97,11 @@ class StalledFolder(Folder):
 
 
 async def test_a_stalled_disk_fails_readiness_and_blocks_nothing_else(
-    sqlite_books: Books, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    make_health: MakeHealth, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "READY_WAIT_S", 0.3)
     folder = StalledFolder(tmp_path)
-    health = HealthApi(sqlite_books.db, AudioStore(folder), clock=clock)
+    health = make_health(folder)
     waiting = [asyncio.create_task(health.readyz(request())) for _ in range(40)]
     assert await asyncio.to_thread(lambda: "at once") == "at once"
     async with asyncio.timeout(SOON_S):
@@ -98,7 +117,7 @@ async def test_a_stalled_disk_fails_readiness_and_blocks_nothing_else(
 
 
 async def test_readiness_is_cached_for_a_second_except_at_shutdown(
-    sqlite_books: Books, tmp_path: Path, clock: Clock
+    make_health: MakeHealth, clock: Clock
 ) -> None:
     looks = 0
 
@@ -107,7 +126,7 @@ async def test_readiness_is_cached_for_a_second_except_at_shutdown(
         looks += 1
         return {}
 
-    health = HealthApi(sqlite_books.db, AudioStore(Folder(tmp_path)), missing=count, clock=clock)
+    health = make_health(missing=count)
     for _ in range(5):
         await asyncio.gather(*(health.readyz(request()) for _ in range(5)))
     assert looks == 1
@@ -119,7 +138,9 @@ async def test_readiness_is_cached_for_a_second_except_at_shutdown(
     assert looks == 2
 
 
-async def test_a_scrape_has_what_was_noted_before_it(health: HealthApi, clock: Clock) -> None:
+async def test_a_scrape_has_what_was_noted_before_it(make_health: MakeHealth, clock: Clock) -> None:
+    health = make_health()
+
     async def lost() -> float:
         clock.now += CACHE_MAX_AGE_S
         text = bytes((await health.metrics(request())).body).decode()
@@ -142,22 +163,20 @@ async def _stalled() -> dict[str, str]:
 
 @pytest.mark.parametrize("missing", [_disconnected, _stalled])
 async def test_a_service_that_cannot_read_capabilities_is_not_ready(
-    sqlite_books: Books,
-    tmp_path: Path,
+    make_health: MakeHealth,
     monkeypatch: pytest.MonkeyPatch,
     missing: Callable[[], Awaitable[dict[str, str]]],
 ) -> None:
     monkeypatch.setattr(module, "READY_WAIT_S", 0.1)
-    health = HealthApi(sqlite_books.db, AudioStore(Folder(tmp_path)), missing=missing)
     async with asyncio.timeout(30):
-        answer = await health.readyz(request())
+        answer = await make_health(missing=missing).readyz(request())
     report = msgspec.json.decode(bytes(answer.body))
     assert (answer.status_code, report["checks"]["database"]) == (503, False)
     assert (report["capabilities"], report["reasons"]) == ({}, {})
 
 
 async def test_a_service_whose_database_does_not_commit_is_not_ready(
-    sqlite_books: Books, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    make_health: MakeHealth, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "READY_WAIT_S", 0.1)
     commits, answered = 0, asyncio.Event()
@@ -167,7 +186,7 @@ async def test_a_service_whose_database_does_not_commit_is_not_ready(
         commits += 1
         await answered.wait()
 
-    health = HealthApi(sqlite_books.db, AudioStore(Folder(tmp_path)), try_commit=commit, clock=clock)
+    health = make_health(try_commit=commit)
     for _ in range(3):
         answer = await health.readyz(request())
         assert (answer.status_code, msgspec.json.decode(answer.body)["checks"]["database"]) == (503, False)

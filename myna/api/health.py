@@ -8,6 +8,7 @@ import hmac
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -60,32 +61,27 @@ class CachedResult(Generic[T]):
         return made
 
 
+@dataclass(eq=False)
 class HealthApi:
     """Handlers of the health endpoints. With an empty `metrics_token`, /metrics needs no token. `missing`
     returns for each capability why it is unavailable, "" if it is available; it may raise
     DatabaseUnavailable. `try_commit` returns when the database has committed what a charge does."""
 
-    def __init__(
-        self,
-        db: Database,
-        audio: AudioStore,
-        metrics_token: str = "",
-        missing: Callable[[], Awaitable[dict[str, str]]] | None = None,
-        try_commit: Callable[[], Awaitable[None]] | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._db = db
-        self._audio = audio
+    db: Database
+    audio: AudioStore
+    metrics_token: str
+    missing: Callable[[], Awaitable[dict[str, str]]]
+    try_commit: Callable[[], Awaitable[None]]
+    clock: Callable[[], float] = time.monotonic
+    stopping = False
+
+    def __post_init__(self) -> None:
         self._disk = DiskThreads(1)
         self._files = DiskThreads(1)
-        self._try_commit = try_commit or _committed
         self._storage_probe: asyncio.Future[bool] | None = None
         self._commit_probe: asyncio.Future[None] | None = None
-        self._token = metrics_token.encode()
-        self._missing = missing or _none_missing
-        self._checks = CachedResult(self._check, clock)
-        self._metrics = CachedResult(self._render_metrics, clock)
-        self.stopping = False
+        self._checks = CachedResult(self._check, self.clock)
+        self._metrics = CachedResult(self._render_metrics, self.clock)
 
     async def healthz(self, request: Request) -> Response:
         """The process answers."""
@@ -110,9 +106,9 @@ class HealthApi:
 
     async def metrics(self, request: Request) -> Response:
         """The metrics of all processes as Prometheus text. Raises Unauthorized."""
-        if self._token:
+        if self.metrics_token:
             scheme, _, token = request.headers.get("authorization", "").partition(" ")
-            same = hmac.compare_digest(token.strip(" ").encode("latin-1"), self._token)
+            same = hmac.compare_digest(token.strip(" ").encode("latin-1"), self.metrics_token.encode())
             if scheme.lower() != "bearer" or not same:
                 raise Unauthorized(NOT_ALLOWED)
         return Response(await self._metrics.get(), media_type=CONTENT_TYPE_LATEST)
@@ -131,20 +127,20 @@ class HealthApi:
 
     async def _capabilities(self) -> dict[str, str] | None:
         try:
-            return await in_time(self._db, self._missing_capabilities(), READY_WAIT_S)
+            return await in_time(self.db, self._missing_capabilities(), READY_WAIT_S)
         except DatabaseUnavailable:
             return None
 
     async def _missing_capabilities(self) -> dict[str, str]:
         """Raises DatabaseUnavailable if the schema isn't this build's."""
-        await self._db.schema.check(self._db)
-        return await self._missing()
+        await self.db.schema.check(self.db)
+        return await self.missing()
 
     async def _storage_writable(self) -> bool:
         """Whether a probe file can be written in time. Concurrent callers share one probe."""
         probe = self._storage_probe
         if probe is None or probe.done():
-            probe = self._storage_probe = self._disk.run(self._audio.storage.usable)
+            probe = self._storage_probe = self._disk.run(self.audio.storage.usable)
         await asyncio.wait([probe], timeout=READY_WAIT_S)
         return probe.done() and probe.result()
 
@@ -152,17 +148,9 @@ class HealthApi:
         """Whether a commit succeeds in time. One that takes longer is waited for by the next callers."""
         probe = self._commit_probe
         if probe is None or probe.done():
-            probe = self._commit_probe = asyncio.ensure_future(self._try_commit())
+            probe = self._commit_probe = asyncio.ensure_future(self.try_commit())
         await asyncio.wait([probe], timeout=READY_WAIT_S)
         return probe.done() and probe.exception() is None
-
-
-async def _committed() -> None:
-    return
-
-
-async def _none_missing() -> dict[str, str]:
-    return {}
 
 
 def _metrics_of_all_processes() -> bytes:

@@ -12,7 +12,7 @@ from myna.channels.channels import Channels
 from myna.config import ConfigCache
 from myna.engines.interface import EngineVoice
 from myna.errors import InvalidRequest, ModelNotFound, NotFound
-from myna.farm.capacity import Capacity
+from myna.farm.nodes import Capacity
 from myna.gateway.chat.complete import Chat
 from myna.http.asgi import Routes
 from myna.http.request import Request

@@ -26,7 +26,7 @@ from myna.cli.console import (
 )
 from myna.errors import CommandError
 from myna.http import server
-from myna.http.open_files import fitted, raise_limit
+from myna.http.server import fitted, raise_limit
 from myna.lib.sandbox import keep_to_ourselves
 from myna.lib.telemetry import logs
 from myna.server import app

@@ -150,7 +150,7 @@ class Engine(Protocol):
 
     @property
     def blends(self) -> bool:
-        """Whether an utterance's voice may also be a recipe of its voices: see `blend.py`."""
+        """Whether an utterance's voice may also be a recipe of its voices: see `voices.py`."""
 
     @property
     def admission(self) -> Admission | None:

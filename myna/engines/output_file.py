@@ -29,7 +29,7 @@ from myna.engines.interface import (
     WordTime,
     bounded,
 )
-from myna.engines.job_output import OutputFile, SpeechJob, TakePart, sound_of
+from myna.engines.jobs import OutputFile, SpeechJob, TakePart, sound_of
 from myna.lib.files import DiskExecutor, make_durable, remove
 from myna.lib.ids import new_name
 

@@ -147,6 +147,17 @@ class AtomicFile:
             raise FileNotFoundError(errno.ENOENT, "the file was aborted", str(self.part))
 
 
+def write_atomically(path: Path, data: bytes) -> None:
+    """Writes a file durably; an existing one is replaced by the whole new one. Raises OSError."""
+    file = AtomicFile(path)
+    try:
+        file.begin()
+        file.write(data)
+        file.commit()
+    finally:
+        file.abort()
+
+
 class DiskThreads(ThreadPoolExecutor):
     """Up to `threads_max` threads, started on demand. They end when this object is collected and the
     submitted jobs are done.
@@ -171,16 +182,13 @@ class DiskThreads(ThreadPoolExecutor):
         """Queues a job. If its future is cancelled before a thread takes it, it is not begun. Raises
         RuntimeError if no thread can be started."""
         future: Future[T] = Future()
-        self._put(partial(_end, future, partial(copy_context().run, fn, *args, **kwargs)))
+        if self._started < self._threads_max:
+            self._start()
+        self._queue.put(partial(_end, future, partial(copy_context().run, fn, *args, **kwargs)))
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Does not wait: running jobs end with the process."""
-
-    def _put(self, job: Callable[[], None]) -> None:
-        if self._started < self._threads_max:
-            self._start()
-        self._queue.put(job)
 
     def _start(self) -> None:
         """Counts the thread first: the garbage collector may run here, and a finalizer may submit work."""
@@ -194,10 +202,7 @@ class DiskThreads(ThreadPoolExecutor):
     def run(self, work: Callable[[], T]) -> "asyncio.Future[T]":
         """Like `submit`, with a future of asyncio. It is not a task, so the end of `asyncio.run` does not
         cancel it."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        self._put(partial(_end_in, loop, future, partial(copy_context().run, work)))
-        return future
+        return asyncio.wrap_future(self.submit(work))
 
 
 class DiskExecutor:
@@ -262,24 +267,6 @@ def _end(future: Future[T], run: Callable[[], T]) -> None:
             future.set_result(run())
         except BaseException as error:  # the caller gets every exception
             future.set_exception(error)
-
-
-def _end_in(loop: asyncio.AbstractEventLoop, future: "asyncio.Future[T]", run: Callable[[], T]) -> None:
-    """Likewise with a future of this event loop, which may be closed when the job ends."""
-    if future.cancelled():
-        return
-    end: Callable[[], None]
-    try:
-        end = partial(future.set_result, run())
-    except BaseException as error:  # the caller gets every exception
-        end = partial(future.set_exception, error)
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(_unless_cancelled, future, end)
-
-
-def _unless_cancelled(future: "asyncio.Future[T]", end: Callable[[], None]) -> None:
-    if not future.cancelled():
-        end()
 
 
 def _stop(queue: _Queue, threads: int) -> None:

@@ -1,4 +1,4 @@
-"""The main loops of a node: reports its capabilities, leases jobs, runs them, and sends heartbeats.
+"""Runs a node: starts its engines, reports its capabilities, leases jobs, runs them, sends heartbeats.
 
     hello ──► lease ──► lease ──► …        one long poll at a time, for the free slots
       ▲         │
@@ -10,27 +10,33 @@ returns the rest to the queue. The second signal ends the grace period.
 """
 
 import asyncio
+import contextlib
 import logging
 import signal
-from types import TracebackType
-from typing import Final
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
 
 import msgspec
 
 from myna import __version__
+from myna.engines.interface import EngineFailed
 from myna.errors import CommandError
-from myna.node.engines import Engines
-from myna.node.references import References
+from myna.http.client import HttpClient
+from myna.lib.sandbox import AllowedPaths
+from myna.node.benchmark import trial
+from myna.node.engines import Engines, NodeConfig
 from myna.node.server_client import (
     Backoff,
     CredentialRefused,
+    Credentials,
     OutageLog,
     ProtocolTooOld,
     ReportRefused,
     ServerClient,
     ServerFailed,
 )
-from myna.node.work import LeasedJob, LeasedJobs, Work
+from myna.node.work import LeasedJob, LeasedJobs, References, Work
 from myna.wire.farm import POLL_MAX_S, Heartbeat, Heartbeats, Hello, Job, Lease, Welcome
 
 REFUSED_RETRY_S: Final = 30.0
@@ -40,6 +46,9 @@ LAST_HELLO_S: Final = 3.0
 LAST_LEASE_S: Final = 0.5
 """After the last hello, for the answer of an open poll that may carry jobs."""
 REQUEUE_S: Final = 5.0
+CONNECT_MAX_S: Final = 10.0
+OTHER_CONNECTIONS: Final = 3
+"""In addition to one for each job: the long poll, the heartbeat and the last hello."""
 SHUTTING_DOWN: Final = "the node is shutting down"
 REFUSED: Final = "the service refuses this node's credential"
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -55,14 +64,12 @@ class StopSignals:
         self.drain: asyncio.Future[None] = self._loop.create_future()
         self.stop: asyncio.Future[None] = self._loop.create_future()
 
-    def __enter__(self) -> "StopSignals":
+    def __enter__(self) -> Self:
         for number in _SIGNALS:
             self._loop.add_signal_handler(number, self.receive)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number in _SIGNALS:
             self._loop.remove_signal_handler(number)
 
@@ -74,30 +81,20 @@ class StopSignals:
                 return
 
 
+@dataclass(eq=False, kw_only=True)
 class NodeProgram:
     """A node whose engines run, with `slots` jobs at a time."""
 
-    def __init__(
-        self,
-        server: ServerClient,
-        engines: Engines,
-        work: Work,
-        references: References,
-        outages: OutageLog,
-        *,
-        slots: int,
-        chars_per_s: float,
-        refused_retry_s: float = REFUSED_RETRY_S,
-    ) -> None:
-        self._server = server
-        self._engines = engines
-        self._work = work
-        self._references = references
-        self._outages = outages
-        self._slots = slots
-        self._chars_per_s = chars_per_s
-        self._refused_retry_s = refused_retry_s
-        self._jobs = LeasedJobs(slots)
+    server: ServerClient
+    engines: Engines
+    work: Work
+    outages: OutageLog
+    slots: int
+    chars_per_s: float
+    refused_retry_s: float = REFUSED_RETRY_S
+
+    def __post_init__(self) -> None:
+        self._jobs = LeasedJobs(self.slots)
         self._hello_lock = asyncio.Lock()
         self._draining = False
         self._last_hello: Hello | None = None
@@ -124,7 +121,7 @@ class NodeProgram:
     # Leasing
 
     async def _lease_jobs(self, group: asyncio.TaskGroup) -> None:
-        backoff = Backoff(self._outages)
+        backoff = Backoff(self.outages)
         while not self._draining:
             try:
                 await self._send_hello()
@@ -136,7 +133,7 @@ class NodeProgram:
                 raise
             except CredentialRefused as refused:
                 self._jobs.drop_all(REFUSED)
-                await asyncio.sleep(backoff.failed(refused, self._refused_retry_s))
+                await asyncio.sleep(backoff.failed(refused, self.refused_retry_s))
             except ServerFailed as failed:
                 await asyncio.sleep(backoff.failed(failed))
 
@@ -148,7 +145,7 @@ class NodeProgram:
                 return
             hello = self._hello()
             try:
-                welcome = await self._server.hello(hello)
+                welcome = await self.server.hello(hello)
             except ReportRefused as refused:
                 raise CommandError(f"The service doesn't take what this node offers: {refused}") from None
             if hello != self._last_hello:
@@ -158,19 +155,19 @@ class NodeProgram:
             self._beat_s = max(welcome.beat_s, BEAT_MIN_S)
 
     def _hello(self) -> Hello:
-        voices, clones = self._engines.offer()
+        voices, clones = self.engines.offer()
         return Hello(
             voices=voices,
             clones=clones,
-            slots=self._slots,
-            chars_per_s=round(self._chars_per_s, 1),
+            slots=self.slots,
+            chars_per_s=round(self.chars_per_s, 1),
             version=__version__,
         )
 
     def _log_connected(self, hello: Hello, welcome: Welcome) -> None:
         log.info(
             "connected to %s as %s: %d voices (%s), clones in %s, %d jobs at a time, %.0f characters/s",
-            *(self._server.url, welcome.name, len(hello.voices), ", ".join(v.voice_id for v in hello.voices)),
+            *(self.server.url, welcome.name, len(hello.voices), ", ".join(v.voice_id for v in hello.voices)),
             *(", ".join(hello.clones) or "no language", hello.slots, hello.chars_per_s),
         )
 
@@ -181,10 +178,10 @@ class NodeProgram:
             return
         if self._hello() != self._last_hello:
             await self._send_hello()
-        request = Lease(self._jobs.free(), self._poll_s, self._references.cached())
-        answer = await self._server.lease(request)
+        request = Lease(self._jobs.free(), self._poll_s, self.work.references.cached())
+        answer = await self.server.lease(request)
         for sha256 in answer.forget:
-            if self._references.forget(sha256):
+            if self.work.references.forget(sha256):
                 log.info("forgot the reference %s", sha256[:12])
         for job in answer.jobs:
             self._start(job, group)
@@ -193,7 +190,7 @@ class NodeProgram:
         leased = LeasedJob(job)
         if leased not in self._jobs:
             self._jobs.add(leased)
-            leased.start(self._work.run(leased), group).add_done_callback(lambda _: self._end(leased))
+            leased.start(self.work.run(leased), group).add_done_callback(lambda _: self._end(leased))
 
     def _end(self, leased: LeasedJob) -> None:
         self._jobs.remove(leased)
@@ -203,7 +200,7 @@ class NodeProgram:
     # Heartbeats
 
     async def _beat(self) -> None:
-        backoff = Backoff(self._outages)
+        backoff = Backoff(self.outages)
         pause_s = self._beat_s
         while True:
             if not len(self._jobs):
@@ -226,7 +223,7 @@ class NodeProgram:
         jobs = list(self._jobs)
         sent_at = asyncio.get_running_loop().time()
         beats = [Heartbeat(leased.lease, leased.progress) for leased in jobs]
-        answer = await self._server.beat(Heartbeats(beats), within_s=self._beat_s)
+        answer = await self.server.beat(Heartbeats(beats), within_s=self._beat_s)
         cancelled = {(lease.kind, lease.id, lease.epoch) for lease in answer.cancel}
         for leased in jobs:
             if leased.key not in cancelled:
@@ -249,7 +246,7 @@ class NodeProgram:
         await self._jobs.is_empty.wait()
         try:
             async with asyncio.timeout(REQUEUE_S):
-                await asyncio.gather(*map(self._work.requeue, unfinished))
+                await asyncio.gather(*map(self.work.requeue, unfinished))
         except TimeoutError:
             log.warning(
                 "not all jobs could be requeued in time; the service does so when their leases expire"
@@ -259,9 +256,53 @@ class NodeProgram:
         """Reports that the node takes no more jobs, and waits for the end of the leased ones."""
         try:
             async with asyncio.timeout(LAST_HELLO_S), self._hello_lock:
-                await self._server.hello(msgspec.structs.replace(self._hello(), shutting_down=True))
+                await self.server.hello(msgspec.structs.replace(self._hello(), shutting_down=True))
         except (ServerFailed, TimeoutError) as failed:
             log.info("the service was not told that the node shuts down: %s", failed)
         await asyncio.wait({leasing}, timeout=LAST_LEASE_S)
         leasing.cancel()
         await self._jobs.is_empty.wait()
+
+
+async def run(credentials: Credentials, config: NodeConfig, folder: Path) -> None:
+    """Works for the service until a signal arrives. `folder` belongs to this process. Raises CommandError."""
+    outages = OutageLog()
+    async with contextlib.AsyncExitStack() as stack:
+        signals = stack.enter_context(StopSignals())
+        http_client = HttpClient(
+            connections_max=config.slots + OTHER_CONNECTIONS, connect_timeout_s=CONNECT_MAX_S
+        )
+        stack.push_async_callback(http_client.close)
+        server = ServerClient(credentials.url, credentials.credential, http_client)
+        engines = Engines(config.engines)
+        try:
+            work = Work(server, engines, References(folder / "references"), outages, folder / "work")
+        except OSError as error:
+            raise CommandError(f"The data folder {folder} can't be written to: {error.strerror}.") from None
+        stack.push_async_callback(engines.close)
+        files = AllowedPaths.of(reads=(folder / "references",), writes=(work.folder,))
+        starting = asyncio.create_task(_start(engines, work.folder, files))
+        events: set[asyncio.Future[Any]] = {starting, signals.drain}
+        await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)  # loading a model may take minutes
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait({starting})
+            return
+        try:
+            program = NodeProgram(
+                server=server,
+                engines=engines,
+                work=work,
+                outages=outages,
+                slots=config.slots,
+                chars_per_s=starting.result(),
+            )
+            await program.run(signals, config.shutdown_grace_s)
+        except (EngineFailed, ProtocolTooOld) as failure:
+            raise CommandError(str(failure)) from None
+
+
+async def _start(engines: Engines, folder: Path, files: AllowedPaths) -> float:
+    """Starts and tries the engines. Returns the characters per second of the slowest one."""
+    await engines.start(files)
+    return min([(await trial(engine, folder)).chars_per_s for engine in engines.engines])

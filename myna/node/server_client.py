@@ -8,7 +8,8 @@ ServerFailed               a request failed; the message is a sentence without s
     ├── LeaseLost          409: the job has ended or is leased to another node
     └── ProtocolTooOld     426: the service requires a newer protocol
 
-Also retries with exponential backoff and jitter, and a log line for each outage instead of each failure.
+Also the node's credentials, retries with exponential backoff and jitter, and a log line for each outage
+instead of each failure.
 """
 
 import hashlib
@@ -17,11 +18,16 @@ import random
 import time
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Final, TypeVar
+from pathlib import Path
+from typing import Final, Self, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
+from myna.errors import CommandError
 from myna.http.client import AnswerTooLarge, ClientResponse, HttpClient, RequestFailed
+from myna.lib.files import write_atomically
+from myna.lib.net import is_base_url, is_loopback
 from myna.wire.farm import (
     JOB_HEADER,
     PREFIX,
@@ -93,6 +99,53 @@ _REFUSALS: Final[Mapping[int, type[RequestRefused]]] = {
     HTTPStatus.CONFLICT: LeaseLost,
     HTTPStatus.UPGRADE_REQUIRED: ProtocolTooOld,
 }
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """The service's address, the node's name there, and its credential, in one file of the data folder. Only
+    the owner can read the file: the command sets the process's umask."""
+
+    url: str
+    name: str
+    credential: str
+
+    @staticmethod
+    def path(folder: Path) -> Path:
+        """Where they are stored."""
+        return folder / "node.json"
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """The credentials in the folder. Raises CommandError."""
+        path = cls.path(folder)
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=cls)
+        except FileNotFoundError:
+            raise CommandError(f"There is no {path}: run 'myna node join URL TOKEN' first.") from None
+        except OSError as error:
+            raise CommandError(f"{path} can't be read: {error.strerror}.") from None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise CommandError(f"{path} isn't whole: join again, with --again and a new token.") from None
+
+    def store(self, folder: Path) -> None:
+        """Writes the file atomically. Raises OSError."""
+        content = msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+        write_atomically(self.path(folder), content)
+
+
+def site_url(given: str) -> str:
+    """The service's address without a trailing slash. Raises CommandError if it is not valid."""
+    url = given.rstrip("/")
+    if not is_base_url(url) or "@" in url or urlsplit(url).path:
+        raise CommandError(
+            "URL must be the service's own address, with a port or without, and no path: https://HOST."
+        )
+    return url
+
+
+def is_unencrypted(url: str) -> bool:
+    """Whether requests to this address cross a network without TLS."""
+    return urlsplit(url).scheme == "http" and not is_loopback(url)
 
 
 class _ErrorBody(msgspec.Struct):

@@ -1,10 +1,13 @@
-"""Runs one job that is leased: speaks it to a file and uploads the file, or reports the failure."""
+"""The leased jobs of a node. Each is spoken to a file, which is uploaded, or its failure is reported."""
 
 import asyncio
 import logging
+import os
+import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -18,9 +21,8 @@ from myna.engines.interface import (
     UtteranceRefused,
     VoiceReference,
 )
-from myna.lib.files import DiskExecutor, remove
+from myna.lib.files import DiskExecutor, remove, write_atomically
 from myna.node.engines import Engines, VoiceUnavailable
-from myna.node.references import References
 from myna.node.server_client import (
     Backoff,
     CredentialRefused,
@@ -38,6 +40,9 @@ Key = tuple[str, int, int]
 """Kind, id and epoch of a job."""
 T = TypeVar("T")
 REASON_MAX_CHARS: Final = 300
+REFERENCES_MAX: Final = 1000
+"""Above this number the least recently used copy is deleted. It can be fetched again."""
+_REFERENCE: Final = re.compile(r"([0-9a-f]{64})\.wav")
 _FINAL: Final = (NothingSpoken, UnsupportedUtterance, UtteranceRefused)
 """Errors that other nodes would have as well."""
 log = logging.getLogger(__name__)
@@ -139,25 +144,66 @@ class LeasedJobs:
                 event.clear()
 
 
+class References:
+    """Copies of the recordings of cloned voices, fetched once, kept until the service says to forget them: in
+    a folder, each a wav named by its SHA-256. Deletes other files there, which a crash left."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._fetching = asyncio.Lock()
+        folder.mkdir(mode=0o700, exist_ok=True)
+        paths = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
+        self._cached: dict[str, None] = {}  # in the order of their last use
+        for path in paths:
+            if name := _REFERENCE.fullmatch(path.name):
+                self._cached[name[1]] = None
+            else:
+                path.unlink()
+
+    def cached(self) -> list[str]:
+        """The SHA-256 of each copy."""
+        return list(self._cached)
+
+    async def get(self, server: ServerClient, reference: JobReference) -> Path:
+        """The path of the wav, which is fetched if there is no copy. Raises ServerFailed or OSError."""
+        path = self._path(reference.sha256)
+        async with self._fetching:  # two jobs with the same voice fetch it once
+            if reference.sha256 not in self._cached:
+                wav = await server.reference(reference)
+                await asyncio.to_thread(write_atomically, path, wav)
+            self._cached.pop(reference.sha256, None)
+            self._cached[reference.sha256] = None
+            if len(self._cached) > REFERENCES_MAX:
+                self.forget(next(iter(self._cached)))
+        os.utime(path)
+        return path
+
+    def forget(self, sha256: str) -> bool:
+        """Deletes the copy. False if there is none."""
+        if sha256 not in self._cached:
+            return False
+        del self._cached[sha256]
+        self._path(sha256).unlink(missing_ok=True)
+        return True
+
+    def _path(self, sha256: str) -> Path:
+        return self._folder / f"{sha256}.wav"
+
+
+@dataclass(eq=False)
 class Work:
     """Runs jobs. `folder` is for audio that is not uploaded yet; other files in it are deleted."""
 
-    def __init__(
-        self,
-        server: ServerClient,
-        engines: Engines,
-        references: References,
-        outages: OutageLog,
-        folder: Path,
-    ) -> None:
-        self._server = server
-        self._engines = engines
-        self._references = references
-        self._outages = outages
-        self.folder = folder
+    server: ServerClient
+    engines: Engines
+    references: References
+    outages: OutageLog
+    folder: Path
+
+    def __post_init__(self) -> None:
         self._disk = DiskExecutor()
-        folder.mkdir(mode=0o700, exist_ok=True)
-        for file in folder.iterdir():  # left by a node that was killed
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        for file in self.folder.iterdir():  # left by a node that was killed
             file.unlink()
 
     async def run(self, leased: LeasedJob) -> None:
@@ -186,7 +232,7 @@ class Work:
     async def requeue(self, leased: LeasedJob) -> None:
         """Returns the job to the queue because the node shuts down. Does not retry."""
         try:
-            await self._server.fail(Failure(leased.lease, "The node is shutting down.", returned=True))
+            await self.server.fail(Failure(leased.lease, "The node is shutting down.", returned=True))
         except ServerFailed as failed:
             log.warning("%s: not requeued: %s", leased.name, failed)
         else:
@@ -194,14 +240,17 @@ class Work:
 
     async def _speak_and_upload(self, leased: LeasedJob, path: Path) -> None:
         job = leased.job
-        reference = await self._reference(job.reference) if job.reference else None
+        reference = None
+        if sample := job.reference:
+            wav = await self._retry(lambda: self.references.get(self.server, sample))
+            reference = VoiceReference(wav, sample.transcript, sample.language)
         started = time.monotonic()
         utterance = Utterance(job.text, job.voice_id, job.speed, reference=reference)
 
         def progress(fraction: float) -> None:
             leased.progress = min(max(fraction, leased.progress), 1.0)
 
-        spoken = await self._engines.speak(utterance, path, progress)
+        spoken = await self.engines.speak(utterance, path, progress)
         took_s = time.monotonic() - started
         leased.progress = 1.0
         await self._upload(leased, path, spoken)
@@ -210,29 +259,25 @@ class Work:
             *(leased.name, len(job.text), spoken.seconds, took_s, took_s / max(spoken.seconds, 0.001)),
         )
 
-    async def _reference(self, reference: JobReference) -> VoiceReference:
-        wav = await self._retry(lambda: self._references.get(self._server, reference))
-        return VoiceReference(wav, reference.transcript, reference.language)
-
     async def _upload(self, leased: LeasedJob, path: Path, spoken: SpeechResult) -> None:
         if spoken.size_bytes > AUDIO_MAX_BYTES:
             raise EngineFailed(f"The audio has {spoken.size_bytes} bytes, more than the service accepts.")
         audio = await asyncio.to_thread(path.read_bytes)
         leased.uploading = True
-        await self._retry(lambda: self._server.complete(leased.lease, audio, spoken.sha256.hex()))
+        await self._retry(lambda: self.server.complete(leased.lease, audio, spoken.sha256.hex()))
 
     async def _report(self, leased: LeasedJob, reason: str, *, final: bool) -> None:
         """Reports the failure of the job. If the service refuses the report, it is only logged."""
         log.warning("%s: failed%s: %s", leased.name, " for good" if final else "", reason)
         failure = Failure(leased.lease, reason[:REASON_MAX_CHARS], final=final)
         try:
-            await self._retry(lambda: self._server.fail(failure))
+            await self._retry(lambda: self.server.fail(failure))
         except ServerFailed as failed:
             log.info("%s: the service refuses the failure report: %s", leased.name, failed)
 
     async def _retry(self, request: Callable[[], Awaitable[T]]) -> T:
         """Sends the request until the service answers. The expiry of the lease cancels it."""
-        backoff = Backoff(self._outages)
+        backoff = Backoff(self.outages)
         try:
             while True:
                 try:

@@ -20,9 +20,9 @@ from myna.http.asgi import Application
 from myna.http.asgi_types import DETAILS
 from myna.http.client_address import TrustedProxies
 from myna.http.cors import Cors
-from myna.http.open_files import fitted
 from myna.http.request import BodyBudget, BodyLimits
 from myna.http.responses import JSON, envelope, public_error
+from myna.http.server import fitted
 from myna.lib.files import DiskThreads
 from myna.lib.telemetry import logs, metrics, traces
 from myna.lib.telemetry.access_log import AccessLog

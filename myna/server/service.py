@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from starlette.routing import Route
@@ -14,11 +15,10 @@ from myna.accounts.sign_in.oidc.client import client_of
 from myna.accounts.sign_in.oidc.flow import Oidc
 from myna.api import units
 from myna.api.auth import KeyAuth
-from myna.api.farm.handlers import FarmApi
+from myna.api.farm import FarmApi
 from myna.api.health import HealthApi
 from myna.api.openai.audio import OpenAIAudio
-from myna.api.openai.models import ModelsApi
-from myna.api.openai.relayed import RelayApi
+from myna.api.openai.text import ModelsApi, RelayApi
 from myna.api.openapi import OpenApi
 from myna.api.uploads import UploadsApi
 from myna.api.v1 import V1Api
@@ -28,11 +28,10 @@ from myna.channels.channels import Channels, restore_circuits
 from myna.config import ConfigCache
 from myna.engines.media.media import Inspector
 from myna.errors import NoSpeechChannel, sentences
-from myna.farm.capacity import Capacity
-from myna.farm.nodes import Nodes
+from myna.farm.nodes import Capacity, Nodes
 from myna.farm.tasks import Tasks
 from myna.gateway.chat.complete import Chat
-from myna.gateway.chat.context_lengths import ContextLengths
+from myna.gateway.models import ContextLengths
 from myna.gateway.relay.plan import Planner as RelayPlanner
 from myna.gateway.relay.relay import Relay, UnitHeaders
 from myna.gateway.relay.stored_responses import StoredResponses
@@ -43,7 +42,7 @@ from myna.lib.sandbox import AllowedPaths
 from myna.office import runs
 from myna.office.edge import Office
 from myna.office.model_fetching import ModelFetching
-from myna.office.parts import Parts
+from myna.office.visit import Parts
 from myna.server.maintenance import Maintenance
 from myna.settings import Settings
 from myna.speech.catalogue import require_channel
@@ -65,68 +64,55 @@ log = logging.getLogger(__name__)
 FINISH_WAIT_S = 5.0
 
 
+@dataclass(eq=False)
 class Service:
     """The parts of one serving process, and the order in which they start and stop."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        environ: Mapping[str, str],
-        db: Database,
-        config: ConfigCache,
-        commits: GroupCommit,
-    ) -> None:
-        self.settings = settings
-        self.environ = environ
-        self.db = db
-        self.config = config
-        storage = open_storage(settings, environ)
+    settings: Settings
+    environ: Mapping[str, str]
+    db: Database
+    config: ConfigCache
+    commits: GroupCommit
+
+    def __post_init__(self) -> None:
+        settings, db, config = self.settings, self.db, self.config
+        idle_s = settings.upstream_idle_s
+        storage = open_storage(settings, self.environ)
         self.audio = AudioStore(storage)
         self.samples = SampleStore(storage)
         self.spool = Spool(settings.data_folder / "spool")
         self.space = FreeSpace(settings.data_folder, settings.disk_reserve_bytes)
         self.quota = Quota(db, config)
-        self.http_client = _http_client(settings)
-        self.oidc_client = client_of(settings)
-        self.engines = speech_engines(settings, environ)
-        self.site_engines = SiteEngines(settings, self.engines, self.audio.folder)
-        self.commits = commits
-        self.channels = Channels(
-            settings=settings, environ=environ, http_client=self.http_client, local=self.engines
-        )
-        config.on_load = self.channels.load_keys
         self.refusals = Refusals(db)
-        self.ledger = Ledger(db, self.commits, config, charge_wait_s=settings.charge_wait_s)
+        self.http_client = HttpClient(
+            connections_max=settings.outbound_connections_max,
+            connect_timeout_s=settings.upstream_connect_s,
+            idle_s=idle_s,
+        )
+        client = client_of(settings)
+        self.oidc = Oidc(client, self.http_client) if client else None
+        engines = speech_engines(settings, self.environ)
+        self.site_engines = SiteEngines(settings, engines, self.audio.folder)
+        self.channels = channels = Channels(
+            settings=settings, environ=self.environ, http_client=self.http_client, local=engines
+        )
+        config.on_load = channels.load_keys
+        self.ledger = ledger = Ledger(db, self.commits, config, charge_wait_s=settings.charge_wait_s)
         self.inspector = Inspector(files=AllowedPaths.of(reads=(self.audio.folder,)))
         self.recordings = Inspector(files=AllowedPaths.of(writes=(self.samples.folder,)))
         self.tasks = Tasks(db, lease_s=settings.lease_s)
         self.capacity = Capacity(db)
         self.planner = Planner(
-            db=db,
-            ledger=self.ledger,
-            config=config,
-            channels=self.channels,
-            capacity=self.capacity,
-            space=self.space,
-            quota=self.quota,
-            try_s=settings.upstream_idle_s,
+            db, ledger, config, channels, self.capacity, self.space, self.quota, try_s=idle_s
         )
         self.synthesizer = Synthesizer(
-            settings=settings,
-            ledger=self.ledger,
-            config=config,
-            channels=self.channels,
-            tasks=self.tasks,
-            planner=self.planner,
-            audio=self.audio,
+            settings, ledger, config, channels, self.tasks, self.planner, self.audio
         )
-        self.chat = self._chat()
-        self.relay_planner = RelayPlanner(config, self.channels)
-        self.relay = self._relay(units.headers)
-        self.stored_responses = StoredResponses(settings, db, self.ledger, config, self.quota, self.space)
+        self.chat = Chat(settings, ledger, config, channels, self.http_client, self.planner, self.synthesizer)
+        self.relay_planner = RelayPlanner(config, channels)
         self.openai_audio = self._openai_audio()
         self.health = HealthApi(
-            db, self.audio, settings.metrics_token, self._missing, try_commit=self.commits.try_commit
+            db, self.audio, settings.metrics_token, self._missing, self.commits.try_commit
         )
         self.jobs = self._maintenance()
 
@@ -150,13 +136,7 @@ class Service:
             if not settings.on_sqlite and settings.sqlite_file.exists():
                 log.warning("%s is not used; 'myna move' moves its contents", settings.sqlite_file)
             commits = cls.commits_of(db, settings)
-            service = cls(
-                settings=settings,
-                environ=environ,
-                db=db,
-                config=await ConfigCache.read(db),
-                commits=commits,
-            )
+            service = cls(settings, environ, db, await ConfigCache.read(db), commits)
             await service._start()
             try:
                 yield service
@@ -170,26 +150,9 @@ class Service:
         """The group commit of charges and ends."""
         return GroupCommit(db, settings.queue_max)
 
-    def _chat(self) -> Chat:
-        return Chat(
-            settings=self.settings,
-            ledger=self.ledger,
-            config=self.config,
-            channels=self.channels,
-            http_client=self.http_client,
-            planner=self.planner,
-            synthesizer=self.synthesizer,
-        )
-
     def _relay(self, unit_headers: UnitHeaders) -> Relay:
         return Relay(
-            settings=self.settings,
-            ledger=self.ledger,
-            config=self.config,
-            channels=self.channels,
-            http_client=self.http_client,
-            chat=self.chat,
-            unit_headers=unit_headers,
+            self.settings, self.ledger, self.config, self.channels, self.http_client, self.chat, unit_headers
         )
 
     def _openai_audio(self) -> OpenAIAudio:
@@ -231,9 +194,8 @@ class Service:
         if self.db.single_process:
             while refunded := await self.ledger.recover():
                 log.warning("%d calls were left open by the last process and are refunded", refunded)
-        await asyncio.to_thread(self.audio.prepare)
-        await asyncio.to_thread(self.samples.prepare)
-        await asyncio.to_thread(self.spool.prepare)
+        for files in (self.audio, self.samples, self.spool):
+            await asyncio.to_thread(files.prepare)
         await self.space.refresh()
         await self.site_engines.start()
         await self.tasks.start()
@@ -247,11 +209,8 @@ class Service:
         await self.jobs.close()
         await self.ledger.finish(FINISH_WAIT_S)
         await self.commits.close(FINISH_WAIT_S)
-        await self.site_engines.close()
-        await self.inspector.close()
-        await self.recordings.close()
-        await self.openai_audio.close()
-        await self.http_client.close()
+        for part in (self.site_engines, self.inspector, self.recordings, self.openai_audio, self.http_client):
+            await part.close()
 
     async def _missing(self) -> dict[str, str]:
         """Why chat and speech are unavailable; "" if available. Raises DatabaseUnavailable."""
@@ -274,18 +233,11 @@ class Service:
         """The routes of /v1 and /farm/v1, by exact path."""
         throttle = KeyThrottle()
         key_auth = KeyAuth(self.db, self.settings.charge_wait_s, throttle)
-        relayed = RelayApi(key_auth, self.relay, self.relay_planner, self.stored_responses)
+        stored = StoredResponses(self.settings, self.db, self.ledger, self.config, self.quota, self.space)
+        relayed = RelayApi(key_auth, self._relay(units.headers), self.relay_planner, stored)
         lengths = ContextLengths(self.http_client, self.channels)
         models = ModelsApi(key_auth, self.db, self.config, self.openai_audio.whisper, lengths)
-        v1 = V1Api(
-            key_auth=key_auth,
-            db=self.db,
-            config=self.config,
-            channels=self.channels,
-            capacity=self.capacity,
-            chat=self.chat,
-            synthesizer=self.synthesizer,
-        )
+        v1 = V1Api(key_auth, self.db, self.config, self.channels, self.capacity, self.chat, self.synthesizer)
         farm = FarmApi(
             settings=self.settings,
             db=self.db,
@@ -339,7 +291,7 @@ class Service:
                 missing=self._missing,
                 models=ModelFetching(self.settings.data_folder, self.environ),
                 whisper_missing=self.openai_audio.whisper.missing,
-                oidc=Oidc(self.oidc_client, self.http_client) if self.oidc_client else None,
+                oidc=self.oidc,
             )
         )
         return [
@@ -350,11 +302,3 @@ class Service:
             Route("/openapi.json", openapi.document),
             Route("/uploads/{name}", uploads.file),
         ]
-
-
-def _http_client(settings: Settings) -> HttpClient:
-    return HttpClient(
-        connections_max=settings.outbound_connections_max,
-        connect_timeout_s=settings.upstream_connect_s,
-        idle_s=settings.upstream_idle_s,
-    )

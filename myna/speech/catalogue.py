@@ -6,10 +6,10 @@ from msgspec import Struct, convert, structs
 
 from myna.channels.channels import Channels, SpeechChannel
 from myna.channels.routes import Route
-from myna.engines.blend import can_make, parts_of
 from myna.engines.interface import EngineVoice
+from myna.engines.voices import can_make, parts_of
 from myna.errors import InvalidRequest, NoSpeechChannel
-from myna.farm.capacity import NO_NODES, Nodes
+from myna.farm.nodes import NO_NODES, OnlineNodes
 from myna.store.queries.clones import CloneRow
 from myna.store.queries.config import Config
 from myna.voices.clones import is_clone, voice_of
@@ -36,7 +36,7 @@ def spoken_language(tag: str) -> str:
 
 
 def usable(
-    channels: Channels, config: Config, nodes: Nodes = NO_NODES, route: Route | None = None
+    channels: Channels, config: Config, nodes: OnlineNodes = NO_NODES, route: Route | None = None
 ) -> list[EngineVoice]:
     """The public voices of GET /voices: those of available channels, of a route those that serve it, and of
     online nodes, without duplicates, with the operator's names and order."""
@@ -51,19 +51,19 @@ def usable(
     return list(known[key][1])
 
 
-def usable_clones(clones: Iterable[CloneRow], config: Config, nodes: Nodes) -> list[EngineVoice]:
+def usable_clones(clones: Iterable[CloneRow], config: Config, nodes: OnlineNodes) -> list[EngineVoice]:
     """The cloned voices of GET /voices: ready clones of the account that an online node can speak."""
     return [voice_of(clone) for clone in clones if _cloning_nodes(clone, config, nodes)]
 
 
-def require_channel(channels: Channels, config: Config, nodes: Nodes = NO_NODES) -> None:
+def require_channel(channels: Channels, config: Config, nodes: OnlineNodes = NO_NODES) -> None:
     """Raises NoSpeechChannel if no channel and no node can speak now."""
     cloning = any(row.node_id in nodes for row in config.node_clones)
     if not cloning and not usable(channels, config, nodes):
         raise NoSpeechChannel(NO_CHANNEL)
 
 
-def needs_clones(channels: Channels, config: Config, nodes: Nodes, voice_id: str | None) -> bool:
+def needs_clones(channels: Channels, config: Config, nodes: OnlineNodes, voice_id: str | None) -> bool:
     """Whether `choose` needs the clones of the account."""
     return is_clone(voice_id) if voice_id else not usable(channels, config, nodes)
 
@@ -71,7 +71,7 @@ def needs_clones(channels: Channels, config: Config, nodes: Nodes, voice_id: str
 def choose(
     channels: Channels,
     config: Config,
-    nodes: Nodes,
+    nodes: OnlineNodes,
     clones: Sequence[CloneRow],
     voice_id: str | None,
     route: Route | None = None,
@@ -99,7 +99,7 @@ def choose(
 
 
 def _public(
-    channels: Channels, config: Config, nodes: Nodes, voice_id: str, route: Route | None, recipes: bool
+    channels: Channels, config: Config, nodes: OnlineNodes, voice_id: str, route: Route | None, recipes: bool
 ) -> VoiceChoice:
     """Raises InvalidRequest for a voice that no channel or node has, or that is hidden."""
     voices, up, able = [], [], set()
@@ -134,7 +134,7 @@ def _mixed(channels: Channels, config: Config, recipe: str, route: Route | None)
     return VoiceChoice(voice, tuple(channel for channel, _ in able if channel.up), frozenset())
 
 
-def _clone(config: Config, nodes: Nodes, clones: Sequence[CloneRow], voice_id: str) -> VoiceChoice:
+def _clone(config: Config, nodes: OnlineNodes, clones: Sequence[CloneRow], voice_id: str) -> VoiceChoice:
     """Raises InvalidRequest for a clone that the account doesn't have."""
     for clone in clones:
         if clone.voice_id == voice_id:
@@ -142,7 +142,7 @@ def _clone(config: Config, nodes: Nodes, clones: Sequence[CloneRow], voice_id: s
     raise InvalidRequest(NO_SUCH_VOICE, field="voice_id")
 
 
-def _cloning_nodes(clone: CloneRow, config: Config, nodes: Nodes) -> frozenset[int]:
+def _cloning_nodes(clone: CloneRow, config: Config, nodes: OnlineNodes) -> frozenset[int]:
     """The online nodes that can speak a clone of this language."""
     able = {row.node_id for row in config.node_clones if row.language == clone.language}
     return frozenset(able & nodes.keys())

@@ -28,7 +28,7 @@ from myna.engines.text.notation import flat
 from myna.engines.text.signs import plain, speakable
 from myna.engines.text.ssml import Unmarked, unmarked
 from myna.errors import InvalidRequest, NoSpeechChannel, Overloaded, TextTooLong, Unavailable
-from myna.farm.capacity import NO_NODES, Capacity, Nodes
+from myna.farm.nodes import NO_NODES, Capacity, OnlineNodes
 from myna.speech import catalogue as voices
 from myna.store.batch import NewTask, TaskStatus
 from myna.store.database import Database
@@ -262,7 +262,7 @@ class Planner:
         return account_id
 
     async def _check_queue(
-        self, caller: UnverifiedCaller, plan: SpeechPlan, nodes: Nodes, refusal: Unavailable | None
+        self, caller: UnverifiedCaller, plan: SpeechPlan, nodes: OnlineNodes, refusal: Unavailable | None
     ) -> None:
         if not plan.choice.nodes:
             raise refusal or Overloaded(retry_after_s=0)

@@ -9,7 +9,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from demo import tiny_voices
 from myna import config, settings
 from myna.lib.telemetry import metrics
-from myna.node.config import FILE, load
+from myna.node.engines import CONFIG_FILE, load_config
 from tests.docs.generated import written
 from tests.docs.pages import DOCS, ROOT, code, fences, rows, table
 
@@ -48,11 +48,11 @@ def test_the_operations_page_has_every_metric_and_no_other() -> None:
 
 def test_the_node_toml_of_the_page_is_valid(tmp_path: Path) -> None:
     (example,) = [fence.text for fence in fences(NODES) if fence.language == "toml"]
-    (tmp_path / FILE).write_text(example, encoding="utf-8")
+    (tmp_path / CONFIG_FILE).write_text(example, encoding="utf-8")
     own, cloner = re.findall('folder = "(.*)"', example)
     tiny_voices.vits(tmp_path / own)
     (tiny_voices.zipvoice(tmp_path / cloner) / "lexicon-en-us.txt").touch()
-    config = load([tmp_path / FILE])
+    config = load_config([tmp_path / CONFIG_FILE])
     assert (config.slots, config.shutdown_grace_s) == (2, 20)
     embedded, named, clones = config.engines
     assert [voice.voice_id for voice in embedded.voices] == ["yue-female-1", "yue-male-1"]

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from myna.actions.nodes import EnrollNode
-from myna.api.farm import auth, uploads
-from myna.api.farm.handlers import FarmApi
+from myna.actions.site import EnrollNode
+from myna.api import farm as edge
+from myna.api import node_auth
+from myna.api.farm import FarmApi
 from myna.engines.media.media import Inspector
 from myna.farm.nodes import Nodes
 from myna.farm.tasks import Tasks
@@ -86,8 +87,8 @@ class LocalFarm:
 
 @pytest.fixture
 async def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LocalFarm]:
-    monkeypatch.setattr(uploads, "PATIENCE_S", PATIENCE_S)
-    monkeypatch.setattr(uploads, "SLOWEST_BYTES_PER_S", SLOWEST_BYTES_PER_S)
+    monkeypatch.setattr(edge, "PATIENCE_S", PATIENCE_S)
+    monkeypatch.setattr(edge, "SLOWEST_BYTES_PER_S", SLOWEST_BYTES_PER_S)
     db = await connect(Settings(data=str(tmp_path / "data")))
     await migrate(db)
     nodes, inspector = Nodes(db), Inspector()
@@ -185,7 +186,7 @@ async def test_open_requests_per_node_and_per_address_are_limited(
     farm: LocalFarm, monkeypatch: pytest.MonkeyPatch, who: str
 ) -> None:
     limit = 5
-    monkeypatch.setattr(auth, "PER_NODE_MAX" if who == "node" else "PER_ADDRESS_MAX", limit)
+    monkeypatch.setattr(node_auth, "PER_NODE_MAX" if who == "node" else "PER_ADDRESS_MAX", limit)
     _, other = await join_node(farm.nodes)
     used = [farm.credential] * limit if who == "node" else [farm.credential, other] * limit
     opened = [  # without their bodies; the header of one node has many forms
@@ -217,8 +218,8 @@ async def test_stalled_joins_do_not_block_nodes_or_other_joins(
 ) -> None:
     """The stalled joins have a credential, which is not checked, or none. They have no place until their body
     has arrived, for which they have a short time."""
-    monkeypatch.setattr(auth, "JOINS_MAX", 1)
-    monkeypatch.setattr(auth, "JOIN_BODY_TIMEOUT_S", SOON_S)
+    monkeypatch.setattr(node_auth, "JOINS_MAX", 1)
+    monkeypatch.setattr(node_auth, "JOIN_BODY_TIMEOUT_S", SOON_S)
     token = (await perform(farm.nodes.db, EnrollNode(name="another"))).token
     opened = [
         await farm.begin("join", 4000, credential=None if number % 2 else "no credential")
@@ -226,7 +227,7 @@ async def test_stalled_joins_do_not_block_nodes_or_other_joins(
     ]
     assert (await farm.asks("beat", {"beats": []}))[0] == 200
     assert (await farm.asks("join", {"token": token}))[0] == 200
-    monkeypatch.setattr(auth, "JOIN_BODY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(node_auth, "JOIN_BODY_TIMEOUT_S", 0.1)
     late = await farm.begin("join", 4000)
     assert (await late.answer())[0] == 400
     for client in (*opened, late):
@@ -252,8 +253,8 @@ async def test_an_upload_above_the_minimum_rate_may_take_long(
     patience_s = 3.0  # a loaded machine may stall this test for a second or two
     audio = mp3(2)
     bytes_per_s = len(audio) / (2.2 * patience_s)
-    monkeypatch.setattr(uploads, "PATIENCE_S", patience_s)
-    monkeypatch.setattr(uploads, "SLOWEST_BYTES_PER_S", bytes_per_s / 4)
+    monkeypatch.setattr(edge, "PATIENCE_S", patience_s)
+    monkeypatch.setattr(edge, "SLOWEST_BYTES_PER_S", bytes_per_s / 4)
     client = await farm.upload(audio)
     await send_slowly(client, audio, bytes_per_s)
     assert (await client.answer())[0] == 200
@@ -263,4 +264,4 @@ async def test_an_upload_above_the_minimum_rate_may_take_long(
 
 
 def test_the_minimum_rate_is_below_one_megabyte_a_minute() -> None:
-    assert uploads.SLOWEST_BYTES_PER_S < 2**20 / 60
+    assert edge.SLOWEST_BYTES_PER_S < 2**20 / 60

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from myna.gateway.relay import plan, responses
-from myna.http import open_files
-from myna.http.open_files import OTHER_FILES, fitted
+from myna.http import server
 from myna.http.request import SMALL_BODY_BYTES, Request, read_body
 from myna.http.responses import Response
+from myna.http.server import OTHER_FILES, fitted
 from myna.settings import Settings
 from tests.http.local_server import LocalServer, local_server, until
 from tests.rig.calls import call
@@ -114,7 +114,7 @@ PROGRAM = (
 def test_the_connections_fit_into_the_limit_on_open_files(
     monkeypatch: pytest.MonkeyPatch, files: int, clients: int, outbound: int
 ) -> None:
-    monkeypatch.setattr(open_files.resource, "getrlimit", lambda _: (files, files))
+    monkeypatch.setattr(server.resource, "getrlimit", lambda _: (files, files))
     fits = fitted(Settings())
     assert (fits.connections_max, fits.outbound_connections_max) == (clients, outbound)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from myna.channels.channels import restore_circuits
+from myna.channels.channels import record_circuits, restore_circuits
 from myna.channels.circuits import FAILURES_MAX
 from myna.server.service import Service
 from myna.store.queries import config as config_store
@@ -43,12 +43,12 @@ async def test_a_circuit_that_opens_and_closes_is_stored_with_its_last_error(
     books: Books, service: Service
 ) -> None:
     fail(service)
-    await service.jobs.record_circuits()
+    await record_circuits(service.db, service.channels)
     assert await state(books) == ("open", "status 500")
     assert (await config_store.load_circuits(books.db))["up"].error_at > 0
 
     service.channels.circuits.succeeded("up")
-    await service.jobs.record_circuits()
+    await record_circuits(service.db, service.channels)
     assert await state(books) == ("closed", "status 500")
 
 
@@ -56,12 +56,12 @@ async def test_a_process_closes_a_circuit_left_open_by_the_previous_one(
     books: Books, service: Service, tmp_path: Path
 ) -> None:
     fail(service)
-    await service.jobs.record_circuits()
+    await record_circuits(service.db, service.channels)
     after = await service_on(books.db, tmp_path)
     await restore_circuits(books.db, after.channels)
     assert not after.channels.circuits.open("up")
     after.channels.circuits.succeeded("up")
-    await after.jobs.record_circuits()
+    await record_circuits(after.db, after.channels)
     assert await state(books) == ("closed", "status 500")
 
 
@@ -69,9 +69,9 @@ async def test_a_circuit_change_that_failed_to_be_stored_is_retried(books: Books
     fail(service)
     await books.sql("ALTER TABLE circuits RENAME TO elsewhere")
     with pytest.raises(Exception, match="circuits"):
-        await service.jobs.record_circuits()
+        await record_circuits(service.db, service.channels)
     await books.sql("ALTER TABLE elsewhere RENAME TO circuits")
-    await service.jobs.record_circuits()
+    await record_circuits(service.db, service.channels)
     assert await state(books) == ("open", "status 500")
 
 
@@ -79,7 +79,7 @@ async def test_a_circuit_change_that_failed_to_be_stored_is_retried(books: Books
 async def test_the_circuit_of_a_removed_channel_is_deleted(books: Books, service: Service) -> None:
     await books.db.transaction(lambda connection: config_store.add_channel(connection, ROW))
     fail(service)
-    await service.jobs.record_circuits()
+    await record_circuits(service.db, service.channels)
     await books.db.transaction(lambda connection: config_store.remove_channel(connection, "up"))
     assert await config_store.load_circuits(books.db) == {}
 

@@ -11,7 +11,7 @@ from myna.accounts.sign_in import passwords, sessions
 from myna.accounts.sign_in.oidc import attempts
 from myna.accounts.sign_in.oidc.attempts import Purpose
 from myna.accounts.sign_in.throttle import SignInRefused
-from myna.actions.access import ResetAccount
+from myna.actions.accounts import ResetAccount
 from myna.channels.circuits import FAILURES_MAX
 from myna.lib.telemetry import metrics
 from myna.server.maintenance import LEFTOVER_AGE_S

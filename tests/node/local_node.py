@@ -11,9 +11,8 @@ from myna.http.client import HttpClient
 from myna.lib.sandbox import AllowedPaths
 from myna.node.engines import Engines
 from myna.node.main import NodeProgram, StopSignals
-from myna.node.references import References
 from myna.node.server_client import OutageLog, ServerClient
-from myna.node.work import Work
+from myna.node.work import References, Work
 from tests.rig.farm_site import FarmSite
 from tests.store.stalls import until
 
@@ -115,15 +114,12 @@ async def local_node(
     engine = FakeEngine(voice(), clones=clones)
     engines = Engines([engine])
     server = ServerClient(site.url, site.credential, outbound)
-    outages, references = OutageLog(), References(folder / "references")
-    work = Work(
-        server=server, engines=engines, references=references, outages=outages, folder=folder / "work"
-    )
+    outages = OutageLog()
+    work = Work(server, engines, References(folder / "references"), outages, folder / "work")
     program = NodeProgram(
         server=server,
         engines=engines,
         work=work,
-        references=references,
         outages=outages,
         slots=slots,
         chars_per_s=1,

@@ -9,13 +9,13 @@ import pytest
 from demo.tiny_voices import vits, zipvoice
 from myna.errors import ConfigError
 from myna.node.benchmark import check
-from myna.node.config import load
+from myna.node.engines import load_config
 from myna.wire.farm import VOICES_MAX
 from tests.node.conftest import ONE_SLOT
 from tests.node.local_node import FakeEngine, names, voice
 from tests.rig.compute_node import NodeMaker
+from tests.rig.disks import on_full_disk
 from tests.rig.farm_site import FarmSite
-from tests.rig.full_disk import on_full_disk
 
 VOICE = """
 [[engine.voice]]
@@ -96,21 +96,21 @@ def written(folder: Path, toml: str) -> Path:
 def test_an_invalid_key_of_node_toml_is_named_with_the_fix(tmp_path: Path, toml: str, said: str) -> None:
     path = written(tmp_path, toml)
     with pytest.raises(ConfigError) as refused:
-        load([path])
+        load_config([path])
     assert str(refused.value).startswith(f"{path}: {said}")
 
 
 def test_only_the_voices_that_node_toml_names_are_offered(tmp_path: Path) -> None:
-    (engine,) = load([written(tmp_path, ESPEAK + 'voices = ["yue-male-1", "en-us-male-1"]\n')]).engines
+    (engine,) = load_config([written(tmp_path, ESPEAK + 'voices = ["yue-male-1", "en-us-male-1"]\n')]).engines
     assert [found.voice_id for found in engine.voices] == ["yue-male-1", "en-us-male-1"]
 
 
 def test_voices_with_the_same_id_count_once_towards_the_maximum(tmp_path: Path) -> None:
     model = vits(tmp_path / "vits")
-    assert load([written(tmp_path, sherpa(model, named(500)) + sherpa(model, named(3)))])
+    assert load_config([written(tmp_path, sherpa(model, named(500)) + sherpa(model, named(3)))])
     said = "engine: 515 voices in all; a node may have 500: name fewer of them, or remove an engine."
     with pytest.raises(ConfigError, match=said):
-        load([written(tmp_path, sherpa(model, named(500)) + ESPEAK)])
+        load_config([written(tmp_path, sherpa(model, named(500)) + ESPEAK)])
 
 
 # ---- a check, with engines that speak nothing

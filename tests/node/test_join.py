@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from myna.errors import CommandError
-from myna.node.credentials import is_unencrypted, site_url
+from myna.node.server_client import is_unencrypted, site_url
 from myna.wire.farm import Job
 from tests.node.conftest import ONE_SLOT, NodeWith
 from tests.node.local_node import LocalNode, happens, local_node

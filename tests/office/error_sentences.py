@@ -96,7 +96,7 @@ def _modules() -> list[ModuleType]:
     """The modules of the office, those that it imports, and those of errors and of signing in."""
     paths = [*OFFICE.rglob("*.py"), *(PACKAGE / "actions").glob("*.py")]
     names = {_dotted(path) for path in [*paths, *(PACKAGE / "sign_in").glob("*.py")]}
-    names |= {"myna.errors", "myna.lib.names", "myna.wire.failures", "myna.wire.openai_audio"}
+    names |= {"myna.errors", "myna.lib.names", "myna.wire.failures", "myna.wire.openai"}
     names |= {"myna.accounts.caps", "myna.accounts.key_throttle", "myna.billing.quota"}
     names |= {"myna.billing.refused_charges", "myna.store.sqlite_reports"}
     for path in paths:

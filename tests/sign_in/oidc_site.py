@@ -10,7 +10,7 @@ from myna.accounts.sign_in.oidc.attempts import Purpose
 from myna.accounts.sign_in.oidc.client import CALLBACK_PATH, Client
 from myna.accounts.sign_in.oidc.flow import Answer, Finished, Oidc
 from myna.accounts.sign_in.oidc.identities import Identity
-from myna.actions.access import SetIdentity
+from myna.actions.accounts import SetIdentity
 from myna.http.client import HttpClient
 from myna.settings import Settings
 from myna.store.queries.accounts import AccountRow

@@ -5,8 +5,7 @@ import pytest
 from myna.accounts import accounts, activity
 from myna.accounts.sign_in import links, passwords, sessions, tokens
 from myna.accounts.sign_in.links import LIFE_MS, NOT_VALID, NewAccount, Purpose
-from myna.actions.access import InviteAccount, ResetAccount
-from myna.actions.accounts import DisableAccount
+from myna.actions.accounts import DisableAccount, InviteAccount, ResetAccount
 from myna.errors import CommandError
 from tests.rig.actors import perform
 from tests.sign_in.people import (

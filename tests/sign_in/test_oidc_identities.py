@@ -9,8 +9,7 @@ from myna.accounts.sign_in.oidc import identities
 from myna.accounts.sign_in.oidc.identities import Identity
 from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
 from myna.accounts.sign_in.throttle import SignInRefused
-from myna.actions.access import ConfirmSecondFactor
-from myna.actions.accounts import DisableAccount
+from myna.actions.accounts import ConfirmSecondFactor, DisableAccount
 from myna.errors import CommandError
 from myna.http.client import HttpClient
 from tests.rig.actors import perform

@@ -10,7 +10,7 @@ from myna.accounts import activity
 from myna.accounts.activity import Actor
 from myna.accounts.sign_in import links, passwords, second_factor, sessions, tokens
 from myna.accounts.sign_in.links import NewAccount
-from myna.actions.access import ConfirmSecondFactor, ResetAccount
+from myna.actions.accounts import ConfirmSecondFactor, ResetAccount
 from myna.lib.telemetry.logs import masked
 from myna.store.queries import sign_in as password_store
 from tests.rig.actors import perform

@@ -8,8 +8,7 @@ from myna.accounts import activity
 from myna.accounts.sign_in import passwords, sessions, tokens
 from myna.accounts.sign_in.sessions import IDLE_MS, LIFE_MS, SEEN_EVERY_MS, SESSIONS_MAX, STEP_UP_MS, Session
 from myna.accounts.sign_in.throttle import SignInRefused
-from myna.actions.access import SignOut
-from myna.actions.accounts import DisableAccount, EnableAccount, SetPreferences
+from myna.actions.accounts import DisableAccount, EnableAccount, SetPreferences, SignOut
 from myna.errors import CommandError
 from myna.store.queries import accounts
 from myna.store.queries.accounts import Preferences

@@ -13,7 +13,7 @@ from myna.engines.interface import EngineVoice, SpeechResult
 from myna.engines.openai.engine import OpenAISpeech
 from myna.engines.pool.admission import Admission, Slot
 from myna.errors import CommitInDoubt, UpstreamFailed
-from myna.farm.capacity import Capacity
+from myna.farm.nodes import Capacity
 from myna.farm.tasks import Tasks
 from myna.http.client import HttpClient
 from myna.lib.files import DiskExecutor

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from myna.accounts.key_throttle import KeyThrottle
-from myna.actions.nodes import EnrollNode
-from myna.api.farm.handlers import FarmApi
+from myna.actions.site import EnrollNode
+from myna.api.farm import FarmApi
 from myna.engines.media.media import Inspector
 from myna.farm.nodes import Nodes
 from myna.farm.tasks import Tasks

@@ -11,8 +11,7 @@ from myna.billing.ledger import Call, ChargeOrder
 from myna.billing.quota import Quota
 from myna.channels.channels import Channels
 from myna.engines.pool.admission import Slot
-from myna.farm.capacity import Capacity
-from myna.farm.nodes import Nodes
+from myna.farm.nodes import Capacity, Nodes
 from myna.farm.tasks import TRIES_EXHAUSTED, Tasks
 from myna.http.client import HttpClient
 from myna.lib.ids import new_id

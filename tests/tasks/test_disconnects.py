@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from myna.actions.nodes import DisableNode
-from myna.actions.settings import SetSetting
-from myna.api.farm.auth import NodeAuth
-from myna.api.farm.handlers import FarmApi
+from myna.actions.site import DisableNode, SetSetting
+from myna.api.farm import FarmApi
+from myna.api.node_auth import NodeAuth
 from myna.billing.ledger import Call
 from myna.engines.media.media import Inspector
 from myna.errors import InvalidRequest, Unavailable

@@ -4,11 +4,10 @@ import math
 
 import pytest
 
-from myna.actions.nodes import DisableNode, DrainNode
-from myna.actions.settings import SetSetting
+from myna.actions.site import DisableNode, DrainNode, SetSetting
 from myna.billing import quota as module
 from myna.errors import DiskFull, InsufficientQuota, NoSpeechChannel, Overloaded
-from myna.farm.capacity import Capacity
+from myna.farm.nodes import Capacity
 from myna.store.batch import Audio
 from myna.store.files.free_space import FreeSpace
 from myna.store.queries import config as config_store

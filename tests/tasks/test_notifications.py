@@ -9,11 +9,11 @@ import asyncpg
 import pytest
 
 from myna.accounts import accounts
-from myna.actions.nodes import DrainNode, EnableNode
-from myna.actions.words import AddWord
+from myna.actions.site import DrainNode, EnableNode
+from myna.actions.voices import AddWord
 from myna.errors import InvalidRequest, NoSpeechChannel
 from myna.farm import polls
-from myna.farm.capacity import Capacity
+from myna.farm.nodes import Capacity
 from myna.speech import catalogue as voices
 from myna.store.queries import clones
 from myna.store.queries import config as config_store

@@ -9,7 +9,7 @@ from myna.channels.channels import Channel
 from myna.gateway.chat import upstream
 from myna.gateway.relay import answers
 from myna.gateway.relay.events import EventRelay
-from myna.gateway.relay.shapes import WithUsage
+from myna.gateway.relay.plan import WithUsage
 from myna.wire import lenient
 from myna.wire.body import to_event
 from myna.wire.responses.answer import to_response

@@ -7,9 +7,8 @@ from myna.billing.ledger import Ledger
 from myna.channels.channels import Channels
 from myna.config import ConfigCache
 from myna.engines.media.media import Transcoder
-from myna.farm.capacity import Capacity
-from myna.gateway.transcription.embedded import EmbeddedWhisper
-from myna.gateway.transcription.transcribe import Transcriber
+from myna.farm.nodes import Capacity
+from myna.gateway.transcription import EmbeddedWhisper, Transcriber
 from myna.http.asgi import Routes
 from myna.http.client import HttpClient
 from myna.lib.files import DiskExecutor

@@ -7,7 +7,7 @@ from myna.api import units
 from myna.api.auth import KeyAuth
 from myna.channels.channels import Channels
 from myna.config import ConfigCache
-from myna.farm.capacity import Capacity
+from myna.farm.nodes import Capacity
 from myna.http.request import Request
 from myna.http.responses import Response
 from myna.http.stream import ResponseStream
@@ -17,7 +17,7 @@ from myna.speech.streamed import StreamedSpeech, named
 from myna.store.database import Database
 from myna.store.queries import clones
 from myna.wire.body import to_json
-from myna.wire.openai_audio import AudioVoices
+from myna.wire.openai import AudioVoices
 
 
 class AudioSpeechApi:

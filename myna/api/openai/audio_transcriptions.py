@@ -7,9 +7,9 @@ from myna.api import units
 from myna.api.auth import KeyAuth
 from myna.api.openai.multipart import Form
 from myna.errors import DiskFull, MynaError
-from myna.gateway.transcription import request as requests
-from myna.gateway.transcription.request import Upload
-from myna.gateway.transcription.transcribe import Transcriber
+from myna.gateway import transcripts as requests
+from myna.gateway.transcription import Transcriber
+from myna.gateway.transcripts import Upload
 from myna.http.asgi import Handler
 from myna.http.request import BodyBudget, Request
 from myna.http.responses import Response, envelope

@@ -11,8 +11,6 @@ from typing import Final
 import msgspec
 from msgspec import Struct, structs
 
-from myna.engines.config import VoiceIds, check_unique
-from myna.engines.espeak.job import EspeakJob
 from myna.engines.interface import (
     NO_CLIENT,
     SPEED_MAX,
@@ -25,10 +23,11 @@ from myna.engines.interface import (
     UnsupportedUtterance,
     Utterance,
 )
-from myna.engines.job_output import TakePart, sound_of
+from myna.engines.jobs import EspeakJob, TakePart, sound_of
 from myna.engines.output_file import DurableFiles
 from myna.engines.pool.admission import Admission, is_long
 from myna.engines.pool.pool import Pool
+from myna.engines.voices import VoiceIds, check_unique
 from myna.errors import ConfigError
 from myna.lib.sandbox import AllowedPaths
 

@@ -14,7 +14,7 @@ from myna.gateway.chat.failover import FailedAttempt, of_error, unusable
 from myna.gateway.chat.text import han_count
 from myna.gateway.relay.events import ERROR
 from myna.lib.ids import new_name
-from myna.wire import typed
+from myna.wire import completions
 from myna.wire.body import has_too_many_containers, to_event
 from myna.wire.lenient import (
     UNREADABLE,
@@ -114,13 +114,13 @@ def completed(body: bytes, model: str) -> bytes:
     kind = "text_completion" if part == "text" else "chat.completion"
     missing: dict[str, Any] = {"id": COMPLETION_ID + new_name(), "object": kind, "created": int(time.time())}
     try:
-        named = {name: loads(bytes(members.pop(name))) for name in typed.MEMBERS if name in members}
+        named = {name: loads(bytes(members.pop(name))) for name in completions.MEMBERS if name in members}
         if not has_too_many_containers(found):
             choices = [_completed(place, each, part) for place, each in enumerate(_objects(found))]
             members["choices"] = msgspec.Raw(dumps(choices))
     except UNREADABLE as error:
         raise _no_completion(error) from error
-    return _encode(typed.members(named, missing) | members | {"model": model})
+    return _encode(completions.members(named, missing) | members | {"model": model})
 
 
 def _objects(found: bytes) -> list[dict[str, Any]]:
@@ -130,7 +130,7 @@ def _objects(found: bytes) -> list[dict[str, Any]]:
 
 
 def _completed(place: int, choice: dict[str, Any], part: str) -> dict[str, Any]:
-    whole = typed.choice(place, choice, part)
+    whole = completions.choice(place, choice, part)
     calls = object_of(whole.get("message")).get("tool_calls")
     return whole | {"finish_reason": whole["finish_reason"] or ("tool_calls" if calls else "stop")}
 
@@ -148,7 +148,7 @@ def embeddings(body: bytes, model: str, prompt_tokens: int, *, in_base64: bool) 
         vectors: list[dict[str, Any]] = []
         item: dict[str, Any]
         for place, item in enumerate(_lists.decode(members["data"])):
-            index = typed.place_of(loads(bytes(item.get("index", _NULL))), place)
+            index = completions.place_of(loads(bytes(item.get("index", _NULL))), place)
             vectors.append(item | {"object": "embedding", "index": index})
         for item in vectors:
             vector = bytes(item.get("embedding", _NULL))
@@ -156,7 +156,7 @@ def embeddings(body: bytes, model: str, prompt_tokens: int, *, in_base64: bool) 
                 item["embedding"] = _packed(vector) if in_base64 else _unpacked(vector)
     except (*UNREADABLE, OverflowError, struct.error, ValueError) as error:
         raise _no_completion(error) from error
-    usage = typed.usage(loads(bytes(members.get("usage", _NULL)))) or {"prompt_tokens": prompt_tokens}
+    usage = completions.usage(loads(bytes(members.get("usage", _NULL)))) or {"prompt_tokens": prompt_tokens}
     usage = {name: usage.get(name, prompt_tokens) for name in ("prompt_tokens", "total_tokens")}
     return _encode(members | {"object": "list", "model": model, "data": vectors, "usage": usage})
 

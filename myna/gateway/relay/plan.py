@@ -1,7 +1,8 @@
-"""What a request asks for: its route, the channels to try in order, and the body to send them."""
+"""What a request asks for: its route, the channels to try in order, the body to send them, and how a stream
+looks to the client: what is read of each event, the last ones, and an error."""
 
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -11,16 +12,20 @@ from myna.channels import routes
 from myna.channels.channels import PARROT, Channel, Channels
 from myna.channels.routes import Route, RouteKind
 from myna.config import ConfigCache, SiteSettings
-from myna.errors import InvalidRequest
-from myna.gateway.chat.complete import text_of
+from myna.errors import InvalidRequest, MynaError
+from myna.gateway.chat import complete
 from myna.gateway.chat.failover import FailedAttempt
 from myna.gateway.chat.intent import speech_text
 from myna.gateway.chat.text import han_count
 from myna.gateway.relay import answers
-from myna.gateway.relay.shapes import Passed, Shape, WithUsage
+from myna.gateway.relay.events import Observer, loaded
 from myna.http.request import read_body
-from myna.wire.body import decode
+from myna.http.responses import openai_error
+from myna.wire import completions
+from myna.wire.body import decode, to_event
+from myna.wire.lenient import is_set, object_of, objects_of, text_of
 from myna.wire.openai import CompletionRequest, EmbeddingsRequest, OpenAIChatRequest, RelayedRequest
+from myna.wire.responses.completion import usage_in
 
 N_MAX_UNITS: Final = 2**53 - 1
 LeftOut = dict[tuple[str, str, str], frozenset[str]]
@@ -40,6 +45,85 @@ class Endpoint(Struct, frozen=True):
 CHAT: Final = Endpoint("/chat/completions", RouteKind.CHAT, OpenAIChatRequest, "choices")
 COMPLETIONS: Final = Endpoint("/completions", RouteKind.CHAT, CompletionRequest, "choices")
 EMBEDDINGS: Final = Endpoint("/embeddings", RouteKind.EMBEDDINGS, EmbeddingsRequest, "data")
+
+
+DONE: Final = b"data: [DONE]\n\n"
+
+
+class Shape(Protocol):
+    """The shape of one client's events."""
+
+    def observer_for(self, channel: Channel) -> Observer | None:
+        """Reads or translates the events of this channel, which is asked next; None: they pass on
+        unparsed."""
+
+    def last(self) -> bytes:
+        """The events at the end of a complete answer. Called once."""
+
+    def failed(self, error: MynaError) -> bytes:
+        """The event that ends an incomplete answer."""
+
+
+class Passed:
+    """Chat completions as the channel sends them, with `[DONE]` at the end."""
+
+    def observer_for(self, channel: Channel) -> Observer | None:
+        return None
+
+    def last(self) -> bytes:
+        return DONE
+
+    def failed(self, error: MynaError) -> bytes:
+        return to_event(openai_error(error))
+
+
+class WithUsage(Passed):
+    """Chat completions with an event about the usage before the end: the channel's, else one in which Han
+    characters are counted."""
+
+    def __init__(self, prompt_tokens: int, model: str) -> None:
+        self._model = model
+        self._prompt_tokens = prompt_tokens
+        self._begin()
+
+    def _begin(self) -> None:
+        self._completion_tokens = 0
+        self._first: dict[str, Any] | None = None
+        self._usage: dict[str, Any] | None = None
+        self._is_sent = False
+
+    def observer_for(self, channel: Channel) -> Observer:
+        self._begin()  # a channel that failed has perhaps been read
+        return self
+
+    def feed(self, data: bytes) -> None:
+        """Reads an event. Raises UNREADABLE and BrokenEvents."""
+        if self._is_sent:
+            return
+        chunk = object_of(loaded(data))
+        self._first = self._first or chunk
+        self._is_sent = is_set(chunk.get("usage"))
+        self._usage = self._usage or completions.usage(usage_in(chunk))
+        self._completion_tokens += han_count_of(chunk)
+
+    def last(self) -> bytes:
+        return DONE if self._is_sent else self._counted() + DONE
+
+    def _counted(self) -> bytes:
+        usage = self._usage or answers.usage_of(self._prompt_tokens, self._completion_tokens)
+        first = self._first or {}
+        kind = "text_completion" if first.get("object") == "text_completion" else "chat.completion.chunk"
+        given: dict[str, Any] = {name: first[name] for name in ("id", "created") if name in first}
+        named = completions.members(given, {"id": "", "object": kind, "created": 0})
+        return to_event(named | {"model": self._model, "choices": [], "usage": usage})
+
+
+def han_count_of(chunk: dict[str, Any]) -> int:
+    """The Han characters of a chunk's choices."""
+    return sum(
+        han_count(text_of(choice.get("text")) or text_of(object_of(choice.get("delta")).get("content")))
+        for choice in objects_of(chunk.get("choices"))
+    )
 
 
 class RelayPlan(Struct, frozen=True):
@@ -213,11 +297,11 @@ def _prompt_tokens(fields: dict[str, Any]) -> int:
     """The Han characters of the request."""
     messages, prompt = fields.get("messages"), fields.get("prompt", fields.get("input"))
     if isinstance(messages, list):
-        return han_count("".join(map(text_of, messages)))
+        return han_count("".join(map(complete.text_of, messages)))
     texts = prompt if isinstance(prompt, list) else [prompt]
     return han_count("".join(text for text in texts if isinstance(text, str)))
 
 
 def _last_user_text(messages: list[dict[str, Any]]) -> str:
     """The text of the last user message; empty if there is none."""
-    return next((text_of(each) for each in reversed(messages) if each.get("role") == "user"), "")
+    return next((complete.text_of(each) for each in reversed(messages) if each.get("role") == "user"), "")

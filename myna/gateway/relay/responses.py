@@ -21,8 +21,7 @@ from myna.gateway.chat.failover import FailedAttempt, of_error, unusable
 from myna.gateway.relay import answers
 from myna.gateway.relay.answers import usage_of
 from myna.gateway.relay.events import BrokenEvents, Observer, loaded
-from myna.gateway.relay.plan import CHAT, LeftOut, Planner, ReadRequest, RelayPlan, read_fields
-from myna.gateway.relay.shapes import han_count_of
+from myna.gateway.relay.plan import CHAT, LeftOut, Planner, ReadRequest, RelayPlan, han_count_of, read_fields
 from myna.gateway.relay.stored_responses import Earlier, StoredResponses, referenced_in
 from myna.gateway.relay.stored_responses import own_items as own_items_of
 from myna.http.request import read_body

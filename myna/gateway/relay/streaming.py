@@ -15,8 +15,7 @@ from myna.gateway.chat import text
 from myna.gateway.chat.failover import FailedAttempt, logged, of_error, of_request, of_status
 from myna.gateway.relay import answers
 from myna.gateway.relay.events import ERROR_EVENT, BrokenEvents, EventRelay
-from myna.gateway.relay.plan import RelayPlan
-from myna.gateway.relay.shapes import Shape
+from myna.gateway.relay.plan import RelayPlan, Shape
 from myna.http.client import SAYS_NOTHING, Flow, HttpClient, RequestFailed, TimedOut
 from myna.http.stream import ResponseStream
 from myna.lib.telemetry.requests import RequestDetails

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from myna.wire import typed
+from myna.wire import completions
 from myna.wire.lenient import count_of, json_text_of, object_of, objects_of, reason_of, text_of
 
 
@@ -65,7 +65,7 @@ def read(answer: Any) -> Completion:
     choices = answer.get("choices") if isinstance(answer, dict) else False
     if not isinstance(choices, list | None):
         raise UnusableAnswer("the answer is no chat completion")
-    usage = typed.usage(usage_in(answer))
+    usage = completions.usage(usage_in(answer))
     return Completion([_choice(choice) for choice in objects_of(choices)], _usage(usage) if usage else None)
 
 
@@ -76,7 +76,7 @@ def usage_in(answer: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _choice(choice: dict[str, Any]) -> Choice:
-    tokens = object_of(typed.logprobs(choice.get("logprobs"))).get("content") or []
+    tokens = object_of(completions.logprobs(choice.get("logprobs"))).get("content") or []
     return Choice(
         index=count_of(choice.get("index")) or 0,
         message=_message(choice.get("message"), tokens),
@@ -88,7 +88,7 @@ def _choice(choice: dict[str, Any]) -> Choice:
 def _message(message: Any, logprobs: list[dict[str, Any]]) -> ChatMessage | None:
     if not isinstance(message, dict):
         return None
-    said = typed.message(message, whole=False)
+    said = completions.message(message, whole=False)
     if not isinstance(said.get("content"), str | list | None):
         raise UnusableAnswer("the answer's content is no text")
     return ChatMessage(

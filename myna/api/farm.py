@@ -1,0 +1,373 @@
+"""The edge of /farm/v1, for compute nodes: bytes to structs and back, no decisions.
+
+The audio of a job is written to a file, which the job then names. A file that no job names is removed at
+once, unless the commit is in doubt: then the maintenance job that removes unreferenced files decides later.
+"""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from msgspec import Struct, structs
+
+from myna.accounts.key_throttle import KeyThrottle
+from myna.api.node_auth import ConcurrencyLimits, NodeAuth
+from myna.engines.interface import EngineFailed, NoAudio
+from myna.engines.media.media import Inspector
+from myna.errors import (
+    BodyTooLarge,
+    BodyTooSlow,
+    DatabaseUnavailable,
+    DiskFull,
+    InvalidRequest,
+    MynaError,
+    NotFound,
+    StaleLease,
+    Unavailable,
+)
+from myna.farm.nodes import Nodes
+from myna.farm.tasks import Tasks
+from myna.http.asgi import Routes
+from myna.http.request import Request
+from myna.http.responses import Response, envelope
+from myna.lib.files import AtomicFile, DiskExecutor
+from myna.settings import Settings
+from myna.speech.plan import sound_s
+from myna.store.batch import Audio
+from myna.store.database import Database
+from myna.store.files.audio import AudioStore
+from myna.store.files.free_space import FreeSpace
+from myna.store.files.samples import SampleStore
+from myna.store.queries.farm.nodes import NodeRow
+from myna.wire.body import to_json
+from myna.wire.farm import (
+    AUDIO_MAX_BYTES,
+    JOB_HEADER,
+    POLL_MAX_S,
+    PREFIX,
+    SHA256_HEADER,
+    Done,
+    Failure,
+    Heartbeats,
+    HeartbeatsAnswer,
+    Hello,
+    Job,
+    Join,
+    Joined,
+    Lease,
+    Leased,
+    LeaseProof,
+    Welcome,
+)
+
+NO_REASON = "the node gave no reason"
+STOPPING_CHECK_S = 1.0
+"""How often an open poll checks whether the process is shutting down."""
+PATIENCE_S = 30.0
+"""How long a client may send nothing."""
+SLOWEST_BYTES_PER_S = 8 * 1024
+"""Minimum average rate of an upload: a slower one would occupy a slot for hours."""
+NODE_BYTES_MAX = 2 * AUDIO_MAX_BYTES
+"""Limit on the bytes of a node's uploads in progress, over all its jobs."""
+LONGER_MAX, LONGER_MAX_S = 2.0, 10.0
+"""How much longer than the estimate for its text a sound may be: by a factor, and by seconds. The estimate is
+a maximum, measured with the embedded voices."""
+_JOB = re.compile(r"(task|clone) ([0-9]{1,16}) ([0-9]{1,16}) ([!-~]{1,100})")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+DONE = to_json(Done())
+
+
+class FarmApi:
+    """Handlers of the endpoints for compute nodes."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        db: Database,
+        nodes: Nodes,
+        tasks: Tasks,
+        audio: AudioStore,
+        samples: SampleStore,
+        inspector: Inspector,
+        space: FreeSpace,
+        throttle: KeyThrottle,
+    ) -> None:
+        self._lease_s = settings.lease_s
+        self._beat_s = settings.beat_s
+        self._db = db
+        self._nodes = nodes
+        self._tasks = tasks
+        self._samples = samples
+        self._node_auth = NodeAuth(db, nodes, settings.charge_wait_s, throttle)
+        self._in_flight = ConcurrencyLimits()
+        self._uploads = Uploads(self._node_auth, tasks, audio, inspector, space)
+
+    def routes(self) -> Routes:
+        """By exact path."""
+        handlers: Routes = {
+            f"{PREFIX}/hello": {"POST": self.hello},
+            f"{PREFIX}/lease": {"POST": self.lease},
+            f"{PREFIX}/beat": {"POST": self.beat},
+            f"{PREFIX}/reference": {"GET": self.reference},
+            f"{PREFIX}/complete": {"POST": self._uploads.complete},
+            f"{PREFIX}/fail": {"POST": self.fail},
+        }
+        limited = {
+            path: {method: self._in_flight.limited(handler) for method, handler in methods.items()}
+            for path, methods in handlers.items()
+        }
+        return {f"{PREFIX}/join": {"POST": self.join}, **limited}
+
+    async def join(self, request: Request) -> Response:
+        body = await self._node_auth.unauthenticated_body(request, Join)
+        _check_printable("version", body.version)
+        with self._in_flight.join():
+            joined = await self._node_auth.join(request, body)
+        return _answer(Joined(joined.credential, joined.name))
+
+    async def hello(self, request: Request) -> Response:
+        node, hello = await self._node_auth.node_and_body(request, Hello)
+        _check_offer(hello)
+        await self._node_auth.in_time(self._nodes.hello(node, hello))
+        return _answer(
+            Welcome(name=node.name, lease_s=self._lease_s, beat_s=self._beat_s, poll_max_s=POLL_MAX_S)
+        )
+
+    async def lease(self, request: Request) -> Response:
+        node, body = await self._node_auth.node_and_body(request, Lease)
+        await self._node_auth.in_time(self._nodes.record_request(node))
+        forget = await self._node_auth.in_time(self._tasks.unused_samples(body.references))
+        wait_s = 0.0 if forget else body.wait_s  # deleted samples are reported without delay
+        polling = asyncio.ensure_future(self._poll(request, node, body.jobs, wait_s))
+        disconnected = asyncio.ensure_future(request.disconnected())
+        try:
+            while not polling.done() and not disconnected.done() and not request.stopping:
+                await asyncio.wait(
+                    {polling, disconnected}, timeout=STOPPING_CHECK_S, return_when=asyncio.FIRST_COMPLETED
+                )
+            if not polling.done():  # disconnected, or shutting down: lease no job
+                return _answer(Leased([], forget))
+            found = await polling
+            if found and disconnected.done():  # the node would not receive them
+                await self._tasks.requeue(node.id, found)
+                found = []
+            return _answer(Leased(found, forget))
+        finally:
+            for waiting in (polling, disconnected):
+                waiting.cancel()
+            await asyncio.gather(polling, disconnected, return_exceptions=True)
+
+    async def beat(self, request: Request) -> Response:
+        node, body = await self._node_auth.node_and_body(request, Heartbeats)
+        if node.heard_at:  # a node that shuts down may still have jobs, and stays offline
+            await self._node_auth.in_time(self._nodes.record_request(node))
+        cancel = await self._node_auth.in_time(self._tasks.beat(node.id, body.beats))
+        return _answer(HeartbeatsAnswer(self._lease_s, cancel))
+
+    async def reference(self, request: Request) -> Response:
+        node = await self._node_auth.verify(request)
+        name = await self._node_auth.in_time(self._tasks.reference(node.id, _sha256(request)))
+        stored = await asyncio.to_thread(self._samples.stat, name) if name else None
+        if not name or stored is None:
+            raise NotFound("No job that this node has leased uses such a sample.")
+        sample = await asyncio.to_thread(self._samples.read, name, 0, stored.size_bytes)
+        return Response(sample, media_type=b"audio/wav")
+
+    async def fail(self, request: Request) -> Response:
+        node, failure = await self._node_auth.node_and_body(request, Failure)
+        await self._tasks.fail(node.id, structs.replace(failure, reason=_one_line(failure.reason)))
+        return _answer(Done())
+
+    async def _poll(self, request: Request, node: NodeRow, jobs: int, wait_s: float) -> list[Job]:
+        """Leases jobs; returns none after `wait_s`. Authenticates the node again after the lease: the jobs of
+        a node that was disabled during the poll are requeued."""
+        try:
+            found = await self._tasks.lease(node.id, jobs, wait_s)
+        except self._db.unavailable:
+            raise DatabaseUnavailable from None
+        try:
+            await self._node_auth.verify(request)
+        except BaseException:
+            if found:
+                await self._tasks.requeue(node.id, found)
+            raise
+        return found
+
+
+def _answer(struct: Struct) -> Response:
+    return Response(to_json(struct))
+
+
+def _check_offer(hello: Hello) -> None:
+    """Raises InvalidRequest for an invalid offer."""
+    _check_printable("version", hello.version)
+    voices = {voice.voice_id: voice for voice in hello.voices}
+    if len(voices) < len(hello.voices):
+        raise InvalidRequest("duplicate voice_id; send each once.", field="voices")
+    if len(set(hello.clones)) < len(hello.clones):
+        raise InvalidRequest("duplicate language; send each once.", field="clones")
+    for voice in hello.voices:
+        _check_printable("voices: name", voice.name)
+
+
+def _check_printable(field: str, text: str) -> None:
+    if not text.isprintable():
+        raise InvalidRequest("must be printable.", field=field)
+
+
+def _one_line(reason: str) -> str:
+    """The failure message of a node as one printable line."""
+    return "".join(char if char.isprintable() else " " for char in reason).strip() or NO_REASON
+
+
+def _sha256(request: Request) -> bytes:
+    return _digest(request.query().get("sha256", ""), field="sha256")
+
+
+def _digest(text: str, field: str) -> bytes:
+    if not _SHA256.fullmatch(text):
+        raise InvalidRequest("must be 64 hex digits.", field=field)
+    return bytes.fromhex(text)
+
+
+class UploadHeaders(Struct, frozen=True):
+    """The headers that describe the body."""
+
+    lease: LeaseProof
+    sha256: bytes
+    size_bytes: int
+
+
+@dataclass(eq=False)
+class Uploads:
+    """Receives the audio of finished jobs."""
+
+    node_auth: NodeAuth
+    tasks: Tasks
+    audio: AudioStore
+    inspector: Inspector
+    space: FreeSpace
+
+    def __post_init__(self) -> None:
+        self._disk = DiskExecutor()
+        self._leases: set[tuple[str, int, int]] = set()
+        self._bytes: Counter[int] = Counter()
+
+    async def complete(self, request: Request) -> Response:
+        """Completes a job; succeeds again for a completed one. An error closes the connection, since the rest
+        of the body is not read."""
+        try:
+            await self._complete(request)
+        except MynaError as refusal:
+            return structs.replace(envelope(refusal), close=True)
+        return Response(DONE)
+
+    async def _complete(self, request: Request) -> None:
+        node = await self.node_auth.verify(request)
+        if self.space.low:
+            raise DiskFull("The server has no space for new audio; send it again later.")
+        headers = _upload_headers(request)
+        if not await self.node_auth.in_time(self.tasks.has_lease(node.id, headers.lease)):
+            raise StaleLease
+        with self._in_flight(node.id, headers):
+            audio = await self._received(request, headers, node.id)
+        try:
+            in_use = await self.tasks.complete(node.id, headers.lease, audio)
+        except StaleLease:
+            await self.audio.discard(audio.name)
+            raise
+        if not in_use:
+            await self.audio.discard(audio.name)
+
+    @contextmanager
+    def _in_flight(self, node_id: int, headers: UploadHeaders) -> Iterator[None]:
+        """Raises Unavailable for a second upload of one lease, or if the node's uploads exceed
+        NODE_BYTES_MAX."""
+        size_bytes = headers.size_bytes
+        lease = (headers.lease.kind, headers.lease.id, headers.lease.epoch)
+        if lease in self._leases:
+            raise Unavailable("Audio for this job is being sent already; send it again when that has ended.")
+        if self._bytes[node_id] + size_bytes > NODE_BYTES_MAX:
+            raise Unavailable(
+                f"The uploads of this node would exceed {NODE_BYTES_MAX} bytes; send it again later."
+            )
+        self._leases.add(lease)
+        self._bytes[node_id] += size_bytes
+        try:
+            yield
+        finally:
+            self._leases.discard(lease)
+            self._bytes[node_id] -= size_bytes
+            if not self._bytes[node_id]:
+                del self._bytes[node_id]
+
+    async def _received(self, request: Request, headers: UploadHeaders, node_id: int) -> Audio:
+        """Writes the body to a file, checks its hash and audio, and makes it durable."""
+        if self._disk.full():
+            raise Unavailable("Too many disk writes are waiting. Send it again.")
+        name, path = self.audio.new()
+        file = AtomicFile(path)
+        try:
+            await self._disk.run_metadata(file.begin)
+            await _receive_into(request, file)
+            if file.sha256 != headers.sha256:
+                raise InvalidRequest("differs from the body's; send the audio again.", field=SHA256_HEADER)
+            await self._disk.run(file.flush)
+            await self._inspect(file, headers.lease, node_id)
+            await self._disk.run(file.commit)
+            await self.audio.keep(name)
+        except BaseException:
+            await self._disk.clean_up(file.undo)
+            raise
+        return Audio(name, file.size_bytes, headers.sha256)
+
+    async def _inspect(self, file: AtomicFile, lease: LeaseProof, node_id: int) -> None:
+        try:
+            inspected = await self.inspector.speech(file.part, sender=node_id)
+        except NoAudio as failure:
+            raise InvalidRequest(f"The body is not audio that can be stored: {failure}") from None
+        except EngineFailed as failure:
+            raise Unavailable(f"The audio can't be checked now: {failure} Send it again.") from None
+        text, speed = await self.node_auth.in_time(self.tasks.text(lease))
+        most_s = LONGER_MAX * await asyncio.to_thread(sound_s, text, speed) + LONGER_MAX_S
+        if inspected.seconds > most_s:
+            reason = f"The audio has {inspected.seconds:.1f} s; this text makes at most {most_s:.1f} s."
+            await self.tasks.fail(node_id, Failure(lease, reason))
+            raise InvalidRequest(reason)
+
+
+async def _receive_into(request: Request, file: AtomicFile) -> None:
+    """Writes the body to `file`. Raises BodyTooSlow below SLOWEST_BYTES_PER_S or after PATIENCE_S of
+    silence."""
+    clock = asyncio.get_running_loop().time
+    began, more = clock(), True
+    while more:
+        until = min(clock(), began + file.size_bytes / SLOWEST_BYTES_PER_S) + PATIENCE_S
+        try:
+            async with asyncio.timeout_at(until):
+                data, more = await request.part()
+        except TimeoutError:
+            raise BodyTooSlow(round(clock() - began, 1)) from None
+        file.write(data)
+
+
+def _upload_headers(request: Request) -> UploadHeaders:
+    size_bytes = request.declared_bytes
+    if not size_bytes:
+        raise InvalidRequest(
+            "is missing or 0; the body must be audio of a declared size.", field="Content-Length"
+        )
+    if size_bytes > AUDIO_MAX_BYTES:
+        raise BodyTooLarge(AUDIO_MAX_BYTES)
+    job = _JOB.fullmatch((request.header(JOB_HEADER.encode()) or b"").decode("latin-1"))
+    if not job:
+        raise InvalidRequest("must be kind, id, epoch and token of a job.", field=JOB_HEADER)
+    sha256 = (request.header(SHA256_HEADER.encode()) or b"").decode("latin-1")
+    kind, job_id, epoch, token = job.groups()
+    lease = LeaseProof(
+        kind="task" if kind == "task" else "clone", id=int(job_id), epoch=int(epoch), token=token
+    )
+    return UploadHeaders(lease, _digest(sha256, SHA256_HEADER), size_bytes)
