@@ -91,7 +91,7 @@ class Service:
         )
         client = client_of(settings)
         self.oidc = Oidc(client, self.http_client) if client else None
-        engines = speech_engines(settings)
+        engines = speech_engines(settings, self.environ)
         self.site_engines = SiteEngines(settings, engines, self.audio.folder)
         self.channels = channels = Channels(
             settings=settings, environ=self.environ, http_client=self.http_client, local=engines
