@@ -8,9 +8,7 @@ import pytest
 from prometheus_client import Gauge
 
 from myna.accounts.sign_in import passwords, sessions
-from myna.accounts.sign_in.oidc import attempts
-from myna.accounts.sign_in.oidc.attempts import Purpose
-from myna.accounts.sign_in.throttle import SignInRefused
+from myna.accounts.throttle import SignInRefused
 from myna.actions.accounts import ResetAccount
 from myna.channels.circuits import FAILURES_MAX
 from myna.lib.telemetry import metrics
@@ -18,10 +16,11 @@ from myna.server.maintenance import LEFTOVER_AGE_S
 from myna.server.service import Service
 from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import Folder
-from myna.store.queries import audit_state
+from myna.store.queries import audit_state, sign_in
 from myna.store.queries import config as config_store
 from myna.store.queries import sessions as session_store
 from myna.store.queries.config import ChannelRow
+from myna.store.queries.sign_in import AttemptRow
 from tests.maintenance.serving import AUDIT_EVERY_S
 from tests.rig.actors import perform
 from tests.rig.service import ServiceMaker
@@ -89,8 +88,9 @@ async def test_expired_sessions_links_and_failures_are_deleted(books: Books, ser
     await perform(books.db, ResetAccount(name="ann"))
     with pytest.raises(SignInRefused):
         await passwords.verify(books.db, "ann", OTHER_PASSWORD, ELSEWHERE)
-    await attempts.begin(
-        books.db, Purpose.SIGN_IN, browser="a browser", session_id=0, target="", address=ADDRESS
+    attempt = AttemptRow("nonce", "verifier", "sign-in", session_id=0, target="", created_at=0)
+    await books.db.transaction(
+        lambda connection: sign_in.begin_attempt(connection, b"s", b"b", attempt, ADDRESS)
     )
     await service.jobs.remove_expired_sign_ins()
     assert await rows(books) == [1, 1, 2, 1]
