@@ -12,9 +12,11 @@ from myna.gateway.relay.events import EventRelay
 from myna.gateway.relay.plan import WithUsage
 from myna.wire import lenient
 from myna.wire.body import to_event
-from myna.wire.responses.answer import to_response
-from myna.wire.responses.completion import usage_in
-from tests.wire.responses.stream import CREATED_AT, ENDED_AT, REQUEST, RESPONSE_ID, parsed, translated
+from tests.wire.responses.stream import (
+    parsed,
+    response_to,
+    translated,
+)
 
 CHANNEL = Channel(kind="chat", name="up", url="http://127.0.0.1", model="m", key="k")
 HELLO = {"role": "assistant", "content": "Hello"}
@@ -70,7 +72,7 @@ def test_a_whole_answer_is_read_by_each_reader(name: str) -> None:
     assert b"NaN" not in passed and not passed.startswith(lenient.BOM)
     (event,) = answers.as_events(body, with_usage=False)
     assert "delta" in json.loads(event.removeprefix(b"data: "))["choices"][0]
-    response = to_response(answers.decoded(body), REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)
+    response = response_to(answers.decoded(body))
     assert response["output"][-1]["content"][0]["text"] == text
     assert response["status"] == "completed"
 
@@ -91,14 +93,12 @@ def test_a_reason_to_finish_is_one_of_openais_for_each_reader(reason: str, known
     chunk = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
     sent = EventRelay(model=b'"m"').feed(b"data: %b\n\n" % json.dumps(chunk).encode())
     assert json.loads(sent[6:]) == chunk | {"choices": [choice | {"finish_reason": known}]}
-    response = to_response(answer, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)
+    response = response_to(answer)
     assert response["status"] == ("completed" if known in ("stop", "tool_calls") else "incomplete")
 
 
 def test_thinking_among_the_parts_of_a_content_is_reasoning() -> None:
-    response = to_response(
-        completion(HELLO | {"content": MISTRAL}), REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT
-    )
+    response = response_to(completion(HELLO | {"content": MISTRAL}))
     thought, said = response["output"]
     assert thought["content"][0]["text"] == "Let me see." and said["content"][0]["text"] == "Hello"
 
@@ -109,7 +109,7 @@ def test_the_arguments_of_a_call_may_be_an_object() -> None:
     (called,) = upstream.model_answer(body, CHANNEL).tool_calls or []
     passed = json.loads(answers.completed(body, "gpt"))["choices"][0]
     assert (passed["message"]["tool_calls"], passed["finish_reason"]) == ([called], "tool_calls")
-    (item,) = to_response(answer, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)["output"]
+    (item,) = response_to(answer)["output"]
     assert called["function"]["arguments"] == item["arguments"] == '{"city":"Oslo"}'
 
 
@@ -123,7 +123,7 @@ def test_the_arguments_of_a_call_may_be_an_object() -> None:
     ],
 )
 def test_the_tokens_of_a_response_are_whole_numbers(usage: Any, tokens: tuple[int, int]) -> None:
-    found = to_response(completion(HELLO, usage), REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)["usage"]
+    found = response_to(completion(HELLO, usage))["usage"]
     assert (found["input_tokens"], found["output_tokens"]) == tokens
 
 
@@ -185,7 +185,6 @@ def test_a_usage_within_a_choice_is_that_of_the_stream() -> None:
     relay.close()
     counted = json.loads(shape.last().split(b"\n\n")[0].removeprefix(b"data: "))
     assert (counted["choices"], counted["usage"]) == ([], USAGE)
-    assert usage_in({"choices": [], "usage": USAGE}) == USAGE
     shape = WithUsage(1, "gpt")
     shape.feed(b'{"choices": [], "usage": {}}')  # which says nothing
     assert json.loads(shape.last().split(b"\n\n")[0].removeprefix(b"data: "))["usage"]["prompt_tokens"] == 1

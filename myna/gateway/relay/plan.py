@@ -25,7 +25,6 @@ from myna.wire import completions
 from myna.wire.body import decode, to_event
 from myna.wire.lenient import is_set, object_of, objects_of, text_of
 from myna.wire.openai import CompletionRequest, EmbeddingsRequest, OpenAIChatRequest, RelayedRequest
-from myna.wire.responses.completion import usage_in
 
 N_MAX_UNITS: Final = 2**53 - 1
 LeftOut = dict[tuple[str, str, str], frozenset[str]]
@@ -103,7 +102,7 @@ class WithUsage(Passed):
         chunk = object_of(loaded(data))
         self._first = self._first or chunk
         self._is_sent = is_set(chunk.get("usage"))
-        self._usage = self._usage or completions.usage(usage_in(chunk))
+        self._usage = self._usage or completions.usage_in(chunk)
         self._completion_tokens += han_count_of(chunk)
 
     def last(self) -> bytes:

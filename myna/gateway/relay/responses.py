@@ -31,9 +31,7 @@ from myna.wire.body import convert, decode, has_too_many_containers, listed, to_
 from myna.wire.failures import REFUSED, UNSUPPORTED
 from myna.wire.lenient import UNREADABLE, dumps, is_set, loads, object_of, repaired
 from myna.wire.openai import OpenAIChatRequest
-from myna.wire.responses.answer import to_response
-from myna.wire.responses.completion import UnusableAnswer
-from myna.wire.responses.events import ResponseEvents
+from myna.wire.responses.events import ResponseEvents, UnusableAnswer, to_response
 from myna.wire.responses.output import ID_PREFIX
 from myna.wire.responses.request import ResponsesRequest, to_chat
 from myna.wire.responses.tools import Tools, is_of_tools
@@ -142,12 +140,11 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
             return answers.with_model(checked(body, channel), self.model)
         completion = answers.decoded(super().answer_of(channel, body))
         try:
-            response = to_response(
+            return to_response(
                 completion, self.request(), self.response_id, self.created_at, int(time.time())
             )
         except UnusableAnswer as error:
             raise FailedAttempt("NoCompletion", "the answer is no chat completion", f": {error}") from error
-        return msgspec.json.encode(response)
 
     def streamed(self, channel: Channel, body: bytes) -> bytes:
         if self.passes_to(channel):

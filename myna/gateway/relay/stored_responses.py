@@ -20,9 +20,8 @@ from myna.store.files.free_space import FreeSpace
 from myna.store.queries import stored_responses as store
 from myna.store.queries.stored_responses import StoredResponse
 from myna.wire.lenient import loads, objects_of
-from myna.wire.responses.items import reference_of
 from myna.wire.responses.output import response_and_place
-from myna.wire.responses.request import ResponsesRequest
+from myna.wire.responses.request import ResponsesRequest, reference_of
 
 NO_SPACE: Final = (
     "The disk has no space for new responses; nothing was charged, send store: false or try again later."
