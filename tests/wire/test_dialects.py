@@ -67,7 +67,7 @@ WHOLE: dict[str, tuple[bytes, str]] = {
 def test_a_whole_answer_is_read_by_each_reader(name: str) -> None:
     body, text = WHOLE[name]
     assert upstream.model_answer(body, CHANNEL).content == text
-    passed = answers.checked(body, "choices", 1, CHANNEL)
+    passed = answers.completion(body, "m", 1, CHANNEL)
     assert json.loads(passed)["choices"][0]["message"]["role"] == "assistant"
     assert b"NaN" not in passed and not passed.startswith(lenient.BOM)
     (event,) = answers.as_events(body, with_usage=False)
@@ -88,7 +88,7 @@ def test_a_reason_to_finish_is_one_of_openais_for_each_reader(reason: str, known
     answer = completion(HELLO, finish=reason)
     body = json.dumps(answer).encode()
     assert upstream.model_answer(body, CHANNEL).finish_reason == known
-    assert json.loads(answers.completed(body, "gpt"))["choices"][0]["finish_reason"] == known
+    assert json.loads(answers.completion(body, "gpt", 1, CHANNEL))["choices"][0]["finish_reason"] == known
     choice = {"index": 0, "delta": {}, "finish_reason": reason}
     chunk = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
     sent = EventRelay(model=b'"m"').feed(b"data: %b\n\n" % json.dumps(chunk).encode())
@@ -107,7 +107,7 @@ def test_the_arguments_of_a_call_may_be_an_object() -> None:
     answer = completion({"content": None, "tool_calls": [CALL]}, finish="tool_calls")
     body = json.dumps(answer).encode()
     (called,) = upstream.model_answer(body, CHANNEL).tool_calls or []
-    passed = json.loads(answers.completed(body, "gpt"))["choices"][0]
+    passed = json.loads(answers.completion(body, "gpt", 1, CHANNEL))["choices"][0]
     assert (passed["message"]["tool_calls"], passed["finish_reason"]) == ([called], "tool_calls")
     (item,) = response_to(answer)["output"]
     assert called["function"]["arguments"] == item["arguments"] == '{"city":"Oslo"}'
@@ -246,7 +246,7 @@ SAID: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def passed(choice: dict[str, Any], members: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """A whole answer, and a chunk of a stream, after a good one, as clients get them."""
     whole = completion(None) | members | {"choices": [choice]}
-    answer: dict[str, Any] = json.loads(answers.completed(json.dumps(whole).encode(), "m"))
+    answer: dict[str, Any] = json.loads(answers.completion(json.dumps(whole).encode(), "m", 1, CHANNEL))
     delta = {"delta": choice["message"], "finish_reason": None, "index": 0}
     good = completion(None) | {"object": "chat.completion.chunk", "choices": [delta | {"delta": {}}]}
     relay = EventRelay(model=b'"m"')

@@ -163,15 +163,14 @@ class RelayPlan(Struct, frozen=True):
 
     def answer_of(self, channel: Channel, body: bytes) -> bytes:
         """The whole answer, made from this channel's. Raises FailedAttempt."""
-        if self.endpoint.list_name != "choices":
-            checked = answers.checked(body, self.endpoint.list_name, None, channel)
-            return answers.embeddings(checked, self.model, self.prompt_tokens, in_base64=self.in_base64)
-        return answers.completed(answers.checked(body, "choices", self.prompt_tokens, channel), self.model)
+        if self.endpoint is EMBEDDINGS:
+            return answers.embeddings(body, self.model, self.prompt_tokens, channel, in_base64=self.in_base64)
+        return answers.completion(body, self.model, self.prompt_tokens, channel)
 
     def streamed(self, channel: Channel, body: bytes) -> bytes:
         """The whole completion of a channel that was asked for a stream and does not stream. Raises
         FailedAttempt."""
-        return answers.completed(answers.checked(body, "choices", self.prompt_tokens, channel), self.model)
+        return answers.completion(body, self.model, self.prompt_tokens, channel)
 
     def has_typed_events(self, channel: Channel) -> bool:
         """Whether the events of this channel are those of a response, which have a type."""

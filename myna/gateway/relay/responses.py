@@ -19,7 +19,6 @@ from myna.channels.channels import Channel
 from myna.errors import MynaError
 from myna.gateway.chat.failover import FailedAttempt, of_error, unusable
 from myna.gateway.relay import answers
-from myna.gateway.relay.answers import usage_of
 from myna.gateway.relay.events import BrokenEvents, Observer, loaded
 from myna.gateway.relay.plan import CHAT, LeftOut, Planner, ReadRequest, RelayPlan, han_count_of, read_fields
 from myna.gateway.relay.stored_responses import Earlier, StoredResponses, referenced_in
@@ -230,8 +229,8 @@ class ResponseShape:
         if self._events is None:  # the channel's own last event was passed on
             return b""
         if not self._events.has_usage:
-            counted = usage_of(self._plan.prompt_tokens, self._completion_tokens)
-            self._events.feed({"choices": [], "usage": msgspec.to_builtins(counted)})
+            counted = answers.usage_of(self._plan.prompt_tokens, self._completion_tokens)
+            self._events.feed({"choices": [], "usage": counted})
         return b"".join(self._events.finish(int(time.time())))
 
     def failed(self, error: MynaError) -> bytes:
