@@ -49,8 +49,13 @@ DELETED = "The sound of the first call with this Idempotency-Key was deleted; us
 NOT_SENT = "The text was spoken and is among the records, but the sound can't be converted; try mp3."
 MARKS_S = 0.3
 """The silence for a text of marks alone."""
-_LETTERS = dict(zip("abefhijpz", ("en-US", "en-GB", "es", "fr", "hi", "it", "ja", "pt", "zh"), strict=True))
-"""Kokoro's names of languages."""
+_LANGUAGES = """
+a en-us, b en-gb, e es, f fr, h hi, i it, j ja, p pt, z zh, cmn zh, chinese zh, mandarin zh, cantonese yue,
+english en, french fr, german de, hindi hi, italian it, japanese ja, korean ko, portuguese pt, russian ru,
+spanish es
+"""
+_CODES = dict(pair.split() for pair in _LANGUAGES.split(","))
+"""Languages by Kokoro's letters, by the code of Mandarin alone, and by the names that some clients send."""
 _FIELDS = {"text": "input", "voice_id": "voice"}
 """The names of fields in errors of /v1, and in requests here."""
 
@@ -282,8 +287,10 @@ def _style(request: OpenAISpeechRequest) -> Style:
 
 
 def _of_language(wanted: str, usable: list[EngineVoice]) -> EngineVoice | None:
-    """The first voice of a language, in its variant if there is one."""
-    code = _LETTERS.get(wanted, wanted).lower()
+    """The first voice of a language, in its variant if there is one. `wanted` is a tag such as zh-CN or
+    cmn-CN, or one of `_CODES`."""
+    language, *variant = wanted.lower().replace("_", "-").split("-")
+    code = "-".join((_CODES.get(language, language), *variant))
     first = code.partition("-")[0]
     fitting = [voice for voice in usable if voice.language.lower().partition("-")[0] == first]
     same = [voice for voice in fitting if voice.language.lower() == code]

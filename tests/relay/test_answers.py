@@ -12,7 +12,7 @@ from myna.gateway.chat.failover import FailedAttempt
 from myna.gateway.relay import answers, responses
 from myna.gateway.relay.plan import WithUsage
 from myna.wire.body import CONTAINERS_MAX
-from tests.rig.event_streams import chunk
+from tests.rig.answers import chunk
 
 SECRET = "sk-of-the-channel"
 CHANNEL = Channel(kind="chat", name="up", url="http://127.0.0.1:1/v1", model="m", key=SECRET)
