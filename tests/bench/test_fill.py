@@ -119,7 +119,7 @@ def driver() -> Iterator[StreamLoad]:
 @contextmanager
 def floor(folder: Path, upstream_port: int) -> Iterator[Target]:
     setup = Setup(folder, f"http://127.0.0.1:{upstream_port}", None)
-    with bare_floor(setup, Work(), "bench.stream_floor") as target:
+    with bare_floor(setup, Work()) as target:
         yield target
 
 
