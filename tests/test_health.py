@@ -28,6 +28,7 @@ from myna.store.schema import newest
 from tests.conformance.caller import UNCHARGED, Caller, check_error
 from tests.conformance.conftest import make_caller
 from tests.rig.calls import call
+from tests.rig.clocks import Clock
 from tests.rig.office import People
 from tests.rig.postgres import Postgres
 from tests.rig.service import Service, ServiceMaker
@@ -37,16 +38,6 @@ from tests.store.books import Books
 pytestmark = pytest.mark.anyio
 
 TOKEN = "a-token-of-the-watchers"
-
-
-class Clock:
-    """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def request(**headers: str) -> Request:

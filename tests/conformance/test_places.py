@@ -248,11 +248,3 @@ def test_a_job_in_progress_is_shown_as_processing(speaker: Caller, chat_upstream
         assert asked.result(60).status == 200
     assert newest(speaker)["status"] == 2
     assert speaker.stats() - before == DELIVERED
-
-
-@pytest.fixture
-def second() -> Iterator[Upstream]:
-    """Another upstream, which works."""
-    running = Upstream()
-    yield running
-    running.close()

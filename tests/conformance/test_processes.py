@@ -1,7 +1,5 @@
 """Processes: the programs of an operator, and two that serve, which are one service on PostgreSQL."""
 
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,21 +14,6 @@ from tests.rig.forks import Forks
 from tests.rig.postgres import Postgres
 from tests.rig.service import Service
 from tests.rig.upstream import Upstream
-
-
-def run(service: Service, program: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*program, *arguments],
-        env=service.env,
-        cwd=service.folder,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-
-
-MODULE = [sys.executable, "-m", "myna"]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from myna.accounts.key_throttle import ADDRESSES_MAX, BURST_MAX, KEYS_MAX, KeyTh
 from myna.errors import RateLimited
 from myna.wire.farm import PREFIX, PROTOCOL, PROTOCOL_HEADER
 from tests.rig.calls import Answer, call
+from tests.rig.clocks import Clock
 from tests.rig.commands import CommandLine
 from tests.rig.service import Key, Service
 
@@ -22,15 +23,6 @@ WITHOUT_REFILL = (
     "from myna.cli import main; main(['serve'])",
 )
 CHAT = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
-
-
-class Clock:
-    """Seconds that a test moves."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def fail(throttle: KeyThrottle, address: str = ATTACKED, times: int = 1) -> None:

@@ -7,6 +7,16 @@ from types import SimpleNamespace
 import pytest
 
 
+class Clock:
+    """Seconds that a test moves; `clock()` is the time."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 class LoopClock:
     """The clock of the running event loop, which must be asyncio's own, not uvloop's.
 
