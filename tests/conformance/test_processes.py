@@ -9,10 +9,8 @@ import pytest
 
 from tests.conformance.caller import DELIVERED, Caller, Stats, check_error
 from tests.conformance.conftest import LIMITS, make_caller, wait_for_voices
-from tests.rig.commands import CommandLine
-from tests.rig.forks import Forks
 from tests.rig.postgres import Postgres
-from tests.rig.service import Service
+from tests.rig.service import RunningService, Service
 from tests.rig.upstream import Upstream
 
 
@@ -33,30 +31,19 @@ class Pair:
 def pair(
     postgres: Postgres,
     session_upstream: Upstream,
-    commands: CommandLine,
-    forks: Forks | None,
+    running_service: RunningService,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Pair]:
-    url = postgres.fresh_database()
-    data = tmp_path_factory.mktemp("pair")
-    pair = Pair(
-        *(
-            Service(
-                tmp_path_factory.mktemp("process"),
-                commands,
-                database_url=url,
-                chat_url=session_upstream.url,
-                chat_key=session_upstream.key,
-                speech=session_upstream.url,
-                env={**LIMITS, "MYNA_DATA": str(data)},
-                forks=forks,
-            ).start()
-            for _ in range(2)
-        )
-    )
-    yield pair
-    assert pair.first.command("audit", "--json").code == 0
-    assert (pair.first.stop(), pair.second.stop()) == (0, 0)
+    given = {
+        "database_url": postgres.fresh_database(),
+        "chat_url": session_upstream.url,
+        "chat_key": session_upstream.key,
+        "speech": session_upstream.url,
+        "env": {**LIMITS, "MYNA_DATA": str(tmp_path_factory.mktemp("pair"))},
+    }
+    with running_service(**given) as first, running_service(**given) as second:
+        yield Pair(first, second)
+        assert first.command("audit", "--json").code == 0
 
 
 def test_both_processes_spend_one_balance_to_zero(pair: Pair) -> None:

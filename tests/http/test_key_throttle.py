@@ -11,8 +11,7 @@ from myna.errors import RateLimited
 from myna.wire.farm import PREFIX, PROTOCOL, PROTOCOL_HEADER
 from tests.rig.calls import Answer, call
 from tests.rig.clocks import Clock
-from tests.rig.commands import CommandLine
-from tests.rig.service import Key, Service
+from tests.rig.service import Key, RunningService, Service
 
 ATTACKED = "203.0.113.7"
 OTHER = "198.51.100.9"
@@ -105,12 +104,11 @@ def unknown() -> str:
 
 
 @pytest.fixture(scope="module")
-def attacked(commands: CommandLine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def attacked(running_service: RunningService) -> Iterator[Service]:
     """A site behind a proxy, whose throttle forgives no failure: each test has an address of its own."""
-    folder, env = tmp_path_factory.mktemp("attacked"), {"MYNA_TRUSTED_PROXIES": "127.0.0.1"}
-    made = Service(folder, commands, chat_url="parrot:", speech="none", env=env, program=WITHOUT_REFILL)
-    yield made.start()
-    assert made.stop() == 0
+    env = {"MYNA_TRUSTED_PROXIES": "127.0.0.1"}
+    with running_service(env=env, program=WITHOUT_REFILL, forks=None) as service:
+        yield service
 
 
 @pytest.fixture
