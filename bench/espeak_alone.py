@@ -16,10 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from myna.engines.espeak.child import RATE_PLAIN, Library, speak
-from myna.engines.espeak.job import EspeakJob
-from myna.engines.espeak.text import runs_of
+from myna.engines.espeak.library import runs_of
 from myna.engines.interface import SOUND_MAX_S
-from myna.engines.job_output import OutputFile
+from myna.engines.jobs import EspeakJob, OutputFile
 from myna.lib.files import make_durable
 
 VOICE = "cmn+f3"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from myna.cli.models import ProgressBar
 from myna.engines.models import install
-from myna.engines.models.catalog import Report, missing
-from myna.engines.models.published import KOKORO
+from myna.engines.models.progress import Report
+from myna.engines.models.published import KOKORO, missing
 from myna.errors import CommandError
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from demo.output import Output
 from demo.program import DemoFailed
 from demo.service import Service, exchange
-from myna.engines.audio.mpeg import duration_s
+from myna.engines.audio.mp3 import duration_s
 
 ACCOUNT = "demo"
 UNITS = 100

@@ -8,8 +8,7 @@ from demo.kokoro_model import cached, ensured, is_cached
 from demo.output import Output
 from myna.cli.models import ProgressBar
 from myna.engines.models import install
-from myna.engines.models.catalog import folder_of
-from myna.engines.models.published import KOKORO, installed
+from myna.engines.models.published import KOKORO, folder_of, installed
 from myna.errors import CommandError, ConfigError
 from myna.settings import Settings
 

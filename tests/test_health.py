@@ -28,11 +28,10 @@ from myna.store.schema import newest
 from tests.conformance.caller import UNCHARGED, Caller, check_error
 from tests.conformance.conftest import make_caller
 from tests.rig.calls import call
-from tests.rig.clocks import Clock
 from tests.rig.office import People
 from tests.rig.postgres import Postgres
 from tests.rig.service import Service, ServiceMaker
-from tests.rig.waiting import SOON_S, free_port, wait_until
+from tests.rig.waiting import SOON_S, Clock, free_port, wait_until
 from tests.store.books import Books
 
 pytestmark = pytest.mark.anyio

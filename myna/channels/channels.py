@@ -18,9 +18,9 @@ from myna.channels.circuits import CircuitChange, Circuits, Outbound
 from myna.channels.keys import ChannelKeys, LoadedKeys
 from myna.channels.routes import Route
 from myna.engines import registry
-from myna.engines.blend import can_make
 from myna.engines.interface import Engine, EngineVoice
 from myna.engines.openai.engine import OpenAISpeech
+from myna.engines.voices import can_make
 from myna.errors import CommandError
 from myna.http.client import HttpClient
 from myna.lib.files import DiskExecutor

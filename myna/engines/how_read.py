@@ -9,10 +9,10 @@ import msgspec
 
 from myna.engines.espeak.engine import VOICES as ESPEAK_VOICES
 from myna.engines.interface import EngineVoice
+from myna.engines.jobs import Phonemes, PhonemesJob
 from myna.engines.kokoro.job import TextJob, TextPieces
 from myna.engines.kokoro.voices import VOICES as KOKORO_VOICES
 from myna.engines.pool.pool import Pool
-from myna.engines.sherpa.job import Phonemes, PhonemesJob
 from myna.errors import CommandError, Overloaded
 from myna.lib.sandbox import AllowedPaths
 

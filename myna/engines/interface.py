@@ -150,7 +150,7 @@ class Engine(Protocol):
 
     @property
     def blends(self) -> bool:
-        """Whether an utterance's voice may also be a recipe of its voices: see `blend.py`."""
+        """Whether an utterance's voice may also be a recipe of its voices: see `voices.py`."""
 
     @property
     def admission(self) -> Admission | None:
@@ -260,6 +260,8 @@ class NoAudio(EngineFailed):
     """The file is not an mp3 with sound."""
 
 
+FAILURES: Final = {error.__name__: error for error in EngineFailed.__subclasses__()}
+"""The failures that another process can report, by name."""
 _SAMPLE_BYTES = 2
 
 

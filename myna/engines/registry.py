@@ -13,7 +13,7 @@ import msgspec
 from myna.engines.espeak.engine import EspeakConfig
 from myna.engines.interface import Engine, EngineLimits
 from myna.engines.kokoro.engine import KokoroConfig
-from myna.engines.openai.config import OpenAIConfig
+from myna.engines.openai.engine import OpenAIConfig
 from myna.engines.sherpa.engine import SherpaConfig
 from myna.errors import ConfigError
 from myna.lib.net import is_base_url

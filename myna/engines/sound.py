@@ -14,7 +14,7 @@ import soxr
 from myna.engines.audio.mp3 import Mp3File
 from myna.engines.audio.stretch import FACTOR_MAX, FACTOR_MIN, Stretch
 from myna.engines.interface import STREAM_RATE_HZ, EngineFailed, SpeechResult, bounded
-from myna.engines.job_output import OutputFile
+from myna.engines.jobs import OutputFile
 
 Samples = npt.NDArray[np.float32]
 """Mono sound from -1 to 1."""

@@ -17,20 +17,19 @@ from starlette.routing import Match, Route
 
 from myna.accounts.sign_in import passwords, sessions
 from myna.accounts.sign_in.oidc import identities
-from myna.accounts.sign_in.throttle import SignInRefused
+from myna.accounts.throttle import SignInRefused
 from myna.errors import CommandError, InvalidRequest, MethodNotAllowed, MynaError, NotFound
 from myna.http.asgi_types import Receive, Scope, Send
 from myna.http.responses import public_error
 from myna.lib.telemetry import logs
-from myna.office import forms, refill, submission
+from myna.office import forms, refill
+from myna.office.forms import AlreadySent, Submission
 from myna.office.messages import N_
-from myna.office.page import Handler, Page, Who
+from myna.office.page import Handler, Page
 from myna.office.pages import ALL_PAGES
-from myna.office.parts import Parts
 from myna.office.refill import Refill
 from myna.office.render import LANGUAGES, STATIC, preferred, renderers
-from myna.office.submission import AlreadySent, Submission
-from myna.office.visit import LANGUAGE, ROOT, Streamed, Visit
+from myna.office.visit import LANGUAGE, ROOT, Parts, Streamed, Visit
 from myna.office.web_security import (
     FORM_COOKIE,
     RESULT_COOKIE,
@@ -129,11 +128,11 @@ class Office:
         """The page's response if the visitor may open it. Raises NotFound, Forbidden, InvalidRequest."""
         request = visit.request
         forms.check_text([request.url.path, *request.query_params.values()])
-        if page.who > Who.ANYONE and visit.session is None:
+        if not page.anyone and visit.session is None:
             if request.method == "POST":
                 return await self._answered(page, visit) or await self._ended(page, visit)
             return visit.redirect(f"/sign-in?next={quote(_address(request))}")
-        if page.who == Who.OPERATOR and not visit.account.operator:
+        if page.is_for_operators and not visit.account.operator:
             raise NotFound("There is no such page.")
         if request.method != "POST" or page.submit is None:
             return await self._result(visit) or await self._show(page, visit)
@@ -147,7 +146,7 @@ class Office:
         try:
             response = await self._recent(page, visit, form)
         except AlreadySent:
-            response = self._error_page(visit, InvalidRequest(submission.NO_RESULT))
+            response = self._error_page(visit, InvalidRequest(forms.NO_RESULT))
         if response.status_code >= 400 and not form.claimed:
             # The other submission may be why: for a new account, that its name is taken.
             return await form.answer() or response
@@ -159,7 +158,7 @@ class Office:
         if not once or visit.session is None or request.method != "GET":
             return None
         address = _address(request).removeprefix(ROOT)
-        response = await submission.shown(self._parts.db, once, address, visit.account.id)
+        response = await forms.shown(self._parts.db, once, address, visit.account.id)
         if response:
             self._cookies.delete(response, RESULT_COOKIE)
         return response
@@ -181,7 +180,7 @@ class Office:
             if not visit.form:
                 await self._read(page, visit)
             kept = refill.packed(before, visit.request.url.path, visit.form)
-        notice = visit.text(ENDED_AND_KEPT if kept else ENDED)
+        notice = ENDED_AND_KEPT if kept else ENDED
         response = visit.redirect(f"/sign-in?next={quote(before)}", notice)
         if kept:
             self._cookies.set(response, FORM_COOKIE, kept)
@@ -227,7 +226,7 @@ class Office:
     ) -> Response | None:
         """The page at this address with the refused form, filled in; None if it doesn't have the form."""
         found = self._page_at(address.partition("?")[0])
-        if found is None or (found[0].who == Who.OPERATOR and not (visit.session and visit.account.operator)):
+        if found is None or (found[0].is_for_operators and not (visit.session and visit.account.operator)):
             return None
         page, scope = found
         visit.refill = Refill(visit.request.url.path, visit.form, visit.said(error), error)
@@ -252,7 +251,7 @@ class Office:
         visit.form = await forms.read(visit.request, page.form_max_bytes, timeout_s)
 
     def _submission(self, page: Page, visit: Visit) -> Submission:
-        unread = (submission.FIELD, PASSWORD_FIELD)
+        unread = (forms.FIELD, PASSWORD_FIELD)
         return Submission(self._parts.db, self._cookies, visit.request.url.path, visit.form, unread)
 
     async def _answered(self, page: Page, visit: Visit) -> Response | None:
@@ -376,7 +375,7 @@ class _Others:
                 raise MethodNotAllowed(visit.request.method, ", ".join(allowed))
             raise NotFound("There is no such page.")
 
-        page = Page(path=scope["path"], show=refuse, who=Who.ANYONE)
+        page = Page(scope["path"], show=refuse, anyone=True)
         response = await self._office.answer(page, Request(scope, receive))
         await response(scope, receive, send)
 

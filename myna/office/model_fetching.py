@@ -16,9 +16,8 @@ from filelock import FileLock, Timeout
 from msgspec import Struct
 
 from myna.engines.models import progress
-from myna.engines.models.catalog import FOLDER, Model, folder_of, missing
 from myna.engines.models.progress import Progress, client_environ
-from myna.engines.models.published import MODELS
+from myna.engines.models.published import FOLDER, MODELS, Model, folder_of, missing
 from myna.errors import CommandError
 
 START_MAX_S: Final = 30.0

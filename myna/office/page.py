@@ -1,24 +1,19 @@
-"""How a page is declared, and CSV files in place of one, as spreadsheets open them."""
+"""How a page is declared."""
 
-import csv
-import io
-import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing
-from enum import IntEnum
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import quote
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from starlette.convertors import Convertor, register_url_convertor
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
+from myna.actions import Action
 from myna.office.forms import FORM_MAX_BYTES
 from myna.office.visit import Visit
 
 DIGITS_MAX = 19
 Handler = Callable[[Visit], Awaitable[Response]]
-Row = Sequence[object]
-FORMULA = re.compile(r"(^|[;\t\r\n])(?=[^\S;\t\r\n]*[=+\-@＝＋－＠]|[\t\r])")
-"""Where a cell begins with a formula, also for a spreadsheet that separates cells by `;` or a tab."""
 
 
 class Number(Convertor[int]):
@@ -36,61 +31,48 @@ class Number(Convertor[int]):
 register_url_convertor("number", Number())
 
 
-class Who(IntEnum):
-    """Who may open a page."""
-
-    ANYONE = 0
-    ACCOUNT = 1
-    OPERATOR = 2
-
-
-class Page(Struct, frozen=True, kw_only=True):
-    """A page below /office. `path` has Starlette's syntax, and `{id:number}`.
+class Page(Struct, frozen=True):
+    """A page below /office. `path` has Starlette's syntax, and `{id:number}`. Without `anyone` it needs a
+    session.
 
     `recent`: its form is accepted only if the password was entered in the last ten minutes; otherwise the
     browser asks for it and sends the form again (ASVS 7.5). `secrets` are fields that no page repeats: they
     are entered again with the password.
 
-    A form makes its change once, however often it is sent: see `submission.py`. `repeatable` says of a form
+    A form makes its change once, however often it is sent: see `forms.py`. `repeatable` says of a form
     for which that is not so why it may be sent again.
     """
 
     path: str
     show: Handler | None = None
     submit: Handler | None = None
-    who: Who = Who.ACCOUNT
+    anyone: bool = False
     recent: bool = False
     secrets: tuple[str, ...] = ()
     repeatable: str = ""
     form_max_bytes: int = FORM_MAX_BYTES
 
     @property
+    def is_for_operators(self) -> bool:
+        """Decided by the address, so that no page of the site can be without the check."""
+        return self.path.startswith(("/site/", "/start"))
+
+    @property
     def methods(self) -> list[str]:
         return [name for name, handler in (("GET", self.show), ("POST", self.submit)) if handler]
 
 
-async def csv_response(name: str, head: Row, pages: AsyncGenerator[Iterable[Row]]) -> Response:
-    """A CSV file to download, in UTF-8 with a byte order mark, which Excel needs. It is sent page by page;
-    the first one is read before the response begins, so that its errors are answered."""
-    first = await anext(pages, ())
+def performs(kind: type[Action[Any]], to: str, notice: str = "", *, confirmed: bool = False) -> Handler:
+    """The function of a form that makes this change, and then shows the page `to` with the notice. Both may
+    have fields of the action. `confirmed`: the name must be typed again."""
 
-    async def parts() -> AsyncIterator[str]:
-        async with aclosing(pages):
-            yield "\ufeff" + _text([head, *first])
-            async for rows in pages:
-                yield _text(rows)
+    async def submit(visit: Visit) -> Response:
+        action = visit.fields(kind)
+        if confirmed:
+            visit.confirm(str(getattr(action, "name", "")))
+        await visit.perform(action)
+        values = structs.asdict(action)
+        quoted = {name: quote(str(value), safe="") for name, value in values.items()}
+        return visit.redirect(to.format(**quoted), notice, **values)
 
-    file = StreamingResponse(parts(), media_type="text/csv; charset=utf-8")
-    file.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-    return file
-
-
-def _text(rows: Iterable[Row]) -> str:
-    text = io.StringIO()
-    csv.writer(text).writerows([cell(value) for value in row] for row in rows)
-    return text.getvalue()
-
-
-def cell(value: object) -> object:
-    """Text that a spreadsheet would run as a formula gets an apostrophe before it (ASVS 1.2.10)."""
-    return FORMULA.sub(r"\1'", value) if isinstance(value, str) else value
+    return submit

@@ -42,10 +42,10 @@ SPOKEN = {
 }
 """Names of languages; others are shown by their codes."""
 _UNITS = (
-    (86_400_000, N_("day"), N_("days")),
-    (3_600_000, N_("hour"), N_("hours")),
-    (60_000, N_("minute"), N_("minutes")),
-    (1000, N_("second"), N_("seconds")),
+    (86_400_000, "day", N_("days")),
+    (3_600_000, "hour", N_("hours")),
+    (60_000, "minute", N_("minutes")),
+    (1000, "second", N_("seconds")),
 )
 _BROWSERS = (
     ("Edg", "Edge"), ("OPR/", "Opera"), ("SamsungBrowser", "Samsung Internet"), ("MicroMessenger", "微信"),
@@ -95,7 +95,7 @@ class Renderer:
             auto_reload=False,
             extensions=["jinja2.ext.i18n"],
         )
-        self._environment.install_gettext_callables(self.text, self._plural, newstyle=True)  # type: ignore[attr-defined]  # added by the extension
+        self._environment.install_gettext_callables(self.text, self.plural, newstyle=True)  # type: ignore[attr-defined]  # added by the extension
         self._environment.globals.update(
             language=language,
             static=_static,
@@ -112,6 +112,10 @@ class Renderer:
     def text(self, message: str) -> str:
         """The message in this language."""
         return self._messages.get(message, message)
+
+    def plural(self, one: str, many: str, count: int) -> str:
+        """The message for this number. Chinese has one for all numbers, under the plural."""
+        return one if abs(count) == 1 and self.language == "en" else self.text(many)
 
     def language_name(self, code: str) -> str:
         """The name of a language like zh or zh-CN. Except for Chinese, it has the region with it."""
@@ -174,9 +178,6 @@ class Renderer:
         """The HTML of a template."""
         return self._environment.get_template(template).render(context)
 
-    def _plural(self, one: str, many: str, count: int) -> str:
-        return self.text(one if count == 1 else many)
-
     @jinja2.pass_context
     def _ago(self, context: jinja2.runtime.Context, at_ms: int, never: str = "") -> Markup:
         """A time as `<time>`: how long ago, with the time in the site's zone as its title; `never` for 0."""
@@ -195,7 +196,7 @@ class Renderer:
         half = 1 if distance_ms < 0 else 0
         for size_ms, one, many in _UNITS:
             if count := (abs(distance_ms) + half * size_ms // 2) // size_ms:
-                unit = self.text(one if count == 1 else many)
+                unit = self.plural(one, many, count)
                 return self.text(_PAST if distance_ms >= 0 else _FUTURE).format(count=count, unit=unit)
         return self.text("just now")
 

@@ -1,4 +1,4 @@
-"""One request of the back office, and the responses that pages return."""
+"""One request of the back office, the parts of the service that it uses, and the responses of pages."""
 
 import hashlib
 import itertools
@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import tzinfo
-from typing import TYPE_CHECKING, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote, unquote
 
 from markupsafe import Markup
@@ -17,31 +17,79 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from myna.accounts.activity import Actor
+from myna.accounts.refusals import Refusals
+from myna.accounts.sign_in.oidc.flow import Oidc
 from myna.accounts.sign_in.sessions import Session
 from myna.actions import Action, R, perform
+from myna.channels.channels import Channels
+from myna.config import ConfigCache
+from myna.engines.media.media import Inspector
 from myna.errors import CommandError, InvalidRequest, NotFound
 from myna.errors.sentences import SentenceError
+from myna.farm.nodes import Capacity
+from myna.gateway.chat.complete import Chat
+from myna.gateway.relay.plan import Planner
+from myna.gateway.relay.relay import Relay
 from myna.http.asgi_types import DETAILS, EOF_RECEIVED, OPEN_STREAM, Receive, Scope, Send
+from myna.http.client import HttpClient
 from myna.http.request_head import request_id_of
 from myna.http.stream import ResponseStream, has_streamed
 from myna.lib.net import is_loopback, is_origin
 from myna.lib.telemetry.requests import RequestDetails
 from myna.lib.times import zone_of
 from myna.office import forms
+from myna.office.forms import FIELD, Result, Submission
 from myna.office.messages import N_
+from myna.office.model_fetching import ModelFetching
 from myna.office.refill import Refill, refilled
 from myna.office.render import Renderer, date
-from myna.office.submission import FIELD, Result, Submission
 from myna.office.web_security import NOTICE_COOKIE, Cookies
+from myna.settings import Settings
+from myna.speech.previews import Previews
+from myna.speech.synthesize import Synthesizer
 from myna.store.database import Database, Queries
+from myna.store.files.audio import AudioStore
+from myna.store.files.free_space import FreeSpace
+from myna.store.files.samples import SampleStore
+from myna.store.group_commit import GroupCommit
 from myna.store.queries.accounts import AccountRow
 from myna.store.queries.keys import KeyRow
 from myna.store.transaction_queue import transactions_of
 
-if TYPE_CHECKING:
-    from myna.office.parts import Parts
+
+class Parts(Struct, frozen=True, kw_only=True):
+    """What `app.py` hands to the back office."""
+
+    settings: Settings
+    environ: Mapping[str, str]
+    db: Database
+    config: ConfigCache
+    channels: Channels
+    capacity: Capacity
+    chat: Chat
+    relay: Relay
+    """Streams the answer of a channel, with the headers of a page: see `pages/try_chat.py`."""
+    relay_planner: Planner
+    synthesizer: Synthesizer
+    audio: AudioStore
+    samples: SampleStore
+    recordings: Inspector
+    previews: Previews
+    space: FreeSpace
+    refusals: Refusals
+    http_client: HttpClient
+    commits: GroupCommit
+    missing: Callable[[], Awaitable[dict[str, str]]]
+    """Why chat and speech are unavailable; "" if available. Raises DatabaseUnavailable."""
+    models: ModelFetching
+    whisper_missing: Callable[[], Awaitable[str]]
+    """Why the embedded Whisper can't transcribe; "" if it can."""
+    oidc: Oidc | None
+    """Sign-in at the provider of the settings, if there is one."""
+
 
 F = TypeVar("F", bound=Struct)
+P = ParamSpec("P")
 T = TypeVar("T")
 
 ROOT = "/office"
@@ -63,7 +111,7 @@ class Visit:
     """A request with its session. Page functions take one and return a response."""
 
     def __init__(
-        self, request: Request, parts: "Parts", renderer: Renderer, cookies: Cookies, session: Session | None
+        self, request: Request, parts: Parts, renderer: Renderer, cookies: Cookies, session: Session | None
     ) -> None:
         self.request = request
         self.parts = parts
@@ -159,10 +207,12 @@ class Visit:
             if (await self.request.receive())["type"] == "http.disconnect":
                 return
 
-    async def read(self, query: Callable[[Queries], Awaitable[T]]) -> T:
+    async def read(
+        self, query: Callable[Concatenate[Queries, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         """Runs a query on the reader for pages, under its time limit, in turn with other owners."""
         with transactions_of(self.owner):
-            return await self.db.read(query)
+            return await self.db.read(lambda queries: query(queries, *args, **kwargs))
 
     def parameter(self, name: str, default: str = "") -> str:
         """A parameter of the query."""
@@ -226,7 +276,7 @@ class Visit:
 
     def counted(self, one: str, many: str, number: int, **values: object) -> str:
         """The message for this number, with it in the place of `{count}`."""
-        return self.text(one if abs(number) == 1 else many).format(**{"count": f"{number:,}", **values})
+        return self.renderer.plural(one, many, number).format(**{"count": f"{number:,}", **values})
 
     def said(self, error: SentenceError) -> str:
         """The sentence of an error in the language of the page."""
@@ -287,9 +337,10 @@ class Visit:
         page that refuses the form is returned as it is."""
         return page if page.status_code >= 400 else Result(path, page)
 
-    def redirect(self, path: str, notice: str = "") -> Response:
-        """A redirect to a page below /office, which shows the notice once."""
+    def redirect(self, path: str, notice: str = "", **values: object) -> Response:
+        """A redirect to a page below /office, which shows the notice with these values once."""
         response = RedirectResponse(ROOT + path, 303)
         if notice:
-            self.cookies.set(response, NOTICE_COOKIE, quote(notice[:500]))
+            text = self.text(notice).format(**values) if values else self.text(notice)
+            self.cookies.set(response, NOTICE_COOKIE, quote(text[:500]))
         return response

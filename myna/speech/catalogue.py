@@ -6,8 +6,8 @@ from msgspec import Struct, convert, structs
 
 from myna.channels.channels import Channels, SpeechChannel
 from myna.channels.routes import Route
-from myna.engines.blend import can_make, parts_of
 from myna.engines.interface import EngineVoice
+from myna.engines.voices import can_make, parts_of
 from myna.errors import InvalidRequest, NoSpeechChannel
 from myna.farm.nodes import NO_NODES, OnlineNodes
 from myna.store.queries.clones import CloneRow

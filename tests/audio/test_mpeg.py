@@ -10,12 +10,9 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from myna.engines.audio import mpeg
 from myna.engines.audio.containers import Container, is_truncated, kind, parts
-from myna.engines.audio.mp3 import Mp3File
-from myna.engines.audio.mpeg import STRAY_MAX_BYTES, duration_s, frame
-from tests.rig.container_files import FFMPEG_SHAPES, WITHOUT_LENGTH, ffmpeg_file
-from tests.rig.samples import mp3, voice, write_mp3
+from myna.engines.audio.mp3 import STRAY_MAX_BYTES, Mp3File, duration_s, frame
+from tests.rig.samples import FFMPEG_SHAPES, WITHOUT_LENGTH, ffmpeg_file, mp3, voice, write_mp3
 
 ID3V2 = b"ID3\x04\x00\x00\x00\x00\x01\x05" + b"t" * 133  # 1 << 7 | 5 bytes after the header
 ID3V1 = b"TAG" + b"t" * 125
@@ -199,7 +196,7 @@ def test_joined_mp3s_are_split_where_they_were_joined(tmp_path: Path) -> None:
     one, two = _our_mp3(tmp_path, 5), _our_mp3(tmp_path, 4)
     assert list(parts(one + two, Container.MP3)) == [one, two]
     assert list(parts(one, Container.MP3)) == [one]
-    assert mpeg.duration_s(one + two) == pytest.approx(9, abs=0.01)
+    assert duration_s(one + two) == pytest.approx(9, abs=0.01)
     assert not is_truncated(one + two, Container.MP3) and is_truncated((one + two)[:-10], Container.MP3)
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import soundfile
 
-from myna.engines.audio import mpeg, word_times
-from myna.engines.audio.mp3 import Mp3File
+from myna.engines.audio import word_times
+from myna.engines.audio.mp3 import Mp3File, duration_s, is_truncated
 from myna.engines.interface import WordTime
 
 RATE_HZ = 24_000
@@ -26,8 +26,8 @@ def test_an_mp3_keeps_its_words_and_its_sound(tmp_path: Path) -> None:
     path = mp3(tmp_path, WORDS)
     assert word_times.read(path) == WORDS
     data = path.read_bytes()
-    assert mpeg.duration_s(data) == pytest.approx(3)
-    assert not mpeg.is_truncated(data)
+    assert duration_s(data) == pytest.approx(3)
+    assert not is_truncated(data)
     assert soundfile.info(path).frames == len(soundfile.read(path)[0]) == 3 * RATE_HZ
 
 

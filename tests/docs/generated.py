@@ -14,8 +14,8 @@ from msgspec import NODEFAULT, Struct, structs
 from myna import config, settings
 from myna.cli import build
 from myna.cli.wrong_usage import value_name
-from myna.engines.config import VoiceConfig
 from myna.engines.registry import KINDS
+from myna.engines.voices import VoiceConfig
 from myna.lib.setting_kinds import Setting
 from myna.node.engines import NodeFile
 from tests.docs.pages import DOCS

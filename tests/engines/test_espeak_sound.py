@@ -13,10 +13,10 @@ import soundfile
 from myna.engines.audio.mp3 import Mp3File
 from myna.engines.audio.stretch import Stretch
 from myna.engines.espeak.child import Pace, paced
-from myna.engines.espeak.text import runs_of
+from myna.engines.espeak.library import runs_of
 from myna.engines.interface import UnsupportedUtterance
+from myna.engines.jobs import Phonemes, PhonemesJob
 from myna.engines.pool.pool import Pool
-from myna.engines.sherpa.job import Phonemes, PhonemesJob
 from tests.engines.conftest import started
 
 _RATE_HZ = 22050

@@ -10,7 +10,7 @@ import pytest
 import soundfile
 
 from demo import tiny_voices
-from myna.engines import job_output
+from myna.engines import jobs
 from myna.engines.audio.loudness import TARGET_LUFS, integrated
 from myna.engines.espeak.engine import VOICES, Espeak
 from myna.engines.interface import (
@@ -22,7 +22,7 @@ from myna.engines.interface import (
     StreamingEngine,
     Utterance,
 )
-from myna.engines.job_output import TakePart, sound_of
+from myna.engines.jobs import TakePart, sound_of
 from myna.engines.pool.pool import Pool
 from myna.engines.sherpa.engine import Sherpa
 from myna.engines.sherpa.models import inspect
@@ -90,7 +90,7 @@ async def test_a_closed_job_that_ends_soon_keeps_its_process(pool: Pool[Word], t
 async def test_a_part_comes_while_the_job_runs_and_closing_a_long_one_ends_its_process(
     pool: Pool[Word], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_output, "REST_MAX_S", 0.1)
+    monkeypatch.setattr(jobs, "REST_MAX_S", 0.1)
     [pid] = pool.pids()
     async with aclosing(job(pool, "parts", "a?")) as parts:
         assert (await anext(parts)).pcm == b"a"

@@ -11,11 +11,11 @@ import pytest
 from demo import tiny_voices
 from myna.engines.espeak.engine import EspeakConfig
 from myna.engines.interface import Engine, EngineFailed, EngineLimits, Utterance
+from myna.engines.jobs import Phonemes, PhonemesJob
 from myna.engines.kokoro.engine import KokoroConfig
 from myna.engines.kokoro.job import TextJob, TextPieces
 from myna.engines.pool.pool import Pool
 from myna.engines.sherpa.engine import SherpaConfig
-from myna.engines.sherpa.job import Phonemes, PhonemesJob
 from myna.engines.text.reading import in_mandarin, spoken_form
 
 KINDS = {

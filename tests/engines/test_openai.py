@@ -159,7 +159,7 @@ async def test_the_body_of_a_failure_is_logged_short_and_without_the_key(
     with caplog.at_level(logging.WARNING), pytest.raises(EngineBusy, match="answered 429"):
         await speak(engine, tmp_path)
 
-    [line] = [record.getMessage() for record in caplog.records if record.name == "myna.engines.openai.engine"]
+    [line] = [record.getMessage() for record in caplog.records if record.name == "myna.engines.openai.api"]
     assert "answered 429: 'bad key ***\\r\\n!!!!" in line
     assert KEY not in line
     assert len(line) < 560

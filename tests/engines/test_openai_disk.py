@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from myna.engines.interface import EngineBusy, EngineTimedOut
+from myna.engines.openai.api import cut
 from myna.engines.openai.engine import OpenAISpeech
-from myna.engines.openai.text import cut
 from myna.lib.files import QUEUE_MAX, THREADS, DiskExecutor
 from tests.engines.conftest import HELLO, names, speak, until
 from tests.engines.speech_upstream import SpeechUpstream
-from tests.rig.clocks import LoopClock
+from tests.rig.waiting import LoopClock
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from myna.engines.interface import EngineFailed, EngineVoice
+from myna.engines.openai.api import read_voices
 from myna.engines.openai.engine import OpenAISpeech
-from myna.engines.openai.voices import read_voices
 from myna.http.client import HttpClient
 from tests.engines.conftest import speech_server
 from tests.engines.speech_upstream import SpeechUpstream

@@ -10,7 +10,6 @@ import pytest
 import soundfile
 
 from demo import tiny_voices
-from myna.engines.config import VoiceConfig
 from myna.engines.interface import (
     EngineFailed,
     EngineUnavailable,
@@ -21,6 +20,7 @@ from myna.engines.interface import (
 )
 from myna.engines.sherpa.engine import Sherpa, SherpaConfig
 from myna.engines.sherpa.models import inspect
+from myna.engines.voices import VoiceConfig
 from tests.engines.conftest import level, names, started
 from tests.rig.samples import write_wav
 

@@ -15,8 +15,8 @@ import soundfile
 from myna.engines.audio.encoders import RATE_HZ, SoundFormat
 from myna.engines.interface import EngineCrashed, NoAudio
 from myna.engines.media.job import Script, Segment, Word
-from myna.engines.media.mandarin import Writer, punctuated
 from myna.engines.media.media import Transcoder
+from myna.engines.media.whisper import Writer, punctuated
 from myna.lib.sandbox import AllowedPaths
 from tests.audio.test_encoders import heard
 from tests.engines.conftest import until

@@ -17,7 +17,7 @@ from uvicorn.server import ServerState
 from myna.accounts import keys
 from myna.api.v1 import read_integer
 from myna.channels.channels import Channel, Channels
-from myna.engines.openai.text import cut
+from myna.engines.openai.api import cut
 from myna.errors import InvalidRequest
 from myna.gateway.chat import upstream
 from myna.gateway.chat.complete import instruction_of

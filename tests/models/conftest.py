@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from myna.engines.models import install
-from myna.engines.models.catalog import Model
+from myna.engines.models.published import Model
 from myna.errors import CommandError
 from tests.models import stand_in
 from tests.models.file_server import FileServer

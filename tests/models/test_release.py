@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from myna.engines.models import fetch
-from myna.engines.models.catalog import SourceFailed
+from myna.engines.models import sources
+from myna.engines.models.published import SourceFailed
 from myna.errors import CommandError
 from tests.models.conftest import Fetching, left_beside
 from tests.models.file_server import Fault
@@ -57,7 +57,7 @@ def test_an_answer_that_is_cut_short_is_continued(fetching: Fetching, cut: int) 
 
 
 def test_a_server_that_always_ends_early_is_given_up_and_its_bytes_are_kept(fetching: Fetching) -> None:
-    fetching.server.faults[MODEL_PATH] = [Fault(cut=500_000), *[Fault(cut=0)] * fetch.TRIES]
+    fetching.server.faults[MODEL_PATH] = [Fault(cut=500_000), *[Fault(cut=0)] * sources.TRIES]
     assert "the connection ended after 500000 of 1500001 bytes" in refused(fetching)
     assert left_beside(fetching.target) == [".tiny.fetching"]
     assert contents(part_of(fetching).parents[1]) == {"download/model-v1.onnx.part": MODEL[:500_000]}
@@ -146,9 +146,9 @@ def test_a_file_that_is_far_too_long_is_refused(fetching: Fetching) -> None:
 
 
 def test_a_server_that_sends_nothing_is_given_up(fetching: Fetching, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "IDLE_S", 0.2)
+    monkeypatch.setattr(sources, "IDLE_S", 0.2)
     fetching.server.faults[MODEL_PATH] = [
-        *[Fault(cut=300_000, hold=True)], *[Fault(cut=0, hold=True)] * fetch.TRIES,
+        *[Fault(cut=300_000, hold=True)], *[Fault(cut=0, hold=True)] * sources.TRIES,
     ]  # fmt: skip
     assert "the connection broke (no answer in time)" in refused(fetching)
     assert left_beside(fetching.target) == [".tiny.fetching"]

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from demo.tiny_voices import zipvoice
-from myna.office.pages.new_voice import TO_READ
+from myna.office.pages.voices import TO_READ
 from myna.voices.clones import PREVIEW
 from tests.office.conftest import MakeSite
 from tests.office.test_nodes import NODE_TOML

@@ -27,11 +27,12 @@ def used() -> set[str]:
     texts: set[str] = set()
     for path in TEMPLATES:
         for _, _, found in environment.extract_translations(path.read_text(encoding="utf-8")):  # type: ignore[attr-defined]  # added by the extension
-            texts |= {text for text in (found if isinstance(found, tuple) else (found,)) if text}
+            texts.add(found[1] if isinstance(found, tuple) else found)  # Chinese has the plural alone
     for path in OFFICE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and _name(node.func) in ("text", "N_"):
-                texts |= {arg.value for arg in node.args if isinstance(arg, ast.Constant)}
+            if isinstance(node, ast.Call) and (name := _name(node.func)) in ("text", "N_", "redirect"):
+                given = node.args[1:] if name == "redirect" else node.args
+                texts |= {arg.value for arg in given if isinstance(arg, ast.Constant)}
     texts |= {setting.kind.requirement for setting in config.SETTINGS.values()}
     return texts | error_sentences.sentences() | set(audit.RULES) | set(sentences.UNAVAILABLE)
 

@@ -13,10 +13,9 @@ from starlette.types import Message
 from myna.accounts import accounts
 from myna.accounts.sign_in.sessions import Session
 from myna.config import SiteSettings
-from myna.office.pages import ledger, usage
-from myna.office.parts import Parts
+from myna.office.pages import reports
 from myna.office.render import Renderer
-from myna.office.visit import Visit
+from myna.office.visit import Parts, Visit
 from myna.office.web_security import Cookies
 from myna.settings import Settings
 from tests.http.cpu_time import BLOCKED_MAX, busiest_s, cpu_s, reference
@@ -89,11 +88,11 @@ async def test_the_loop_goes_on_for_an_account_with_many_rows(
     damaged_books: Books, customer: Customer
 ) -> None:
     visit = await visit_of(damaged_books, customer)
-    await usage.show(visit)  # compiles the template, once in a process
+    await reports.show_usage(visit)  # compiles the template, once in a process
     for page, line, lines in (
-        (ledger.download, b"\r\n", ROWS + 1),
-        (usage.download, b"\r\n", ROWS + 1),
-        (usage.show, b"<tr><td>", KEYS),
+        (reports.download_ledger, b"\r\n", ROWS + 1),
+        (reports.download_usage, b"\r\n", ROWS + 1),
+        (reports.show_usage, b"<tr><td>", KEYS),
     ):
         body = asyncio.ensure_future(received(page(visit)))
         busiest = await busiest_s(body)

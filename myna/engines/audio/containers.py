@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Final
 
-from myna.engines.audio import mpeg
+from myna.engines.audio import mp3
 
 
 class Container(Enum):
@@ -48,7 +48,7 @@ def kind(data: bytes) -> Container | None:
         return Container.WAV
     if data[4:8] == b"ftyp":
         return Container.MP4
-    if data[:3] == b"ID3" or mpeg.frame(data[:4]) is not None:
+    if data[:3] == b"ID3" or mp3.frame(data[:4]) is not None:
         return Container.MP3
     if data[:4] == b"FORM" and data[8:12] in (b"AIFF", b"AIFC"):
         return Container.AIFF
@@ -142,7 +142,7 @@ _ENDS: Final[dict[Container, Callable[[bytes], bool]]] = {
     Container.WAV: _wav,
     Container.FLAC: _states_none,
     Container.OGG: _ogg,
-    Container.MP3: mpeg.is_truncated,
+    Container.MP3: mp3.is_truncated,
     Container.MP4: _mp4,
     Container.WEBM: _webm,
     Container.AIFF: _aiff,
@@ -154,6 +154,6 @@ _ENDS: Final[dict[Container, Callable[[bytes], bool]]] = {
 
 def parts(data: bytes, what: Container) -> Iterator[bytes]:
     """Splits joined mp3s, each with its info frame. Yields any other file unchanged."""
-    later = mpeg.info_frames(data)[1:] if what is Container.MP3 else []
+    later = mp3.info_frames(data)[1:] if what is Container.MP3 else []
     for start, end in zip([0, *later], [*later, len(data)], strict=True):
         yield data[start:end]

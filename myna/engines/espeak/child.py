@@ -21,10 +21,9 @@ import regex
 
 from myna.engines.audio.loudness import Leveller
 from myna.engines.audio.stretch import Stretch
-from myna.engines.espeak.job import EspeakJob
-from myna.engines.espeak.library import load
-from myna.engines.espeak.text import PAUSE, Run, runs_of
+from myna.engines.espeak.library import PAUSE, Run, load, runs_of
 from myna.engines.interface import EngineFailed, NothingSpoken, SpeechResult
+from myna.engines.jobs import EspeakJob
 from myna.engines.pool.child_main import Work
 from myna.engines.sound import Sink, make_sound
 from myna.engines.text.signs import MEANS, kind_of

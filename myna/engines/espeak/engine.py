@@ -11,8 +11,6 @@ from typing import Final
 import msgspec
 from msgspec import Struct, structs
 
-from myna.engines.config import VoiceIds, check_unique
-from myna.engines.espeak.job import EspeakJob
 from myna.engines.interface import (
     NO_CLIENT,
     SPEED_MAX,
@@ -25,10 +23,11 @@ from myna.engines.interface import (
     UnsupportedUtterance,
     Utterance,
 )
-from myna.engines.job_output import TakePart, sound_of
+from myna.engines.jobs import EspeakJob, TakePart, sound_of
 from myna.engines.output_file import DurableFiles
 from myna.engines.pool.admission import Admission, is_long
 from myna.engines.pool.pool import Pool
+from myna.engines.voices import VoiceIds, check_unique
 from myna.errors import ConfigError
 from myna.lib.sandbox import AllowedPaths
 
@@ -104,7 +103,7 @@ class Espeak:
             job_deadline_s=job_deadline_s,
             retries=True,
         )
-        self._files = DurableFiles(self._pool, at_once=processes)
+        self._files = DurableFiles(self._pool.counted_as_waiting, at_once=processes)
         self.admission = Admission.of_pool(processes=processes, queue_max=queue_max, account_max=account_max)
 
     async def start(self, files: AllowedPaths | None = None) -> None:

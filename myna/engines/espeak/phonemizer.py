@@ -11,11 +11,10 @@ from typing import Any, Final
 import msgspec
 import regex
 
-from myna.engines.espeak.library import load
-from myna.engines.espeak.text import PAUSE, runs_of
+from myna.engines.espeak.library import PAUSE, load, runs_of
 from myna.engines.interface import UnsupportedUtterance
+from myna.engines.jobs import Phonemes, PhonemesJob
 from myna.engines.pool.child_main import RunningJob, Work
-from myna.engines.sherpa.job import Phonemes, PhonemesJob
 from myna.engines.sherpa.text import pieces
 
 # speak_lib.h

@@ -16,8 +16,6 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from myna.engines.blend import can_make, parts_of
-from myna.engines.config import VoiceIds, check_unique
 from myna.engines.interface import (
     NO_CLIENT,
     SPEED_MAX,
@@ -52,6 +50,7 @@ from myna.engines.output_file import DurableFiles
 from myna.engines.pool.admission import Admission
 from myna.engines.pool.child_main import path_bytes
 from myna.engines.pool.pool import Pool
+from myna.engines.voices import VoiceIds, can_make, check_unique, parts_of
 from myna.errors import ConfigError
 from myna.lib.sandbox import AllowedPaths
 
@@ -121,7 +120,7 @@ class Kokoro:
             setup=model,
             start_deadline_s=START_DEADLINE_S,
         )
-        self._files = DurableFiles(self._pool, at_once=processes)
+        self._files = DurableFiles(self._pool.counted_as_waiting, at_once=processes)
         self.admission = Admission.of_pool(
             processes=processes,
             queue_max=queue_max,

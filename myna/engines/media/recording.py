@@ -13,7 +13,7 @@ import numpy as np
 import soundfile
 import soxr
 
-from myna.engines.audio import mpeg
+from myna.engines.audio import mp3
 from myna.engines.audio.containers import Container, is_truncated, kind, parts
 from myna.engines.audio.loudness import Sound
 
@@ -166,11 +166,11 @@ def _sndfile_blocks(data: bytes, container: Container, rate_hz: int, channels: i
             while len(block := file.read(_BLOCK_FRAMES, dtype="float32", always_2d=True)):
                 frames += len(block)
                 yield block
-            guessed = container is Container.MP3 and not mpeg.info_frames(part)
+            guessed = container is Container.MP3 and not mp3.info_frames(part)
             stated = 0 if guessed or file.frames > _FRAMES_MAX else file.frames
             if frames - before < stated - _SLACK_S * rate_hz:
                 raise _damaged()
-    if container is Container.MP3 and frames < (mpeg.duration_s(data) - _SLACK_S) * rate_hz:
+    if container is Container.MP3 and frames < (mp3.duration_s(data) - _SLACK_S) * rate_hz:
         raise _damaged()
 
 

@@ -18,10 +18,10 @@ from typing import Final
 from filelock import FileLock, Timeout
 from msgspec import Struct
 
-from myna.engines.models.catalog import Model, Report, SourceFailed, missing
-from myna.engines.models.fetch import download
 from myna.engines.models.material import assemble
-from myna.engines.models.packages import NODE, NODE_UNPACKED_BYTES, download_packages, has_npm
+from myna.engines.models.progress import Report
+from myna.engines.models.published import Model, SourceFailed, missing
+from myna.engines.models.sources import NODE, NODE_UNPACKED_BYTES, download, download_packages, has_npm
 from myna.errors import CommandError
 from myna.lib.files import make_durable, sync_folder
 

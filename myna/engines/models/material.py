@@ -11,7 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
-from myna.engines.models.catalog import Model, ModelFile, Piece, Report, SourceFailed
+from myna.engines.models.progress import Report
+from myna.engines.models.published import Model, ModelFile, Piece, SourceFailed
 
 _ENTRIES_MAX: Final = 20_000
 _CHUNK_BYTES: Final = 1 << 20

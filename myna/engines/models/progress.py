@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +19,19 @@ _PASSED_ON: Final = frozenset(
     )
 )  # fmt: skip
 _PASSED_ON_PREFIXES: Final = ("PIP_", "NPM_CONFIG_")
+
+
+class Report(Protocol):
+    """Shows the progress of a command."""
+
+    def say(self, line: str) -> None:
+        """Prints a line."""
+
+    def begin(self, what: str, size_bytes: int) -> None:
+        """A new step begins, of this size. It replaces the step before it."""
+
+    def advance(self, size_bytes: int) -> None:
+        """So much more of the step is done."""
 
 
 class Progress(Struct, frozen=True):

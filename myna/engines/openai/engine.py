@@ -1,61 +1,52 @@
 """Speech by servers with OpenAI's POST /audio/speech: OpenAI, Kokoro-FastAPI, LocalAI and others."""
 
 import asyncio
-import logging
 import mmap
-import re
-from collections.abc import Callable, Collection, Mapping
+import os
+from collections.abc import Callable, Collection
 from contextlib import aclosing
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final
-from urllib.parse import quote, unquote, urlsplit
+from typing import Annotated, Final
+from urllib.parse import quote
 
 import msgspec
+from msgspec import Meta, Struct
 
-from myna.engines.audio.mpeg import duration_s, info_frames
+from myna.engines.audio.mp3 import duration_s, info_frames
 from myna.engines.interface import (
     NO_CLIENT,
     CallerDisconnected,
     Client,
     EngineBusy,
     EngineFailed,
+    EngineLimits,
     EngineTimedOut,
     EngineUnavailable,
     EngineVoice,
-    NoConnection,
     NothingSpoken,
-    ServerBusy,
     SoundPart,
     SoundParts,
     SoundTooLong,
     SpeechResult,
     UnsupportedUtterance,
     Utterance,
-    UtteranceRefused,
 )
-from myna.engines.openai.text import cut
-from myna.engines.openai.voices import CLASSIC, read_voices
+from myna.engines.openai.api import CLASSIC, SpeechBody, cut, failure, is_mp3, read_voices, refusal
 from myna.engines.output_file import store_s
-from myna.http.client import (
-    AnswerTooLarge,
-    ClientResponse,
-    HttpClient,
-    OutOfFiles,
-    RequestFailed,
-    TimedOut,
-    Unreachable,
-)
+from myna.engines.voices import VoiceIds, check_unique
+from myna.errors import ConfigError
+from myna.http.client import HttpClient, RequestFailed
 from myna.http.client.flow import Flow
 from myna.lib.files import AtomicFile, DiskExecutor
-from myna.lib.net import without_login
+from myna.lib.net import is_base_url, without_login
 from myna.lib.sandbox import AllowedPaths
-from myna.wire.failures import BUSY, NO_QUOTA, SLOW, read, retry_after_s
+from myna.wire.farm import AUDIO_MAX_BYTES
 
 VOICES_WAIT_S: Final = 10.0
 VOICES_MAX_BYTES: Final = 1_048_576
-LOGGED_MAX_CHARS: Final = 500
 _HEAD_BYTES: Final = 2048
 _HEAD_MAX_BYTES: Final = 65_536
 """From the first size on an mp3 is searched for its first sound: a third of a second at 48 kbit/s, and more
@@ -66,23 +57,9 @@ _WAITING_MAX: Final = 16
 
 # Statuses of servers without a list of voices, such as LocalAI.
 _NO_VOICE_LIST: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
-_SPEECH: Final = {"Content-Type": "application/json", "Accept": "audio/mpeg"}
-_MP3: Final = ("audio/mpeg", "audio/mp3")
-_MEDIA_TYPE: Final = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,40}")
-
-log = logging.getLogger(__name__)
 
 
-class _SpeechBody(msgspec.Struct, frozen=True):
-    """The body of POST /audio/speech."""
-
-    model: str
-    input: str
-    voice: str
-    response_format: str
-    speed: float
-
-
+@dataclass(eq=False, repr=False)  # `repr` would have the key
 class OpenAISpeech:
     """Speaks through the server at `url`, a base such as http://host:8880/v1, in all of its voices or in
     those of `only`.
@@ -92,31 +69,23 @@ class OpenAISpeech:
     client; who shares one among engines closes that instead.
     """
 
-    clones: tuple[str, ...] = ()
+    clones = ()
     blends = False
     admission = None
 
-    def __init__(
-        self,
-        http_client: HttpClient,
-        disk: DiskExecutor,
-        *,
-        url: str,
-        key: str | None,
-        model: str,
-        answer_max_bytes: int,
-        only: Collection[str] | None = None,
-    ) -> None:
-        self.label = f"openai {without_login(url)}"
-        self.voices: tuple[EngineVoice, ...] = ()
-        self._http_client = http_client
-        self._disk = disk
-        self._url = url.rstrip("/")
-        self._key = key
-        self._model = model
-        self._answer_max_bytes = answer_max_bytes
-        self._only = only
-        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+    http_client: HttpClient
+    disk: DiskExecutor
+    _: KW_ONLY
+    url: str
+    key: str | None
+    model: str
+    answer_max_bytes: int
+    only: Collection[str] | None = None
+    voices: tuple[EngineVoice, ...] = field(default=(), init=False)
+
+    @property
+    def label(self) -> str:
+        return f"openai {without_login(self.url)}"
 
     def up(self) -> bool:
         return True
@@ -131,33 +100,32 @@ class OpenAISpeech:
         one of `only`.
         """
         voices = await self._list_voices()
-        if self._only is not None:
+        if self.only is not None:
             by_id = {voice.voice_id: voice for voice in voices}
-            if missing := [voice_id for voice_id in self._only if voice_id not in by_id]:
+            if missing := [voice_id for voice_id in self.only if voice_id not in by_id]:
                 raise EngineUnavailable(f"The speech server has no voice {missing[0]!r}.")
-            voices = tuple(by_id[voice_id] for voice_id in self._only)
+            voices = tuple(by_id[voice_id] for voice_id in self.only)
         self.voices = voices
 
     async def close(self) -> None:
-        await self._http_client.close()
+        await self.http_client.close()
 
     async def _list_voices(self) -> tuple[EngineVoice, ...]:
-        url = f"{self._url}/audio/voices?model={quote(self._model, safe='')}"
         try:
-            answer = await self._http_client.request(
+            answer = await self.http_client.request(
                 "GET",
-                url,
-                headers={**self._headers, "Accept": "application/json"},
+                f"{self._address('voices')}?model={quote(self.model, safe='')}",
+                headers=self._headers("application/json"),
                 body=None,
                 deadline_s=VOICES_WAIT_S,
                 answer_max_bytes=VOICES_MAX_BYTES,
             )
         except RequestFailed as error:
-            raise _failure(error) from error
+            raise failure(error) from error
         if answer.status in _NO_VOICE_LIST:
             return CLASSIC
         if answer.status != HTTPStatus.OK:
-            raise self._refusal(answer)
+            raise refusal(answer, self.url, self.key)
         try:
             return read_voices(answer.body)
         except ValueError as error:
@@ -174,14 +142,14 @@ class OpenAISpeech:
         texts = cut(utterance.flat)
         if not texts:
             raise NothingSpoken("There is nothing to speak in the text.")
-        if self._disk.full():
+        if self.disk.full():
             raise EngineBusy("Too many files wait for the disk.")
         try:
             file = AtomicFile(path)
             try:
                 return await self._download(file, texts, utterance, deadline_s, client)
             except BaseException:
-                await self._disk.clean_up(file.undo)
+                await self.disk.clean_up(file.undo)
                 raise
         except OSError as error:
             reason = error.strerror or type(error).__name__
@@ -194,7 +162,7 @@ class OpenAISpeech:
         timeout_message = disk_message = "The disk took too long to store the audio."
         try:
             async with asyncio.timeout(deadline_s):
-                await self._disk.run_metadata(file.begin)
+                await self.disk.run_metadata(file.begin)
                 timeout_message = "The speech server took too long."
                 if client.hear is None:
                     await self._request(texts, utterance, ends_at, file.write)
@@ -204,7 +172,7 @@ class OpenAISpeech:
                         async for _ in parts:
                             pass  # it is in the file
                 timeout_message = disk_message
-                return await self._disk.run(partial(_finish, file, utterance.sound_max_s))
+                return await self.disk.run(partial(_finish, file, utterance.sound_max_s))
         except TimeoutError as error:
             raise EngineTimedOut(timeout_message) from error
 
@@ -240,7 +208,7 @@ class OpenAISpeech:
                     head += data
                     if len(head) >= check_at:
                         check_at = 2 * len(head)
-                        sounds = await self._disk.run(partial(duration_s, head)) > 0
+                        sounds = await self.disk.run(partial(duration_s, head)) > 0
                         if sounds:
                             yield SoundPart(b"", 0.0, mp3=head)
             await request
@@ -268,86 +236,31 @@ class OpenAISpeech:
 
         for text in texts:
             before = received
-            left_s = ends_at - asyncio.get_running_loop().time()
-            await self._request_one(text, utterance, left_s, self._answer_max_bytes - before, receive, flow)
+            body = SpeechBody(self.model, text, utterance.voice_id, utterance.speed)
+            try:
+                answer = await self.http_client.request(
+                    "POST",
+                    self._address("speech"),
+                    headers=self._headers("audio/mpeg") | {"Content-Type": "application/json"},
+                    body=msgspec.json.encode(body),
+                    deadline_s=ends_at - asyncio.get_running_loop().time(),
+                    answer_max_bytes=self.answer_max_bytes - before,
+                    sink=receive,
+                    accept=is_mp3,
+                    flow=flow,
+                )
+            except RequestFailed as error:
+                raise failure(error) from error
+            if not is_mp3(answer.status, answer.headers):
+                raise refusal(answer, self.url, self.key)
             if received == before:
                 raise NothingSpoken("The speech server's audio is empty.")
 
-    async def _request_one(
-        self,
-        text: str,
-        utterance: Utterance,
-        deadline_s: float,
-        max_bytes: int,
-        sink: Callable[[bytes], None],
-        flow: Flow | None,
-    ) -> None:
-        request = _SpeechBody(
-            model=self._model,
-            input=text,
-            voice=utterance.voice_id,
-            response_format="mp3",
-            speed=utterance.speed,
-        )
-        try:
-            answer = await self._http_client.request(
-                "POST",
-                f"{self._url}/audio/speech",
-                headers=self._headers | _SPEECH,
-                body=msgspec.json.encode(request),
-                deadline_s=deadline_s,
-                answer_max_bytes=max_bytes,
-                sink=sink,
-                accept=_is_mp3,
-                flow=flow,
-            )
-        except RequestFailed as error:
-            raise _failure(error) from error
-        if not _is_mp3(answer.status, answer.headers):
-            raise self._refusal(answer)
+    def _address(self, resource: str) -> str:
+        return f"{self.url.rstrip('/')}/audio/{resource}"
 
-    def _refusal(self, answer: ClientResponse) -> EngineFailed:
-        """The error for a response without audio. Its body is logged and not shown to the client."""
-        body = answer.body[: 4 * LOGGED_MAX_CHARS].decode(errors="replace")
-        if self._key:
-            body = body.replace(self._key, "***")
-        if password := urlsplit(self._url).password:
-            body = body.replace(password, "***").replace(unquote(password), "***")
-        log.warning("a speech server answered %d: %.*r", answer.status, LOGGED_MAX_CHARS, body)
-        if answer.status == HTTPStatus.OK:
-            return EngineFailed(
-                f"The speech server was asked for mp3 and sent {_media_type(answer.headers)}."
-            )
-        meaning = read(answer.status, answer.body).meaning(model_is_callers=False)
-        why = f"The speech server answered {answer.status}."
-        if meaning in (BUSY, NO_QUOTA):
-            return ServerBusy(why, retry_after_s(answer.headers))
-        if meaning is SLOW:
-            return EngineTimedOut(why)
-        return EngineFailed(why) if meaning.counts else UtteranceRefused(why)
-
-
-def _media_type(headers: Mapping[str, str]) -> str:
-    """The content type without parameters; "something else" if it is not plain, since it goes into a
-    message."""
-    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-    return media_type if _MEDIA_TYPE.fullmatch(media_type) else "something else"
-
-
-def _is_mp3(status: int, headers: Mapping[str, str]) -> bool:
-    return status == HTTPStatus.OK and _media_type(headers) in _MP3
-
-
-def _failure(error: RequestFailed) -> EngineFailed:
-    if isinstance(error, TimedOut):
-        return EngineTimedOut("The speech server took too long.")
-    if isinstance(error, OutOfFiles):
-        return NoConnection("This process has no file for a connection to the speech server.")
-    if isinstance(error, Unreachable):
-        return EngineUnavailable("The speech server can't be reached.")
-    if isinstance(error, AnswerTooLarge):
-        return EngineFailed("The speech server sent more than is taken.")
-    return EngineFailed("The connection to the speech server broke.")
+    def _headers(self, accept: str) -> dict[str, str]:
+        return {"Accept": accept} | ({"Authorization": f"Bearer {self.key}"} if self.key else {})
 
 
 def _finish(output: AtomicFile, sound_max_s: float) -> SpeechResult:
@@ -367,3 +280,29 @@ def _finish(output: AtomicFile, sound_max_s: float) -> SpeechResult:
         raise SoundTooLong("The speech server's audio is longer than one text's may be.")
     size_bytes, sha256 = output.commit()
     return SpeechResult(seconds, size_bytes, sha256)
+
+
+class OpenAIConfig(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="openai"):
+    """A server with all of its voices, or with these. `key_env` names the variable that has its key."""
+
+    url: str
+    model: Annotated[str, Meta(min_length=1)] = "tts-1"
+    key_env: str = ""
+    voices: VoiceIds | None = None
+
+    def build(self, limits: EngineLimits, folder: Path) -> OpenAISpeech:
+        check_unique("voices", self.voices or ())
+        if not is_base_url(self.url):
+            raise ConfigError("url: must be http://… or https://… without a query.")
+        key = os.environ.get(self.key_env, "").strip()
+        if self.key_env and not key:
+            raise ConfigError(f"key_env: {self.key_env} is not set, or empty.")
+        return OpenAISpeech(
+            HttpClient(connections_max=limits.processes),
+            DiskExecutor(limits.processes),
+            url=self.url,
+            key=key or None,
+            model=self.model,
+            answer_max_bytes=AUDIO_MAX_BYTES,
+            only=self.voices,
+        )

@@ -4,16 +4,23 @@ sherpa-onnx may end the process over a bad model, and a large model takes long t
 the behaviour of sherpa-onnx 2.0: a failure gives no samples and a line on stderr; an unknown speaker is
 replaced by the first; a result's samples are a list, those of the callback an array; and its output while it
 speaks contains the text.
+
+Piper's voices are used as they are published, NAME.onnx with NAME.onnx.json. sherpa-onnx reads the symbols of
+a model from tokens.txt and its properties from the metadata in the model: both are made here from the JSON,
+in files without a name.
 """
 
+import contextlib
 import functools
 import os
 import wave
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import numpy as np
+import regex
 
 from myna.engines.audio.loudness import levelled
 from myna.engines.interface import (
@@ -25,17 +32,22 @@ from myna.engines.interface import (
     UtteranceRefused,
 )
 from myna.engines.pool.child_main import RunningJob, Work, silence_libraries
-from myna.engines.sherpa import piper
 from myna.engines.sherpa.job import Describe, JobAnswer, ModelInfo, SherpaModel, SpeakJob
-from myna.engines.sherpa.text import Words, pieces, readable
+from myna.engines.sherpa.text import pieces, readable
 from myna.engines.sound import Samples, Sink, Tempo, is_audible, make_sound, pcm_of, silence
+from myna.lib.sandbox import unnamed_file
 
 _PAUSE_S: Final = 0.25  # between sentences, at speed 1
 _STEPS: Final = {"zipvoice": 4}  # the step count of the distilled model
 _FIXED_SPEED: Final = ("pocket",)  # families whose speed can't be set
 _REFERENCES_MAX: Final = 16
 _SAMPLE_BYTES: Final = 2
+_WORD: Final = regex.compile(r"\p{Script=Han}|[^\W_]+(?:['’][^\W_]+)*")
 _SILENT_SENTENCE: Final = "This voice has no sound for a sentence of the text."
+# onnx.proto: ModelProto.metadata_props, and the key and value of its entries.
+_METADATA_TAG: Final = b"\x72"
+_KEY_TAG: Final = b"\x0a"
+_VALUE_TAG: Final = b"\x12"
 
 
 class LoadedModel:
@@ -48,7 +60,7 @@ class LoadedModel:
         os.chdir(model.folder)
         files = {role: ",".join(names) for role, names in model.files.items()}
         if model.family == "vits" and "tokens" not in files:
-            with piper.files(Path(files["model"])) as made:
+            with _piper_files(Path(files["model"])) as made:
                 self._tts = self._loaded(made)
         else:
             self._tts = self._loaded(files)
@@ -162,6 +174,92 @@ def _reference_samples(path: str, _changed_ns: int) -> tuple[Samples, int]:
     if not valid:
         raise EngineFailed("The reference must be a mono wav of 16 bits.")
     return np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768), rate_hz
+
+
+class Words:
+    """The words of lexicon files. The word of a line ends at `||`, or at the first space or tab."""
+
+    def __init__(self, lexicons: tuple[Path, ...]) -> None:
+        self._known: set[str] = set()
+        for lexicon in lexicons:
+            with lexicon.open(encoding="utf-8", errors="replace") as lines:
+                for line in lines:
+                    word, separator, _ = line.partition("||")
+                    if not separator:
+                        word = line.partition("\t")[0].split(" ", 1)[0]
+                    self._known.update(_WORD.findall(word.lower()))
+
+    def any_in(self, text: str) -> bool:
+        """Whether the lexicon has a word of the text; True without a lexicon."""
+        return not self._known or any(word in self._known for word in _WORD.findall(text.lower()))
+
+
+class _Espeak(msgspec.Struct):
+    voice: str
+
+
+class _Audio(msgspec.Struct):
+    sample_rate: int
+
+
+class _Language(msgspec.Struct):
+    name_english: str = "English"
+
+
+class PiperConfig(msgspec.Struct):
+    """The part of NAME.onnx.json that is used."""
+
+    audio: _Audio
+    espeak: _Espeak
+    phoneme_id_map: dict[str, list[int]]
+    num_speakers: int = 1
+    language: _Language = msgspec.field(default_factory=_Language)
+
+
+@contextlib.contextmanager
+def _piper_files(model: Path) -> Iterator[dict[str, str]]:
+    """The paths of the model and its tokens, for sherpa-onnx, until the end of the block. Raises
+    EngineUnavailable for a JSON file that isn't Piper's."""
+    try:
+        config = msgspec.json.decode(model.with_name(f"{model.name}.json").read_bytes(), type=PiperConfig)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise EngineUnavailable(f"{model.name}.json is not the description of a Piper voice.") from error
+    symbols = ((symbol, numbers[0]) for symbol, numbers in config.phoneme_id_map.items() if numbers)
+    tokens = "".join(f"{symbol} {number}\n" for symbol, number in symbols).encode()
+    with (
+        unnamed_file((model.read_bytes(), _metadata(config))) as model_path,
+        unnamed_file((tokens,)) as tokens_path,
+    ):
+        yield {"model": model_path, "tokens": tokens_path}
+
+
+def _metadata(config: PiperConfig) -> bytes:
+    """The properties as fields of the model's protobuf message, to which they can be appended."""
+    properties = {
+        "model_type": "vits",
+        "comment": "piper",
+        "language": config.language.name_english,
+        "voice": config.espeak.voice,
+        "has_espeak": "1",
+        "n_speakers": str(config.num_speakers),
+        "sample_rate": str(config.audio.sample_rate),
+    }
+    entries = (_field(_KEY_TAG, key) + _field(_VALUE_TAG, value) for key, value in properties.items())
+    return b"".join(_METADATA_TAG + _length(entry) + entry for entry in entries)
+
+
+def _field(tag: bytes, text: str) -> bytes:
+    encoded = text.encode()
+    return tag + _length(encoded) + encoded
+
+
+def _length(content: bytes) -> bytes:
+    """The length as a protobuf varint."""
+    left, encoded = len(content), b""
+    while left > 0x7F:
+        encoded += bytes([left & 0x7F | 0x80])
+        left >>= 7
+    return encoded + bytes([left])
 
 
 def warm(setup: bytes) -> Work:

@@ -14,7 +14,6 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct, structs
 
-from myna.engines.config import VoiceConfig, check_voices
 from myna.engines.interface import (
     NO_CLIENT,
     SPEED_MAX,
@@ -29,7 +28,7 @@ from myna.engines.interface import (
     UnsupportedUtterance,
     Utterance,
 )
-from myna.engines.job_output import TakePart, sound_of
+from myna.engines.jobs import Phonemes, PhonemesJob, TakePart, sound_of
 from myna.engines.output_file import DurableFiles
 from myna.engines.pool.admission import Admission, is_long
 from myna.engines.pool.child_main import path_bytes
@@ -39,8 +38,6 @@ from myna.engines.sherpa.job import (
     Describe,
     JobAnswer,
     ModelInfo,
-    Phonemes,
-    PhonemesJob,
     Provider,
     ReferenceWav,
     SherpaModel,
@@ -48,6 +45,7 @@ from myna.engines.sherpa.job import (
     SpeakJob,
 )
 from myna.engines.sherpa.models import inspect
+from myna.engines.voices import VoiceConfig, check_voices
 from myna.errors import ConfigError
 from myna.lib.sandbox import AllowedPaths
 
@@ -93,7 +91,7 @@ class Sherpa:
             setup=model,
             start_deadline_s=start_deadline_s,
         )
-        self._files = DurableFiles(self._pool, at_once=1)
+        self._files = DurableFiles(self._pool.counted_as_waiting, at_once=1)
         self._phonemizer = Pool(
             "myna.engines.espeak.phonemizer",
             Phonemes,

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from myna.engines.interface import EngineVoice, SpeechResult
-from myna.engines.job_output import SpeechJob
+from myna.engines.jobs import SpeechJob
 
 Family = Literal["vits", "matcha", "kokoro", "zipvoice", "pocket"]
 CLONERS = ("zipvoice", "pocket")
@@ -82,19 +82,3 @@ class JobAnswer(msgspec.Struct, frozen=True):
 
     info: ModelInfo
     speech: SpeechResult | None = None
-
-
-class PhonemesJob(msgspec.Struct, frozen=True):
-    """Convert the text to phonemes in the language, an espeak-ng or BCP-47 code. With `han_language` the text
-    is that of a voice of espeak-ng, and its Han are read in that language."""
-
-    text: str
-    language: str
-    han_language: str = ""
-
-
-class Phonemes(msgspec.Struct, frozen=True):
-    """The text's pieces in IPA, with their punctuation, and in words."""
-
-    pieces: list[str]
-    reading: str

@@ -1,7 +1,7 @@
 """Translations of the pages. English is the language of the templates.
 
-`zh/` has Chinese by the English text, one file for each group of pages. A test fails for a text that is
-missing, unused or in two files.
+`zh/` has Chinese by the English text: for pages, for those of operators, and for errors. A test fails for a
+text that is missing or unused.
 """
 
 import tomllib

@@ -1,13 +1,16 @@
-"""One call: what happened to it, in time, and why it was refunded or has an incomplete answer, in words."""
+"""One call: what happened to it, in time, and why it was refunded or has an incomplete answer, in words. For
+operators, the calls of all accounts, by request id, call id or account.
+"""
 
 import asyncio
-from functools import partial
 
 from msgspec import Struct
 from starlette.responses import Response
 
 from myna.accounts import activity
 from myna.accounts.keys import Scope
+from myna.billing import reports
+from myna.billing.reports import LedgerFilter
 from myna.engines.interface import WordTime
 from myna.errors import (
     ClientDisconnected,
@@ -19,15 +22,18 @@ from myna.errors import (
     StreamUnread,
     UpstreamFailed,
 )
+from myna.lib.ids import first_of, millis_of
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.pages.records import row_of
-from myna.office.visit import Visit
+from myna.office.visit import CALL_ID, Visit
 from myna.store.batch import CallState, EntryKind
+from myna.store.database import Queries
 from myna.store.files.audio import AudioStore
+from myna.store.queries import accounts as accounts_store
 from myna.store.queries import history, keys
 from myna.store.queries import tasks as tasks_store
-from myna.store.queries.history import CallEntry, CallRow
+from myna.store.queries.history import PAST_ALL, CallEntry, CallRow
 
 CANCELLED = N_("the request was cancelled")
 PHRASES = {
@@ -72,10 +78,10 @@ class Event(Struct, frozen=True):
     detail: str
 
 
-async def show(visit: Visit) -> Response:
+async def show_own(visit: Visit) -> Response:
     """The call's timeline, its key, its record."""
     call_id = visit.call_id()
-    call = await visit.read(partial(history.call_of_account, account_id=visit.account.id, call_id=call_id))
+    call = await visit.read(history.call_of_account, account_id=visit.account.id, call_id=call_id)
     if call is None:
         raise NotFound("There is no such call.")
     return await call_page(visit, call, visit.account.id)
@@ -83,9 +89,9 @@ async def show(visit: Visit) -> Response:
 
 async def call_page(visit: Visit, call: CallRow, account_id: int, *, text_shown: bool = True) -> Response:
     """The page of a call of this account. An operator does not see the text of other people's records."""
-    entries = await visit.read(partial(history.entries_of_call, call_id=call.id))
-    record = await visit.read(partial(tasks_store.record, account_id=account_id, call_id=call.id))
-    key = await visit.read(partial(keys.of_account_by_id, account_id=account_id, key_id=call.key_id))
+    entries = await visit.read(history.entries_of_call, call_id=call.id)
+    record = await visit.read(tasks_store.record, account_id=account_id, call_id=call.id)
+    key = await visit.read(keys.of_account_by_id, account_id=account_id, key_id=call.key_id)
     row = row_of(visit, record) if record and text_shown else None
     audio = row.record.audio if row else ""
     return visit.page(
@@ -142,4 +148,82 @@ def _events(visit: Visit, call: CallRow, entries: list[CallEntry]) -> list[Event
     return events
 
 
-PAGES = [Page(path="/calls/{id}", show=show)]
+ROWS = 50
+BEFORE_REQUEST_MS = 60_000
+AFTER_REQUEST_MS = 600_000
+"""A call is charged this long after its request began at most, and before it if the clocks differ."""
+DAY_MS = 86_400_000
+DAYS_MAX = 366
+
+
+class Found(Struct, frozen=True):
+    """Calls, newest first; `before` is what the next page takes, "" at the end. `days` is how far back was
+    searched, 0 for all the way."""
+
+    rows: list[CallRow]
+    before: str = ""
+    days: int = 0
+
+
+async def search(visit: Visit) -> Response:
+    """The calls that match what was typed: a request's or call's id, or the name of an account."""
+    wanted = visit.parameter("q").strip()[:300]
+    before = visit.parameter("before")
+    found = await _find(visit, wanted, before) if wanted else Found([])
+    return visit.page("site/calls.html", found=found, q=wanted, first=not before, state_of=state_of)
+
+
+async def _find(visit: Visit, wanted: str, before: str) -> Found:
+    if account := await visit.read(accounts_store.by_name, name=wanted):
+        return await _of_account(visit, account.id, before)
+    text = wanted.replace("-", "").lower()
+    if not CALL_ID.fullmatch(text):
+        return await _of_request(visit, wanted)
+    call = await visit.read(history.call, call_id=bytes.fromhex(text))
+    return Found(call) if call else await _of_request(visit, text)
+
+
+async def _of_account(visit: Visit, account_id: int, before: str) -> Found:
+    """By the ledger, which has an index by account."""
+    page = await reports.ledger_page(visit.db, account_id, LedgerFilter(kind=EntryKind.CHARGE), before, ROWS)
+
+    async def read(connection: Queries) -> list[CallRow]:
+        found = [await history.call(connection, entry.call_id) for entry in page.entries]
+        return [row for rows in found for row in rows]
+
+    return Found(await visit.read(read), page.before)
+
+
+async def _of_request(visit: Visit, request_id: str) -> Found:
+    """The id that the service makes contains its time; for another one the last `days` days are searched."""
+    days, after, past = 0, b"", PAST_ALL
+    if CALL_ID.fullmatch(request_id) and request_id[12] == "7":
+        at = millis_of(bytes.fromhex(request_id))
+        after, past = first_of(max(0, at - BEFORE_REQUEST_MS)), first_of(at + AFTER_REQUEST_MS)
+    else:
+        text = visit.parameter("days", "1")
+        days = min(int(text), DAYS_MAX) if text.isascii() and text.isdecimal() and len(text) < 5 else 1
+        after = first_of(visit.now_ms - days * DAY_MS)
+    rows = await visit.read(
+        history.calls_of_request, request_id=request_id, before=past, limit=ROWS, after=after
+    )
+    return Found(rows, days=days)
+
+
+async def show_any(visit: Visit) -> Response:
+    """A call of any account."""
+    call_id = visit.call_id()
+    found = await visit.read(history.call, call_id=call_id)
+    if not found:
+        raise NotFound("There is no such call.")
+    owner = await visit.read(accounts_store.by_name, name=found[0].account)
+    if owner is None:
+        raise NotFound("There is no such call.")
+    return await call_page(visit, found[0], owner.id, text_shown=False)
+
+
+PAGES = [
+    Page("/calls/{id}", show=show_own),
+    Page("/site/calls", show=search),
+    Page("/site/calls/{id}", show=show_any),
+]

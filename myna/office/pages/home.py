@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from datetime import date, timedelta
 from fractions import Fraction
-from functools import partial
 
 from markupsafe import Markup
 from msgspec import Struct
@@ -15,7 +14,7 @@ from myna.billing.reports import DAY_MS, SPARKLINE_DAYS, Usage
 from myna.lib.times import day_of
 from myna.office.charts import Series, stacked_bars
 from myna.office.page import Page
-from myna.office.pages.ledger import LABELS, memo_of
+from myna.office.pages.reports import LABELS, memo_of
 from myna.office.visit import Visit
 from myna.store.batch import EntryKind
 from myna.store.queries import accounts as account_store
@@ -78,12 +77,12 @@ async def show(visit: Visit) -> Response:
     account = visit.account
     proof = await reports.balance_proof(visit.db, account.id)
     days = await _days(visit)
-    all_keys = await visit.read(partial(key_store.of_account, account_id=account.id))
+    all_keys = await visit.read(key_store.of_account, account_id=account.id)
     own = [key for key in reversed(all_keys) if not key.internal]
     used = [day.usage.units for day in days]
     age_days = (visit.now_ms - account.created_at) // DAY_MS + 1
     lasts = estimate(proof.balance, used, age_days)
-    wanted = await visit.read(partial(account_store.preferences_of, account_id=account.id))
+    wanted = await visit.read(account_store.preferences_of, account_id=account.id)
     return visit.page(
         "home.html",
         low_balance=wanted.low_balance if proof.balance < wanted.low_balance else 0,
@@ -147,4 +146,4 @@ async def _entries(visit: Visit, all_keys: list[KeyRow]) -> list[Entry]:
     ]
 
 
-PAGES = [Page(path="", show=show)]
+PAGES = [Page("", show=show)]

@@ -1,17 +1,31 @@
-"""The keys of an account: the list, one key, and what can be done with it."""
+"""The keys of an account: made, shown once, listed, changed, revoked.
 
+A line under a new key waits for the first request, and says when it came or why it was refused.
+"""
+
+import time
 from functools import partial
 
 from markupsafe import Markup
-from msgspec import Struct
+from msgspec import Struct, structs
 from starlette.responses import Response
 
 from myna.accounts import caps, keys
-from myna.accounts.keys import Scope
-from myna.actions.keys import NO_CAP, LimitKey, RenameKey, RevokeKey, RollKey, SetKeyCap, SetKeyRoutes
+from myna.accounts.keys import Issued, Scope
+from myna.actions.keys import (
+    NO_CAP,
+    IssueKey,
+    LimitKey,
+    RenameKey,
+    RevokeKey,
+    RollKey,
+    SetKeyCap,
+    SetKeyRoutes,
+)
 from myna.billing import reports
-from myna.billing.reports import Usage
+from myna.billing.reports import DAY_MS, HOURS_MAX_DAYS, Usage
 from myna.errors import NotFound
+from myna.lib.times import HOUR_MS
 from myna.office import live
 from myna.office.charts import sparkline
 from myna.office.client_lines import PLACEHOLDER, client_lines
@@ -25,12 +39,12 @@ from myna.office.limit_form import (
     typed_limits,
 )
 from myna.office.limit_form import limit_fields as limits_of
+from myna.office.live import Part
 from myna.office.messages import N_
 from myna.office.page import Page
-from myna.office.pages.new_key import first_request, made
 from myna.office.visit import Visit
 from myna.store.queries import keys as store
-from myna.store.queries.keys import CapRow, KeyRow, KeyUsage
+from myna.store.queries.keys import CapRow, KeyRow, KeyUsage, Refusal
 
 PAGE_ROWS = 100
 GRACES = (("7d", N_("a week")), ("1d", N_("a day")), ("1h", N_("an hour")), ("1s", N_("a second")))
@@ -55,11 +69,9 @@ async def show(visit: Visit) -> Response:
     before = visit.parameter("before")
     below = int(before) if before.isdecimal() and len(before) < 19 else store.PAST_ALL
     account_id = visit.account.id
-    found = await visit.read(partial(store.page, account_id=account_id, before=below, limit=PAGE_ROWS + 1))
-    used = await visit.read(partial(store.usage_of, key_ids=[key.id for key in found]))
-    capped = {
-        row.key_id: row for row in await visit.read(partial(store.caps_of_account, account_id=account_id))
-    }
+    found = await visit.read(store.page, account_id=account_id, before=below, limit=PAGE_ROWS + 1)
+    used = await visit.read(store.usage_of, key_ids=[key.id for key in found])
+    capped = {row.key_id: row for row in await visit.read(store.caps_of_account, account_id=account_id)}
     last_used = await reports.last_used(visit.db, account_id)
     days = {one.key_id: one.days for one in await reports.sparklines(visit.db, account_id)}
     top = max((day.units for one in days.values() for day in one), default=0)
@@ -89,7 +101,7 @@ async def show(visit: Visit) -> Response:
 def _spark(visit: Visit, days: list[Usage], top: int) -> Markup:
     """The units of each day, on the scale of all keys of the account."""
     units = [day.units for day in days] or [0] * reports.SPARKLINE_DAYS
-    title = visit.counted(N_("{count} unit in 30 days"), N_("{count} units in 30 days"), sum(units))
+    title = visit.counted("{count} unit in 30 days", N_("{count} units in 30 days"), sum(units))
     return sparkline(units, title, top)
 
 
@@ -100,16 +112,16 @@ async def show_one(visit: Visit) -> Response:
     if key.internal:
         return visit.redirect("/try")
     scopes = Scope(key.scopes)
-    cap = await visit.read(partial(store.cap_of, key_id=key.id))
+    cap = await visit.read(store.cap_of, key_id=key.id)
     limit_form = await limits_of(visit, key)
     return visit.page(
         "key.html",
         key=key,
         state=keys.state(key, visit.now_ms),
         scopes=scopes.names,
-        used=(await visit.read(partial(store.usage_of, key_ids=[key.id])))[key.id],
+        used=(await visit.read(store.usage_of, key_ids=[key.id]))[key.id],
         last_used_at=(await reports.last_used(visit.db, visit.account.id)).get(key.id, 0),
-        refusal=await visit.read(partial(store.last_refusal, account_id=visit.account.id, key_id=key.id)),
+        refusal=await visit.read(store.last_refusal, account_id=visit.account.id, key_id=key.id),
         lines=client_lines(visit.base_url, PLACEHOLDER, scopes),
         waiting=(await first_request(visit, key)).html,
         graces=GRACES,
@@ -132,9 +144,7 @@ async def own_key(visit: Visit) -> KeyRow:
 
 
 async def _key_of_path(visit: Visit) -> KeyRow:
-    found = await visit.read(
-        partial(store.of_account_by_id, account_id=visit.account.id, key_id=visit.number("id"))
-    )
+    found = await visit.read(store.of_account_by_id, account_id=visit.account.id, key_id=visit.number("id"))
     if found is None:
         raise NotFound("There is no such key.")
     return found
@@ -150,7 +160,7 @@ async def rename(visit: Visit) -> Response:
     """Renames the key."""
     key = await own_key(visit)
     await visit.perform(visit.fields(RenameKey, key=str(key.id)), own=True)
-    return visit.redirect(f"/keys/{key.id}", visit.text("The key is renamed."))
+    return visit.redirect(f"/keys/{key.id}", "The key is renamed.")
 
 
 async def set_cap(visit: Visit) -> Response:
@@ -158,7 +168,7 @@ async def set_cap(visit: Visit) -> Response:
     key, cap = await own_key(visit), visit.fields(CapFields).text
     await visit.perform(SetKeyCap(key=str(key.id), cap=cap or NO_CAP), own=True)
     notice = N_("The cap is set.") if cap else N_("The key has no cap now.")
-    return visit.redirect(f"/keys/{key.id}", visit.text(notice))
+    return visit.redirect(f"/keys/{key.id}", notice)
 
 
 async def set_limits(visit: Visit) -> Response:
@@ -171,7 +181,7 @@ async def set_limits(visit: Visit) -> Response:
         routes = SetKeyRoutes(key=key_id, route=tuple(form.route) or None, any=not form.route)
         await visit.perform(routes, own=True)
     await visit.perform(limits, own=True)
-    return visit.redirect(f"/keys/{key.id}", visit.text("The limits are set."))
+    return visit.redirect(f"/keys/{key.id}", "The limits are set.")
 
 
 async def roll(visit: Visit) -> Response:
@@ -190,7 +200,7 @@ async def show_revoke(visit: Visit) -> Response:
         "key_revoke.html",
         key=key,
         last_used_at=(await reports.last_used(visit.db, visit.account.id)).get(key.id, 0),
-        calls=(await visit.read(partial(store.usage_of, key_ids=[key.id])))[key.id].calls,
+        calls=(await visit.read(store.usage_of, key_ids=[key.id]))[key.id].calls,
     )
 
 
@@ -199,19 +209,101 @@ async def revoke(visit: Visit) -> Response:
     key = await own_key(visit)
     visit.confirm(key.name)
     await visit.perform(RevokeKey(key=str(key.id)), own=True)
-    notice = visit.text("The key {name} is revoked: every request with it is refused from now on.")
-    return visit.redirect("/keys", notice.format(name=key.name))
+    return visit.redirect(
+        "/keys", "The key {name} is revoked: every request with it is refused from now on.", name=key.name
+    )
+
+
+STATES = (N_("active"), N_("expired"), N_("revoked"))
+
+
+WITHOUT_KEY_MAX_MS = 600_000
+"""A request without a valid key is shown for this long: it may be another person's at the same address."""
+LIVES = (
+    ("", N_("never expires")),
+    ("7d", N_("after 7 days")),
+    ("30d", N_("after 30 days")),
+    ("90d", N_("after 90 days")),
+    ("365d", N_("after a year")),
+)
+"""The durations that the form offers."""
+
+
+async def first_request(visit: Visit, key: KeyRow) -> Part:
+    """The line as it is now. It is final once a request has succeeded."""
+    used = (await visit.read(store.usage_of, key_ids=[key.id]))[key.id]
+    refusal = None if used.ok_calls else await _refusal(visit, key)
+    ended = await _ended(visit, key) if used.ok_calls else Usage()
+    html = visit.part("first_request.html", key=key, used=used, ended=ended, refusal=refusal)
+    return Part(html, final=used.ok_calls > 0)
+
+
+async def _ended(visit: Visit, key: KeyRow) -> Usage:
+    """The calls of the key that ended since it was made, at most in the last days that have hours."""
+    start = max(key.created_at - HOUR_MS, visit.now_ms - (HOURS_MAX_DAYS - 1) * DAY_MS)
+    end = time.time_ns() // 10**6 + HOUR_MS
+    rows = await reports.usage_by_hour(visit.db, visit.account.id, start, end, key.id)
+    return reports.total(row.usage for row in rows)
+
+
+async def _refusal(visit: Visit, key: KeyRow) -> Refusal | None:
+    """The latest refused request of this key, or one from the visitor's address without a valid key since
+    this key was made."""
+    of_key = await visit.read(store.last_refusal, account_id=visit.account.id, key_id=key.id)
+    without_key = visit.parts.refusals.without_key(visit.address)
+    oldest = max(key.created_at, visit.now_ms - WITHOUT_KEY_MAX_MS, of_key.at if of_key else 0)
+    return without_key if without_key and without_key.at > oldest else of_key
+
+
+async def show_new(visit: Visit) -> Response:
+    """The form, with all scopes but `records` checked."""
+    example = IssueKey(account=visit.account.name, name="NAME", scope=("chat", "tts"))
+    return visit.page(
+        "key_new.html",
+        form=example,
+        cap_form=CapFields(),
+        limit_form=LimitFields(),
+        limit_defaults=await of_site(visit),
+        lives=LIVES,
+        periods=PERIODS,
+        routes=await routes_of_site(visit, ()),
+        command_words=example.words,
+    )
+
+
+async def add(visit: Visit) -> Response:
+    """Makes the key and shows it."""
+    cap, name = visit.fields(CapFields).text, visit.typed("name")
+    action = visit.fields(IssueKey, account=visit.account.name, name=name, cap=cap)
+    return await made(visit, await visit.perform(structs.replace(action, route=action.route or None)))
+
+
+async def made(visit: Visit, issued: Issued, old: KeyRow | None = None, old_expires_at: int = 0) -> Response:
+    """The page of a key that was made just now, in place of `old` if given, which expires then (Unix s)."""
+    key = await store.of_account_by_id(visit.db, visit.account.id, issued.id)
+    if key is None:
+        raise AssertionError("keys are never deleted")
+    page = visit.page(
+        "key_made.html",
+        key=key,
+        plain=issued.key,
+        scopes=issued.scopes,
+        lines=client_lines(visit.base_url, issued.key, Scope(key.scopes)),
+        waiting=(await first_request(visit, key)).html,
+        old=old,
+        old_expires_at=old_expires_at * 1000,
+    )
+    return visit.result(f"/keys/{key.id}", page)
 
 
 PAGES = [
-    Page(path="/keys", show=show),
-    Page(path="/keys/{id:number}", show=show_one),
-    Page(path="/keys/{id:number}/live", show=show_live),
-    Page(path="/keys/{id:number}/rename", submit=rename),
-    Page(path="/keys/{id:number}/cap", submit=set_cap),
-    Page(path="/keys/{id:number}/limits", submit=set_limits),
-    Page(path="/keys/{id:number}/roll", submit=roll),
-    Page(path="/keys/{id:number}/revoke", show=show_revoke, submit=revoke),
+    Page("/keys", show=show),
+    Page("/keys/{id:number}", show=show_one),
+    Page("/keys/{id:number}/live", show=show_live),
+    Page("/keys/{id:number}/rename", submit=rename),
+    Page("/keys/{id:number}/cap", submit=set_cap),
+    Page("/keys/{id:number}/limits", submit=set_limits),
+    Page("/keys/{id:number}/roll", submit=roll),
+    Page("/keys/{id:number}/revoke", show=show_revoke, submit=revoke),
+    Page("/keys/new", show=show_new, submit=add),
 ]
-
-STATES = (N_("active"), N_("expired"), N_("revoked"))

@@ -7,16 +7,17 @@ from starlette.responses import Response
 from myna.accounts.sign_in import passwords, second_factor, sessions
 from myna.accounts.sign_in.oidc import identities
 from myna.accounts.sign_in.second_factor import Enrolment
-from myna.actions.access import (
+from myna.actions.accounts import (
     ConfirmSecondFactor,
     NewRecoveryCodes,
     RemoveSecondFactor,
     SetIdentity,
     SetPassword,
+    SetPreferences,
     SignOut,
 )
-from myna.actions.accounts import SetPreferences
 from myna.errors import CommandError
+from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.visit import Visit
 from myna.office.web_security import SESSION_COOKIE
@@ -48,7 +49,7 @@ async def prefer(visit: Visit) -> Response:
     """Changes the preferences."""
     given = {"language": visit.typed("language"), "low_balance": visit.typed("low_balance") or 0}
     await visit.perform(visit.fields(SetPreferences, name=visit.account.name, **given), own=True)
-    return visit.redirect("/me", visit.text("Saved."))
+    return visit.redirect("/me", "Saved.")
 
 
 async def change_password(visit: Visit) -> Response:
@@ -58,7 +59,7 @@ async def change_password(visit: Visit) -> Response:
     await visit.perform(SetPassword(name=name, password_hash=hashed), own=True)
     token = await sessions.open(visit.db, visit.account.id, visit.address, visit.user_agent)
     pending = await sessions.find_pending(visit.db, token) is not None
-    notice = visit.text("The password is changed. All other sessions have ended.")
+    notice = N_("The password is changed. All other sessions have ended.")
     response = visit.redirect("/second-factor" if pending else "/me", notice)
     visit.cookies.set(response, SESSION_COOKIE, token)
     return response
@@ -104,29 +105,29 @@ async def new_recovery_codes(visit: Visit) -> Response:
 async def remove_second_factor(visit: Visit) -> Response:
     """Turns the second factor off."""
     await visit.perform(RemoveSecondFactor(name=visit.account.name, remove=True), own=True)
-    return visit.redirect("/me", visit.text("The second factor is off."))
+    return visit.redirect("/me", "The second factor is off.")
 
 
 async def end_session(visit: Visit) -> Response:
     """Ends one session of the account."""
     await visit.perform(SignOut(name=visit.account.name, id=visit.number("id")), own=True)
-    return visit.redirect("/me", visit.text("The session has ended."))
+    return visit.redirect("/me", "The session has ended.")
 
 
 async def end_others(visit: Visit) -> Response:
     """Ends all sessions but this one."""
     session = visit.signed_in.token_hash
     await visit.perform(SignOut(name=visit.account.name, session=session), own=True)
-    return visit.redirect("/me", visit.text("All other sessions have ended."))
+    return visit.redirect("/me", "All other sessions have ended.")
 
 
 PAGES = [
-    Page(path="/me", show=show, submit=prefer),
-    Page(path="/me/password", submit=change_password, recent=True),
-    Page(path="/me/second-factor", submit=begin_second_factor, recent=True),
-    Page(path="/me/second-factor/confirm", submit=confirm_second_factor, recent=True),
-    Page(path="/me/second-factor/codes", submit=new_recovery_codes, recent=True),
-    Page(path="/me/second-factor/remove", submit=remove_second_factor, recent=True),
-    Page(path="/me/sessions/others", submit=end_others),
-    Page(path="/me/sessions/{id:number}", submit=end_session),
+    Page("/me", show=show, submit=prefer),
+    Page("/me/password", submit=change_password, recent=True),
+    Page("/me/second-factor", submit=begin_second_factor, recent=True),
+    Page("/me/second-factor/confirm", submit=confirm_second_factor, recent=True),
+    Page("/me/second-factor/codes", submit=new_recovery_codes, recent=True),
+    Page("/me/second-factor/remove", submit=remove_second_factor, recent=True),
+    Page("/me/sessions/others", submit=end_others),
+    Page("/me/sessions/{id:number}", submit=end_session),
 ]

@@ -1,11 +1,9 @@
 """Speech records: listen, search, download, delete."""
 
-from functools import partial
-
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna.actions.records import DeleteRecords
+from myna.actions.media import DeleteRecords
 from myna.errors import CommandError
 from myna.office.messages import N_
 from myna.office.page import Page
@@ -46,7 +44,7 @@ async def show(visit: Visit) -> Response:
     state = visit.parameter("state")
     text = visit.parameter("q").strip()[:200]
     voice = visit.parameter("voice")[:200]
-    query = partial(
+    found = await visit.read(
         store.search,
         account_id=visit.account.id,
         before=visit.row_id("before"),
@@ -56,7 +54,6 @@ async def show(visit: Visit) -> Response:
         text=text,
         voice_id=voice,
     )
-    found = await visit.read(query)
     return visit.page(
         "records.html",
         rows=[row_of(visit, record) for record in found.rows],
@@ -87,8 +84,8 @@ async def delete(visit: Visit) -> Response:
         return visit.page("record_delete.html", ids=ids, command_words=action.words)
     count = await visit.perform(action, own=True)
     return visit.redirect(
-        "/records", visit.counted(N_("{count} record deleted."), N_("{count} records deleted."), count)
+        "/records", visit.counted("{count} record deleted.", N_("{count} records deleted."), count)
     )
 
 
-PAGES = [Page(path="/records", show=show), Page(path="/records/delete", submit=delete)]
+PAGES = [Page("/records", show=show), Page("/records/delete", submit=delete)]

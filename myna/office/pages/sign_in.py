@@ -1,16 +1,32 @@
-"""Sign-in, the second factor, one-time links and sign-out."""
+"""Sign-in by password and by OpenID Connect, the second factor, one-time links and sign-out.
 
+Each flow of OpenID Connect begins with a form POST, so that another site can't begin it. The response is a
+page that refreshes to the authorization endpoint. A redirect would not work: Chromium applies CSP's
+`form-action` to every redirect that follows a form, including the provider's own. The callback is a
+cross-site GET, so it has no same-origin check. The state and the cookie bind it to the browser that began the
+attempt.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Final
 from urllib.parse import urlencode
 
 from msgspec import Struct
 from starlette.responses import Response
 
 from myna.accounts.sign_in import links, second_factor, sessions
-from myna.accounts.sign_in.throttle import SignInRefused
-from myna.errors import CommandError
-from myna.office.page import Page, Who
+from myna.accounts.sign_in.oidc import identities
+from myna.accounts.sign_in.oidc.flow import TOKEN, Answer, Finished, Oidc, Purpose
+from myna.accounts.sign_in.oidc.identities import Identity
+from myna.accounts.sign_in.oidc.provider import CALLBACK_PATH, Failure, OidcRefused
+from myna.accounts.throttle import SignInRefused
+from myna.actions.accounts import SetIdentity
+from myna.errors import CommandError, NotFound, Unavailable
+from myna.office.messages import N_
+from myna.office.page import Page
 from myna.office.visit import LANGUAGE, ROOT, Visit
-from myna.office.web_security import SESSION_COOKIE
+from myna.office.web_security import OIDC_COOKIE, SESSION_COOKIE
 
 
 class SignIn(Struct):
@@ -148,9 +164,150 @@ async def sign_out(visit: Visit) -> Response:
     return response
 
 
+log = logging.getLogger(__name__)
+
+RETRY_AFTER_S: Final = 10
+TARGET_MAX_CHARS: Final = 2000
+"""A longer address is not stored: the start page opens instead."""
+PARAMETERS: Final = ("state", "code", "error", "iss")
+SENTENCES: Final[Mapping[Failure, str]] = {
+    Failure.PROVIDER: N_(
+        "The sign-in provider does not answer as it should. Nothing was changed. Try again later, or use your"
+        " password."
+    ),
+    Failure.NOT_VALID: N_(
+        "The provider's answer failed a check, so nothing was changed. Begin again; if it happens again, ask"
+        " the operator."
+    ),
+    Failure.EXPIRED: N_(
+        "This sign-in was used already, is older than ten minutes, or began in another browser. Begin again."
+    ),
+    Failure.CANCELLED: N_("The provider ended the sign-in, or you cancelled it there. Nothing was changed."),
+    Failure.TOO_MANY: N_("Too many sign-ins began at your address. Try again in a minute."),
+    Failure.NOT_LINKED: N_(
+        "No account is linked to you at the provider. Sign in with your password and link it on its page, or"
+        " ask the operator."
+    ),
+    Failure.OTHER_IDENTITY: N_("At the provider you are signed in as another person than the linked one."),
+}
+"""The messages of the error page."""
+
+
+async def begin_sign_in(visit: Visit) -> Response:
+    """Goes to the provider to sign in."""
+    return await _begin(visit, Purpose.SIGN_IN, target_of(visit))
+
+
+async def begin_link(visit: Visit) -> Response:
+    """Goes to the provider to link the account."""
+    return await _begin(visit, Purpose.LINK, "/me")
+
+
+async def begin_confirm(visit: Visit) -> Response:
+    """Redirects to the provider to authenticate again, and then to the page of the form that required it."""
+    before = visit.form.get("page")
+    return await _begin(visit, Purpose.CONFIRM, inside(before if isinstance(before, str) else ""))
+
+
+async def callback(visit: Visit) -> Response:
+    """The provider's answer: signs in, links or confirms, once."""
+    browser = visit.cookies.get(visit.request, OIDC_COOKIE)
+    try:
+        finished = await _oidc(visit).finish(visit.db, _answer(visit), browser)
+        response = await _finished(visit, finished)
+    except OidcRefused as refused:
+        raise _shown(visit, refused) from None
+    return response
+
+
+async def unlink(visit: Visit) -> Response:
+    """Removes the link of the account."""
+    session = visit.signed_in.token_hash
+    await visit.perform(SetIdentity(name=visit.account.name, remove=True, session=session), own=True)
+    return visit.redirect("/me", "The link is removed. All other sessions have ended.")
+
+
+async def _begin(visit: Visit, purpose: Purpose, target: str) -> Response:
+    """The page that opens the provider's. The browser has one token for its attempts in several tabs."""
+    known = visit.cookies.get(visit.request, OIDC_COOKIE)
+    browser = known if TOKEN.fullmatch(known) else sessions.new_token(sessions.OIDC_PREFIX)
+    oidc = _oidc(visit)
+    try:
+        url = await oidc.begin(
+            visit.db,
+            purpose,
+            browser=browser,
+            session_id=0 if purpose is Purpose.SIGN_IN else visit.signed_in.id,
+            target=target if len(target) <= TARGET_MAX_CHARS else "",
+            address=visit.address,
+        )
+    except OidcRefused as refused:
+        raise _shown(visit, refused) from None
+    response = visit.page("oidc.html", url=url, provider=oidc.client.name)
+    visit.cookies.set(response, OIDC_COOKIE, browser)
+    return response
+
+
+async def _finished(visit: Visit, finished: Finished) -> Response:
+    """Completes the attempt by its purpose. Raises OidcRefused."""
+    client = _oidc(visit).client
+    identity = Identity(client.issuer, finished.claims.sub)
+    if finished.purpose is Purpose.SIGN_IN:
+        email = finished.claims.verified_email if client.link_by_email else ""
+        token = await identities.sign_in(
+            visit.db, identity, email=email, address=visit.address, user_agent=visit.user_agent
+        )
+        return await enter(visit, token, finished.target)
+    session = visit.session
+    if session is None or session.id != finished.session_id:
+        raise OidcRefused(Failure.EXPIRED, "the attempt began in another session")
+    if finished.purpose is Purpose.LINK:
+        link = SetIdentity(name=visit.account.name, subject=identity.subject, session=session.token_hash)
+        await visit.perform(link, own=True)
+        return visit.redirect(finished.target, "The account is linked.")
+    token = await identities.confirm(visit.db, session, identity)
+    response = visit.redirect(finished.target, "Confirmed. Now send the form again.")
+    visit.cookies.set(response, SESSION_COOKIE, token)
+    return response
+
+
+def _answer(visit: Visit) -> Answer:
+    """The parameters of the callback. Raises OidcRefused for one that is there twice."""
+    found = visit.request.query_params
+    given = {name: found.getlist(name) for name in PARAMETERS if name in found}
+    if any(len(values) > 1 for values in given.values()):
+        raise OidcRefused(Failure.NOT_VALID, "a parameter of the callback is there twice")
+    return Answer(**{name: values[0] for name, values in given.items()})
+
+
+def _shown(visit: Visit, refused: OidcRefused) -> CommandError | Unavailable:
+    """Logs the failure. Returns the error that the page shows."""
+    account_id = visit.session.account.id if visit.session else 0
+    log.warning("OpenID Connect from %s failed, account %d: %s", visit.address, account_id, refused)
+    sentence = visit.text(SENTENCES[refused.failure])
+    if refused.failure is Failure.PROVIDER:
+        return Unavailable(sentence, RETRY_AFTER_S)
+    return CommandError(sentence)
+
+
+def _oidc(visit: Visit) -> Oidc:
+    """Raises NotFound on a site without a provider."""
+    if visit.parts.oidc is None:
+        raise NotFound("There is no such page.")
+    return visit.parts.oidc
+
+
+BEGINS: Final = "it opens the page of the provider, where an attempt ends once"
+
+
 PAGES = [
-    Page(path="/sign-in", show=show_sign_in, submit=sign_in, who=Who.ANYONE),
-    Page(path="/second-factor", show=show_second_factor, submit=give_second_factor, who=Who.ANYONE),
-    Page(path="/welcome", show=show_welcome, submit=welcome, who=Who.ANYONE),
-    Page(path="/sign-out", submit=sign_out, who=Who.ANYONE),
+    Page("/sign-in", show=show_sign_in, submit=sign_in, anyone=True),
+    Page("/second-factor", show=show_second_factor, submit=give_second_factor, anyone=True),
+    Page("/welcome", show=show_welcome, submit=welcome, anyone=True),
+    Page("/sign-out", submit=sign_out, anyone=True),
+    Page("/sign-in/oidc", submit=begin_sign_in, anyone=True, repeatable=BEGINS),
+    Page(CALLBACK_PATH.removeprefix(ROOT), show=callback, anyone=True),
+    Page("/me/oidc", submit=begin_link, recent=True, repeatable=BEGINS),
+    Page("/me/oidc/confirm", submit=begin_confirm, repeatable=BEGINS),
+    Page("/me/oidc/remove", submit=unlink, recent=True),
 ]

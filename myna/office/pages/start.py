@@ -10,11 +10,11 @@ from myna.actions.channels import AddChannel
 from myna.actions.keys import IssueKey
 from myna.channels.channels import PARROT, Channel
 from myna.errors import CommandError
+from myna.gateway import models as server_models
 from myna.gateway import trial as channel_trial
-from myna.gateway.chat import discovery
 from myna.lib.net import is_base_url, without_login
-from myna.office.page import Page, Who
-from myna.office.pages.new_key import made
+from myna.office.page import Page
+from myna.office.pages.keys import made
 from myna.office.pages.site.channels import TRIAL_MAX_S
 from myna.office.visit import Visit
 
@@ -44,7 +44,7 @@ async def show(
 ) -> Response:
     """Offers the chat servers of this machine, any other, and the parrot. After a `failed` trial the form can
     add its server without one."""
-    found = await discovery.find_servers(visit.parts.http_client, visit.parts.settings.port)
+    found = await server_models.find_servers(visit.parts.http_client, visit.parts.settings.port)
     return visit.page(
         "start.html",
         status=400 if error else 200,
@@ -68,7 +68,7 @@ async def add_server(visit: Visit) -> Response:
         return await show(visit, form, visit.said(failure), failed=True)
     await visit.perform(action)
     await visit.parts.config.refresh()
-    return visit.redirect("/start/key", visit.text("Chats go to {name} now.").format(name=name))
+    return visit.redirect("/start/key", "Chats go to {name} now.", name=name)
 
 
 async def _failure_of(visit: Visit, form: NewServer, url: str) -> CommandError | None:
@@ -77,7 +77,7 @@ async def _failure_of(visit: Visit, form: NewServer, url: str) -> CommandError |
     parts = visit.parts
     channel = Channel(kind="chat", name=without_login(url), url=url, model=form.model, key=form.key)
     if not form.model and url != PARROT:
-        models = await discovery.models_of(parts.http_client, url, form.key)
+        models = await server_models.models_of(parts.http_client, url, form.key)
         channel = structs.replace(channel, model=models[0] if models else "")
     deadline_s = min(parts.settings.call_deadline_s, TRIAL_MAX_S)
     try:
@@ -121,6 +121,6 @@ def _chat_channels(visit: Visit) -> list[str]:
 
 
 PAGES = [
-    Page(path="/start", show=show, submit=add_server, who=Who.OPERATOR, recent=True, secrets=("key",)),
-    Page(path="/start/key", show=show_key, submit=make_key, who=Who.OPERATOR, recent=True),
+    Page("/start", show=show, submit=add_server, recent=True, secrets=("key",)),
+    Page("/start/key", show=show_key, submit=make_key, recent=True),
 ]

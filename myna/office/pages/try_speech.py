@@ -1,4 +1,4 @@
-"""The page Try: speech with one's own units."""
+"""The page Try: speech with one's own units. And how words are read: in one's own texts, and in all."""
 
 from collections import Counter
 from functools import partial
@@ -9,6 +9,7 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from myna.accounts.keys import Scope
+from myna.actions.voices import AddWord, RemoveWord
 from myna.engines.how_read import Reading, reading
 from myna.engines.interface import EngineFailed
 from myna.errors import NotFound
@@ -17,14 +18,17 @@ from myna.office import live, runs
 from myna.office.client_lines import speech_lines
 from myna.office.live import Part
 from myna.office.page import Page
+from myna.office.pages.voices import usable_voices
 from myna.office.runs import Run
-from myna.office.usable_voices import usable_voices
 from myna.office.visit import Visit
 from myna.speech.catalogue import spoken_language
 from myna.speech.plan import check_text
 from myna.speech.status import status_text
 from myna.store.batch import TaskStatus
 from myna.store.queries import tasks
+from myna.store.queries import words as store
+from myna.store.queries.accounts import AccountRow
+from myna.store.queries.words import SITE
 from myna.voices import lexicon
 from myna.voices.clones import preview_text
 from myna.wire.v1 import SpeechDone, SpeechOrdered
@@ -101,7 +105,7 @@ async def follow_task(visit: Visit) -> Response:
 
 async def _task(visit: Visit, task_id: int) -> Part:
     """The state of a task of the account, with its player at the end. Raises NotFound."""
-    task = await visit.read(partial(tasks.of_account, account_id=visit.account.id, task_id=task_id))
+    task = await visit.read(tasks.of_account, account_id=visit.account.id, task_id=task_id)
     if task is None:
         raise NotFound("There is no such task.")
     status = status_text(task, visit.renderer.language)
@@ -147,20 +151,57 @@ async def _page(
     )
 
 
+_OWN, _OF_SITE = "/words", "/site/words"
+
+
+async def show_words(visit: Visit) -> Response:
+    """The words, and the form of another one."""
+    path, owner = _place(visit)
+    rows = await visit.read(store.of_owner, account_id=owner.id if owner else SITE)
+    example = AddWord(word="行长", reading="hang2zhang3", account=owner.name if owner else "")
+    return visit.page("words.html", place=path, rows=rows, command_words=example.words)
+
+
+async def add_word(visit: Visit) -> Response:
+    """Sets how a word is read."""
+    path, owner = _place(visit)
+    action = visit.fields(AddWord, account=owner.name if owner else "")
+    row = await visit.perform(action, own=owner is not None)
+    return visit.redirect(path, "{word} is read as {reading}.", word=row.word, reading=row.reading)
+
+
+async def remove_word(visit: Visit) -> Response:
+    """Removes a word."""
+    path, owner = _place(visit)
+    action = visit.fields(RemoveWord, account=owner.name if owner else "")
+    await visit.perform(action, own=owner is not None)
+    return visit.redirect(path, "The word is removed.")
+
+
+def _place(visit: Visit) -> tuple[str, AccountRow | None]:
+    """The page, and the account whose words it has: None for those of the site."""
+    of_site = visit.request.url.path.startswith(f"/office{_OF_SITE}")
+    return (_OF_SITE, None) if of_site else (_OWN, visit.account)
+
+
 PAGES = [
     Page(
-        path="/try/speech",
+        "/try/speech",
         show=show,
         submit=submit,
         form_max_bytes=FORM_MAX_BYTES,
         repeatable=runs.CHARGED_ONCE,
     ),
     Page(
-        path="/try/reading",
+        "/try/reading",
         submit=read,
         form_max_bytes=FORM_MAX_BYTES,
         repeatable="it changes nothing",
     ),
-    Page(path="/try/tasks/{id:number}", show=show_task),
-    Page(path="/try/tasks/{id:number}/live", show=follow_task),
+    Page("/try/tasks/{id:number}", show=show_task),
+    Page("/try/tasks/{id:number}/live", show=follow_task),
+    Page(_OWN, show=show_words, submit=add_word),
+    Page(f"{_OWN}/remove", submit=remove_word),
+    Page(_OF_SITE, show=show_words, submit=add_word),
+    Page(f"{_OF_SITE}/remove", submit=remove_word),
 ]

@@ -1,26 +1,61 @@
-"""The voices: listen, search, and the account's cloned ones."""
+"""The voices that an account can use now, and its cloned ones: made from a recording, followed, deleted."""
 
+import asyncio
+import shutil
 from functools import partial
+from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
+from starlette.datastructures import UploadFile
 from starlette.responses import FileResponse, Response
 
-from myna.actions.clones import DeleteVoice
+from myna.actions.media import CloneVoice, DeleteVoice
 from myna.engines.interface import EngineVoice
-from myna.errors import NotFound
-from myna.office import live
+from myna.engines.media.job import SAMPLE_MAX_BYTES, SAMPLE_MAX_S, SAMPLE_MIN_S
+from myna.errors import CommandError, NotFound
+from myna.lib.files import remove
+from myna.office import forms, live
 from myna.office.live import Part
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.pages import calls
-from myna.office.usable_voices import usable_voices
 from myna.office.visit import Visit
+from myna.speech import catalogue
 from myna.speech.catalogue import spoken_language
 from myna.store.queries import clones as store
 from myna.store.queries import config as config_store
 from myna.store.queries.clones import CloneRow
+from myna.store.queries.config import Config
 from myna.store.states import CloneStatus
-from myna.voices.clones import is_clone
+from myna.voices import clones
+from myna.voices.clones import CONSENTS, is_clone
+
+
+class UsableVoices(Struct, frozen=True):
+    """Public voices and the account's cloned ones. `default` is the id of the first one, "" without one."""
+
+    public: list[EngineVoice]
+    cloned: list[EngineVoice]
+    config: Config
+
+    @property
+    def default(self) -> str:
+        return next((voice.voice_id for voice in (*self.public, *self.cloned)), "")
+
+
+async def usable_voices(visit: Visit) -> UsableVoices:
+    """The voices that can be spoken now, in the order of GET /voices."""
+    parts = visit.parts
+    await parts.config.at(await visit.read(config_store.version))
+    config = await parts.config.with_nodes()
+    nodes = await parts.capacity.nodes(config)
+    ready = await visit.read(store.ready, account_id=visit.account.id) if nodes else []
+    return UsableVoices(
+        public=catalogue.usable(parts.channels, config, nodes),
+        cloned=catalogue.usable_clones(ready, config, nodes),
+        config=config,
+    )
+
 
 GENDERS = {"female": N_("female"), "male": N_("male"), "neutral": N_("neutral")}
 STATES = {
@@ -111,7 +146,7 @@ async def show_live(visit: Visit) -> Response:
 
 async def _own_part(visit: Visit) -> Part:
     """The table of the account's voices. It is final when none of them is being cloned."""
-    owned = await visit.read(partial(store.owned_by, account_id=visit.account.id))
+    owned = await visit.read(store.owned_by, account_id=visit.account.id)
     views = [await _view(visit, one.clone) for one in reversed(owned)]
     final = not any(view.unfinished for view in views)
     part = visit.part("voices_own.html", views=views, clones=bool(await cloned_languages(visit)))
@@ -148,8 +183,7 @@ async def own_clone(visit: Visit) -> CloneRow:
     voice_id = str(visit.request.path_params["id"])
     found = None
     if is_clone(voice_id):
-        query = partial(store.of_account, account_id=visit.account.id, voice_id=voice_id)
-        found = await visit.read(query)
+        found = await visit.read(store.of_account, account_id=visit.account.id, voice_id=voice_id)
     if found is None:
         raise NotFound("There is no such voice.")
     return found
@@ -184,15 +218,87 @@ async def delete(visit: Visit) -> Response:
     clone = await own_clone(visit)
     visit.confirm(clone.name)
     deleted = await visit.perform(DeleteVoice(voice_id=clone.voice_id), own=True)
-    notice = visit.text("The voice {name} is deleted, with its recording. Texts refunded: {count}.")
-    return visit.redirect("/voices", notice.format(name=clone.name, count=deleted.refunded))
+    return visit.redirect(
+        "/voices",
+        "The voice {name} is deleted, with its recording. Texts refunded: {count}.",
+        name=clone.name,
+        count=deleted.refunded,
+    )
+
+
+FORM_MAX_BYTES = SAMPLE_MAX_BYTES + 256 * 1024
+TO_READ = {
+    "zh": "今天早上我去公园散步，湖边的柳树刚刚发芽。几个孩子在草地上放风筝，一位老人坐在长椅上看报纸。我买了一杯热豆浆，慢慢地走回家。",  # noqa: E501  a text to read aloud
+    "en": "This morning I walked through the park. The trees along the lake were just turning green, and some"
+    " children were flying kites on the grass. I bought a cup of hot tea and went slowly home.",
+}
+"""Texts to read aloud, of some 12 seconds, by language."""
+NO_NODE = N_("Voices are cloned by compute nodes, and no node of this site does.")
+NO_RECORDING = N_("Record your voice, or choose a file.")
+
+
+async def show_new(visit: Visit) -> Response:
+    """The form, in the language of the page."""
+    return visit.page(
+        "voice_new.html",
+        consent=CONSENTS[visit.renderer.language],
+        languages=[(code, visit.renderer.language_name(code)) for code in await cloned_languages(visit)],
+        to_read=[(code, visit.renderer.language_name(code), text) for code, text in TO_READ.items()],
+        seconds_min=SAMPLE_MIN_S,
+        seconds_max=SAMPLE_MAX_S,
+        bytes_max=SAMPLE_MAX_BYTES,
+        command_words=CloneVoice(
+            account=visit.account.name,
+            name="NAME",
+            language="zh",
+            sample="recording.wav",
+            transcript="TEXT",
+            consent=True,
+        ).words,
+    )
+
+
+async def clone(visit: Visit) -> Response:
+    """Queues the voice for a compute node and shows its state. The upload is a file among the samples
+    meanwhile, where the child process that decodes it may read, and where a left-over file is deleted."""
+    upload, parts = forms.upload(visit.form, "sample"), visit.parts
+    if not await cloned_languages(visit):
+        raise CommandError(NO_NODE)
+    if upload is None or not upload.size:
+        raise CommandError(NO_RECORDING)
+    given = {"account": visit.account.name, "sample": _file_name(upload)}
+    given["statement"] = CONSENTS[visit.renderer.language]
+    action = visit.fields(CloneVoice, **given)
+    action.check()
+    parts.space.check()
+    _, path = await asyncio.to_thread(parts.samples.new)
+    try:
+        await asyncio.to_thread(_store, upload, path)
+        recorded = clones.stored_sample(parts.samples, parts.recordings, path, visit.account.id)
+        async with recorded as stored:
+            clone = await visit.perform(structs.replace(action, stored=stored), own=True)
+    finally:
+        await asyncio.to_thread(remove, path)
+    return visit.redirect(f"/voices/{clone.voice_id}")
+
+
+def _store(sample: UploadFile, path: Path) -> None:
+    with path.open("xb") as file:
+        shutil.copyfileobj(sample.file, file)
+
+
+def _file_name(sample: UploadFile) -> str:
+    """The name of the uploaded file, in printable characters."""
+    name = (sample.filename or "").replace("\\", "/").rpartition("/")[2][:100]
+    return "".join(char for char in name if char.isprintable()) or "recording"
 
 
 PAGES = [
-    Page(path="/voices", show=show),
-    Page(path="/voices/live", show=show_live),
-    Page(path="/voices/{id}", show=show_one),
-    Page(path="/voices/{id}/live", show=follow_one),
-    Page(path="/voices/{id}/preview", show=preview),
-    Page(path="/voices/{id}/delete", show=show_delete, submit=delete),
+    Page("/voices", show=show),
+    Page("/voices/live", show=show_live),
+    Page("/voices/{id}", show=show_one),
+    Page("/voices/{id}/live", show=follow_one),
+    Page("/voices/{id}/preview", show=preview),
+    Page("/voices/{id}/delete", show=show_delete, submit=delete),
+    Page("/voices/new", show=show_new, submit=clone, form_max_bytes=FORM_MAX_BYTES),
 ]

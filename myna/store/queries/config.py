@@ -74,7 +74,7 @@ class VoiceOverride(Struct, frozen=True):
 
 
 class BlendRow(Struct, frozen=True):
-    """A public voice that the operator mixed. `recipe` names its parts: see `engines/blend.py`."""
+    """A public voice that the operator mixed. `recipe` names its parts: see `engines/voices.py`."""
 
     voice_id: str
     name: str

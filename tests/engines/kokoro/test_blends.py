@@ -7,9 +7,9 @@ import pytest
 import soundfile
 
 from demo import tiny_voices
-from myna.engines.blend import BlendPart, can_make, parts_of
 from myna.engines.interface import UnsupportedUtterance, Utterance
 from myna.engines.kokoro.engine import Kokoro
+from myna.engines.voices import BlendPart, can_make, parts_of
 from tests.engines.conftest import kokoro, mean_hz, started
 
 pytestmark = pytest.mark.anyio

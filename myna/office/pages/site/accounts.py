@@ -1,17 +1,24 @@
-"""Accounts: find, add, grant, limit, disable, invite, start a reset."""
-
-from functools import partial
+"""Accounts: find, add, grant, limit, disable, invite, start a reset; and batches of codes for units."""
 
 from starlette.responses import Response
 
 from myna.accounts.sign_in import links, sessions
 from myna.accounts.sign_in.links import LIFE_MS, Purpose
-from myna.actions.access import InviteAccount, ResetAccount
-from myna.actions.accounts import AddAccount, DisableAccount, EnableAccount, GrantUnits, LimitAccount
+from myna.actions import codes
+from myna.actions.accounts import (
+    AddAccount,
+    DisableAccount,
+    EnableAccount,
+    GrantUnits,
+    InviteAccount,
+    LimitAccount,
+    ResetAccount,
+)
+from myna.actions.codes import AddCodes, DisableCodes
 from myna.errors import CommandError, NotFound
 from myna.office.limit_form import LimitFields, fields_of_account, of_site, typed_limits
 from myna.office.messages import N_
-from myna.office.page import Page, Who
+from myna.office.page import Page
 from myna.office.visit import Visit
 from myna.store.queries import accounts as store
 from myna.store.queries import activity as activity_store
@@ -28,7 +35,7 @@ async def show(visit: Visit) -> Response:
     """Accounts, newest first, by the beginning of their name or e-mail address."""
     prefix = visit.parameter("q").strip()[:200]
     before = visit.row_id("before")
-    rows = await visit.read(partial(store.search, prefix=prefix, before=before, limit=ROWS + 1))
+    rows = await visit.read(store.search, prefix=prefix, before=before, limit=ROWS + 1)
     return visit.page(
         "site/accounts.html", rows=rows[:ROWS], more=len(rows) > ROWS, q=prefix, first=before == PAST_ALL
     )
@@ -50,17 +57,15 @@ async def show_one(visit: Visit) -> Response:
     """An account: balance, keys, limits, recent activity, and actions."""
     account = await _account(visit)
     limit_form = await fields_of_account(visit, account.id)
-    keys = await visit.read(partial(keys_store.of_account, account_id=account.id))
-    found = await visit.read(partial(sign_in_store.password_of, account_id=account.id))
+    keys = await visit.read(keys_store.of_account, account_id=account.id)
+    found = await visit.read(sign_in_store.password_of, account_id=account.id)
     changes = await visit.read(
-        partial(
-            activity_store.page,
-            before=PAST_ALL,
-            limit=ACTIVITY_ROWS,
-            prefix="",
-            actor_id=None,
-            account_id=account.id,
-        )
+        activity_store.page,
+        before=PAST_ALL,
+        limit=ACTIVITY_ROWS,
+        prefix="",
+        actor_id=None,
+        account_id=account.id,
     )
     return visit.page(
         "site/account.html",
@@ -83,7 +88,7 @@ async def grant(visit: Visit) -> Response:
     account = await _account(visit)
     action = visit.fields(GrantUnits, name=account.name)
     await visit.perform(action)
-    one, many = N_("{count} unit for {name}."), N_("{count} units for {name}.")
+    one, many = "{count} unit for {name}.", N_("{count} units for {name}.")
     notice = visit.counted(one, many, action.units, count=f"{action.units:+,}", name=account.name)
     return visit.redirect(f"/site/accounts/{account.id}", notice)
 
@@ -93,7 +98,7 @@ async def limit(visit: Visit) -> Response:
     account = await _account(visit)
     limits = typed_limits(visit.fields(LimitFields))
     await visit.perform(LimitAccount(name=account.name, **limits))
-    return visit.redirect(f"/site/accounts/{account.id}", visit.text("The limits are set."))
+    return visit.redirect(f"/site/accounts/{account.id}", "The limits are set.")
 
 
 def _switch_of(account: AccountRow) -> EnableAccount | DisableAccount:
@@ -111,8 +116,8 @@ async def switch(visit: Visit) -> Response:
     if account.id == visit.account.id:
         raise CommandError("You can't disable the account that you are signed in with.")
     await visit.perform(_switch_of(account))
-    notice = visit.text("{name} is enabled.") if account.disabled_at else visit.text("{name} is disabled.")
-    return visit.redirect(f"/site/accounts/{account.id}", notice.format(name=account.name))
+    notice = N_("{name} is enabled.") if account.disabled_at else N_("{name} is disabled.")
+    return visit.redirect(f"/site/accounts/{account.id}", notice, name=account.name)
 
 
 async def invite(visit: Visit) -> Response:
@@ -141,19 +146,63 @@ async def _link(visit: Visit, account: AccountRow, action: InviteAccount | Reset
 
 
 async def _account(visit: Visit) -> AccountRow:
-    found = await visit.read(partial(store.by_id, account_id=visit.number("id")))
+    found = await visit.read(store.by_id, account_id=visit.number("id"))
     if found is None:
         raise NotFound("There is no such account.")
     return found
 
 
+STATES = (N_("active"), N_("disabled"), N_("expired"), N_("used up"))
+
+
+async def show_codes(visit: Visit) -> Response:
+    """The batches, newest first, and the form of a new one."""
+    batches = await visit.read(codes.list_all)
+    rows = [(batch, codes.batch_state(batch, visit.now_ms)) for batch in reversed(batches)]
+    example = AddCodes(units=100, count=10, expires="30d")
+    return visit.page(
+        "site/codes.html",
+        rows=rows,
+        form=AddCodes(units=100),
+        command_words=example.words,
+    )
+
+
+async def add_codes(visit: Visit) -> Response:
+    """Makes a batch, and shows its codes this once."""
+    made = await visit.perform(visit.fields(AddCodes))
+    return visit.result("/site/codes", visit.page("site/codes_made.html", made=made))
+
+
+async def show_disable_codes(visit: Visit) -> Response:
+    """Says what is lost, and asks."""
+    batch = next((one for one in await visit.read(codes.list_all) if one.id == visit.number("id")), None)
+    if batch is None:
+        raise NotFound("There is no batch {batch_id}.", batch_id=visit.number("id"))
+    words = DisableCodes(batch=batch.id).words
+    return visit.page("site/codes_disable.html", batch=batch, command_words=words)
+
+
+async def disable_codes(visit: Visit) -> Response:
+    """Disables the codes of a batch."""
+    await visit.perform(DisableCodes(batch=visit.number("id")))
+    return visit.redirect("/site/codes", "The codes of this batch are disabled.")
+
+
 PAGES = [
-    Page(path="/site/accounts", show=show, who=Who.OPERATOR),
-    Page(path="/site/accounts/new", show=show_new, submit=add, who=Who.OPERATOR, recent=True),
-    Page(path="/site/accounts/{id:number}", show=show_one, who=Who.OPERATOR),
-    Page(path="/site/accounts/{id:number}/grant", submit=grant, who=Who.OPERATOR, recent=True),
-    Page(path="/site/accounts/{id:number}/limits", submit=limit, who=Who.OPERATOR, recent=True),
-    Page(path="/site/accounts/{id:number}/switch", submit=switch, who=Who.OPERATOR, recent=True),
-    Page(path="/site/accounts/{id:number}/invite", submit=invite, who=Who.OPERATOR, recent=True),
-    Page(path="/site/accounts/{id:number}/reset", submit=reset, who=Who.OPERATOR, recent=True),
+    Page("/site/accounts", show=show),
+    Page("/site/accounts/new", show=show_new, submit=add, recent=True),
+    Page("/site/accounts/{id:number}", show=show_one),
+    Page("/site/accounts/{id:number}/grant", submit=grant, recent=True),
+    Page("/site/accounts/{id:number}/limits", submit=limit, recent=True),
+    Page("/site/accounts/{id:number}/switch", submit=switch, recent=True),
+    Page("/site/accounts/{id:number}/invite", submit=invite, recent=True),
+    Page("/site/accounts/{id:number}/reset", submit=reset, recent=True),
+    Page("/site/codes", show=show_codes, submit=add_codes, recent=True),
+    Page(
+        "/site/codes/{id:number}/disable",
+        show=show_disable_codes,
+        submit=disable_codes,
+        recent=True,
+    ),
 ]

@@ -19,9 +19,10 @@ from myna.channels.channels import Channel, record_voices
 from myna.channels.routes import of_row
 from myna.engines.interface import EngineFailed
 from myna.errors import CommandError, NotFound
-from myna.gateway.causes import likely_cause
+from myna.gateway.trial import likely_cause
 from myna.lib.net import without_login
-from myna.office.page import Page, Who
+from myna.office.messages import N_
+from myna.office.page import Page, performs
 from myna.office.pages.site.channels import KINDS, PATH, found, known
 from myna.office.visit import Visit
 from myna.store.queries import routes
@@ -56,8 +57,8 @@ async def add(visit: Visit) -> Response:
     given = {} if visit.typed("priority") else {"priority": behind}
     row = await visit.perform(visit.fields(AddChannel, **given))
     channel = await _look_up_voices(visit, row.name)
-    notice = visit.text("{name} is added. Test it: it answers in a moment.")
-    return visit.redirect(PATH, notice.format(name=row.name) + await _warning(visit, channel))
+    notice = visit.text("{name} is added. Test it: it answers in a moment.").format(name=row.name)
+    return visit.redirect(PATH, notice + await _warning(visit, channel))
 
 
 async def show_change(visit: Visit) -> Response:
@@ -123,33 +124,28 @@ async def _warning(visit: Visit, channel: Channel) -> str:
     return " " + visit.text("It may not work.") + " " + visit.said(cause) if cause else ""
 
 
-async def store_key(visit: Visit) -> Response:
-    """Stores the channel's key, which no page shows."""
-    action = visit.fields(SetChannelKey)
-    await visit.perform(action)
-    return visit.redirect(PATH, visit.text("The key of {name} is stored.").format(name=action.name))
-
-
 async def remove_key(visit: Visit) -> Response:
     """Removes the stored key."""
     action = visit.fields(SetChannelKey, remove=True)
     await visit.perform(action)
-    notice = visit.text("The key of {name} is removed.").format(name=action.name)
-    return visit.redirect(f"{PATH}/change?name={quote(action.name)}", notice)
-
-
-async def remove(visit: Visit) -> Response:
-    """Removes the channel."""
-    action = visit.fields(RemoveChannel)
-    visit.confirm(action.name)
-    await visit.perform(action)
-    return visit.redirect(PATH, visit.text("{name} is removed.").format(name=action.name))
+    return visit.redirect(
+        f"{PATH}/change?name={quote(action.name)}", "The key of {name} is removed.", name=action.name
+    )
 
 
 PAGES = [
-    Page(path=f"{PATH}/new", show=show_new, submit=add, who=Who.OPERATOR, recent=True, secrets=("key",)),
-    Page(path=f"{PATH}/change", show=show_change, submit=change, who=Who.OPERATOR, recent=True),
-    Page(path=f"{PATH}/key", submit=store_key, who=Who.OPERATOR, recent=True, secrets=("key",)),
-    Page(path=f"{PATH}/key/remove", submit=remove_key, who=Who.OPERATOR, recent=True),
-    Page(path=f"{PATH}/remove", submit=remove, who=Who.OPERATOR, recent=True),
+    Page(f"{PATH}/new", show=show_new, submit=add, recent=True, secrets=("key",)),
+    Page(f"{PATH}/change", show=show_change, submit=change, recent=True),
+    Page(
+        f"{PATH}/key",
+        submit=performs(SetChannelKey, PATH, N_("The key of {name} is stored.")),
+        recent=True,
+        secrets=("key",),
+    ),
+    Page(f"{PATH}/key/remove", submit=remove_key, recent=True),
+    Page(
+        f"{PATH}/remove",
+        submit=performs(RemoveChannel, PATH, N_("{name} is removed."), confirmed=True),
+        recent=True,
+    ),
 ]

@@ -5,17 +5,18 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from myna.actions.nodes import DisableNode, DrainNode, EnableNode, EnrollNode, Invitation, RemoveNode
+from myna.actions.site import DisableNode, DrainNode, EnableNode, EnrollNode, Invitation, RemoveNode
 from myna.errors import NotFound
 from myna.farm.nodes import Nodes, NodeState, NodeStatus, node_channel
 from myna.office import live
-from myna.office.channel_usage import strips
 from myna.office.live import Part
 from myna.office.messages import N_
-from myna.office.page import Page, Who
+from myna.office.page import Page, performs
+from myna.office.pages.site.channels import strips
 from myna.office.visit import Visit
 
 PATH = "/site/nodes"
+ONE = f"{PATH}/one?name={{name}}"
 STATES = {
     NodeState.INVITED: (N_("waits for its machine"), "accent"),
     NodeState.ONLINE: (N_("online"), "good"),
@@ -52,7 +53,7 @@ async def enroll(visit: Visit) -> Response:
     """Makes a join token and shows it, once."""
     invitation = await visit.perform(visit.fields(EnrollNode))
     page = await _page(visit, invitation.name, invitation)
-    return visit.result(f"{PATH}/one?name={quote(invitation.name)}", page)
+    return visit.result(ONE.format(name=quote(invitation.name)), page)
 
 
 async def show_one(visit: Visit) -> Response:
@@ -102,42 +103,18 @@ async def _own_voice(visit: Visit, known: NodeStatus) -> str:
     return next((voice_id for voice_id in known.voices if voice_id not in of_channels | hidden), "")
 
 
-async def drain(visit: Visit) -> Response:
-    """Has the node finish its jobs and get no more."""
-    return await _change(visit, visit.fields(DrainNode))
-
-
-async def enable(visit: Visit) -> Response:
-    """Has the node work again."""
-    return await _change(visit, visit.fields(EnableNode))
-
-
-async def disable(visit: Visit) -> Response:
-    """Refuses the node's requests and requeues its jobs."""
-    return await _change(visit, visit.fields(DisableNode))
-
-
-async def _change(visit: Visit, action: DrainNode | EnableNode | DisableNode) -> Response:
-    await visit.perform(action)
-    return visit.redirect(f"{PATH}/one?name={quote(action.name)}")
-
-
-async def remove(visit: Visit) -> Response:
-    """Deletes the node."""
-    action = visit.fields(RemoveNode)
-    visit.confirm(action.name)
-    await visit.perform(action)
-    return visit.redirect(PATH, visit.text("{name} is removed.").format(name=action.name))
-
-
 PAGES = [
-    Page(path=PATH, show=show, who=Who.OPERATOR),
-    Page(path=f"{PATH}/live", show=follow, who=Who.OPERATOR),
-    Page(path=f"{PATH}/one", show=show_one, who=Who.OPERATOR),
-    Page(path=f"{PATH}/one/live", show=follow_one, who=Who.OPERATOR),
-    Page(path=f"{PATH}/enroll", submit=enroll, who=Who.OPERATOR, recent=True),
-    Page(path=f"{PATH}/drain", submit=drain, who=Who.OPERATOR),
-    Page(path=f"{PATH}/enable", submit=enable, who=Who.OPERATOR),
-    Page(path=f"{PATH}/disable", submit=disable, who=Who.OPERATOR),
-    Page(path=f"{PATH}/remove", submit=remove, who=Who.OPERATOR, recent=True),
+    Page(PATH, show=show),
+    Page(f"{PATH}/live", show=follow),
+    Page(f"{PATH}/one", show=show_one),
+    Page(f"{PATH}/one/live", show=follow_one),
+    Page(f"{PATH}/enroll", submit=enroll, recent=True),
+    Page(f"{PATH}/drain", submit=performs(DrainNode, ONE)),
+    Page(f"{PATH}/enable", submit=performs(EnableNode, ONE)),
+    Page(f"{PATH}/disable", submit=performs(DisableNode, ONE)),
+    Page(
+        f"{PATH}/remove",
+        submit=performs(RemoveNode, PATH, N_("{name} is removed."), confirmed=True),
+        recent=True,
+    ),
 ]

@@ -21,7 +21,7 @@ from myna.channels.routes import (
 )
 from myna.errors import NotFound
 from myna.office.messages import N_
-from myna.office.page import Page, Who
+from myna.office.page import Page, performs
 from myna.office.pages.site.channels import known
 from myna.office.visit import Visit
 from myna.store.queries import config as config_store
@@ -81,8 +81,11 @@ async def show_new(visit: Visit) -> Response:
 async def add(visit: Visit) -> Response:
     """Adds the route."""
     route = await visit.perform(visit.fields(AddRoute))
-    notice = visit.text("{name} is added. Callers may name it from now on.").format(name=route.name)
-    return visit.redirect(f"{PATH}/change?name={quote(route.name, safe='')}", notice)
+    return visit.redirect(
+        f"{PATH}/change?name={quote(route.name, safe='')}",
+        "{name} is added. Callers may name it from now on.",
+        name=route.name,
+    )
 
 
 async def show_change(visit: Visit) -> Response:
@@ -134,15 +137,7 @@ async def change(visit: Visit) -> Response:
     if action is None:
         return visit.redirect(PATH)
     await visit.perform(action)
-    return visit.redirect(PATH, visit.text("{name} is changed.").format(name=before.name))
-
-
-async def remove(visit: Visit) -> Response:
-    """Removes the route."""
-    action = visit.fields(RemoveRoute)
-    visit.confirm(action.name)
-    await visit.perform(action)
-    return visit.redirect(PATH, visit.text("{name} is removed.").format(name=action.name))
+    return visit.redirect(PATH, "{name} is changed.", name=before.name)
 
 
 async def _found(visit: Visit, name: str) -> Route:
@@ -172,8 +167,12 @@ def _model_of_test(route: Route, channel: Channel) -> str:
 
 
 PAGES = [
-    Page(path=PATH, show=show, who=Who.OPERATOR),
-    Page(path=f"{PATH}/new", show=show_new, submit=add, who=Who.OPERATOR, recent=True),
-    Page(path=f"{PATH}/change", show=show_change, submit=change, who=Who.OPERATOR, recent=True),
-    Page(path=f"{PATH}/remove", submit=remove, who=Who.OPERATOR, recent=True),
+    Page(PATH, show=show),
+    Page(f"{PATH}/new", show=show_new, submit=add, recent=True),
+    Page(f"{PATH}/change", show=show_change, submit=change, recent=True),
+    Page(
+        f"{PATH}/remove",
+        submit=performs(RemoveRoute, PATH, N_("{name} is removed."), confirmed=True),
+        recent=True,
+    ),
 ]

@@ -1,0 +1,135 @@
+"""The operation of the site: settings, health with the last audit, and the activity log."""
+
+import platform
+
+from msgspec import Struct
+from starlette.responses import Response
+
+from myna import __version__, config, settings
+from myna.accounts import activity
+from myna.actions.site import SetSetting
+from myna.office.messages import N_
+from myna.office.page import Page
+from myna.office.visit import Visit
+from myna.store.queries import accounts as accounts_store
+from myna.store.queries import audit, audit_state
+from myna.store.queries import config as store
+from myna.store.queries.activity import PAST_ALL
+from myna.store.schema import newest, schema_version
+
+SOURCES = (N_("default"), N_("database"), N_("environment"), N_("unreadable"))
+"""Where a value comes from; a file is named."""
+
+
+UNREADABLE = N_("The stored value of {name} can't be read ({why}); its default applies.")
+
+
+async def show_settings(visit: Visit) -> Response:
+    """All settings."""
+    stored = await visit.read(store.load)
+    return visit.page(
+        "site/settings.html",
+        site=config.applied(stored),
+        process=settings.load(visit.parts.environ)[1],
+        unreadable=[
+            visit.text(UNREADABLE).format(name=one.name, why=visit.said_of(one.why))
+            for one in config.unreadable(stored)
+        ],
+        command_words=SetSetting(name="NAME", value="VALUE").words,
+    )
+
+
+async def change_setting(visit: Visit) -> Response:
+    """Changes one site setting; every process uses it from its next call on."""
+    action = visit.fields(SetSetting, value=visit.typed("value"))
+    await visit.perform(action)
+    return visit.redirect("/site/settings", "{name} is {value} now.", name=action.name, value=action.value)
+
+
+class Check(Struct, frozen=True):
+    """A line: the name of the check, whether it passed, and the state in words."""
+
+    what: str
+    ok: bool
+    state: str
+
+
+async def show_health(visit: Visit) -> Response:
+    """The last audit, the parts of the service, versions."""
+    parts = visit.parts
+    last = await visit.read(audit_state.state)
+    schema = await visit.read(schema_version)
+    missing = await parts.missing()
+    checks = [
+        Check(
+            N_("Ledger entries"),
+            not last.breaches,
+            visit.text(N_("no breach found"))
+            if not last.breaches
+            else visit.text(N_("breaches: see the log")),
+        ),
+        Check(N_("Database"), schema >= newest(visit.db.dialect), parts.settings.database_label),
+        Check(N_("Chat"), not missing["chat"], visit.text(missing["chat"] or N_("available"))),
+        Check(N_("Speech"), not missing["speech"], visit.text(missing["speech"] or N_("available"))),
+        Check(
+            N_("Storage"),
+            not parts.space.low,
+            visit.text(N_("low: new audio is refused") if parts.space.low else N_("enough free space")),
+        ),
+    ]
+    return visit.page(
+        "site/health.html",
+        checks=checks,
+        last=last,
+        rules=audit.RULES,
+        waiting=parts.commits.waiting,
+        versions={
+            "Myna": __version__,
+            "Python": platform.python_version(),
+            visit.text(N_("database schema")): schema,
+        },
+    )
+
+
+ROWS = 50
+NOTES = (
+    N_("a new password was set"),
+    N_("all but the session of this change"),
+    N_("the link was used to set the password"),
+)
+"""Behind commands, as they are stored."""
+
+
+async def show_activity(visit: Visit) -> Response:
+    """A page of changes, by the beginning of the command and by account."""
+    prefix = visit.parameter("q").strip()[:200]
+    name = visit.parameter("account").strip()[:200]
+    before = visit.row_id("before")
+    owner = await visit.read(accounts_store.by_name, name=name) if name else None
+    rows = (
+        []
+        if name and owner is None
+        else await visit.read(
+            activity.page,
+            before=before,
+            limit=ROWS + 1,
+            prefix=prefix,
+            account_id=owner.id if owner else None,
+        )
+    )
+    return visit.page(
+        "site/activity.html",
+        rows=rows[:ROWS],
+        more=len(rows) > ROWS,
+        q=prefix,
+        name=name,
+        first=before == PAST_ALL,
+        command_words=activity.words("activity", account=name or None),
+    )
+
+
+PAGES = [
+    Page("/site/settings", show=show_settings, submit=change_setting, recent=True),
+    Page("/site/health", show=show_health),
+    Page("/site/activity", show=show_activity),
+]
