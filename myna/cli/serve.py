@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from myna import __version__, cli
 from myna.accounts.sign_in import links
 from myna.accounts.sign_in.links import LIFE_MS, Purpose
-from myna.accounts.sign_in.oidc.client import client_of
+from myna.accounts.sign_in.oidc.provider import client_of
 from myna.api.health import MULTIPROCESS
 from myna.cli.console import (
     Json,

@@ -9,10 +9,10 @@ from functools import partial
 
 from starlette.routing import Route
 
-from myna.accounts.key_throttle import KeyThrottle
 from myna.accounts.refusals import Refusals
-from myna.accounts.sign_in.oidc.client import client_of
 from myna.accounts.sign_in.oidc.flow import Oidc
+from myna.accounts.sign_in.oidc.provider import client_of
+from myna.accounts.throttle import KeyThrottle
 from myna.api import units
 from myna.api.auth import KeyAuth
 from myna.api.farm import FarmApi

@@ -10,7 +10,7 @@ from myna.accounts.activity import Actor
 from myna.accounts.sign_in import links, second_factor, sessions
 from myna.accounts.sign_in.second_factor import STEP_S, SecondFactor
 from myna.accounts.sign_in.sessions import PENDING_MS, Session
-from myna.accounts.sign_in.throttle import WRONG_CODE, SignInRefused, TooManyAttempts
+from myna.accounts.throttle import WRONG_CODE, SignInRefused, TooManyAttempts
 from myna.actions.accounts import (
     ConfirmSecondFactor,
     DisableAccount,
