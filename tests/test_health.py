@@ -31,22 +31,12 @@ from tests.rig.calls import call
 from tests.rig.office import People
 from tests.rig.postgres import Postgres
 from tests.rig.service import Service, ServiceMaker
-from tests.rig.waiting import SOON_S, free_port, wait_until
+from tests.rig.waiting import SOON_S, Clock, free_port, wait_until
 from tests.store.books import Books
 
 pytestmark = pytest.mark.anyio
 
 TOKEN = "a-token-of-the-watchers"
-
-
-class Clock:
-    """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def request(**headers: str) -> Request:
