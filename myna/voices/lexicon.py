@@ -20,8 +20,8 @@ from myna.engines.text.ssml import unmarked
 from myna.errors import CommandError, DatabaseUnavailable
 from myna.lib.names import is_line
 from myna.store.database import Database, Queries
-from myna.store.queries import words as store
-from myna.store.queries.words import SITE
+from myna.store.queries import voices as store
+from myna.store.queries.voices import SITE
 
 WORDS_MAX: Final = 500
 WORD_MAX_CHARS: Final = 64

@@ -14,7 +14,7 @@ from myna.engines.openai.engine import OpenAISpeech
 from myna.lib.files import QUEUE_MAX, THREADS, DiskExecutor
 from tests.engines.conftest import HELLO, names, speak, until
 from tests.engines.speech_upstream import SpeechUpstream
-from tests.rig.clocks import LoopClock
+from tests.rig.waiting import LoopClock
 
 pytestmark = pytest.mark.anyio
 

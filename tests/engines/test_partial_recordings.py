@@ -9,9 +9,7 @@ import pytest
 import soundfile
 
 from myna.engines.media.recording import DamagedRecording, UnreadableRecording, opened
-from tests.rig.container_files import RATE_HZ as FFMPEG_RATE_HZ
-from tests.rig.container_files import ffmpeg_file
-from tests.rig.samples import RATE_HZ, voice, write_mp3
+from tests.rig.samples import FFMPEG_RATE_HZ, RATE_HZ, ffmpeg_file, voice, write_mp3
 
 SECONDS = 12.0
 

@@ -103,7 +103,7 @@ class Espeak:
             job_deadline_s=job_deadline_s,
             retries=True,
         )
-        self._files = DurableFiles(self._pool, at_once=processes)
+        self._files = DurableFiles(self._pool.counted_as_waiting, at_once=processes)
         self.admission = Admission.of_pool(processes=processes, queue_max=queue_max, account_max=account_max)
 
     async def start(self, files: AllowedPaths | None = None) -> None:

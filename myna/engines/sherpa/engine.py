@@ -91,7 +91,7 @@ class Sherpa:
             setup=model,
             start_deadline_s=start_deadline_s,
         )
-        self._files = DurableFiles(self._pool, at_once=1)
+        self._files = DurableFiles(self._pool.counted_as_waiting, at_once=1)
         self._phonemizer = Pool(
             "myna.engines.espeak.phonemizer",
             Phonemes,
