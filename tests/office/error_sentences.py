@@ -41,7 +41,8 @@ def sentences() -> set[str]:
     names = {kind.__name__ for kind in classes()}
     found = set(limits.SENTENCES.values()) | set(synthesize.SENTENCES.values())
     found |= {meaning.sentence for meaning in channel_failures.MEANINGS}
-    found |= {default for kind in classes() if isinstance(default := _default(kind), str)}
+    found |= {kind.default for kind in classes() if issubclass(kind, errors.MynaError) and kind.default}
+    found.add(throttle.WRONG)
     for module in modules:
         for call in _calls(module):
             name = _name(call.func)
@@ -57,12 +58,6 @@ def _field(call: ast.Call, name: str) -> str:
     given = next((one.value for one in call.keywords if one.arg == "field"), None)
     known = isinstance(given, ast.Constant) and name in ("InvalidRequest", "__init__")
     return f"{given.value}: " if known and isinstance(given, ast.Constant) else ""
-
-
-def _default(kind: type[SentenceError]) -> object:
-    """The sentence of a class that may be raised without one."""
-    parameter = inspect.signature(kind).parameters.get("sentence")
-    return parameter.default if parameter else None
 
 
 def _calls(module: ModuleType) -> Iterator[ast.Call]:
