@@ -67,11 +67,11 @@ class _OfKokoro:
     def __init__(self, voice: EngineVoice) -> None:
         self._language = voice.language
         self.pool = Pool(
-            "myna.engines.kokoro.text_child", TextPieces, processes=1, queue_max=1, job_deadline_s=_JOB_S
+            "myna.engines.kokoro.text.pieces", TextPieces, processes=1, queue_max=1, job_deadline_s=_JOB_S
         )
 
     async def read(self, text: str) -> Reading:
-        read = await self.pool.run(TextJob(text, self._language, with_reading=True), _JOB_S)
+        read = await self.pool.run(TextJob(text, self._language), _JOB_S)
         return Reading(text, read.reading, " ".join(piece.phonemes for piece in read.pieces))
 
 
