@@ -177,7 +177,7 @@ def test_a_usage_within_a_choice_is_that_of_the_stream() -> None:
     shape = WithUsage(1, "gpt")
     relay = EventRelay(shape.observer_for(CHANNEL))
     for one in CHUNKS:
-        body = event(one)
+        body = b"data: %b\n\n" % json.dumps(one).encode()
         assert relay.feed(body) == body
     relay.close()
     counted = json.loads(shape.last().split(b"\n\n")[0].removeprefix(b"data: "))
