@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from myna.cli.console import Json, Whole, show
-from myna.engines.interface import EngineFailed, EngineVoice, SpeechResult, Utterance
+from myna.engines.interface import EngineFailed, EngineLimits, EngineVoice, SpeechResult, Utterance
 from myna.engines.sherpa.engine import THREADS_MAX, Sherpa, SherpaConfig
 from myna.errors import CommandError, ConfigError
 from myna.lib.sandbox import AllowedPaths
@@ -31,7 +31,7 @@ def add(
     if not 1 <= threads <= THREADS_MAX:
         raise ConfigError(f"The threads must be from 1 to {THREADS_MAX}.")
     model = SherpaConfig(str(folder.resolve()), threads).model(Path())
-    engine = Sherpa(model, queue_max=1, job_deadline_s=TRIAL_S)
+    engine = Sherpa(model, EngineLimits(processes=1, queue_max=1, job_deadline_s=TRIAL_S))
     with tempfile.TemporaryDirectory() as scratch:
         said = Path(scratch, "said.mp3")
         try:
