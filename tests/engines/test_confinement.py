@@ -243,12 +243,13 @@ def test_the_service_dumps_no_core_and_its_audio_is_private(
 
 INSTALLED = """
 import asyncio
-from myna.engines.espeak.engine import Espeak
+from pathlib import Path
+from myna.engines.espeak.engine import EspeakConfig
 from myna.engines.interface import EngineLimits
 from myna.lib.sandbox import AllowedPaths
 
 async def main():
-    engine = Espeak(EngineLimits(processes=1, queue_max=1, job_deadline_s=60))
+    engine = EspeakConfig().build(EngineLimits(processes=1, queue_max=1, job_deadline_s=60), Path())
     try:
         await engine.start(AllowedPaths.of())
     finally:

@@ -91,7 +91,8 @@ class _Pass:
                 at += part
             else:
                 at += self._change(sound[at:], periods[at // (_STEP * self._skip)], pieces)
-        return _pcm(pieces), at
+        stretched = np.rint(np.concatenate(pieces)) if pieces else np.empty(0)
+        return stretched.astype(np.int16).tobytes(), at
 
     def _change(self, sound: _Sound, period: int, pieces: list[_Sound]) -> int:
         """Inserts or removes one period. Returns the number of input samples consumed."""
@@ -142,7 +143,3 @@ def _cross_fade(first: _Sound, second: _Sound) -> _Sound:
 
 def _sound(pcm: bytes | bytearray) -> _Sound:
     return np.frombuffer(pcm, np.int16).astype(np.float32)
-
-
-def _pcm(pieces: list[_Sound]) -> bytes:
-    return np.rint(np.concatenate(pieces)).astype(np.int16).tobytes() if pieces else b""

@@ -73,7 +73,10 @@ class Phonemizer:
         raise UnsupportedUtterance("There are no phonemes for the language of this voice.")
 
     def _piece(self, text: str) -> str:
-        clauses = (self._words(found["words"]) + _mark(found["stop"]) for found in _CLAUSE.finditer(text))
+        clauses = []
+        for found in _CLAUSE.finditer(text):
+            mark = (found["stop"] or "")[-1:]
+            clauses.append(self._words(found["words"]) + _STOPS.get(mark, mark))
         return unicodedata.normalize("NFD", " ".join(clauses))
 
     def _words(self, text: str, mode: int = _PHONEMES_ARE_IPA) -> str:
@@ -85,10 +88,6 @@ class Phonemizer:
             sounds: bytes | None = self._sounds(ctypes.byref(rest), _TEXT_IS_UTF8, mode)
             phonemes.append(_SWITCH.sub("", (sounds or b"").decode()))
         return " ".join(phonemes)
-
-
-def _mark(stop: str | None) -> str:
-    return _STOPS.get(stop[-1], stop[-1]) if stop else ""
 
 
 def warm(_setup: bytes) -> Work:

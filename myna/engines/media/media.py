@@ -71,7 +71,8 @@ class _Media(Generic[R]):
         self._deadline_s = deadline_s
         self._lifecycle = asyncio.Lock()
         self._started = self._closed = False
-        self._places = Shares[Hashable](self._pool.places, self._pool.places * 3 // 4, _busy)
+        busy = partial(EngineBusy, "The engine's queue is full.")
+        self._places = Shares[Hashable](self._pool.places, self._pool.places * 3 // 4, busy)
 
     def pids(self) -> list[int]:
         """The process ids, for monitoring; empty before the first job."""
@@ -193,7 +194,3 @@ class Whisper(_Media[Transcript]):
 def whisper_is_installed() -> bool:
     """Whether this installation has the extra `hear`."""
     return all(importlib.util.find_spec(name) for name in ("faster_whisper", "opencc"))
-
-
-def _busy() -> EngineBusy:
-    return EngineBusy("The engine's queue is full.")

@@ -17,7 +17,7 @@ import tempfile
 import wave
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -258,16 +258,11 @@ def _length(content: bytes) -> bytes:
 @contextlib.contextmanager
 def _unnamed(content: bytes) -> Iterator[str]:
     """The path of a file with this content: in memory on Linux, where the process may write no file."""
-    with _new_file() as file:
+    in_memory = hasattr(os, "memfd_create")
+    with os.fdopen(os.memfd_create("piper"), "wb") if in_memory else tempfile.NamedTemporaryFile() as file:
         file.write(content)
         file.flush()
-        yield file.name if isinstance(file.name, str) else f"/proc/self/fd/{file.name}"
-
-
-def _new_file() -> IO[bytes]:
-    if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("piper"), "wb")
-    return tempfile.NamedTemporaryFile()
+        yield f"/proc/self/fd/{file.fileno()}" if in_memory else file.name
 
 
 def warm(setup: bytes) -> Work:

@@ -59,12 +59,13 @@ def inspect(folder: Path) -> SherpaModel:
         raise ConfigError(f"There is no folder {folder}.")
     family = _family(folder)
     files = _files(family, folder)
-    phonemes = family not in CLONERS and "lexicon" not in files and _takes_phonemes(folder)
+    # Other models without a lexicon take characters.
+    with_espeak = (folder / "espeak-ng-data").is_dir() or bool(_names(folder, "*.onnx.json"))
     return SherpaModel(
         family=family,
         folder=str(folder.absolute()),
         files=files,
-        phonemes=phonemes,
+        phonemes=with_espeak and family not in CLONERS and "lexicon" not in files,
         language=_language(folder, files.get("lexicon", ())),
         threads=2,
         provider="cpu",
@@ -85,11 +86,6 @@ def _family(folder: Path) -> Family:
     if _names(folder, "*.onnx"):
         return "vits"
     raise ConfigError(f"{folder} has no model in it: there is no file *.onnx.")
-
-
-def _takes_phonemes(folder: Path) -> bool:
-    """Whether it was trained with espeak-ng. Other models without a lexicon take characters."""
-    return (folder / "espeak-ng-data").is_dir() or bool(_names(folder, "*.onnx.json"))
 
 
 def _clones(family: Family, folder: Path) -> tuple[str, ...]:
