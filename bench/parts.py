@@ -22,8 +22,8 @@ from bench.floor import Floor
 from bench.load import CHAT_BODY, CHAT_PATH, KEY_FORMAT
 from bench.results import Machine, Table
 from myna import settings
-from myna.accounts.key_throttle import KeyThrottle
 from myna.accounts.keys import Scope, UnverifiedCaller, hash_of
+from myna.accounts.throttle import KeyThrottle
 from myna.api.auth import KeyAuth
 from myna.api.v1 import V1Api
 from myna.billing.ledger import Call

@@ -26,7 +26,7 @@ from bench.processes import CannotRun
 from bench.results import Machine
 from bench.stream_load import GRACE_S, Job, Outcome
 from bench.stream_load import medians as outcome_medians
-from tests.rig.tether import tethered
+from tests.rig.processes import tethered
 
 STREAMS, CHUNKS = 64, 200
 OPEN_STREAMS = 2000

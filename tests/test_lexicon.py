@@ -3,7 +3,7 @@
 import pytest
 
 from myna.accounts import accounts
-from myna.actions.words import AddWord, RemoveWord
+from myna.actions.voices import AddWord, RemoveWord
 from myna.config import ConfigCache
 from myna.errors import CommandError
 from myna.store.database import Transaction

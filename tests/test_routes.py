@@ -14,7 +14,7 @@ from myna.channels.circuits import FAILURES_MAX, OPERATOR, PROBE_EVERY_S, Circui
 from myna.channels.routes import Route, RouteKind, check, check_known, find, listed
 from myna.config import SiteSettings
 from myna.errors import CommandError, ModelNotFound
-from myna.gateway.causes import likely_cause, wrong_url
+from myna.gateway.trial import likely_cause, wrong_url
 from myna.http.client import HttpClient
 from myna.store.queries import routes as store
 from myna.store.queries.config import Config

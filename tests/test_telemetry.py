@@ -13,8 +13,8 @@ import pytest
 from myna.gateway.chat.text import usage_at_end
 from tests.conformance.conftest import make_caller
 from tests.rig.calls import call
+from tests.rig.processes import tethered
 from tests.rig.service import Service, ServiceMaker
-from tests.rig.tether import tethered
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import SOON_S, free_port, wait_until
 from tests.speech.test_failures import with_voices

@@ -10,9 +10,9 @@ from msgspec import Struct, field
 
 from myna.accounts import caps
 from myna.accounts.caps import Cap
-from myna.accounts.key_throttle import KeyUse
 from myna.accounts.limits import Given
 from myna.accounts.limits import put as put_limits
+from myna.accounts.throttle import KeyUse
 from myna.errors import CommandError, ScopeMissing, Unauthorized
 from myna.lib.telemetry.requests import RequestDetails
 from myna.store.batch import IdempotencyKey

@@ -7,8 +7,8 @@ from typing import TypeVar
 from msgspec import structs
 
 from myna.accounts import keys
-from myna.accounts.key_throttle import KeyThrottle
 from myna.accounts.keys import Scope, UnverifiedCaller
+from myna.accounts.throttle import KeyThrottle
 from myna.errors import InvalidRequest, ModelNotFound, MynaError, Unauthorized
 from myna.http.request import Request
 from myna.store.batch import IdempotencyKey

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct, structs
 
-from myna.accounts.key_throttle import KeyThrottle
+from myna.accounts.throttle import KeyThrottle
 from myna.api.node_auth import ConcurrencyLimits, NodeAuth
 from myna.engines.interface import EngineFailed, NoAudio
 from myna.engines.media.media import Inspector

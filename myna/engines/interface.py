@@ -250,6 +250,8 @@ class NoAudio(EngineFailed):
     """The file is not an mp3 with sound."""
 
 
+FAILURES: Final = {error.__name__: error for error in EngineFailed.__subclasses__()}
+"""The failures that another process can report, by name."""
 _SAMPLE_BYTES = 2
 
 

@@ -14,9 +14,10 @@ from functools import partial
 
 import msgspec
 
+from myna.accounts import throttle
 from myna.accounts.refusals import Refusals
-from myna.accounts.sign_in import links, sessions, throttle
-from myna.accounts.sign_in.oidc import attempts
+from myna.accounts.sign_in import links, sessions
+from myna.accounts.sign_in.oidc import flow
 from myna.billing import audit, rollup
 from myna.billing.ledger import Ledger
 from myna.billing.quota import Quota
@@ -157,7 +158,7 @@ class Maintenance:
 
     async def remove_expired_sign_ins(self) -> None:
         """Deletes expired sessions, links and attempts at the provider, and forgotten failures."""
-        expired = (sessions.remove_expired, links.remove_expired, attempts.remove_expired)
+        expired = (sessions.remove_expired, links.remove_expired, flow.remove_expired)
         for remove in (*expired, throttle.remove_old):
             await remove(self.db)
 

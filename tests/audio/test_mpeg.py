@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from myna.engines.audio.containers import Container, is_truncated, kind, parts
 from myna.engines.audio.mp3 import STRAY_MAX_BYTES, Mp3File, duration_s, frame
-from tests.rig.container_files import FFMPEG_SHAPES, WITHOUT_LENGTH, ffmpeg_file
-from tests.rig.samples import mp3, voice, write_mp3
+from tests.rig.samples import FFMPEG_SHAPES, WITHOUT_LENGTH, ffmpeg_file, mp3, voice, write_mp3
 
 ID3V2 = b"ID3\x04\x00\x00\x00\x00\x01\x05" + b"t" * 133  # 1 << 7 | 5 bytes after the header
 ID3V1 = b"TAG" + b"t" * 125

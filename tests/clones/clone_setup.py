@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from myna.accounts.keys import Scope
-from myna.actions.clones import CLONES_MAX, CloneVoice, DeleteVoice
+from myna.actions.media import CLONES_MAX, CloneVoice, DeleteVoice
 from myna.engines.media.media import Inspector
 from myna.farm.nodes import Nodes
 from myna.farm.tasks import Tasks

@@ -11,9 +11,8 @@ import pytest
 from myna.channels.circuits import FAILURES_MAX
 from tests.conformance.caller import DELIVERED, REFUNDED, Caller, Stats
 from tests.conformance.conftest import make_caller
-from tests.rig.calls import call
+from tests.rig.calls import EventReader, call
 from tests.rig.service import Service
-from tests.rig.sse import EventReader
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 

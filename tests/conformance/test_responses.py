@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller, Stats
-from tests.rig.calls import Answer, call
-from tests.rig.scripted_answers import RESPONSE_ID
+from tests.rig.answers import RESPONSE_ID
+from tests.rig.calls import Answer, EventReader, call
 from tests.rig.service import Service
-from tests.rig.sse import EventReader
 from tests.rig.upstream import Upstream
 
 PATH = "/openai/v1/responses"

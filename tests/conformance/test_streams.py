@@ -9,8 +9,8 @@ import pytest
 
 from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller, Stats
 from tests.conformance.conftest import CallerMaker, make_caller
+from tests.rig.calls import EventReader
 from tests.rig.service import Service
-from tests.rig.sse import EventReader
 from tests.rig.upstream import SECRET, Upstream
 from tests.rig.waiting import wait_until
 

@@ -19,11 +19,18 @@ from myna.engines.media.job import Measured
 from myna.engines.media.media import Inspector
 from tests.engines.conftest import DAMAGED, names, put, until
 from tests.rig import processes
-from tests.rig.container_files import FFMPEG_SHAPES, ffmpeg_file
-from tests.rig.container_files import RATE_HZ as FFMPEG_RATE_HZ
 from tests.rig.disks import StuckFile
 from tests.rig.processes import runs
-from tests.rig.samples import RATE_HZ, voice, write_mp3, write_voice, write_wav
+from tests.rig.samples import (
+    FFMPEG_RATE_HZ,
+    FFMPEG_SHAPES,
+    RATE_HZ,
+    ffmpeg_file,
+    voice,
+    write_mp3,
+    write_voice,
+    write_wav,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 

@@ -15,8 +15,8 @@ from myna.lib.files import QUEUE_MAX, THREADS, DiskExecutor
 from tests.engines.conftest import HELLO, KEY, names, speak, speech_server, until
 from tests.engines.speech_upstream import AUDIO_MPEG, SpeechUpstream
 from tests.http_client.faulty_server import PeerConnection, answer
-from tests.rig.clocks import LoopClock
 from tests.rig.samples import mp3
+from tests.rig.waiting import LoopClock
 
 pytestmark = pytest.mark.anyio
 

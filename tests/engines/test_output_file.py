@@ -26,8 +26,8 @@ from myna.engines.output_file import DurableFiles
 from myna.engines.pool.pool import Pool
 from myna.lib.files import QUEUE_MAX, DiskExecutor
 from tests.engines.conftest import names, until
-from tests.rig.clocks import LoopClock
 from tests.rig.disks import StalledDisk, read_only
+from tests.rig.waiting import LoopClock
 
 pytestmark = pytest.mark.anyio
 

@@ -18,9 +18,16 @@ from myna.engines.media.job import Measured
 from myna.engines.media.media import Inspector
 from myna.engines.media.recording import DamagedRecording, UnreadableRecording, opened
 from tests.engines.conftest import DAMAGED, names, put
-from tests.rig.container_files import FFMPEG_SHAPES, WITHOUT_LENGTH, ffmpeg_file
-from tests.rig.container_files import RATE_HZ as FFMPEG_RATE_HZ
-from tests.rig.samples import RATE_HZ, voice, write_mp3, write_voice
+from tests.rig.samples import (
+    FFMPEG_RATE_HZ,
+    FFMPEG_SHAPES,
+    RATE_HZ,
+    WITHOUT_LENGTH,
+    ffmpeg_file,
+    voice,
+    write_mp3,
+    write_voice,
+)
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from myna.accounts.key_throttle import ADDRESSES_MAX, BURST_MAX, KEYS_MAX, KeyThrottle
+from myna.accounts.throttle import ADDRESSES_MAX, BURST_MAX, KEYS_MAX, KeyThrottle
 from myna.errors import RateLimited
 from myna.wire.farm import PREFIX, PROTOCOL, PROTOCOL_HEADER
 from tests.rig.calls import Answer, call
@@ -18,8 +18,7 @@ OTHER = "198.51.100.9"
 GOOD = b"a good key"
 WITHOUT_REFILL = (
     "-c",
-    "from myna.accounts import key_throttle\nkey_throttle.PER_S = 1e-9\n"
-    "from myna.cli import main; main(['serve'])",
+    "from myna.accounts import throttle\nthrottle.PER_S = 1e-9\nfrom myna.cli import main; main(['serve'])",
 )
 CHAT = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
 

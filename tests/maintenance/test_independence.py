@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from myna.actions.settings import SetSetting
+from myna.actions.site import SetSetting
 from myna.billing import audit
 from myna.billing.ledger import DEADLINE_MARGIN_S
 from myna.config import DAY_MS, ConfigCache, SiteSettings

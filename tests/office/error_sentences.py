@@ -9,8 +9,7 @@ from types import ModuleType
 
 import myna
 from myna import errors
-from myna.accounts import limits
-from myna.accounts.sign_in import throttle
+from myna.accounts import limits, throttle
 from myna.errors.sentences import SentenceError
 from myna.office import messages
 from myna.speech import synthesize
@@ -96,8 +95,8 @@ def _modules() -> list[ModuleType]:
     """The modules of the office, those that it imports, and those of errors and of signing in."""
     paths = [*OFFICE.rglob("*.py"), *(PACKAGE / "actions").glob("*.py")]
     names = {_dotted(path) for path in [*paths, *(PACKAGE / "sign_in").glob("*.py")]}
-    names |= {"myna.errors", "myna.lib.names", "myna.wire.failures", "myna.wire.openai_audio"}
-    names |= {"myna.accounts.caps", "myna.accounts.key_throttle", "myna.billing.quota"}
+    names |= {"myna.errors", "myna.lib.names", "myna.wire.failures", "myna.wire.openai"}
+    names |= {"myna.accounts.caps", "myna.accounts.throttle", "myna.billing.quota"}
     names |= {"myna.billing.refused_charges", "myna.store.sqlite_reports"}
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

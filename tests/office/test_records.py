@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from myna.office import page
+from myna.office.pages import reports
 from tests.office.test_edge import change
 from tests.rig.calls import call
 from tests.rig.office import People, Visitor, text_of
@@ -223,4 +223,4 @@ def test_a_code_is_redeemed_once(people: People) -> None:
     ],
 )
 def test_no_cell_of_a_csv_file_is_a_formula(text: str, written: str) -> None:
-    assert page.cell(text) == written
+    assert reports.cell(text) == written

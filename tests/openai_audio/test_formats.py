@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from myna.engines.media.job import Script, Segment, Transcript, Word
-from myna.gateway.transcription.request import TranscriptFormat, TranscriptionRequest, Upload, encoded, read
-from myna.wire import openai_audio
+from myna.gateway.transcripts import TranscriptFormat, TranscriptionRequest, Upload, encoded, read
+from myna.wire.openai import voice_id_of, voice_mapping
 
 
 def segment(number: int, start: float, end: float, text: str) -> Segment:
@@ -140,14 +140,14 @@ MAPPING = {"alloy": "af_alloy", "echo": "zm_yunxi", "mine": "zm_yunxi", "nova": 
     ],
 )
 def test_a_name_means_a_voice(name: str, voice_id: str) -> None:
-    assert openai_audio.voice_id_of(name, MAPPING, LISTED) == voice_id
+    assert voice_id_of(name, MAPPING, LISTED) == voice_id
 
 
 @pytest.mark.parametrize("text", ["alloy", "alloy=", "=x", "alloy=a,alloy=b", "Alloy=x", "a=b c", "a=b=c"])
 def test_a_mapping_that_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be NAME=VOICE_ID"):
-        openai_audio.read(text)
+        voice_mapping(text)
 
 
 def test_an_empty_mapping_has_no_names() -> None:
-    assert openai_audio.read("") == {}
+    assert voice_mapping("") == {}

@@ -13,7 +13,7 @@ import soundfile
 from demo import tiny_voices
 from myna.engines.audio.encoders import RATE_HZ, SoundFormat
 from myna.engines.registry import DEFAULT_SPEECH, KOKORO
-from myna.wire import openai_audio
+from myna.wire.openai import DEFAULT_VOICES
 from tests.audio.test_encoders import heard
 from tests.rig.calls import Answer, call
 from tests.rig.commands import CommandLine
@@ -191,7 +191,7 @@ def test_the_operator_sets_which_voices_the_names_mean(speaker: Speaker) -> None
         for name in ("mine", "marin"):
             assert speaker.post(voice=name, response_format="pcm").status == 200
     finally:
-        speaker.service.cli("settings", "set", "openai_voices", openai_audio.DEFAULT)
+        speaker.service.cli("settings", "set", "openai_voices", DEFAULT_VOICES)
     ended = speaker.service.command("settings", "set", "openai_voices", "alloy")
     assert ended.code == 1 and "must be NAME=VOICE_ID" in ended.stderr
 

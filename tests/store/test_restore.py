@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from myna.accounts.sign_in import links, passwords, sessions
-from myna.accounts.sign_in.throttle import SignInRefused
-from myna.actions.access import ResetAccount
-from myna.actions.clones import DeleteVoice
+from myna.accounts.throttle import SignInRefused
+from myna.actions.accounts import ResetAccount
+from myna.actions.media import DeleteVoice
 from myna.billing import audit
 from myna.settings import Settings
 from myna.store import postgresql, tables

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from myna.accounts.key_throttle import KeyThrottle
-from myna.actions.nodes import EnrollNode
+from myna.accounts.throttle import KeyThrottle
+from myna.actions.site import EnrollNode
 from myna.api.farm import FarmApi
 from myna.engines.media.media import Inspector
 from myna.farm.nodes import Nodes

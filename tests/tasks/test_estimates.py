@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from myna.actions.nodes import DisableNode, DrainNode
-from myna.actions.settings import SetSetting
+from myna.actions.site import DisableNode, DrainNode, SetSetting
 from myna.billing import quota as module
 from myna.errors import DiskFull, InsufficientQuota, NoSpeechChannel, Overloaded
 from myna.farm.nodes import Capacity

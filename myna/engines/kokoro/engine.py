@@ -118,7 +118,7 @@ class Kokoro:
             setup=model,
             start_deadline_s=START_DEADLINE_S,
         )
-        self._files = DurableFiles(self._pool, at_once=processes)
+        self._files = DurableFiles(self._pool.counted_as_waiting, at_once=processes)
         self.admission = Admission(
             processes,
             queue_max,

@@ -22,7 +22,7 @@ class PoolEngine(Generic[J]):
     def __init__(self, pool: Pool[Any], admission: Admission) -> None:
         self.admission = admission
         self._pool = pool
-        self._files = DurableFiles(pool, at_once=admission.processes)
+        self._files = DurableFiles(pool.counted_as_waiting, at_once=admission.processes)
 
     @property
     def clones(self) -> tuple[str, ...]:

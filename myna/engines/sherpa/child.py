@@ -13,7 +13,6 @@ in files without a name.
 import contextlib
 import functools
 import os
-import tempfile
 import wave
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +36,7 @@ from myna.engines.pool.child_main import RunningJob, Work, silence_libraries
 from myna.engines.sherpa.job import Describe, JobAnswer, ModelInfo, SherpaModel, SpeakJob
 from myna.engines.sherpa.text import pieces, readable
 from myna.engines.sound import Samples, Sink, is_audible, make_sound, pcm_of
+from myna.lib.sandbox import unnamed_file
 
 _PAUSE_S: Final = 0.25  # between sentences, at speed 1
 _STEPS: Final = {"zipvoice": 4}  # the step count of the distilled model
@@ -220,8 +220,8 @@ def _piper_files(model: Path) -> Iterator[dict[str, str]]:
     symbols = ((symbol, numbers[0]) for symbol, numbers in config.phoneme_id_map.items() if numbers)
     tokens = "".join(f"{symbol} {number}\n" for symbol, number in symbols).encode()
     with (
-        _unnamed(model.read_bytes() + _metadata(config)) as model_path,
-        _unnamed(tokens) as tokens_path,
+        unnamed_file((model.read_bytes(), _metadata(config))) as model_path,
+        unnamed_file((tokens,)) as tokens_path,
     ):
         yield {"model": model_path, "tokens": tokens_path}
 
@@ -253,16 +253,6 @@ def _length(content: bytes) -> bytes:
         encoded += bytes([left & 0x7F | 0x80])
         left >>= 7
     return encoded + bytes([left])
-
-
-@contextlib.contextmanager
-def _unnamed(content: bytes) -> Iterator[str]:
-    """The path of a file with this content: in memory on Linux, where the process may write no file."""
-    in_memory = hasattr(os, "memfd_create")
-    with os.fdopen(os.memfd_create("piper"), "wb") if in_memory else tempfile.NamedTemporaryFile() as file:
-        file.write(content)
-        file.flush()
-        yield f"/proc/self/fd/{file.fileno()}" if in_memory else file.name
 
 
 def warm(setup: bytes) -> Work:

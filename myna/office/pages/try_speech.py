@@ -9,7 +9,7 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from myna.accounts.keys import Scope
-from myna.actions.words import AddWord, RemoveWord
+from myna.actions.voices import AddWord, RemoveWord
 from myna.engines.how_read import Reading, reading
 from myna.engines.interface import EngineFailed
 from myna.errors import NotFound

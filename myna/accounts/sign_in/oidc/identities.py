@@ -9,9 +9,9 @@ from msgspec import Struct
 from myna.accounts import activity
 from myna.accounts.activity import Actor
 from myna.accounts.sign_in import sessions
-from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
+from myna.accounts.sign_in.oidc.provider import Failure, OidcRefused
 from myna.accounts.sign_in.sessions import Session
-from myna.accounts.sign_in.throttle import SignInRefused
+from myna.accounts.throttle import SignInRefused
 from myna.errors import CommandError
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts

@@ -5,8 +5,15 @@ from starlette.responses import Response
 from myna.accounts.sign_in import links, sessions
 from myna.accounts.sign_in.links import LIFE_MS, Purpose
 from myna.actions import codes
-from myna.actions.access import InviteAccount, ResetAccount
-from myna.actions.accounts import AddAccount, DisableAccount, EnableAccount, GrantUnits, LimitAccount
+from myna.actions.accounts import (
+    AddAccount,
+    DisableAccount,
+    EnableAccount,
+    GrantUnits,
+    InviteAccount,
+    LimitAccount,
+    ResetAccount,
+)
 from myna.actions.codes import AddCodes, DisableCodes
 from myna.errors import CommandError, NotFound
 from myna.office.limit_form import LimitFields, fields_of_account, of_site, typed_limits

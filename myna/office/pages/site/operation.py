@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from myna import __version__, config, settings
 from myna.accounts import activity
-from myna.actions.settings import SetSetting
+from myna.actions.site import SetSetting
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.visit import Visit

@@ -1,9 +1,15 @@
-"""Use case: a transcription or a translation. Route, charge, channel or Whisper, keep or refund."""
+"""Use case: a transcription or a translation. Route, charge, channel or the embedded Whisper, keep or refund.
+
+The embedded Whisper is offered where its model and its library are installed, and started at its first use.
+"""
 
 import asyncio
+import logging
 import secrets
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -15,10 +21,14 @@ from myna.channels import routes
 from myna.channels.channels import PARROT, Channel, Channels
 from myna.channels.routes import Route, RouteKind
 from myna.config import ConfigCache
-from myna.errors import ClientDisconnected
+from myna.engines.interface import EngineBusy, EngineFailed, LanguageUnknown, SampleRefused
+from myna.engines.media.job import Transcript, TranscriptionJob
+from myna.engines.media.media import Whisper, whisper_is_installed
+from myna.engines.models.published import WHISPER, installed
+from myna.engines.pool.child_main import path_bytes
+from myna.errors import ClientDisconnected, InvalidRequest, ModelNotFound, Overloaded, UpstreamFailed
 from myna.gateway.chat.failover import FailedAttempt, answer_of, first_answer
-from myna.gateway.transcription.embedded import EmbeddedWhisper
-from myna.gateway.transcription.request import TranscriptFormat, TranscriptionRequest, encoded, events
+from myna.gateway.transcripts import TranscriptFormat, TranscriptionRequest, encoded, events
 from myna.http.client import ClientResponse, HttpClient
 from myna.http.request import BodyBudget
 from myna.lib.files import DiskExecutor
@@ -26,6 +36,19 @@ from myna.settings import Settings
 from myna.speech.synthesize import Disconnected
 from myna.store.batch import Replayed
 
+log = logging.getLogger(__name__)
+
+EMBEDDED: Final = "whisper"
+"""The channel field of calls that the embedded model answers."""
+NOT_TRANSCRIBED: Final = "The recording could not be transcribed; the units were refunded, try again later."
+FULL: Final = "As many recordings wait to be transcribed as may; nothing was charged, try again later."
+FULL_BY_NOW: Final = (
+    "As many recordings wait to be transcribed as may; the units were refunded, try again later."
+)
+NO_LIBRARY: Final = "Myna's extra 'hear' is not installed: run 'make setup-extras' and restart the service"
+NO_MODEL: Final = f"its model is missing: run 'myna models get {WHISPER.name}'"
+NOT_OFFERED: Final = "model: {model} is not offered on this site; ask its operator, or use another model."
+THREADS_MAX: Final = 4
 _JSON: Final = (TranscriptFormat.JSON, TranscriptFormat.VERBOSE_JSON)
 _MARKUP: Final = ("text/html", "application/xhtml", "application/xml")
 
@@ -114,8 +137,74 @@ def _checked(answer: ClientResponse, kind: TranscriptFormat) -> bytes:
     return answer.body
 
 
-EMBEDDED: Final = "whisper"
-"""The channel field of calls that the embedded model answers."""
+class EmbeddedWhisper:
+    """The model of this process, in the data folder. It reads recordings in `recordings`."""
+
+    def __init__(self, data_folder: Path, recordings: Path, *, cores: int, deadline_s: float) -> None:
+        self._data_folder = data_folder
+        self._recordings = recordings
+        self._threads = min(cores, THREADS_MAX)
+        self._deadline_s = deadline_s
+        self._whisper: Whisper | None = None
+        self._logged = ""
+
+    async def require(self, model: str) -> None:
+        """Raises ModelNotFound, with a message for the caller, if it can't transcribe; the log says once how
+        the operator can offer it. Raises Overloaded if the queue is full."""
+        if missing := await self.missing():
+            if missing != self._logged:
+                log.warning("a caller asked for %s, which is not offered: %s", model, missing)
+            self._logged = missing
+            raise ModelNotFound(model, NOT_OFFERED.format(model=model))
+        if self._whisper is not None and self._whisper.full():
+            raise Overloaded(FULL)
+
+    async def missing(self) -> str:
+        """The missing part, as the end of a sentence for the operator; empty if it can transcribe."""
+        if not whisper_is_installed():
+            return NO_LIBRARY
+        if self._whisper is None:
+            folder = await asyncio.to_thread(installed, self._data_folder, WHISPER.name)
+            if folder is None:
+                return NO_MODEL
+            self._whisper = Whisper(
+                folder, self._recordings, threads=self._threads, job_deadline_s=self._deadline_s
+            )
+        return ""
+
+    async def transcribe(
+        self,
+        request: TranscriptionRequest,
+        account_id: int,
+        deadline_s: float,
+        disconnected: Callable[[], Awaitable[None]],
+    ) -> Transcript:
+        """Raises InvalidRequest for a recording that can't be read, UpstreamFailed for other failures."""
+        if self._whisper is None:
+            raise UpstreamFailed(NOT_TRANSCRIBED)
+        job = TranscriptionJob(
+            source=path_bytes(request.upload.path),
+            translate=request.translate,
+            language=request.language,
+            prompt=request.prompt or None,
+            temperature=request.temperature,
+            words=request.words,
+            script=request.script,
+        )
+        try:
+            return await self._whisper.transcribe(job, deadline_s, account_id, disconnected)
+        except (LanguageUnknown, SampleRefused) as refusal:
+            field = "language" if isinstance(refusal, LanguageUnknown) else "file"
+            raise InvalidRequest(f"{refusal} The units were refunded.", field=field) from refusal
+        except EngineBusy:
+            raise Overloaded(FULL_BY_NOW) from None
+        except EngineFailed as failure:
+            raise UpstreamFailed(NOT_TRANSCRIBED) from failure
+
+    async def close(self) -> None:
+        """Ends the child process."""
+        if self._whisper is not None:
+            await self._whisper.close()
 
 
 class TranscriptionPlan(Struct, frozen=True):
@@ -133,26 +222,17 @@ class TranscriptionPlan(Struct, frozen=True):
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Transcriber:
     """Answers requests for transcripts for one process."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        ledger: Ledger,
-        config: ConfigCache,
-        channels: Channels,
-        http_client: HttpClient,
-        whisper: EmbeddedWhisper,
-        disk: DiskExecutor,
-    ) -> None:
-        self._settings = settings
-        self._ledger = ledger
-        self._config = config
-        self._channels = channels
-        self._http_client = http_client
-        self._whisper = whisper
-        self._disk = disk
+    settings: Settings
+    ledger: Ledger
+    config: ConfigCache
+    channels: Channels
+    http_client: HttpClient
+    whisper: EmbeddedWhisper
+    disk: DiskExecutor
 
     async def answer(
         self,
@@ -176,7 +256,7 @@ class Transcriber:
                     taken.callback(memory.release, size_bytes, caller.details.account_id)
                 return plan
 
-            outcome = await self._ledger.charge_plan(caller, planned)
+            outcome = await self.ledger.charge_plan(caller, planned)
             if isinstance(outcome, Replayed):
                 return outcome.answer.encode()
             charged, plan = outcome
@@ -210,41 +290,41 @@ class Transcriber:
             del working  # else its exception, whose traceback has this frame, is in a reference cycle
 
     async def _plan(self, model: str) -> TranscriptionPlan:
-        config, settings = self._config.current, self._config.settings
+        config, settings = self.config.current, self.config.settings
         route = routes.find(config, settings, model, RouteKind.TRANSCRIPTION)
         if route.name == routes.TRANSCRIPTION_ROUTE:
-            await self._whisper.require(model)
-            return TranscriptionPlan(route, [], True, self._settings.call_deadline_s)
-        found = [one for one in self._channels.of_route(config, route) if one.url != PARROT]
-        return TranscriptionPlan(route, found, False, self._settings.call_deadline_s)
+            await self.whisper.require(model)
+            return TranscriptionPlan(route, [], True, self.settings.call_deadline_s)
+        found = [one for one in self.channels.of_route(config, route) if one.url != PARROT]
+        return TranscriptionPlan(route, found, False, self.settings.call_deadline_s)
 
     async def _hear(self, call: Call, request: TranscriptionRequest, disconnected: Disconnected) -> bytes:
         call.channel = EMBEDDED
-        transcript = await self._whisper.transcribe(request, call.account_id, call.seconds_left, disconnected)
+        transcript = await self.whisper.transcribe(request, call.account_id, call.seconds_left, disconnected)
         return encoded(transcript, request.format, translated=request.translate, words=request.words)
 
     async def _relay(self, call: Call, request: TranscriptionRequest, plan: TranscriptionPlan) -> bytes:
         """The answer of the first channel that gives one."""
-        recording = await self._disk.run(request.upload.path.read_bytes)
+        recording = await self.disk.run(request.upload.path.read_bytes)
 
         async def attempt(channel: Channel, left_s: float) -> bytes:
             return await ask(
-                self._http_client,
+                self.http_client,
                 channel,
                 request,
                 routes.model_for(plan.route, channel.model, request.model),
                 recording,
                 model_is_callers=routes.model_is_callers(plan.route),
                 deadline_s=left_s,
-                answer_max_bytes=self._settings.answer_max_bytes,
+                answer_max_bytes=self.settings.answer_max_bytes,
             )
 
         return await first_answer(
-            self._channels,
+            self.channels,
             plan.channels,
             attempt,
             asker=call,
             seconds=call.seconds_left,
-            fair_try_s=self._settings.fair_try_s,
+            fair_try_s=self.settings.fair_try_s,
             kind=plan.route.kind,
         )

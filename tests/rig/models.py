@@ -1,4 +1,5 @@
-"""A real language model server, llama.cpp's, with a tiny model that is generated for the test."""
+"""Real models: llama.cpp's server with a tiny model that is generated for the test, and Kokoro and Whisper,
+fetched once and kept in the user's cache."""
 
 import subprocess
 import sys
@@ -9,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.rig.tether import tethered
+from demo import kokoro_model as kokoro
+from myna.cli.models import ProgressBar
+from myna.engines.models import install
+from myna.engines.models.published import WHISPER
+from myna.errors import CommandError
+from tests.rig.processes import tethered
 
 KEY = "llm-key-9d31"
 SENTENCE = "the myna repeats every word it hears"
@@ -58,3 +64,23 @@ def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Llm]:
         # The model's tokens begin with the space before their word, and so does the answer.
         yield Llm(f"{_address(child)}/v1", KEY, f" {SENTENCE}")
         child.kill()
+
+
+@pytest.fixture(scope="session")
+def kokoro_model() -> Path:
+    """The folder of the model. The test fails with the reason if it can't be fetched."""
+    try:
+        return kokoro.ensured(ProgressBar(quiet=True))
+    except CommandError as error:
+        pytest.fail(f"The model Kokoro is needed: {error}")
+
+
+@pytest.fixture(scope="session")
+def whisper_model() -> Path:
+    """The folder of the model. The test fails with the reason if it can't be fetched."""
+    try:
+        return install.get(
+            WHISPER, kokoro.cached().with_name("whisper-base"), "", ProgressBar(quiet=True)
+        ).folder
+    except CommandError as error:
+        pytest.fail(f"The model Whisper is needed: {error}")
