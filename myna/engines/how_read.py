@@ -56,7 +56,7 @@ async def reading(text: str, voice_id: str) -> Reading:
 
 
 async def _read_for_kokoro(pool: Pool[TextPieces], text: str, language: str) -> Reading:
-    found = await pool.run(TextJob(text, language, with_reading=True), _JOB_S)
+    found = await pool.run(TextJob(text, language), _JOB_S)
     return Reading(text, found.reading, " ".join(piece.phonemes for piece in found.pieces))
 
 
@@ -66,6 +66,6 @@ async def _read_for_espeak(pool: Pool[Phonemes], text: str, language: str) -> Re
     return Reading(text, found.reading, " ".join(found.pieces))
 
 
-_KOKORO: Final = ("myna.engines.kokoro.text_child", TextPieces, _read_for_kokoro)
+_KOKORO: Final = ("myna.engines.kokoro.text.pieces", TextPieces, _read_for_kokoro)
 _ESPEAK: Final = ("myna.engines.espeak.phonemizer", Phonemes, _read_for_espeak)
 """A program, its result, and how it reads."""

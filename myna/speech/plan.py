@@ -32,7 +32,7 @@ from myna.farm.nodes import NO_NODES, Capacity, OnlineNodes
 from myna.speech import catalogue as voices
 from myna.store.batch import NewTask, TaskStatus
 from myna.store.database import Database
-from myna.store.files.free_space import FreeSpace
+from myna.store.files.storage import FreeSpace
 from myna.store.queries import clones as clones_store
 from myna.voices.lexicon import OFF_THE_LOOP_CHARS, Lexicons
 

@@ -36,7 +36,7 @@ from myna.speech.framing import Shape
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
 from myna.speech.synthesize import BROKEN_OFF, Answers, Disconnected, Synthesizer
 from myna.store.batch import Replayed
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.wire import openai
 from myna.wire.body import decode, ignored, to_json_text
 from myna.wire.openai import AudioVoice, OpenAISpeechRequest, VoiceById

@@ -17,7 +17,13 @@ from myna.wire import failures as channel_failures
 
 PACKAGE = Path(myna.__file__).parent
 OFFICE = Path(messages.__file__).parents[1]
-APART = {"myna.store.migrate", "myna.store.backup", "myna.settings", "myna.wire.validation_errors"}
+APART = {
+    "myna.store.migrate",
+    "myna.store.backup",
+    "myna.store.archive",
+    "myna.settings",
+    "myna.wire.validation_errors",
+}
 """They raise before there is a page; the last one's sentences are translated by patterns."""
 PHRASES_OF = ("_check_line", "_check_range", "_check_whole")
 """Functions whose first argument is the phrase `what` of a sentence."""

@@ -22,9 +22,8 @@ from myna.speech.catalogue import VoiceChoice
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
 from myna.speech.synthesize import Answers, Synthesizer
 from myna.store.batch import CallState, TaskStatus
-from myna.store.files.audio import AudioStore
-from myna.store.files.free_space import FreeSpace
-from myna.store.files.storage import Folder
+from myna.store.files.named_files import AudioStore
+from myna.store.files.storage import Folder, FreeSpace
 from myna.store.postgresql import Postgresql
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.store.books import AUDIO, Books, speech

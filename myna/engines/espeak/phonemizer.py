@@ -57,11 +57,11 @@ class Phonemizer:
         except UnsupportedUtterance:
             return self.ipa(text, "en-us")
 
-    def ipa(self, text: str, language: str, *, tied: bool = False) -> str:
-        """The text in IPA, with its stress marks, without punctuation; `tied` writes a sound of two letters
-        with ^ between them. Raises UnsupportedUtterance for an unknown language."""
+    def ipa(self, text: str, language: str) -> str:
+        """The text in IPA, with its stress marks, without punctuation, and with ^ between the letters of one
+        sound. Raises UnsupportedUtterance for an unknown language."""
         self._select(language)
-        return self._words(text, _PHONEMES_ARE_TIED_IPA if tied else _PHONEMES_ARE_IPA)
+        return self._words(text, _PHONEMES_ARE_TIED_IPA)
 
     def _select(self, language: str) -> None:
         """Selects the voice of the whole code, else of its first part: espeak-ng has en-us but not fr-fr."""

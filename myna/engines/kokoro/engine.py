@@ -1,6 +1,6 @@
 """Kokoro: a neural voice in seven languages, spoken by several processes.
 
-One process converts a text to phonemes, piece by piece (`text_child.py`, which loads espeak-ng). The others
+One process converts a text to phonemes, piece by piece (`text/pieces.py`, which loads espeak-ng). The others
 speak the pieces (`child.py`, which loads the model). The pieces of one text are spoken at the same time and
 returned in the order of the text.
 """
@@ -100,7 +100,7 @@ class Kokoro:
         self._texts_max = processes + queue_max
         self._texts = 0
         self._text_pool = Pool(
-            "myna.engines.kokoro.text_child",
+            "myna.engines.kokoro.text.pieces",
             TextPieces,
             processes=1,
             queue_max=self._texts_max,

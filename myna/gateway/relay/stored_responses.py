@@ -17,7 +17,7 @@ from myna.errors import DiskFull, InvalidRequest, NotFound
 from myna.http.request import read_body
 from myna.settings import Settings
 from myna.store.database import Database, in_time
-from myna.store.files.free_space import FreeSpace
+from myna.store.files.storage import FreeSpace
 from myna.store.queries import stored_responses as store
 from myna.store.queries.stored_responses import StoredResponse
 from myna.wire.lenient import loads, objects_of
