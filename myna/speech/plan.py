@@ -183,7 +183,7 @@ class Planner:
         """Checks the text and chooses what will speak it. Acquires `slot` if an engine with a queue will.
         Raises InvalidRequest, DiskFull, NoSpeechChannel, Overloaded, TextTooLong, InsufficientQuota, and
         Unauthorized if it has to look up the account."""
-        slot.release()
+        slot.close()
         config = await self._config.with_nodes()
         settings = self._config.settings
         if OFF_THE_LOOP_CHARS < len(request.text) <= (request.chars_max or settings.tts_max_chars):

@@ -132,7 +132,7 @@ class StreamedSpeech:
         with Slot() as slot:
             outcome = await self._ledger.charge_plan(caller, lambda: self._plan(caller, request, slot))
             if isinstance(outcome, Replayed):
-                slot.release()
+                slot.close()
                 await self._replay(outcome.answer, caller.details.account_id, request, outlet)
                 return
             call, planned = outcome

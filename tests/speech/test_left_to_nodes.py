@@ -47,7 +47,7 @@ class SpeechService:
 
     def __init__(self, books: Books, service: LedgerService, tasks: Tasks) -> None:
         self.outbound = HttpClient(connections_max=1)
-        self.admission, slot = Admission(processes=1, slots_max=1, account_max=1), Slot()
+        self.admission, slot = Admission(processes=1, queue_max=0, account_max=1), Slot()
         slot.acquire(self.admission, 1, 2.0, 60.0)
         engine = OpenAISpeech(
             self.outbound, DiskExecutor(), url=CLOSED_PORT_URL, key=None, model="m", answer_max_bytes=1
