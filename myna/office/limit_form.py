@@ -12,8 +12,8 @@ from myna.office.messages import N_
 from myna.office.visit import Visit
 from myna.store.batch import NO_LIMITS
 from myna.store.queries import config as config_store
+from myna.store.queries import config as route_store
 from myna.store.queries import keys as store
-from myna.store.queries import routes as route_store
 from myna.store.queries.keys import OF_ACCOUNT, CapRow, KeyRow, LimitsRow
 
 PERIODS = ((Period.DAY, N_("per day")), (Period.WEEK, N_("per week")), (Period.MONTH, N_("per month")))
@@ -36,7 +36,7 @@ def typed_limits(form: LimitFields) -> dict[str, str]:
 async def limit_fields(visit: Visit, key: KeyRow) -> LimitFields:
     """The fields for what is stored."""
     row = await store.limits_of(visit.db, key.account_id, key.id)
-    routes = await route_store.of_key(visit.db, key.id)
+    routes = await route_store.routes_of_key(visit.db, key.id)
     return structs.replace(_fields(row), route=list(routes or ()))
 
 
