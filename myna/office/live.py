@@ -7,20 +7,22 @@ connections to a site over HTTP/1.1.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
 
 import msgspec
 from markupsafe import Markup
-from msgspec import Struct
 from starlette.responses import Response, StreamingResponse
 
 from myna.accounts.sign_in import sessions
 from myna.errors import Overloaded
 from myna.http.asgi_types import stopping
 from myna.lib.shares import Shares
+from myna.office.page import Page
 from myna.office.visit import Visit
 from myna.store.transaction_queue import transactions_of
 
+Values = Mapping[str, Any]
 INTERVAL_S = 1.0
 """Between two looks at the database."""
 STREAM_MAX_S = 300.0
@@ -36,38 +38,44 @@ _streams = Shares[int](
 _json = msgspec.json.Encoder()
 
 
-class Part(Struct, frozen=True):
-    """The content of the element as HTML. `final`: it won't change any more."""
+def page(path: str, template: str, values: Callable[[Visit], Awaitable[Values]]) -> Page:
+    """The page that sends the block `live` of a template as server-sent events: each time that it has
+    changed, until its values are `final`."""
 
-    html: Markup
-    final: bool = False
+    async def follow(visit: Visit) -> Response:
+        return await stream(visit, template, values)
+
+    return Page(f"{path}/live", show=follow)
 
 
-def stream(visit: Visit, render: Callable[[], Awaitable[Part]]) -> Response:
-    """Sends the part each time that it has changed, until it is final. Raises Overloaded."""
+async def stream(visit: Visit, template: str, values: Callable[[Visit], Awaitable[Values]]) -> Response:
+    """Raises Overloaded, and what `values` raises, before the response begins."""
     with _streams.place(visit.account.id):
-        pass
-    response = StreamingResponse(_events(visit, render), media_type="text/event-stream")
+        first = await values(visit)
+    response = StreamingResponse(_events(visit, template, values, first), media_type="text/event-stream")
     response.headers["X-Accel-Buffering"] = "no"
     return response
 
 
-async def _events(visit: Visit, render: Callable[[], Awaitable[Part]]) -> AsyncIterator[bytes]:
+async def _events(
+    visit: Visit, template: str, values: Callable[[Visit], Awaitable[Values]], found: Values
+) -> AsyncIterator[bytes]:
     with _streams.place(visit.account.id):
         until = time.monotonic() + STREAM_MAX_S
         shown = Markup("")
         while time.monotonic() < until and not stopping(visit.request.scope):
             if visit.session is None or not await sessions.is_open(visit.db, visit.session):
                 return
-            with transactions_of(visit.owner):
-                part = await render()
-            if part.html != shown:
-                shown = part.html
+            part = visit.part(template, **found)
+            if part != shown:
+                shown = part
                 yield _event("content", str(shown))
-            if part.final:
+            if found.get("final"):
                 yield _event("end", "")
                 return
             await asyncio.sleep(INTERVAL_S)
+            with transactions_of(visit.owner):
+                found = await values(visit)
 
 
 def _event(name: str, text: str) -> bytes:

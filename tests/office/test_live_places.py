@@ -27,14 +27,17 @@ class Visit:
         self.request = type("Request", (), {"scope": {}})
         self.session = self.db = object()
 
+    def part(self, template: str) -> Markup:
+        return Markup("<p>one</p>")
+
 
 async def open_stream(account_id: int) -> AsyncIterator[Any]:
     """A stream that has sent its first part."""
 
-    async def render() -> live.Part:
-        return live.Part(Markup("<p>one</p>"))
+    async def values(_: object) -> live.Values:
+        return {}
 
-    response = live.stream(cast(Any, Visit(account_id)), render)
+    response = await live.stream(cast(Any, Visit(account_id)), "page.html", values)
     assert isinstance(response, StreamingResponse)
     stream = aiter(response.body_iterator)
     assert await anext(stream) == b'event: content\ndata: "<p>one</p>"\n\n'

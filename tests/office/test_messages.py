@@ -27,7 +27,8 @@ def used() -> set[str]:
     texts: set[str] = set()
     for path in TEMPLATES:
         for _, _, found in environment.extract_translations(path.read_text(encoding="utf-8")):  # type: ignore[attr-defined]  # added by the extension
-            texts.add(found[1] if isinstance(found, tuple) else found)  # Chinese has the plural alone
+            text = found[1] if isinstance(found, tuple) else found  # Chinese has the plural alone
+            texts |= {text} if text else set()
     for path in OFFICE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and (name := _name(node.func)) in ("text", "N_", "redirect"):

@@ -218,7 +218,7 @@ def _latency(visit: Visit, name: str, hours: Sequence[SiteHour]) -> Latency:
         half=_within(counts, 0.5),
         most=_within(counts, 0.95),
         buckets=buckets,
-        chart=small_bars([one.label for one in buckets], [one.calls for one in buckets], title),
+        chart=small_bars([one.calls for one in buckets], title, labels=[one.label for one in buckets]),
     )
 
 
@@ -254,7 +254,7 @@ async def strips(visit: Visit) -> dict[str, Strip]:
     labels = [visit.date(start + place * HOUR_MS) for place in range(HOURS)]
     title = visit.text(N_("Calls of {name} by hour"))
     return {
-        name: Strip(sum(values), small_bars(labels, values, title.format(name=name), top))
+        name: Strip(sum(values), small_bars(values, title.format(name=name), top, labels))
         for name, values in calls.items()
     }
 

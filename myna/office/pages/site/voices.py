@@ -3,7 +3,6 @@ are installed and can be fetched, with the progress of a fetch.
 """
 
 import asyncio
-from functools import partial
 
 from msgspec import Struct
 from starlette.responses import Response
@@ -16,9 +15,7 @@ from myna.engines.voices import EXAMPLE
 from myna.errors import CommandError
 from myna.gateway import trial as channel_trial
 from myna.office import live
-from myna.office.live import Part
 from myna.office.messages import N_
-from myna.office.model_fetching import ModelFetching
 from myna.office.page import Page, performs
 from myna.office.visit import Visit
 from myna.voices import overrides as voice_overrides
@@ -137,39 +134,24 @@ WORDS = (N_("Apache-2.0; its export to ONNX: MIT"), N_("and others"))
 
 async def show_models(visit: Visit) -> Response:
     """All published models."""
-    return visit.page("site/models.html", part=(await _models(visit)).html)
+    return visit.page("site/models.html", **await _models(visit))
 
 
-async def follow_models(visit: Visit) -> Response:
-    """The models with their progress, as server-sent events."""
-    return live.stream(visit, partial(_models, visit))
-
-
-async def _models(visit: Visit) -> Part:
-    states = await asyncio.to_thread(_fetching(visit).states)
-    speaking = {
-        channel.name.removeprefix("default-")
-        for channel in visit.parts.channels.speech(visit.parts.config.current)
+async def _models(visit: Visit) -> live.Values:
+    channels = visit.parts.channels.speech(visit.parts.config.current)
+    return {
+        "states": await asyncio.to_thread(visit.parts.models.states),
+        "speaking": {channel.name.removeprefix("default-") for channel in channels},
+        "speech": visit.parts.settings.speech,
+        "automatic": visit.parts.settings.speech == AUTO,
     }
-    html = visit.part(
-        "site/models_part.html",
-        states=states,
-        speaking=speaking,
-        speech=visit.parts.settings.speech,
-        automatic=visit.parts.settings.speech == AUTO,
-    )
-    return Part(html)
-
-
-def _fetching(visit: Visit) -> ModelFetching:
-    return visit.parts.models
 
 
 async def get_model(visit: Visit) -> Response:
     """Starts the command that fetches a model."""
     action = visit.fields(GetModel)
     await visit.claim()
-    await asyncio.to_thread(_fetching(visit).start, action.name)
+    await asyncio.to_thread(visit.parts.models.start, action.name)
     await visit.perform(action)
     return visit.redirect(MODELS_PATH)
 
@@ -179,7 +161,7 @@ async def remove_model(visit: Visit) -> Response:
     action = visit.fields(RemoveModel)
     visit.confirm(action.name)
     await visit.claim()
-    await asyncio.to_thread(_fetching(visit).remove, action.name)
+    await asyncio.to_thread(visit.parts.models.remove, action.name)
     await visit.perform(action)
     return visit.redirect(MODELS_PATH, "{name} is removed.", name=action.name)
 
@@ -194,7 +176,7 @@ PAGES = [
     Page(f"{PATH}/blend", submit=blend),
     Page(f"{PATH}/blend/delete", submit=delete_blend),
     Page(MODELS_PATH, show=show_models),
-    Page(f"{MODELS_PATH}/live", show=follow_models),
+    live.page(MODELS_PATH, "site/models.html", _models),
     Page(f"{MODELS_PATH}/get", submit=get_model, recent=True),
     Page(f"{MODELS_PATH}/remove", submit=remove_model, recent=True),
 ]
