@@ -100,7 +100,7 @@ async def _task(visit: Visit, task_id: int = 0) -> live.Values:
     if task is None:
         raise NotFound("There is no such task.")
     final = task.status in (TaskStatus.COMPLETED, TaskStatus.FAILED)
-    return {"task": task, "status": status_text(task, visit.renderer.language), "final": final}
+    return {"task": task, "state": status_text(task, visit.renderer.language), "final": final}
 
 
 def _request(form: Speech) -> dict[str, str]:
