@@ -87,43 +87,17 @@ def reader(site: Service) -> Visitor:
 
 
 @pytest.mark.parametrize(
-    ("password", "language", "said"),
-    [
-        ("short", "en", "at least 12 characters"),
-        ("passwordpassword", "en", "easy to guess"),
-        ("passwordpassword", "zh-CN", "此密码容易被猜到，请使用几个互不相关的词。"),
-    ],
-)
-def test_a_weak_password_is_refused_with_the_reason(
-    reader: Visitor, password: str, language: str, said: str
-) -> None:
-    answer = reader.post("/me/password", {"accept-language": language}, password=password)
-    assert answer.status == 400
-    assert said in text_of(answer)
-    assert password not in text_of(answer)
-
-
-@pytest.mark.parametrize(
     ("path", "fields", "said"),
     [
         ("/me", {"low_balance": "many"}, "余额提醒阈值必须是整数。"),
         ("/site/codes", {"units": "many"}, "点数必须是整数。"),
+        ("/site/voices/hide", {}, "音色必填。"),
     ],
 )
 def test_a_wrong_field_is_named(reader: Visitor, path: str, fields: dict[str, str], said: str) -> None:
     answer = reader.post(path, **fields)
     assert answer.status == 400
     assert said in text_of(answer)
-
-
-def test_a_page_that_does_not_exist_says_so(reader: Visitor) -> None:
-    assert "没有此页面。" in text_of(reader.get("/no-such-page"))
-
-
-def test_the_rules_of_the_audit_are_in_the_language_of_the_page(reader: Visitor) -> None:
-    page = reader.page("/site/health")
-    assert "账户余额等于其全部明细之和，且不低于 0" in page
-    assert "ledger" not in page
 
 
 def test_a_session_is_shown_by_its_browser_and_signing_out_keeps_the_language(people: People) -> None:

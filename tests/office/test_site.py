@@ -7,12 +7,6 @@ import pytest
 from tests.office.test_records import speak, with_key
 from tests.rig.calls import call
 from tests.rig.office import PASSWORD, People, Visitor, text_of
-from tests.rig.service import Service
-
-
-@pytest.fixture(scope="module")
-def operator(site: Service) -> Visitor:
-    return People(site).signed_in("site-operator", operator=True)
 
 
 def account_page(operator: Visitor, name: str) -> str:
@@ -79,17 +73,6 @@ def test_the_limits_of_an_account_are_set_and_hold(people: People, operator: Vis
     data = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
     answers = [call("POST", f"{site.base_url}/chat/completions", key=key.plain, data=data) for _ in range(2)]
     assert [answer.status for answer in answers] == [200, 429]
-
-
-def test_refused_limits_change_nothing_and_keep_what_was_typed(people: People, operator: Visitor) -> None:
-    people.service.account(name="unheld")
-    page = account_page(operator, "unheld")
-    before = last_command(operator)
-    answer = operator.post(f"{page}/limits", rpm="many", concurrent="3")
-    assert (answer.status, "The limit rpm must be a whole number" in text_of(answer)) == (400, True)
-    assert 'value="many"' in answer.body.decode()
-    assert 'value="3"' in answer.body.decode()
-    assert last_command(operator) == before
 
 
 def test_a_form_can_not_make_an_operator(people: People, operator: Visitor) -> None:

@@ -144,9 +144,6 @@ def used(site: Service, visitor: Visitor) -> list[dict[str, object]]:
     return [dict(row) for one in answers for row in site.cli("calls", "--call", call_of(one))]
 
 
-# ---- speech
-
-
 # ---- view code
 
 
@@ -273,13 +270,6 @@ def test_what_came_of_a_broken_stream_stays_in_the_conversation(
     assert "The answer is incomplete." in page
     assert "The units of this call were refunded." in page
     assert "Refunded: the channel broke off its answer" in streaming.page(f"/calls/{call_id}")
-
-
-def test_only_a_page_of_this_site_and_a_session_can_stream(node_site: NodeSite, streaming: Visitor) -> None:
-    for path in ("/try/stream", "/try/ended"):
-        assert streaming.post(path, {"origin": "https://other.example"}, text="Hello").status == 403
-        anonymous = People(node_site.service).visitor().post(path, text="Hello")
-        assert anonymous.headers["location"] == "/office/sign-in?next=/office/try"
 
 
 def test_the_call_of_another_account_is_not_shown(node_site: NodeSite, streaming: Visitor) -> None:
