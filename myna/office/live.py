@@ -43,18 +43,12 @@ def page(path: str, template: str, values: Callable[[Visit], Awaitable[Values]])
     changed, until its values are `final`."""
 
     async def follow(visit: Visit) -> Response:
-        return await stream(visit, template, values)
+        with _streams.place(visit.account.id):
+            first = await values(visit)  # its errors, as that there is no place, are answered by a page
+        events = _events(visit, template, values, first)
+        return StreamingResponse(events, headers={"X-Accel-Buffering": "no"}, media_type="text/event-stream")
 
     return Page(f"{path}/live", show=follow)
-
-
-async def stream(visit: Visit, template: str, values: Callable[[Visit], Awaitable[Values]]) -> Response:
-    """Raises Overloaded, and what `values` raises, before the response begins."""
-    with _streams.place(visit.account.id):
-        first = await values(visit)
-    response = StreamingResponse(_events(visit, template, values, first), media_type="text/event-stream")
-    response.headers["X-Accel-Buffering"] = "no"
-    return response
 
 
 async def _events(

@@ -59,7 +59,9 @@ async def open_stream(account_id: int) -> AsyncIterator[Any]:
     async def values(_: object) -> live.Values:
         return {}
 
-    response = await live.stream(cast(Any, Visit(account_id)), "page.html", values)
+    follow = live.page("", "page.html", values).show
+    assert follow
+    response = await follow(cast(Any, Visit(account_id)))
     assert isinstance(response, StreamingResponse)
     stream = aiter(response.body_iterator)
     assert await anext(stream) == b'event: content\ndata: "<p>one</p>"\n\n'

@@ -4,7 +4,6 @@ are installed and can be fetched, with the progress of a fetch.
 
 import asyncio
 
-from msgspec import Struct
 from starlette.responses import Response
 
 from myna.actions.clones import DeleteVoice
@@ -34,15 +33,8 @@ SAMPLES = {
 SAMPLE = "Hello, nice to meet you. The weather is fine today, so let us go for a walk."
 
 
-class Heard(Struct, frozen=True):
-    """A voice that was just spoken, and the name of its audio."""
-
-    voice_id: str
-    audio: str
-
-
-async def show(visit: Visit, heard: Heard | None = None) -> Response:
-    """All public voices in their order, hidden ones included."""
+async def show(visit: Visit, spoken: str = "", audio: str = "") -> Response:
+    """All public voices in their order, hidden ones included; the `spoken` one with the name of its audio."""
     voices = await _list(visit)
     config = await visit.parts.config.with_nodes()
     by_channels = {
@@ -54,7 +46,8 @@ async def show(visit: Visit, heard: Heard | None = None) -> Response:
         sources={one.voice.voice_id: [_said(visit, source) for source in one.sources] for one in voices},
         by_channels=by_channels,
         example=EXAMPLE,
-        heard=heard,
+        spoken=spoken,
+        audio=audio,
         can_blend=any(channel.engine.blends for channel in visit.parts.channels.speech(config)),
     )
 
@@ -81,7 +74,7 @@ async def listen(visit: Visit) -> Response:
     text = sample_of(found.voice.language)
     await channel_trial.listen(parts.channels, parts.config.current, voice_id, text, path)
     await parts.audio.keep(audio)
-    return visit.result(PATH, await show(visit, Heard(voice_id, audio)))
+    return visit.result(PATH, await show(visit, voice_id, audio))
 
 
 def sample_of(language: str) -> str:
