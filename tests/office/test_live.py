@@ -8,7 +8,7 @@ from markupsafe import Markup
 from starlette.responses import StreamingResponse
 
 from myna.errors import Overloaded
-from myna.office import live
+from myna.office import page
 from tests.rig.calls import Wire
 from tests.rig.office import People
 from tests.rig.service import Service
@@ -56,10 +56,10 @@ class Visit:
 async def open_stream(account_id: int) -> AsyncIterator[Any]:
     """A stream that has sent its first part."""
 
-    async def values(_: object) -> live.Values:
+    async def values(_: object) -> page.Values:
         return {}
 
-    follow = live.page("", "page.html", values).show
+    follow = page.live_page("", "page.html", values).show
     assert follow
     response = await follow(cast(Any, Visit(account_id)))
     assert isinstance(response, StreamingResponse)
@@ -73,12 +73,12 @@ def open_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     async def is_open(*_: object) -> bool:
         return True
 
-    monkeypatch.setattr(live.sessions, "is_open", is_open)
+    monkeypatch.setattr(page.sessions, "is_open", is_open)
 
 
 @pytest.mark.anyio
 async def test_the_live_pages_of_an_account_leave_places_to_others(open_sessions: None) -> None:
-    streams = [await open_stream(1) for _ in range(live.STREAMS_OF_ACCOUNT_MAX)]
+    streams = [await open_stream(1) for _ in range(page.STREAMS_OF_ACCOUNT_MAX)]
     with pytest.raises(Overloaded) as refused:
         await open_stream(1)
     assert refused.value.headers["Retry-After"] == "10"

@@ -25,7 +25,6 @@ from myna.billing import reports
 from myna.billing.reports import DAY_MS, HOURS_MAX_DAYS, Usage
 from myna.errors import NotFound
 from myna.lib.times import HOUR_MS
-from myna.office import live
 from myna.office.charts import small_bars
 from myna.office.client_lines import PLACEHOLDER, client_lines
 from myna.office.limit_form import (
@@ -39,7 +38,7 @@ from myna.office.limit_form import (
     typed_limits,
 )
 from myna.office.messages import N_
-from myna.office.page import Page
+from myna.office.page import Page, Values, live_page
 from myna.office.visit import Visit
 from myna.store.queries import keys as store
 from myna.store.queries.keys import CapRow, KeyRow, KeyUsage, Refusal
@@ -236,7 +235,7 @@ async def _first_request(visit: Visit, key: KeyRow) -> FirstRequest:
     return FirstRequest(used, Usage(), await _refusal(visit, key))
 
 
-async def _live(visit: Visit) -> live.Values:
+async def _live(visit: Visit) -> Values:
     """The line of the key of the path. It is final once a request has succeeded."""
     key = await own_key(visit)
     first = await _first_request(visit, key)
@@ -304,7 +303,7 @@ async def made(visit: Visit, issued: Issued, old: KeyRow | None = None, old_expi
 PAGES = [
     Page("/keys", show=show),
     Page("/keys/{id:number}", show=show_one),
-    live.page("/keys/{id:number}", "key.html", _live),
+    live_page("/keys/{id:number}", "key.html", _live),
     Page("/keys/{id:number}/rename", submit=rename),
     Page("/keys/{id:number}/cap", submit=set_cap),
     Page("/keys/{id:number}/limits", submit=set_limits),

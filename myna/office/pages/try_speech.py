@@ -13,9 +13,9 @@ from myna.engines.how_read import Reading, reading
 from myna.engines.interface import EngineFailed
 from myna.errors import NotFound
 from myna.errors.sentences import SentenceError
-from myna.office import live, runs
+from myna.office import runs
 from myna.office.client_lines import speech_lines
-from myna.office.page import Page
+from myna.office.page import Page, Values, live_page
 from myna.office.pages.voices import usable_voices
 from myna.office.runs import Run
 from myna.office.visit import Visit
@@ -93,7 +93,7 @@ async def show_task(visit: Visit) -> Response:
     return visit.page("try_task.html", **await _task(visit))
 
 
-async def _task(visit: Visit, task_id: int = 0) -> live.Values:
+async def _task(visit: Visit, task_id: int = 0) -> Values:
     """A task of the account, that of the path if no other, with its state. Raises NotFound."""
     wanted = task_id or visit.number("id")
     task = await visit.read(tasks.of_account, account_id=visit.account.id, task_id=wanted)
@@ -188,7 +188,7 @@ PAGES = [
         repeatable="it changes nothing",
     ),
     Page("/try/tasks/{id:number}", show=show_task),
-    live.page("/try/tasks/{id:number}", "try_task.html", _task),
+    live_page("/try/tasks/{id:number}", "try_task.html", _task),
     Page(_OWN, show=show_words, submit=add_word),
     Page(f"{_OWN}/remove", submit=remove_word),
     Page(_OF_SITE, show=show_words, submit=add_word),

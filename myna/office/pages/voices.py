@@ -13,10 +13,10 @@ from myna.engines.interface import EngineVoice
 from myna.engines.media.job import SAMPLE_MAX_BYTES, SAMPLE_MAX_S, SAMPLE_MIN_S
 from myna.errors import CommandError, NotFound
 from myna.lib.files import remove
-from myna.office import forms, live
+from myna.office import forms
 from myna.office.messages import N_
-from myna.office.page import Page
-from myna.office.pages import calls
+from myna.office.page import Page, Values, live_page
+from myna.office.pages.records import PHRASES
 from myna.office.visit import Visit
 from myna.speech import catalogue
 from myna.speech.catalogue import spoken_language
@@ -136,7 +136,7 @@ def _matches(row: PublicRow, q: str, language: str, gender: str) -> bool:
     )
 
 
-async def _own(visit: Visit) -> live.Values:
+async def _own(visit: Visit) -> Values:
     """The account's voices. They are final when none of them is being cloned."""
     owned = await visit.read(store.owned_by, account_id=visit.account.id)
     views = [await _view(visit, one.clone) for one in reversed(owned)]
@@ -152,7 +152,7 @@ async def _view(visit: Visit, clone: CloneRow) -> CloneView:
     return CloneView(
         clone=clone,
         state=visit.text(STATES[CloneStatus(clone.status)]),
-        reason=visit.renderer.stored(calls.PHRASES.get(clone.reason, clone.reason)),
+        reason=visit.renderer.stored(PHRASES.get(clone.reason, clone.reason)),
         language=visit.renderer.language_name(clone.language),
         able=any(row.language == clone.language and row.node_id in nodes for row in config.node_clones),
     )
@@ -185,7 +185,7 @@ async def show_one(visit: Visit) -> Response:
     return visit.page("voice.html", **await _one(visit))
 
 
-async def _one(visit: Visit) -> live.Values:
+async def _one(visit: Visit) -> Values:
     view = await _view(visit, await own_clone(visit))
     return {"view": view, "final": not view.unfinished}
 
@@ -280,9 +280,9 @@ def _file_name(sample: UploadFile) -> str:
 PAGES = [
     Page("/voices", show=show),
     Page("/voices/new", show=show_new, submit=clone, form_max_bytes=FORM_MAX_BYTES),
-    live.page("/voices", "voices.html", _own),
+    live_page("/voices", "voices.html", _own),
     Page("/voices/{id}", show=show_one),
-    live.page("/voices/{id}", "voice.html", _one),
+    live_page("/voices/{id}", "voice.html", _one),
     Page("/voices/{id}/preview", show=preview),
     Page("/voices/{id}/delete", show=show_delete, submit=delete),
 ]

@@ -7,9 +7,8 @@ from starlette.responses import Response
 from myna.actions.nodes import DisableNode, DrainNode, EnableNode, EnrollNode, Invitation, RemoveNode
 from myna.errors import NotFound
 from myna.farm.nodes import Nodes, NodeState, NodeStatus, node_channel
-from myna.office import live
 from myna.office.messages import N_
-from myna.office.page import Page, performs
+from myna.office.page import Page, Values, live_page, performs
 from myna.office.pages.site.channels import strips
 from myna.office.visit import Visit
 
@@ -29,7 +28,7 @@ async def show(visit: Visit) -> Response:
     return visit.page("site/nodes.html", **await _all(visit))
 
 
-async def _all(visit: Visit) -> live.Values:
+async def _all(visit: Visit) -> Values:
     nodes = await Nodes(visit.db).list()
     return {"nodes": nodes, "states": STATES, "strips": await strips(visit), "channel": node_channel}
 
@@ -56,7 +55,7 @@ async def _page(visit: Visit, name: str, invitation: Invitation | None = None) -
     )
 
 
-async def _one(visit: Visit, name: str = "") -> live.Values:
+async def _one(visit: Visit, name: str = "") -> Values:
     """The node of this name, or of the address. Raises NotFound."""
     wanted = name or visit.parameter("name")
     for known in await Nodes(visit.db).list():
@@ -77,9 +76,9 @@ async def _own_voice(visit: Visit, known: NodeStatus) -> str:
 
 PAGES = [
     Page(PATH, show=show),
-    live.page(PATH, "site/nodes.html", _all),
+    live_page(PATH, "site/nodes.html", _all),
     Page(f"{PATH}/one", show=show_one),
-    live.page(f"{PATH}/one", "site/node.html", _one),
+    live_page(f"{PATH}/one", "site/node.html", _one),
     Page(f"{PATH}/enroll", submit=enroll, recent=True),
     Page(f"{PATH}/drain", submit=performs(DrainNode, ONE)),
     Page(f"{PATH}/enable", submit=performs(EnableNode, ONE)),

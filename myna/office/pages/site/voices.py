@@ -13,9 +13,8 @@ from myna.engines.registry import AUTO
 from myna.engines.voices import EXAMPLE
 from myna.errors import CommandError
 from myna.gateway import trial as channel_trial
-from myna.office import live
 from myna.office.messages import N_
-from myna.office.page import Page, performs
+from myna.office.page import Page, Values, live_page, performs
 from myna.office.visit import Visit
 from myna.voices import overrides as voice_overrides
 from myna.voices.overrides import PublicVoice
@@ -130,7 +129,7 @@ async def show_models(visit: Visit) -> Response:
     return visit.page("site/models.html", **await _models(visit))
 
 
-async def _models(visit: Visit) -> live.Values:
+async def _models(visit: Visit) -> Values:
     channels = visit.parts.channels.speech(visit.parts.config.current)
     return {
         "states": await asyncio.to_thread(visit.parts.models.states),
@@ -169,7 +168,7 @@ PAGES = [
     Page(f"{PATH}/blend", submit=blend),
     Page(f"{PATH}/blend/delete", submit=delete_blend),
     Page(MODELS_PATH, show=show_models),
-    live.page(MODELS_PATH, "site/models.html", _models),
+    live_page(MODELS_PATH, "site/models.html", _models),
     Page(f"{MODELS_PATH}/get", submit=get_model, recent=True),
     Page(f"{MODELS_PATH}/remove", submit=remove_model, recent=True),
 ]
