@@ -15,8 +15,6 @@ from demo.tiny_voices import zipvoice
 from myna.office.pages.voices import TO_READ
 from myna.voices.clones import PREVIEW
 from tests.office.conftest import MakeSite
-from tests.office.test_nodes import NODE_TOML
-from tests.office.test_nodes import PATH as NODES
 from tests.office.test_records import speak
 from tests.office.test_try import entries, name_of
 from tests.rig.browser import OpenContext, page_with_microphone, record, signed_in_page
@@ -287,30 +285,7 @@ def test_the_answer_is_shown_while_it_is_written_and_as_text(
     assert entries(streaming, name_of(request)) == CHARGED * 2
 
 
-# ---- nodes and clones
-
-
-def test_a_node_joins_and_the_page_shows_it_live(
-    site: Service, people: People, open_context: OpenContext, make_node: NodeMaker
-) -> None:
-    visitor = people.signed_in("node-watcher", operator=True)
-    page = signed_in_page(open_context(), visitor)
-    page.goto(f"{site.root_url}/office{NODES}")
-    page.get_by_label("Name").fill("garage")
-    page.get_by_role("button", name="Make a join token").click()
-    line = page.locator("#join").inner_text()
-    url, token = line.split()[3:5]
-    steps = page.locator("[data-live]")
-    expect(steps).to_contain_text("Waiting for the machine to use its token")
-    node = make_node(NODE_TOML).join(url, token)
-    expect(steps).to_contain_text("The token is used, the machine has joined")
-    node.start()
-    expect(steps).to_contain_text("online", timeout=60_000)
-    expect(steps).to_contain_text(re.compile(r"\d+ voices"))
-    expect(steps).to_contain_text(re.compile(r"\d+ characters per second"))
-    node.stop()
-    expect(steps).to_contain_text("offline", timeout=60_000)
-    site.cli("node", "remove", "garage")
+# ---- clones
 
 
 @pytest.fixture

@@ -30,17 +30,19 @@ OFFICE = Path(messages.__file__).parents[1]
 PACKAGE = OFFICE.parent
 APART = {"myna.store.migrate", "myna.store.backup", "myna.settings", "myna.wire.validation_errors"}
 """They raise before there is a page; the last one's sentences are translated by patterns."""
+OF_NODES = {errors.NodeRefused, errors.NodeTooOld, errors.StaleLease}
+"""What compute nodes alone are told."""
 PHRASES_OF = ("_check_line", "_check_range", "_check_whole")
 """Functions whose first argument is the phrase `what` of a sentence."""
 
 
 def error_classes() -> set[type[SentenceError]]:
-    """All classes of errors."""
+    """All classes of errors that a page may show."""
     found: set[type[SentenceError]] = set()
     waiting: list[type[SentenceError]] = [SentenceError]
     while waiting:
         for kind in waiting.pop().__subclasses__():
-            if kind not in found and kind.__module__.startswith("myna."):
+            if kind not in found | OF_NODES and kind.__module__.startswith("myna."):
                 found.add(kind)
                 waiting.append(kind)
     return found

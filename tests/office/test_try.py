@@ -12,6 +12,7 @@ import pytest
 
 from tests.farm.node_client import NodeSite, mp3, new_voice
 from tests.office.conftest import MakeSite
+from tests.office.test_keys import make
 from tests.rig.calls import Answer, Wire, call
 from tests.rig.office import People, Visitor
 from tests.rig.service import Service
@@ -159,12 +160,10 @@ def code_of(answer: Answer, client: str) -> str:
 def test_the_code_for_curl_works(
     site: Service, visitor: Visitor, tmp_path: Path, path: str, expected: str
 ) -> None:
-    made = visitor.result("/keys/new", name="code", scope=["chat", "tts"])
-    key = re.search(r"myna_[0-9a-f]{40}", made.body.decode())
-    assert key
+    _, key = make(visitor, "code")
     answer = visitor.post(path, text=SAID, voice_id="zh-female-1")
     program = tmp_path / "code"
-    program.write_text(code_of(answer, "curl").replace("YOUR_KEY", key[0]), encoding="utf-8")
+    program.write_text(code_of(answer, "curl").replace("YOUR_KEY", key), encoding="utf-8")
     ended = subprocess.run(["bash", str(program)], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stderr
     said = json.loads(ended.stdout)["choices"][0]["message"]["content"] if path == "/try" else ended.stdout
