@@ -103,8 +103,8 @@ serve: .venv/run.stamp
 	$(BIN)/myna serve
 
 # For the tests of the back office: the browser of the system, or a new one.
-.venv/chromium.stamp: tests/rig/chromium.py .venv/dev.stamp
-	$(BIN)/python -m tests.rig.chromium
+.venv/chromium.stamp: tests/rig/browser.py .venv/dev.stamp
+	$(BIN)/python -m tests.rig.browser
 	@touch $@
 
 # mypy without its cache takes as long as all others together.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.rig.tether import tethered
+from tests.rig.processes import tethered
 
 READY_WAIT_S = 120.0
 END_WAIT_S = 30.0

@@ -22,7 +22,7 @@ from myna.lib.times import zone_of
 from myna.store.database import Database
 from myna.store.queries import config as store
 from myna.store.queries.config import Config
-from myna.wire import openai_audio
+from myna.wire import openai
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ def context_lengths(text: str) -> dict[str, int]:
     return {name: int(tokens) for name, tokens in lengths.items()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # compared by identity: each charge looks up what follows from them
 class SiteSettings:
     """The site settings: name with unit, kind with its default, and meaning."""
 
@@ -117,7 +117,7 @@ class SiteSettings:
     account_storage_mib: int = kinds.whole(1024, 0, 2**30)(
         "MiB an account may store; 0: no quota", "每个账户的存储配额（MiB）；0 表示不限"
     )
-    openai_voices: str = kinds.read_by(openai_audio.read, openai_audio.DEFAULT)(
+    openai_voices: str = kinds.read_by(openai.voice_mapping, openai.DEFAULT_VOICES)(
         "the voices that OpenAI's names mean: NAME=VOICE_ID, …",
         "OpenAI 音色名称的对应关系：名称=音色 ID，多个用英文逗号分隔",
     )

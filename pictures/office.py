@@ -21,8 +21,8 @@ from playwright.sync_api import Browser, sync_playwright
 from demo import month
 from myna import settings
 from myna.wire.farm import PREFIX, PROTOCOL, PROTOCOL_HEADER
+from tests.rig.browser import executable
 from tests.rig.calls import call
-from tests.rig.chromium import executable
 from tests.rig.waiting import free_port, wait_until
 
 OUT = Path(__file__).parents[1] / "docs" / "office"

@@ -7,19 +7,17 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.rig import temporary
+from tests.rig.disks import temporary_folder
 
 pytest_plugins = [
     "tests.rig.postgres",
-    "tests.rig.pgbouncer",
     "tests.rig.s3",
     "tests.rig.service",
     "tests.rig.upstream",
-    "tests.rig.llm",
-    "tests.rig.node_client",
+    "tests.rig.models",
+    "tests.rig.clients",
     "tests.rig.farm_site",
     "tests.rig.compute_node",
-    "tests.rig.speech_models",
     "tests.rig.browser",
     "tests.rig.oidc_provider",
     "tests.store.fixtures",
@@ -47,7 +45,7 @@ def anyio_backend() -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Temporary folders are in memory where there is room; pytest-xdist gives them to its workers."""
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(temporary.folder()))
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(temporary_folder()))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from myna.engines.interface import SPEED_MAX, SPEED_MIN
 from myna.store.batch import STORED_ANSWER_MAX_BYTES
-from myna.wire import farm, openai, openai_audio, v1
+from myna.wire import farm, openai, v1
 from myna.wire.body import NAMES_MAX
 from myna.wire.responses.request import ResponsesRequest
 
@@ -223,11 +223,9 @@ OPENAI = Api(
         ),
         "POST /openai/v1/embeddings": Operation("Embeddings", "chat", OBJECT, openai.EmbeddingsRequest),
         "POST /openai/v1/audio/speech": Operation(
-            "Text to speech", "tts", AUDIO, openai_audio.OpenAISpeechRequest, streams=True, headers=_SPEECH
+            "Text to speech", "tts", AUDIO, openai.OpenAISpeechRequest, streams=True, headers=_SPEECH
         ),
-        "GET /openai/v1/audio/voices": Operation(
-            "Voices that can be used now", "tts", openai_audio.AudioVoices
-        ),
+        "GET /openai/v1/audio/voices": Operation("Voices that can be used now", "tts", openai.AudioVoices),
         "POST /openai/v1/audio/transcriptions": Operation(
             "The text of a recording", "chat", OBJECT, form=_FORM
         ),

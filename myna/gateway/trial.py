@@ -1,7 +1,7 @@
-"""Requests of our own to a channel, charged to nobody: an operator's trial, and the probe of a failing one.
+"""Requests of our own to a channel, charged to nobody: an operator's trial, and the probe of a failing one;
+and the likely cause why a channel does not work, found with requests that cost nothing.
 
-A trial, as a voice that is heard, takes the way of a call: its result counts for the channel's circuit, so a
-success closes it.
+A trial, as a voice that is heard, counts for the channel's circuit as a call does, so a success closes it.
 
 A probe finds out whether the channel is at fault. It counts for the circuit too: a failure opens it. A
 channel that refuses the request answers, and is not at fault. The request is of the kind of the calls that
@@ -10,7 +10,10 @@ failed, and for a model that the operator named.
 
 import contextlib
 import os
+import re
 import time
+from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -18,19 +21,21 @@ import msgspec
 from msgspec import Struct
 
 from myna.channels import channels
-from myna.channels.channels import PARROT, Channel, Channels
+from myna.channels.channels import PARROT, Channel, Channels, is_local
 from myna.channels.circuits import OPERATOR
 from myna.channels.routes import RouteKind
 from myna.engines.interface import Engine, EngineBusy, EngineFailed, Utterance, UtteranceRefused
 from myna.errors import CommandError, Overloaded, UpstreamFailed
-from myna.gateway.causes import in_line, likely_cause
+from myna.errors.sentences import SentenceError
 from myna.gateway.chat import upstream
-from myna.gateway.chat.failover import FailedAttempt, Nobody, answer_of, first_answer
+from myna.gateway.chat.failover import FailedAttempt, Nobody, answer_of, first_answer, without_secrets
+from myna.gateway.models import ask, models_in
 from myna.http.client import HttpClient, RequestFailed
+from myna.lib.net import without_login
 from myna.settings import Settings
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.queries.config import Config
-from myna.wire.failures import FULL, NO_FILE, NOT_OFFERED, REFUSED
+from myna.wire.failures import FULL, NO_FILE, NOT_OFFERED, REFUSED, read
 
 MESSAGE = "Say hello."
 MESSAGES = [{"role": "user", "content": MESSAGE}]
@@ -42,6 +47,16 @@ PROBE_MAX_S: Final = 60.0
 PROBE_TOKENS_MAX: Final = 16
 CHAT_MODEL: Final = "svc-chat"
 """What a channel without a model is asked for by calls of /v1."""
+CAUSE_WAIT_S: Final = 3.0
+"""How long a server has to list its models."""
+MODELS_SHOWN: Final = 10
+SAID_MAX_CHARS: Final = 200
+ENDPOINTS: Final = (
+    "/chat/completions", "/completions", "/chat", "/responses", "/embeddings", "/models", "/audio/speech",
+    "/audio/transcriptions", "/audio/translations", "/audio/voices", "/audio",
+)  # fmt: skip
+_VERSIONED: Final = re.compile(r"/v\d+[a-z0-9]*(/|$)")
+_REFUSALS: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 class Trial(Struct, frozen=True):
@@ -155,38 +170,117 @@ def _reason(failure: Exception, channel: Channel) -> tuple[str, bool]:
     return f"{message}: {said}" if said else message.rstrip("."), refused
 
 
+class Cause(SentenceError):
+    """A sentence about a channel that says what to change."""
+
+
+async def likely_cause(
+    http_client: HttpClient, channel: Channel, *, told: str = "", refused: bool = False
+) -> Cause | None:
+    """What is probably wrong with a channel, if that can be told. `refused`: its server refused a request
+    without a mistake. `told` is what the operator is told already."""
+    if channel.url == PARROT or is_local(channel):
+        return None
+    if wrong := cause_in_url(channel.url):
+        return wrong
+    base = channel.url.rstrip("/")
+    answer = await ask(http_client, base, channel.headers(), CAUSE_WAIT_S)
+    if answer is None:
+        return None
+    if answer.status in _REFUSALS:
+        message = in_line(read(answer.status, answer.body).message, channel)
+        return _cause_of_refused_key(channel, "" if message in told else message)
+    models = models_in(answer)
+    if not models and not _VERSIONED.search(base):
+        below = await ask(http_client, f"{base}/v1", channel.headers(), CAUSE_WAIT_S)
+        found = below and (below.status in _REFUSALS or models_in(below))
+        if found or (refused and answer.status == HTTPStatus.NOT_FOUND):
+            return Cause("Its base URL lacks /v1: use {base}/v1.", base=without_login(base))
+    if refused or (channel.kind == "chat" and channel.model):  # what serves speech often lists other models
+        return _cause_of_unlisted_model(channel.model, models or [])
+    return None
+
+
+def cause_in_url(url: str) -> Cause | None:
+    """What is wrong with a base URL, if that can be told without its server."""
+    base = without_login(url.rstrip("/"))
+    endpoint = next((each for each in ENDPOINTS if base.endswith(each)), "")
+    if not endpoint:
+        return None
+    return Cause(
+        "Its base URL ends in an endpoint, {endpoint}: use {base}.",
+        endpoint=endpoint,
+        base=base.removesuffix(endpoint),
+    )
+
+
+def wrong_url(url: str) -> Cause | None:
+    """What is certainly wrong with a base URL: an endpoint in two parts, or after a version. A server may
+    have its API below /models."""
+    cause = cause_in_url(url)
+    endpoint, base = (str(cause.values[name]) for name in ("endpoint", "base")) if cause else ("", "")
+    return cause if endpoint.count("/") > 1 or _VERSIONED.search(base) else None
+
+
+def in_line(text: str, channel: Channel) -> str:
+    """A server's sentence, for the operator: the beginning, in one line, without the channel's secrets."""
+    plain = "".join(each if each.isprintable() else " " for each in without_secrets(text, channel))
+    return " ".join(plain.split())[:SAID_MAX_CHARS].rstrip(".")
+
+
+def _cause_of_refused_key(channel: Channel, message: str) -> Cause:
+    if not channel.key:
+        return Cause("Its server asks for a key: store one, or name the variable that contains it.")
+    if message:
+        return Cause("Its server refuses the key: {said}.", said=message)
+    return Cause("Its server refuses the key.")
+
+
+def _cause_of_unlisted_model(model: str, models: list[str]) -> Cause | None:
+    if not models or model in models or f"{model}:latest" in models:
+        return None
+    more = len(models) - MODELS_SHOWN
+    shown = ", ".join(models[:MODELS_SHOWN]) + (f", … ({more})" if more > 0 else "")
+    if not model:
+        return Cause("It has no model of its own; its server lists {models}.", models=shown)
+    return Cause(
+        "Its server does not list the model {model!r}; it lists {models}.", model=model, models=shown
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Prober:
     """Probes the channels of one process."""
 
-    def __init__(
-        self, http_client: HttpClient, channels: Channels, settings: Settings, audio: AudioStore
-    ) -> None:
-        self._http_client = http_client
-        self._channels = channels
-        self._settings = settings
-        self._audio = audio
-        self._deadline_s = min(PROBE_MAX_S, settings.upstream_idle_s)
+    http_client: HttpClient
+    channels: Channels
+    settings: Settings
+    audio: AudioStore
+
+    @property
+    def _deadline_s(self) -> float:
+        return min(PROBE_MAX_S, self.settings.upstream_idle_s)
 
     async def probe(self, config: Config, name: str, kind: str) -> None:
         """Probes a channel after failures of requests of this kind, and counts the result."""
-        channel = next((one for one in self._channels.all(config) if one.name == name and one.enabled), None)
+        channel = next((one for one in self.channels.all(config) if one.name == name and one.enabled), None)
         if channel is None or channel.url == PARROT:
-            self._channels.circuits.succeeded(name)
+            self.channels.circuits.succeeded(name)
         elif channel.kind == RouteKind.SPEECH:
             await self._speech(channel)
         else:
             await self._chat(channel, kind or RouteKind.CHAT, _model_of(channel, config, kind))
 
     async def _speech(self, channel: Channel) -> None:
-        engine = self._channels.engine(channel)
+        engine = self.channels.engine(channel)
         if engine is None:
             return
-        audio, path = self._audio.new()
+        audio, path = self.audio.new()
         try:
             with contextlib.suppress(CommandError):  # the trial has counted it
-                await speech(self._http_client, self._channels, channel, engine, path, self._deadline_s)
+                await speech(self.http_client, self.channels, channel, engine, path, self._deadline_s)
         finally:
-            await self._audio.discard(audio)
+            await self.audio.discard(audio)
 
     async def _chat(self, channel: Channel, kind: str, model: str) -> None:
         async def attempt(channel: Channel, left_s: float) -> None:
@@ -196,8 +290,8 @@ class Prober:
             if kind == RouteKind.CHAT:
                 conversation = {"messages": MESSAGES, "max_tokens": PROBE_TOKENS_MAX}
                 await upstream.ask(
-                    self._http_client,
-                    self._channels,
+                    self.http_client,
+                    self.channels,
                     [channel],
                     model or CHAT_MODEL,
                     msgspec.json.encode(conversation),
@@ -205,11 +299,11 @@ class Prober:
                     asker=Nobody(),
                     seconds=self._deadline_s,
                     fair_try_s=0,
-                    answer_max_bytes=self._settings.answer_max_bytes,
+                    answer_max_bytes=self.settings.answer_max_bytes,
                 )
             else:
                 await first_answer(
-                    self._channels,
+                    self.channels,
                     [channel],
                     attempt,
                     asker=Nobody(),
@@ -223,19 +317,19 @@ class Prober:
                 and failed.blameless
                 and failed.meaning not in (FULL, NO_FILE)
             ):
-                self._channels.circuits.succeeded(channel.name)
+                self.channels.circuits.succeeded(channel.name)
 
     async def _request(self, channel: Channel, kind: str, model: str, left_s: float) -> None:
         """A request for the embedding of a word, or where no such is known, for the server's models."""
         embeds = kind == RouteKind.EMBEDDINGS and model
         await answer_of(
-            self._http_client,
+            self.http_client,
             channel,
             "/embeddings" if embeds else "/models",
             msgspec.json.encode({"model": model, "input": "hello"}) if embeds else None,
             method="POST" if embeds else "GET",
             deadline_s=left_s,
-            answer_max_bytes=self._settings.answer_max_bytes,
+            answer_max_bytes=self.settings.answer_max_bytes,
         )
 
 

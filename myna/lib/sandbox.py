@@ -8,16 +8,19 @@ The filter denies by list. The runtimes of neural models make calls that differ 
 list of what is allowed would break them at each update.
 """
 
+import contextlib
 import ctypes
 import errno
+import mmap
 import os
 import resource
 import struct
 import sys
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -276,6 +279,22 @@ def confine(files: AllowedPaths | None) -> Confinement:
     if not deny_system_calls():
         kept.append(_SYSTEM_CALLS)
     return Confinement(kept, landlock)
+
+
+@contextlib.contextmanager
+def unnamed_file(parts: Iterable[bytes | mmap.mmap]) -> Iterator[str]:
+    """The path of a file with this content, for a library that reads files by their paths: in memory on
+    Linux, where the process may write no file."""
+    with _new_file() as file:
+        file.writelines(parts)
+        file.flush()
+        yield file.name if isinstance(file.name, str) else f"/proc/self/fd/{file.name}"
+
+
+def _new_file() -> IO[bytes]:
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("myna"), "wb")
+    return tempfile.NamedTemporaryFile()
 
 
 def _libc() -> Any:

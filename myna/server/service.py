@@ -9,17 +9,16 @@ from functools import partial
 
 from starlette.routing import Route
 
-from myna.accounts.key_throttle import KeyThrottle
 from myna.accounts.refusals import Refusals
-from myna.accounts.sign_in.oidc.client import client_of
 from myna.accounts.sign_in.oidc.flow import Oidc
+from myna.accounts.sign_in.oidc.provider import client_of
+from myna.accounts.throttle import KeyThrottle
 from myna.api import units
 from myna.api.auth import KeyAuth
 from myna.api.farm import FarmApi
 from myna.api.health import HealthApi
 from myna.api.openai.audio import OpenAIAudio
-from myna.api.openai.models import ModelsApi
-from myna.api.openai.relayed import RelayApi
+from myna.api.openai.text import ModelsApi, RelayApi
 from myna.api.openapi import OpenApi
 from myna.api.uploads import UploadsApi
 from myna.api.v1 import V1Api
@@ -32,7 +31,7 @@ from myna.errors import NoSpeechChannel, sentences
 from myna.farm.nodes import Capacity, Nodes
 from myna.farm.tasks import Tasks
 from myna.gateway.chat.complete import Chat
-from myna.gateway.chat.context_lengths import ContextLengths
+from myna.gateway.models import ContextLengths
 from myna.gateway.relay.plan import Planner as RelayPlanner
 from myna.gateway.relay.relay import Relay, UnitHeaders
 from myna.gateway.relay.stored_responses import StoredResponses
@@ -52,11 +51,8 @@ from myna.speech.previews import Previews
 from myna.speech.site_engines import SiteEngines, speech_engines
 from myna.speech.synthesize import Synthesizer
 from myna.store.database import Database, connect
-from myna.store.files.audio import AudioStore
-from myna.store.files.free_space import FreeSpace
-from myna.store.files.samples import SampleStore
-from myna.store.files.spool import Spool
-from myna.store.files.storage import open_storage
+from myna.store.files.named_files import AudioStore, SampleStore, Spool
+from myna.store.files.storage import FreeSpace, open_storage
 from myna.store.group_commit import GroupCommit
 from myna.store.migrate import migrate
 
@@ -92,7 +88,7 @@ class Service:
         )
         client = client_of(settings)
         self.oidc = Oidc(client, self.http_client) if client else None
-        engines = speech_engines(settings)
+        engines = speech_engines(settings, self.environ)
         self.site_engines = SiteEngines(settings, engines, self.audio.folder)
         self.channels = channels = Channels(
             settings=settings, environ=self.environ, http_client=self.http_client, local=engines

@@ -10,7 +10,7 @@ from typing import Final, Literal
 from myna.engines.audio import word_times
 from myna.engines.interface import WordTime
 from myna.wire.body import to_event, to_json
-from myna.wire.openai_audio import CaptionedSpeech, SpeechDelta, SpeechEnd, SpeechUsage, WordTimestamp
+from myna.wire.openai import CaptionedSpeech, SpeechDelta, SpeechEnd, SpeechUsage, WordTimestamp
 
 Shape = Literal["sound", "events", "lines", "object"]
 _MEDIA_TYPES: Final[dict[Shape, bytes]] = {

@@ -36,10 +36,10 @@ from myna.speech.framing import Shape
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
 from myna.speech.synthesize import BROKEN_OFF, Answers, Disconnected, Synthesizer
 from myna.store.batch import Replayed
-from myna.store.files.audio import AudioStore
-from myna.wire import openai_audio
+from myna.store.files.named_files import AudioStore
+from myna.wire import openai
 from myna.wire.body import decode, ignored, to_json_text
-from myna.wire.openai_audio import AudioVoice, OpenAISpeechRequest, VoiceById
+from myna.wire.openai import AudioVoice, OpenAISpeechRequest, VoiceById
 
 NO_AAC = "aac needs Myna's extra 'm4a', which is not installed here; use mp3, opus, flac, wav or pcm."
 NO_SUCH_LANGUAGE = "no voice here speaks this language; GET /audio/voices lists the existing ones."
@@ -49,8 +49,13 @@ DELETED = "The sound of the first call with this Idempotency-Key was deleted; us
 NOT_SENT = "The text was spoken and is among the records, but the sound can't be converted; try mp3."
 MARKS_S = 0.3
 """The silence for a text of marks alone."""
-_LETTERS = dict(zip("abefhijpz", ("en-US", "en-GB", "es", "fr", "hi", "it", "ja", "pt", "zh"), strict=True))
-"""Kokoro's names of languages."""
+_LANGUAGES = """
+a en-us, b en-gb, e es, f fr, h hi, i it, j ja, p pt, z zh, cmn zh, chinese zh, mandarin zh, cantonese yue,
+english en, french fr, german de, hindi hi, italian it, japanese ja, korean ko, portuguese pt, russian ru,
+spanish es
+"""
+_CODES = dict(pair.split() for pair in _LANGUAGES.split(","))
+"""Languages by Kokoro's letters, by the code of Mandarin alone, and by the names that some clients send."""
 _FIELDS = {"text": "input", "voice_id": "voice"}
 """The names of fields in errors of /v1, and in requests here."""
 
@@ -127,7 +132,7 @@ class StreamedSpeech:
         with Slot() as slot:
             outcome = await self._ledger.charge_plan(caller, lambda: self._plan(caller, request, slot))
             if isinstance(outcome, Replayed):
-                slot.release()
+                slot.close()
                 await self._replay(outcome.answer, caller.details.account_id, request, outlet)
                 return
             call, planned = outcome
@@ -250,8 +255,8 @@ class StreamedSpeech:
         if not name and speaks:
             return speaks.voice_id, language
         listed = {found.voice_id: found.name for found in usable}
-        mapping = openai_audio.read(self._config.settings.openai_voices)
-        return openai_audio.voice_id_of(name or "", mapping, listed) or None, language
+        mapping = openai.voice_mapping(self._config.settings.openai_voices)
+        return openai.voice_id_of(name or "", mapping, listed) or None, language
 
 
 def named(usable: list[EngineVoice], mapping: str) -> list[AudioVoice]:
@@ -260,7 +265,7 @@ def named(usable: list[EngineVoice], mapping: str) -> list[AudioVoice]:
     found = [_described(voice.voice_id, voice) for voice in usable]
     found += [
         _described(name, by_id[voice_id])
-        for name, voice_id in openai_audio.read(mapping).items()
+        for name, voice_id in openai.voice_mapping(mapping).items()
         if voice_id in by_id and name not in by_id
     ]
     return found
@@ -282,8 +287,10 @@ def _style(request: OpenAISpeechRequest) -> Style:
 
 
 def _of_language(wanted: str, usable: list[EngineVoice]) -> EngineVoice | None:
-    """The first voice of a language, in its variant if there is one."""
-    code = _LETTERS.get(wanted, wanted).lower()
+    """The first voice of a language, in its variant if there is one. `wanted` is a tag such as zh-CN or
+    cmn-CN, or one of `_CODES`."""
+    language, *variant = wanted.lower().replace("_", "-").split("-")
+    code = "-".join((_CODES.get(language, language), *variant))
     first = code.partition("-")[0]
     fitting = [voice for voice in usable if voice.language.lower().partition("-")[0] == first]
     same = [voice for voice in fitting if voice.language.lower() == code]

@@ -19,7 +19,7 @@ from myna.store.schema import BASELINE, schema_version
 from tests.cli.site import CHAT, Site
 from tests.rig.calls import call
 from tests.rig.commands import CommandLine, Ended
-from tests.rig.full_disk import on_full_disk
+from tests.rig.disks import on_full_disk
 from tests.rig.postgres import Postgres
 from tests.rig.service import ServiceMaker
 

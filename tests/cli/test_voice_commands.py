@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from myna.actions.nodes import EnrollNode
+from myna.actions.site import EnrollNode
 from myna.farm.nodes import Nodes
 from myna.settings import Settings
 from myna.store.database import connect
@@ -18,7 +18,7 @@ from myna.wire.farm import Hello, NodeVoice
 from tests.cli.conftest import Cli
 from tests.rig.actors import perform
 from tests.rig.calls import call
-from tests.rig.full_disk import on_full_disk
+from tests.rig.disks import on_full_disk
 from tests.rig.samples import write_voice
 from tests.rig.service import Service, ServiceMaker
 

@@ -11,9 +11,9 @@ import pytest
 from myna.engines.audio.encoders import RATE_HZ, SoundFormat
 from tests.audio.test_encoders import heard
 from tests.openai_audio.transcription_upstream import TranscriptionUpstream
+from tests.rig.clients import CLIENTS, NodeJsClient
 from tests.rig.commands import CommandLine
-from tests.rig.llm import Llm
-from tests.rig.node_client import CLIENTS, NodeJsClient
+from tests.rig.models import Llm
 from tests.rig.service import Service
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]

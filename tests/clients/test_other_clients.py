@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.clients.page import packages
-from tests.rig.python_clients import INSTALL_DEADLINE_S, RUN_DEADLINE_S, installed, run
+from tests.rig.clients import INSTALL_DEADLINE_S, RUN_DEADLINE_S, installed, run
 from tests.rig.upstream import Upstream
 
 HERE = Path(__file__).parent

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.page import Example, examples, packages
-from tests.rig.node_client import CLIENTS, NodeJsClient
-from tests.rig.python_clients import INSTALL_DEADLINE_S, RUN_DEADLINE_S, installed, run
+from tests.rig.clients import CLIENTS, INSTALL_DEADLINE_S, RUN_DEADLINE_S, NodeJsClient, installed, run
 from tests.rig.upstream import Upstream
 
 SAID = "Say hello."

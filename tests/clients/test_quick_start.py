@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.docs.pages import DOCS
-from tests.rig.node_client import NodeJsClient
+from tests.rig.clients import NodeJsClient
 from tests.rig.upstream import Upstream
 
 _SECTION = re.compile(r"^## (.+)\n((?:(?!## ).*\n)*)", re.MULTILINE)

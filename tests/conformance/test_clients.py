@@ -8,8 +8,8 @@ import pytest
 
 from tests.conformance.caller import DELIVERED, Caller
 from tests.conformance.conftest import CallerMaker, make_caller
-from tests.rig.llm import Llm
-from tests.rig.node_client import NodeJsClient
+from tests.rig.clients import NodeJsClient
+from tests.rig.models import Llm
 from tests.rig.service import Service, ServiceMaker
 
 

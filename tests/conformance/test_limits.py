@@ -8,8 +8,7 @@ import pytest
 
 from tests.conformance.caller import UNCHARGED, Caller, Stats, check_error
 from tests.conformance.conftest import ON_BOTH_DATABASES, CallerMaker
-from tests.rig.calls import Answer
-from tests.rig.sse import EventReader
+from tests.rig.calls import Answer, EventReader
 from tests.rig.upstream import Upstream
 
 RATE = ("x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests")

@@ -12,9 +12,8 @@ import pytest
 
 from myna.channels.circuits import FAILURES_MAX
 from tests.conformance.caller import COPY_WAIT_S, DELIVERED, REFUNDED, UNCHARGED, Caller, Stats
-from tests.rig.calls import Answer, call
+from tests.rig.calls import Answer, EventReader, call
 from tests.rig.service import Service
-from tests.rig.sse import EventReader
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 

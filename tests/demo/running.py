@@ -7,8 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.rig.processes import proc_file
-from tests.rig.tether import tethered
+from tests.rig.processes import proc_file, tethered
 from tests.rig.waiting import free_port, wait_until
 
 ROOT = Path(__file__).parents[2]

@@ -16,12 +16,12 @@ import pytest
 from tests.docs.pages import DOCS, ROOT
 from tests.docs.test_install_pages import STUBS
 from tests.rig.calls import call
-from tests.rig.pgbouncer import PATH
-from tests.rig.tether import tethered
+from tests.rig.postgres import SYSTEM_PATH
+from tests.rig.processes import tethered
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import SOON_S, free_port, wait_until
 
-NGINX = shutil.which("nginx", path=PATH)
+NGINX = shutil.which("nginx", path=SYSTEM_PATH)
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(NGINX is None, reason="nginx is not installed")]
 FOLDERS = "/etc/myna|/etc/fstab|/etc/nginx|/var/lib/myna|/mnt"
 PROGRAMS = {
@@ -71,7 +71,11 @@ class Machines:
         text = re.sub(
             r"10\.0\.0\.(\d):8080", lambda found: f"127.0.0.1:{self.ports[int(found[1]) - 1]}", text
         )
-        env = {"PATH": f"{root}/bin:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "MYNA_SPEECH": "espeak"}
+        env = {
+            "SYSTEM_PATH": f"{root}/bin:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "MYNA_SPEECH": "espeak",
+        }
         env |= {
             "MYNA_PORT": str(self.ports[number]),
             "HOME": str(root),

@@ -69,6 +69,7 @@ CHF 50 → fifty Swiss francs
 98.6°F → ninety eight point six degrees Fahrenheit
 90° → ninety degrees
 6'2" → six foot two
+5' tall → five feet tall
 6ft 2in → six feet two inches
 12 oz → twelve ounces
 2 lbs → two pounds

@@ -5,7 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from myna.engines.text.mandarin.numerals import cardinal, number
-from myna.engines.text.reading import spoken_form
+from myna.engines.text.reading import in_english, spoken_form
 from myna.engines.text.sentences import sentences
 from myna.engines.text.signs import plain, speakable
 
@@ -188,9 +188,11 @@ def test_han_between_numbers_is_kept_and_digits_are_replaced(text: str) -> None:
 
 
 @settings(deadline=None, max_examples=300)
-@given(st.text(st.characters(), max_size=40) | st.text("\ud800\x00\u202e好1二-/:.٣५①Ⅻ½"))
+@given(st.text(st.characters(), max_size=40) | st.text("\ud800\x00\u202e好1二-/:.'٣५①Ⅻ½"))
 @example("\udfff\ud800好1")
+@example("5'")
 def test_no_text_raises(text: str) -> None:
+    in_english(text)
     spoken_form(text)
     spoken_form("好" + text + "1")
 

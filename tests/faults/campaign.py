@@ -16,9 +16,8 @@ from dataclasses import dataclass
 
 from tests.conformance.caller import Caller
 from tests.farm.node_client import Job, NodeClient, NodeSite, mp3
-from tests.rig.calls import Answer, Wire
+from tests.rig.calls import Answer, EventReader, Wire
 from tests.rig.service import Service
-from tests.rig.sse import EventReader
 from tests.store.postgres_proxy import PostgresProxy, proxy_to
 
 CLIENTS = 8

@@ -11,7 +11,7 @@ import pytest
 from tests.conformance.conftest import make_caller
 from tests.faults.conftest import at, audited
 from tests.rig.office import People
-from tests.rig.pgbouncer import Pooled, needs_pgbouncer
+from tests.rig.postgres import Pooled, needs_pgbouncer
 from tests.rig.service import ServiceMaker
 
 pytestmark = needs_pgbouncer

@@ -15,8 +15,8 @@ import pytest
 
 from tests.conformance.conftest import make_caller
 from tests.rig.calls import call
+from tests.rig.processes import tethered
 from tests.rig.service import ServiceMaker
-from tests.rig.tether import tethered
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import SOON_S, free_port, wait_until
 

@@ -18,12 +18,12 @@ from myna.store.schema import newest
 from tests.conformance.caller import Caller
 from tests.conformance.conftest import make_caller
 from tests.rig.calls import call
-from tests.rig.pgbouncer import PATH
+from tests.rig.postgres import SYSTEM_PATH
+from tests.rig.processes import tethered
 from tests.rig.service import Service, ServiceMaker
-from tests.rig.tether import tethered
 from tests.rig.waiting import SOON_S, free_port, wait_until
 
-NGINX = shutil.which("nginx", path=PATH)
+NGINX = shutil.which("nginx", path=SYSTEM_PATH)
 pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
 
 PACKAGE = Path(__file__).parents[2] / "myna"

@@ -11,9 +11,9 @@ import pytest
 from demo import tiny_voices
 from tests.conformance.caller import REFUNDED, Caller, Stats
 from tests.faults.conftest import ServiceOn, audited, new_caller
+from tests.rig.calls import EventReader
 from tests.rig.postgres import Postgres
 from tests.rig.service import Service
-from tests.rig.sse import EventReader
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 

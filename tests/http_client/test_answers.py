@@ -15,9 +15,8 @@ from tests.http_client.client_calls import connections_of, post
 from tests.http_client.conftest import Serve, on_both_loops
 from tests.http_client.faulty_server import PeerConnection, answer, answering
 from tests.http_client.test_pool import Blocking
-from tests.rig.clocks import MonotonicClock
 from tests.rig.repeating_upstream import DELAYS_S, RepeatFault, RepeatingUpstream, seeded
-from tests.rig.waiting import SOON_S
+from tests.rig.waiting import SOON_S, MonotonicClock
 
 pytestmark = [pytest.mark.anyio, on_both_loops]
 

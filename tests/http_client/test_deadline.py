@@ -13,7 +13,7 @@ from myna.lib.aio import TICK_S
 from tests.http_client.client_calls import Stopwatch, get, post
 from tests.http_client.conftest import Serve, on_both_loops
 from tests.http_client.faulty_server import Behaviour, PeerConnection, answer, dripping, silent
-from tests.rig.clocks import MonotonicClock
+from tests.rig.waiting import MonotonicClock
 
 pytestmark = [pytest.mark.anyio, on_both_loops]
 

@@ -16,7 +16,7 @@ from myna.engines.sherpa.models import KNOWN
 from tests.models.conftest import left_beside
 from tests.models.file_server import Fault, FileServer
 from tests.models.stand_in import INSTALLED, MODEL, contents
-from tests.rig.tether import tethered
+from tests.rig.processes import tethered
 from tests.rig.waiting import wait_until
 
 MODEL_PATH = "/files/model-v1.onnx"

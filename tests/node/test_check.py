@@ -14,8 +14,8 @@ from myna.wire.farm import VOICES_MAX
 from tests.node.conftest import ONE_SLOT
 from tests.node.local_node import FakeEngine, names, voice
 from tests.rig.compute_node import NodeMaker
+from tests.rig.disks import on_full_disk
 from tests.rig.farm_site import FarmSite
-from tests.rig.full_disk import on_full_disk
 
 VOICE = """
 [[engine.voice]]

@@ -12,8 +12,7 @@ from types import ModuleType
 import jinja2
 
 from myna import config, errors
-from myna.accounts import limits
-from myna.accounts.sign_in import throttle
+from myna.accounts import limits, throttle
 from myna.engines.models.published import MODELS
 from myna.errors import sentences
 from myna.errors.sentences import SentenceError
@@ -28,7 +27,13 @@ from tests.rig.office import People
 
 OFFICE = Path(messages.__file__).parents[1]
 PACKAGE = OFFICE.parent
-APART = {"myna.store.migrate", "myna.store.backup", "myna.settings", "myna.wire.validation_errors"}
+APART = {
+    "myna.store.migrate",
+    "myna.store.backup",
+    "myna.store.archive",
+    "myna.settings",
+    "myna.wire.validation_errors",
+}
 """They raise before there is a page; the last one's sentences are translated by patterns."""
 OF_NODES = {errors.NodeRefused, errors.NodeTooOld, errors.StaleLease}
 """What compute nodes alone are told."""
@@ -54,7 +59,8 @@ def error_sentences() -> set[str]:
     names = {kind.__name__ for kind in error_classes()}
     found = set(limits.SENTENCES.values()) | set(synthesize.SENTENCES.values())
     found |= {meaning.sentence for meaning in channel_failures.MEANINGS}
-    found |= {default for kind in error_classes() if isinstance(default := _default(kind), str)}
+    found |= {kind.default for kind in error_classes() if issubclass(kind, errors.MynaError) and kind.default}
+    found.add(throttle.WRONG)
     for module in modules:
         for call in _calls(module):
             name = _name(call.func)
@@ -70,12 +76,6 @@ def _field(call: ast.Call, name: str) -> str:
     given = next((one.value for one in call.keywords if one.arg == "field"), None)
     known = isinstance(given, ast.Constant) and name in ("InvalidRequest", "__init__")
     return f"{given.value}: " if known and isinstance(given, ast.Constant) else ""
-
-
-def _default(kind: type[SentenceError]) -> object:
-    """The sentence of a class that may be raised without one."""
-    parameter = inspect.signature(kind).parameters.get("sentence")
-    return parameter.default if parameter else None
 
 
 def _calls(module: ModuleType) -> Iterator[ast.Call]:
@@ -108,8 +108,8 @@ def _modules() -> list[ModuleType]:
     """The modules of the office, those that it imports, and those of errors and of signing in."""
     paths = [*OFFICE.rglob("*.py"), *(PACKAGE / "actions").glob("*.py")]
     names = {_dotted(path) for path in [*paths, *(PACKAGE / "sign_in").glob("*.py")]}
-    names |= {"myna.errors", "myna.lib.names", "myna.wire.failures", "myna.wire.openai_audio"}
-    names |= {"myna.accounts.caps", "myna.accounts.key_throttle", "myna.billing.quota"}
+    names |= {"myna.errors", "myna.lib.names", "myna.wire.failures", "myna.wire.openai"}
+    names |= {"myna.accounts.caps", "myna.accounts.throttle", "myna.billing.quota"}
     names |= {"myna.billing.refused_charges", "myna.store.sqlite_reports"}
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -17,7 +17,7 @@ from myna import config
 from myna.accounts import accounts
 from myna.actions.accounts import AddAccount
 from myna.actions.keys import IssueKey
-from myna.actions.settings import SetSetting
+from myna.actions.site import SetSetting
 from myna.billing import audit
 from myna.engines.interface import NO_CLIENT, Client, EngineVoice, SoundPart, Utterance, WordTime
 from myna.engines.kokoro.engine import Kokoro
@@ -298,7 +298,7 @@ async def scripted_site(
     audited, and no temporary file is left."""
     voice = ScriptedVoice()
     engines = {KOKORO: voice} if speech == "kokoro" else {}
-    patched.setattr(service, "speech_engines", lambda _: engines)
+    patched.setattr(service, "speech_engines", lambda *_: engines)
     chosen = Settings(
         data=str(folder / "data"), port=free_port(), speech=speech, chat_url="parrot:", **settings
     )

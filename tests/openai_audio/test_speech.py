@@ -13,7 +13,7 @@ import soundfile
 from demo import tiny_voices
 from myna.engines.audio.encoders import RATE_HZ, SoundFormat
 from myna.engines.registry import DEFAULT_SPEECH, KOKORO
-from myna.wire import openai_audio
+from myna.wire.openai import DEFAULT_VOICES
 from tests.audio.test_encoders import heard
 from tests.rig.calls import Answer, call
 from tests.rig.commands import CommandLine
@@ -167,12 +167,6 @@ def test_a_key_without_the_scope_is_403(speaker: Speaker) -> None:
         assert (answer.status, answer.json["error"]["code"]) == (403, "missing_scope")
 
 
-def test_an_account_without_units_is_402(speaker: Speaker) -> None:
-    key = speaker.service.account(units=0).key().plain
-    answer = call("POST", f"{speaker.base_url}/audio/speech", key=key, data={"model": "tts-1", "input": TEXT})
-    assert (answer.status, answer.json["error"]["code"]) == (402, "insufficient_quota")
-
-
 def test_the_voices_are_those_of_the_catalogue_and_the_names_that_mean_one(speaker: Speaker) -> None:
     voices = {voice["id"]: voice for voice in speaker.voices()}
     assert list(voices)[: len(NEURAL)] == NEURAL
@@ -191,7 +185,7 @@ def test_the_operator_sets_which_voices_the_names_mean(speaker: Speaker) -> None
         for name in ("mine", "marin"):
             assert speaker.post(voice=name, response_format="pcm").status == 200
     finally:
-        speaker.service.cli("settings", "set", "openai_voices", openai_audio.DEFAULT)
+        speaker.service.cli("settings", "set", "openai_voices", DEFAULT_VOICES)
     ended = speaker.service.command("settings", "set", "openai_voices", "alloy")
     assert ended.code == 1 and "must be NAME=VOICE_ID" in ended.stderr
 

@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from myna.actions.channels import AddChannel
-from myna.api.openai.audio_transcriptions import SPOOLED_MAX
+from myna.api.openai.audio import SPOOLED_MAX
 from myna.engines.interface import EngineBusy
 from myna.errors import TooManyBodies
 from myna.http.request import BodyBudget
@@ -76,7 +76,7 @@ async def site(
 ) -> AsyncIterator[Visitor]:
     """A site with two channels, whose route `hear-1` costs COST units."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("myna.gateway.transcription.embedded.whisper_is_installed", lambda: False)
+        patched.setattr("myna.gateway.transcription.whisper_is_installed", lambda: False)
         folder = tmp_path_factory.mktemp("site")
         async with scripted_site(folder, patched, upload_max_bytes=UPLOAD_MAX_BYTES) as site:
             await add_route(site, dict(zip(CHANNELS, shared_upstreams, strict=True)))
@@ -255,11 +255,9 @@ async def test_a_stream_has_the_answer_of_the_channel_as_events(
 async def test_whisper_that_is_not_installed_is_404_and_the_log_says_once_what_to_do(
     visitor: Visitor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, "myna.gateway.transcription.embedded")
+    caplog.set_level(logging.WARNING, "myna.gateway.transcription")
     for has_library in (False, False, True, True):
-        monkeypatch.setattr(
-            "myna.gateway.transcription.embedded.whisper_is_installed", lambda has=has_library: has
-        )
+        monkeypatch.setattr("myna.gateway.transcription.whisper_is_installed", lambda has=has_library: has)
         answer = await transcribe(visitor, model="whisper-1")
         assert (answer.status, answer.error["code"]) == (404, "model_not_found")
         assert answer.error["message"].startswith("model: whisper-1 is not offered on this site; ")
@@ -276,7 +274,7 @@ async def test_a_queue_that_is_full_after_the_charge_is_503_and_refunded(
         raise EngineBusy
 
     for name, found in [("whisper_is_installed", lambda: True), ("installed", lambda *_: tmp_path)]:
-        monkeypatch.setattr(f"myna.gateway.transcription.embedded.{name}", found)
+        monkeypatch.setattr(f"myna.gateway.transcription.{name}", found)
     monkeypatch.setattr("myna.engines.media.media.Whisper.transcribe", full)
     answer = await transcribe(visitor, model="whisper-1")
     assert (answer.status, answer.error["type"]) == (503, "service_unavailable")
@@ -366,7 +364,7 @@ async def test_a_recording_without_memory_is_refused_before_the_charge(
     def full(self: BodyBudget, size_bytes: int, account_id: int) -> None:
         raise TooManyBodies
 
-    monkeypatch.setattr("myna.gateway.transcription.transcribe.BodyBudget.take", full)
+    monkeypatch.setattr("myna.gateway.transcription.BodyBudget.take", full)
     answer = await transcribe(visitor)
     assert answer.status == 503 and "nothing was charged" in answer.error["message"]
     assert upstream.received == []

@@ -12,7 +12,7 @@ import pytest
 
 from myna.gateway.relay.events import BUFFERED_MAX_BYTES, BrokenEvents, EventRelay
 from tests.http.cpu_time import cpu_s, reference
-from tests.rig.event_streams import DONE, ERROR, HTML, chunk, event
+from tests.rig.answers import DONE, ERROR, HTML, chunk, event
 
 ROLE = event(chunk("m", {"role": "assistant", "content": ""}))
 WORD = event(chunk("m", {"content": "春 😀"}))

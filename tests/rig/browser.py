@@ -1,6 +1,13 @@
-"""Chromium as a person uses it: one process for each module, a fresh profile for each test."""
+"""Chromium as a person uses it: one process for each module, a fresh profile for each test.
+
+`python -m tests.rig.browser` installs a missing one: with apt, as root, Debian's package and fonts for
+Chinese; elsewhere Playwright downloads its own.
+"""
 
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,13 +16,14 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from tests.rig.chromium import executable
 from tests.rig.office import PASSWORD, Visitor
 from tests.rig.waiting import wait_until
 
 OpenContext = Callable[..., BrowserContext]
 RECORDED_S = 4.5
 """How long `record` records."""
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+PACKAGES = ("chromium", "fonts-noto-cjk")
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +34,7 @@ def chromium() -> Iterator[Browser]:
     """
     path = executable()
     if path is None:
-        pytest.fail("there is no Chromium: `python -m tests.rig.chromium` installs it")
+        pytest.fail("there is no Chromium: `python -m tests.rig.browser` installs it")
     arguments = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
     if os.geteuid() == 0:
         arguments.append("--no-sandbox")
@@ -109,3 +117,28 @@ def record(page: Page, name: str, language: str = "") -> None:
     assert float(page.inner_text("#length").removesuffix(" s")) >= RECORDED_S
     page.click("#use-text")
     page.check("input[name=consent]")
+
+
+def executable() -> Path | None:
+    """The browser of the system, else Playwright's own, else None."""
+    for name in NAMES:
+        if found := shutil.which(name):
+            return Path(found)
+    with sync_playwright() as playwright:
+        own = Path(playwright.chromium.executable_path)
+    return own if own.exists() else None
+
+
+def install() -> None:
+    """Installs the browser unless there is one. Raises CalledProcessError."""
+    if executable():
+        return
+    if shutil.which("apt-get") and os.geteuid() == 0:
+        subprocess.run(["apt-get", "update", "-qq"], check=True)
+        subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES], check=True)
+    else:
+        subprocess.run([sys.executable, "-m", "playwright", "install", "chromium"], check=True)
+
+
+if __name__ == "__main__":
+    install()

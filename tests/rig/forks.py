@@ -17,12 +17,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.rig.tether import PR_SET_PDEATHSIG, tethered
+from tests.rig.processes import PR_SET_PDEATHSIG, tethered
 from tests.rig.waiting import wait_until
 
 STOP_DEADLINE_S = 60
 IMPORTED = (
-    *("myna.cli.serve", "myna.cli.node_run", "myna.store.sqlite", "myna.store.postgresql"),
+    *("myna.cli.serve", "myna.cli.nodes", "myna.store.sqlite", "myna.store.postgresql"),
     *("uvicorn.lifespan.on", "uvloop", "httptools"),
 )
 

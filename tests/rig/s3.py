@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from obstore.store import S3Store
 
-from tests.rig.tether import tethered
+from tests.rig.processes import tethered
 from tests.rig.waiting import free_port, wait_until
 
 KEY_ID, SECRET = "AKIDOFTHETESTS", "secret-of-the-tests"

@@ -1,9 +1,13 @@
-"""Synthetic recordings to clone a voice from: like speech in what is measured, and always the same."""
+"""Synthetic recordings to clone a voice from: like speech in what is measured, and always the same. Also
+in the containers of phones and browsers, by FFmpeg."""
 
+import io
 import wave
 from functools import cache
 from pathlib import Path
+from typing import Final, NamedTuple, cast
 
+import av
 import lameenc
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +23,33 @@ _HARMONICS = 24
 _SYLLABLES_PER_S = 4.0
 _PHRASE_S, _PAUSE_S = 1.6, 0.25
 _PEAK = 0.5
+FFMPEG_RATE_HZ = 48_000
+
+
+class _Container(NamedTuple):
+    container: str
+    codec: str
+    options: dict[str, str]
+    rate_hz: int = FFMPEG_RATE_HZ
+
+
+_FRAGMENTS = {"movflags": "frag_keyframe+empty_moov"}
+FFMPEG_SHAPES: Final = {
+    "m4a": _Container("ipod", "aac", {}),
+    "m4a without loss": _Container("ipod", "alac", {}),
+    "mp4 in fragments": _Container("mp4", "aac", _FRAGMENTS),
+    "mp4 in fragments, opus": _Container("mp4", "libopus", _FRAGMENTS),
+    "webm": _Container("webm", "libopus", {}),
+    "webm that states no length": _Container("webm", "libopus", {"live": "1"}),
+    "aac": _Container("adts", "aac", {}),
+    "amr": _Container("amr", "libopencore_amrnb", {}, 8_000),
+    "caf": _Container("caf", "alac", {}),
+    "caf without compression": _Container("caf", "pcm_s16be", {}),
+}
+WITHOUT_LENGTH: Final = ("webm that states no length", "aac", "amr")
+"""Of these a part is a whole file."""
+FILM: Final = "mp4 with the sound of a film"
+_SHAPES: Final = FFMPEG_SHAPES | {FILM: _Container("mp4", "ac3", {})}
 
 
 def voice(seconds: float, rate_hz: int = RATE_HZ) -> NDArray[np.float32]:
@@ -72,3 +103,21 @@ def mp3(seconds: float, rate_hz: int = RATE_HZ, kbps: int = 64, channels: int = 
 def write_voice(path: Path, seconds: float = 6.0, rate_hz: int = RATE_HZ) -> Path:
     """A good sample at `path`, as wav."""
     return write_wav(path, voice(seconds, rate_hz), rate_hz)
+
+
+def ffmpeg_file(name: str, sound: NDArray[np.float32], *, picture: bool = False) -> bytes:
+    """The sound, mono at FFMPEG_RATE_HZ, in one of FFMPEG_SHAPES or FILM, with a moving picture if wished."""
+    shape = _SHAPES[name]
+    file = io.BytesIO()
+    with av.open(file, "w", format=shape.container, options=shape.options) as container:
+        film = container.add_stream("mpeg4", rate=5, width=64, height=64) if picture else None
+        stream = cast(av.AudioStream, container.add_stream(shape.codec, rate=shape.rate_hz, layout="mono"))
+        frame = av.AudioFrame.from_ndarray(sound.reshape(1, -1), format="flt", layout="mono")
+        frame.sample_rate = FFMPEG_RATE_HZ
+        resampler = av.AudioResampler(format=stream.format, layout="mono", rate=shape.rate_hz)
+        for even in [*resampler.resample(frame), *resampler.resample(None), None]:
+            container.mux(stream.encode(even))
+        if film is not None:
+            black = av.VideoFrame.from_ndarray(np.zeros((64, 64, 3), np.uint8), format="rgb24")
+            container.mux([*film.encode(black), *film.encode(None)])
+    return file.getvalue()

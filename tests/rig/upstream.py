@@ -16,7 +16,6 @@ broken          JSON that ends too early                     garbage      bytes 
 list            a JSON array                                 oversized    200 MB of body, or until closed
 wrong-types     content a number                             surrogate    content "\\ud800", an unpaired half
 tool:JSON       call the first tool, then say its output     long:N       answer with N times "x"
-error-choices   an error beside choices                      null-choices choices [null]
 error:N,S BODY  the status N, with Retry-After: S and this body
 vectors:N       embeddings of N numbers each
 refuses:A,B     a 400 that names the first of these members that the request has; else echo
@@ -27,7 +26,7 @@ POST /responses is answered with the text; `failed` is a response that has faile
 events without a name, and `last-event` is the last event alone. With `withholds_usage` no completion has a
 usage.
 
-A request for a stream is answered as `event_streams.py` says. A text to speak that names no fault is answered
+A request for a stream is answered as `answers.py` says. A text to speak that names no fault is answered
 with an mp3, and the list of voices with 404. The faults above
 with an answer in JSON are no sound; `noise` is invalid data with the type of an mp3.
 """
@@ -42,8 +41,8 @@ from typing import Any
 
 import pytest
 
-from tests.rig import event_streams, scripted_answers
-from tests.rig.event_streams import Disconnected, EventStream
+from tests.rig import answers
+from tests.rig.answers import Disconnected, EventStream
 from tests.rig.samples import mp3
 from tests.rig.waiting import wait_until
 
@@ -183,7 +182,7 @@ class Upstream:
             await _pour(writer)
             return False
         is_response = seen.path.endswith("/responses")
-        streamed = event_streams.OF_RESPONSES if is_response else event_streams.FAULTS
+        streamed = answers.OF_RESPONSES if is_response else answers.FAULTS
         if fault in streamed and seen.body and seen.json.get("stream"):
             return await self._stream(fault, argument, seen, reader, writer)
         writer.write(_bytes_of(fault, argument, seen, usage=not self.withholds_usage))
@@ -209,15 +208,16 @@ class Upstream:
         model, text = seen.json.get("model", ""), argument if fault == "say" else _last_user_text(seen)
         if seen.path.endswith("/responses"):
             status = "failed" if fault == "failed-later" else "completed"
-            stream.response = scripted_answers.response_events(seen.json, text, status)
+            stream.response = answers.response_events(seen.json, text, status)
         try:
             reusable = await stream.send(fault, argument, model, text, usage=usage)
+            return reusable and not disconnected.done()
         except (Disconnected, ConnectionError):
             self.abandoned += 1
             return False
         finally:
             disconnected.cancel()
-        return reusable and not disconnected.done()
+            await asyncio.wait([disconnected])  # else the next request is read while this read still waits
 
     async def _stall(self, fault: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Keep the connection until the other side closes it, sending nothing or one byte at a time."""
@@ -307,15 +307,15 @@ def _bytes_of(fault: str, argument: str, seen: ReceivedRequest, *, usage: bool) 
         status, _, wait = numbers.partition(",")
         return _http(int(status), body.encode(), retry_after=wait)
     if fault == "tool":
-        return _http(200, *scripted_answers.tool_answer(seen.json, argument))
+        return _http(200, *answers.tool_answer(seen.json, argument))
     if seen.path.endswith("/responses") and fault in ("echo", "say", "failed", "long", "unnamed"):
         text, status = argument or _last_user_text(seen), "failed" if fault == "failed" else "completed"
         text = "x" * int(argument) if argument and fault in ("long", "unnamed") else text
         named = fault != "unnamed"
-        return _http(200, *scripted_answers.response_answer(seen.json, text, status, named=named))
+        return _http(200, *answers.response_answer(seen.json, text, status, named=named))
     if fault == "last-event":
-        events = scripted_answers.response_events(seen.json, _last_user_text(seen))
-        return _http(200, events[-1], scripted_answers.EVENTS)
+        events = answers.response_events(seen.json, _last_user_text(seen))
+        return _http(200, events[-1], answers.EVENTS)
     if seen.path.partition("?")[0].endswith("/voices"):
         return _http(404, b"{}")
     if seen.path.endswith("/audio/speech") and fault in _SOUNDS:
@@ -327,14 +327,10 @@ def _body_of(fault: str, argument: str, seen: ReceivedRequest, *, usage: bool) -
     request = seen.json if seen.body else {}
     if fault in ("echo", "floats", "vectors") and seen.path.endswith("/embeddings"):
         encoding = {} if fault == "echo" else {"encoding_format": "float"}
-        return json.dumps(scripted_answers.embeddings(request | encoding, int(argument or 0))).encode()
-    completion = partial(scripted_answers.completion, request, usage=usage)
+        return json.dumps(answers.embeddings(request | encoding, int(argument or 0))).encode()
+    completion = partial(answers.completion, request, usage=usage)
     if fault == "no-choices":
         return json.dumps(completion("") | {"choices": []}).encode()
-    if fault == "null-choices":
-        return json.dumps(completion("") | {"choices": [None]}).encode()
-    if fault == "error-choices":
-        return json.dumps(completion("", "error") | event_streams.ERROR).encode()
     if fault == "whole" and argument:
         return json.dumps(completion("x" * int(argument)), indent=1).encode()
     if fault == "broken":

@@ -1,5 +1,7 @@
-"""Waiting for a condition with a deadline, which is what tests do instead of sleeping."""
+"""Waiting for a condition with a deadline, which is what tests do instead of sleeping; and clocks that a test
+moves: a deadline passes when the test says so, and not when the machine is slow."""
 
+import asyncio
 import contextlib
 import fcntl
 import os
@@ -11,6 +13,9 @@ import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 SOON_S = float(os.environ.get("MYNA_TEST_SOON_S", "60"))
 """How long a test waits for what happens at once on any machine that isn't overloaded. Mutation checks, where
@@ -48,3 +53,46 @@ def _claims() -> int:
     """A file with a byte for each port. Who locks it has the port; the lock ends with its process."""
     path = Path(tempfile.gettempdir()) / f"myna-test-ports-{os.getuid()}"
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+
+
+class Clock:
+    """Seconds that a test moves; `clock()` is the time."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class LoopClock:
+    """The clock of the running event loop, which must be asyncio's own, not uvloop's.
+
+    What measures a deadline with `loop.time()`, such as `asyncio.timeout`, sees the moved time; what reads
+    `time.monotonic()` doesn't.
+    """
+
+    def __init__(self) -> None:
+        self._ahead_s = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._real = self._loop.time
+        self._loop.time = self._time  # type: ignore[method-assign]
+
+    def move(self, seconds: float) -> None:
+        """Advances the loop's time; timers that are due run in its next iteration."""
+        self._ahead_s += seconds
+
+    def _time(self) -> float:
+        return self._real() + self._ahead_s
+
+
+class MonotonicClock:
+    """`time.monotonic()` of the named modules, which only `move` advances."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
+        self.now = time.monotonic()
+        for module in modules:
+            monkeypatch.setattr(f"{module}.time", SimpleNamespace(monotonic=lambda: self.now))
+
+    def move(self, seconds: float) -> None:
+        self.now += seconds

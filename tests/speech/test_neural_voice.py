@@ -261,8 +261,10 @@ def test_a_request_says_its_volume_and_its_language(caller: Caller) -> None:
     assert rms(sound(voice=MANDARIN, volume=0.5)) == pytest.approx(rms(plain) / 2, rel=0.02)
     assert rms(sound(voice=MANDARIN, volume_multiplier=3)) > rms(plain) * 1.5
     assert rms(sound(voice=MANDARIN, volume=0)) == 0
-    assert sound(language="zh-CN") == sound(lang_code="z") == plain
-    assert sound(language="en") == sound(voice=ENGLISH) != plain
+    for mandarin in ("zh-CN", "zh_CN", "cmn", "cmn-CN", "chinese", "Chinese"):
+        assert sound(language=mandarin) == plain
+    assert sound(lang_code="z") == plain
+    assert sound(language="en") == sound(language="English") == sound(voice=ENGLISH) != plain
     assert sound(voice=MANDARIN, language="en") != plain
     assert sound(language="xx") == b""
 

@@ -13,8 +13,7 @@ from myna.lib.aio import TICK_S
 from myna.store import group_commit
 from myna.store.batch import CallState, Charge, Charged, ChargeOutcome, End, EndOutcome
 from myna.store.group_commit import GroupCommit
-from tests.rig.clocks import MonotonicClock
-from tests.rig.waiting import SOON_S
+from tests.rig.waiting import SOON_S, MonotonicClock
 from tests.store.books import Books, Customer, charge_of, charged_of, keep_of, refund_of
 from tests.store.stalls import queued, stalled_commits, until
 

@@ -19,7 +19,7 @@ from myna.store.batch import CallState, Charged, EndOutcome
 from myna.store.group_commit import GroupCommit
 from myna.store.postgresql import Postgresql
 from tests.rig import postgres as rig
-from tests.rig import temporary
+from tests.rig.disks import temporary_folder
 from tests.rig.waiting import SOON_S
 from tests.store.books import Books, Customer, books_of, charge_of, charged_of, keep_of, refund_of
 from tests.store.postgres_proxy import proxy_to
@@ -129,7 +129,7 @@ async def test_a_batch_is_retried_when_its_backend_is_terminated_during_commit(p
 
 
 async def test_charges_wait_for_a_server_that_restarts(tmp_path: Path) -> None:
-    above = temporary.folder()
+    above = temporary_folder()
     with tempfile.TemporaryDirectory(prefix=rig.PREFIX, dir=above, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         owner = rig.owned(folder)

@@ -3,11 +3,12 @@
 One run of the model takes some 180 MB and 1.2 MB for each symbol, so `text/pieces.py` keeps pieces short.
 """
 
+import contextlib
 import functools
 import mmap
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from myna.engines.audio.loudness import levelled
+from myna.engines.audio.stretch import Stretch
 from myna.engines.interface import EngineFailed, EngineUnavailable, WordTime
 from myna.engines.kokoro.job import (
     MODEL_FILE,
@@ -28,7 +30,8 @@ from myna.engines.kokoro.job import (
 )
 from myna.engines.kokoro.symbols import NUMBERS, SYMBOLS_MAX
 from myna.engines.pool.child_main import RunningJob, Work, silence_libraries
-from myna.engines.sound import Samples, Tempo, pcm_of
+from myna.engines.sound import Samples, pcm_of
+from myna.lib.sandbox import unnamed_file
 
 _PROVIDERS: Final = {"cuda": "CUDAExecutionProvider", "coreml": "CoreMLExecutionProvider"}
 _STYLE_SHAPE: Final = (SYMBOLS_MAX, 1, 256)
@@ -71,7 +74,7 @@ class LoadedModel:
         sounding = _sounding(samples)
         pcm = pcm_of(levelled(_faded(samples[sounding]), RATE_HZ))
         if job.speed != own:
-            tempo = Tempo(RATE_HZ, job.speed / own)
+            tempo = Stretch(RATE_HZ, own / job.speed)
             pcm = tempo.feed(pcm) + tempo.flush()
         times: list[WordTime] = []
         if lengths:
@@ -119,26 +122,30 @@ def _session(file: Path, model: KokoroModel) -> Any:
     providers = ["CPUExecutionProvider"] if wanted is None else [wanted, "CPUExecutionProvider"]
     load = functools.partial(onnxruntime.InferenceSession, sess_options=options, providers=providers)
     try:
-        session = load(_with_lengths(file))
-        session._model_bytes = None  # else it keeps the 92 MB
-        return session
+        with _with_lengths(file) as path:
+            return load(path)
     except Exception as error:  # onnxruntime has no common class of errors
         raise EngineUnavailable(
             f"{MODEL_FILE} can't be loaded ({type(error).__name__}); get it again: myna models get kokoro."
         ) from error
 
 
-def _with_lengths(file: Path) -> bytes | str:
-    """The model with `_LENGTHS` among its results; the file's path if it has no such value, and then words
-    have no times. Messages of Protocol Buffers that follow each other are one: this adds a graph (field 7)
-    with a result (12) that has a name (1)."""
+@contextlib.contextmanager
+def _with_lengths(file: Path) -> Iterator[str]:
+    """The path of the model with `_LENGTHS` among its results; that of the file if it has no such value, and
+    then words have no times. Messages of Protocol Buffers that follow each other are one: this adds a graph
+    (field 7) with a result (12) that has a name (1).
+
+    A session that is made of bytes would keep them, 92 MB. One that is made of a path does not."""
     name = _LENGTHS.encode()
     with file.open("rb") as model, mmap.mmap(model.fileno(), 0, access=mmap.ACCESS_READ) as whole:
         if whole.find(name) < 0:
-            return str(file)
+            yield str(file)
+            return
         for field in (1, 12, 7):
             name = bytes((field << 3 | 2, len(name))) + name
-        return b"".join((whole, name))
+        with unnamed_file((whole, name)) as path:
+            yield path
 
 
 def _sounding(samples: Samples) -> slice:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from myna.lib.ids import new_name
-from myna.wire import typed
+from myna.wire import completions
 from myna.wire.body import has_too_many_containers, to_event
 from myna.wire.lenient import UNREADABLE, count_of, loads, object_of, objects_of
 
@@ -45,13 +45,13 @@ class Chunks:
         given: dict[str, Any] = {name: first[name] for name in ("id", "created") if name in first}
         for name, value in given.items():
             given[name] = loads(bytes(value)) if isinstance(value, msgspec.Raw) else value
-        self._members = typed.members(given, missing)
+        self._members = completions.members(given, missing)
 
     def completed(self, event: bytes, data: bytes, *, ends: bool) -> bytes:
         """An event whose JSON is `data`, with what it needs. `ends`: it has a reason to finish."""
         if not self._named or self._only_model or (self._good and self._is_alike(data)):
             return self.with_model(event)
-        if ends or _has_gaps(data) or _CALLS.search(data) or typed.is_odd(data):
+        if ends or _has_gaps(data) or _CALLS.search(data) or completions.is_odd(data):
             return self._filled(event, data)
         found = _CONTENT.search(data)
         self._good = (data[: found.start(1)], data[found.end(1) :]) if found else None
@@ -90,14 +90,14 @@ class Chunks:
             given = object_of(loads(data))
         except UNREADABLE:  # clients that are less strict may read it
             return self.with_model(event)
-        named = {name: given.pop(name) for name in typed.MEMBERS if name in given}
+        named = {name: given.pop(name) for name in completions.MEMBERS if name in given}
         choices = [self._choice(*numbered) for numbered in enumerate(objects_of(given.get("choices")))]
-        filled = typed.members(named, self._members) | given | {"choices": choices} | self._model()
+        filled = completions.members(named, self._members) | given | {"choices": choices} | self._model()
         lines = [line for line in event.split(b"\n") if line and not line.startswith(b"data:")]
         return b"".join(line + b"\n" for line in lines) + to_event(filled)
 
     def _choice(self, place: int, choice: dict[str, Any]) -> dict[str, Any]:
-        whole = typed.choice(place, choice, "delta" if self._is_chat else "text")
+        whole = completions.choice(place, choice, "delta" if self._is_chat else "text")
         for call in object_of(whole.get("delta")).get("tool_calls") or []:
             call["index"] = self._place_of(call)
         return whole

@@ -1,7 +1,9 @@
-"""What a request asks for: its route, the channels to try in order, and the body to send them."""
+"""What a request asks for: its route, the channels to try in order, the body to send them, and how a stream
+looks to the client: what is read of each event, the last ones, and an error."""
 
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -10,16 +12,19 @@ from myna.accounts.keys import UnverifiedCaller
 from myna.channels import routes
 from myna.channels.channels import PARROT, Channel, Channels
 from myna.channels.routes import Route, RouteKind
-from myna.config import ConfigCache, SiteSettings
-from myna.errors import InvalidRequest
-from myna.gateway.chat.complete import text_of
+from myna.config import ConfigCache
+from myna.errors import InvalidRequest, MynaError
+from myna.gateway.chat import complete
 from myna.gateway.chat.failover import FailedAttempt
 from myna.gateway.chat.intent import speech_text
 from myna.gateway.chat.text import han_count
 from myna.gateway.relay import answers
-from myna.gateway.relay.shapes import Passed, Shape, WithUsage
+from myna.gateway.relay.events import Observer, loaded
 from myna.http.request import read_body
-from myna.wire.body import decode
+from myna.http.responses import openai_error
+from myna.wire import completions
+from myna.wire.body import decode, to_event
+from myna.wire.lenient import is_set, object_of, objects_of, text_of
 from myna.wire.openai import CompletionRequest, EmbeddingsRequest, OpenAIChatRequest, RelayedRequest
 
 N_MAX_UNITS: Final = 2**53 - 1
@@ -42,70 +47,91 @@ COMPLETIONS: Final = Endpoint("/completions", RouteKind.CHAT, CompletionRequest,
 EMBEDDINGS: Final = Endpoint("/embeddings", RouteKind.EMBEDDINGS, EmbeddingsRequest, "data")
 
 
-class RelayPlan(Struct, frozen=True):
-    """`fields` is the body for a channel, without its model, as a JSON object: a call keeps bytes while it is
-    open. `choices` is how many choices the answer has. `counts_usage`: the client wants an event with the
-    usage; `in_base64`: vectors in base64. `instruction` is the last user message; `speaks`: it is to be
-    spoken, and no channel is asked."""
+DONE: Final = b"data: [DONE]\n\n"
 
-    endpoint: Endpoint
-    route: Route
-    channels: list[Channel]
-    model: str
-    fields: bytes
-    choices: int
-    units: int
-    streams: bool
-    counts_usage: bool
-    prompt_tokens: int
-    instruction: str
-    speaks: bool
-    in_base64: bool
 
-    def path_for(self, channel: Channel) -> str:
-        """The path to ask, below the base URL of this channel."""
-        return self.endpoint.path
+class Shape(Protocol):
+    """The shape of one client's events."""
 
-    def body_for(self, channel: Channel) -> bytes:
-        """The body to send to this channel."""
-        model = routes.model_for(self.route, channel.model, self.model)
-        return b'{"model":%b,%b' % (msgspec.json.encode(model), self.fields[1:])
+    def observer_for(self, channel: Channel) -> Observer | None:
+        """Reads or translates the events of this channel, which is asked next; None: they pass on
+        unparsed."""
 
-    def adapt(self, channel: Channel, failed: FailedAttempt) -> bool:
-        """Whether this channel is to be asked again at once, with another body."""
-        return False
+    def last(self) -> bytes:
+        """The events at the end of a complete answer. Called once."""
 
-    def answered(self, channel: Channel) -> None:
-        """This channel has answered what `body_for` returned last."""
+    def failed(self, error: MynaError) -> bytes:
+        """The event that ends an incomplete answer."""
 
-    def answer_of(self, channel: Channel, body: bytes) -> bytes:
-        """The whole answer, made from this channel's. Raises FailedAttempt."""
-        if self.endpoint.list_name != "choices":
-            checked = answers.checked(body, self.endpoint.list_name, None, channel)
-            return answers.embeddings(checked, self.model, self.prompt_tokens, in_base64=self.in_base64)
-        return answers.completed(answers.checked(body, "choices", self.prompt_tokens, channel), self.model)
 
-    def streamed(self, channel: Channel, body: bytes) -> bytes:
-        """The whole completion of a channel that was asked for a stream and does not stream. Raises
-        FailedAttempt."""
-        return answers.completed(answers.checked(body, "choices", self.prompt_tokens, channel), self.model)
+class Passed:
+    """Chat completions as the channel sends them, with `[DONE]` at the end."""
 
-    def has_typed_events(self, channel: Channel) -> bool:
-        """Whether the events of this channel are those of a response, which have a type."""
-        return False
+    def observer_for(self, channel: Channel) -> Observer | None:
+        return None
 
-    async def store_answer(self, account_id: int, answer: bytes) -> None:
-        """Called with a complete answer, or with the last events of one, before the call is kept. Raises
-        DatabaseUnavailable."""
+    def last(self) -> bytes:
+        return DONE
 
-    def shape(self, answer_max_bytes: int) -> Shape:
-        """The shape of a stream's events. At most `answer_max_bytes` of the answer are kept in memory."""
-        return WithUsage(self.prompt_tokens, self.model) if self.counts_usage else Passed()
+    def failed(self, error: MynaError) -> bytes:
+        return to_event(openai_error(error))
+
+
+class WithUsage(Passed):
+    """Chat completions with an event about the usage before the end: the channel's, else one in which Han
+    characters are counted."""
+
+    def __init__(self, prompt_tokens: int, model: str) -> None:
+        self._model = model
+        self._prompt_tokens = prompt_tokens
+        self._begin()
+
+    def _begin(self) -> None:
+        self._completion_tokens = 0
+        self._first: dict[str, Any] | None = None
+        self._usage: dict[str, Any] | None = None
+        self._is_sent = False
+
+    def observer_for(self, channel: Channel) -> Observer:
+        self._begin()  # a channel that failed has perhaps been read
+        return self
+
+    def feed(self, data: bytes) -> None:
+        """Reads an event. Raises UNREADABLE and BrokenEvents."""
+        if self._is_sent:
+            return
+        chunk = object_of(loaded(data))
+        self._first = self._first or chunk
+        self._is_sent = is_set(chunk.get("usage"))
+        self._usage = self._usage or completions.usage_in(chunk)
+        self._completion_tokens += han_count_of(chunk)
+
+    def last(self) -> bytes:
+        return DONE if self._is_sent else self._counted() + DONE
+
+    def _counted(self) -> bytes:
+        usage = self._usage or answers.usage_of(self._prompt_tokens, self._completion_tokens)
+        first = self._first or {}
+        kind = "text_completion" if first.get("object") == "text_completion" else "chat.completion.chunk"
+        given: dict[str, Any] = {name: first[name] for name in ("id", "created") if name in first}
+        named = completions.members(given, {"id": "", "object": kind, "created": 0})
+        return to_event(named | {"model": self._model, "choices": [], "usage": usage})
+
+
+def han_count_of(chunk: dict[str, Any]) -> int:
+    """The Han characters of a chunk's choices."""
+    return sum(
+        han_count(text_of(choice.get("text")) or text_of(object_of(choice.get("delta")).get("content")))
+        for choice in objects_of(chunk.get("choices"))
+    )
 
 
 class ReadRequest(Struct, frozen=True):
-    """A request as far as a plan needs it; the other fields are those of `RelayPlan`. It is refused, once its
-    model is known, if it `has_no_message` or makes more answers than are charged, `makes_more`."""
+    """A request as far as a plan needs it. `fields` is the body for a channel, without its model, as a JSON
+    object: a call keeps bytes while it is open. `choices` is how many choices the answer has.
+    `counts_usage`: the client wants an event with the usage; `in_base64`: vectors in base64. `instruction` is
+    the last user message. It is refused, once its model is known, if it `has_no_message` or makes more
+    answers than are charged, `makes_more`."""
 
     endpoint: Endpoint
     model: str
@@ -154,17 +180,71 @@ def read_fields(
     )
 
 
+class RelayPlan(Struct, frozen=True):
+    """A request, its route, the channels to try in order, and the price. `speaks`: its instruction is to be
+    spoken, and no channel is asked."""
+
+    request: ReadRequest
+    route: Route
+    channels: list[Channel]
+    units: int
+    speaks: bool
+
+    def path_for(self, channel: Channel) -> str:
+        """The path to ask, below the base URL of this channel."""
+        return self.request.endpoint.path
+
+    def body_for(self, channel: Channel) -> bytes:
+        """The body to send to this channel."""
+        model = routes.model_for(self.route, channel.model, self.request.model)
+        return b'{"model":%b,%b' % (msgspec.json.encode(model), self.request.fields[1:])
+
+    def adapt(self, channel: Channel, failed: FailedAttempt) -> bool:
+        """Whether this channel is to be asked again at once, with another body."""
+        return False
+
+    def answered(self, channel: Channel) -> None:
+        """This channel has answered what `body_for` returned last."""
+
+    def answer_of(self, channel: Channel, body: bytes) -> bytes:
+        """The whole answer, made from this channel's. Raises FailedAttempt."""
+        request = self.request
+        if request.endpoint is EMBEDDINGS:
+            return answers.embeddings(
+                body, request.model, request.prompt_tokens, channel, in_base64=request.in_base64
+            )
+        return answers.completion(body, request.model, request.prompt_tokens, channel)
+
+    def parrot(self) -> bytes:
+        """The completion of the built-in parrot."""
+        return answers.parrot(self.request.instruction, self.request.model, self.request.prompt_tokens)
+
+    def streamed(self, channel: Channel, body: bytes) -> bytes:
+        """The whole completion of a channel that was asked for a stream and does not stream. Raises
+        FailedAttempt."""
+        return answers.completion(body, self.request.model, self.request.prompt_tokens, channel)
+
+    def has_typed_events(self, channel: Channel) -> bool:
+        """Whether the events of this channel are those of a response, which have a type."""
+        return False
+
+    async def store_answer(self, account_id: int, answer: bytes) -> None:
+        """Called with a complete answer, or with the last events of one, before the call is kept. Raises
+        DatabaseUnavailable."""
+
+    def shape(self, answer_max_bytes: int) -> Shape:
+        """The shape of a stream's events. At most `answer_max_bytes` of the answer are kept in memory."""
+        request = self.request
+        return WithUsage(request.prompt_tokens, request.model) if request.counts_usage else Passed()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Planner:
     """Plans requests from this process's copy of the configuration."""
 
-    def __init__(self, config: ConfigCache, channels: Channels) -> None:
-        self._config = config
-        self._channels = channels
-        self.left_out: LeftOut = {}
-
-    @property
-    def settings(self) -> SiteSettings:
-        return self._config.settings
+    config: ConfigCache
+    channels: Channels
+    left_out: LeftOut = field(default_factory=dict)
 
     async def plan(self, endpoint: Endpoint, caller: UnverifiedCaller, body: bytes) -> RelayPlan:
         """Raises InvalidRequest, ModelNotFound, TooManyBodies."""
@@ -174,9 +254,9 @@ class Planner:
 
     def planned(self, request: ReadRequest) -> RelayPlan:
         """The plan of a request. Raises InvalidRequest, ModelNotFound."""
-        config, endpoint = self._config.current, request.endpoint
-        route = routes.find(config, self._config.settings, request.model, endpoint.kind)
-        channels = self._channels.of_route(config, route)
+        config, endpoint = self.config.current, request.endpoint
+        route = routes.find(config, self.config.settings, request.model, endpoint.kind)
+        channels = self.channels.of_route(config, route)
         if request.makes_more:
             raise InvalidRequest(
                 "must be at most n, the number of answers that are charged.", field="best_of"
@@ -187,19 +267,11 @@ class Planner:
             channels = [channel for channel in channels if channel.url != PARROT]  # it only chats
         is_spoken = route.intent and endpoint is CHAT and speech_text(request.instruction) is not None
         return RelayPlan(
-            endpoint=endpoint,
+            request=request,
             route=route,
             channels=channels,
-            model=request.model,
-            fields=request.fields,
-            choices=request.choices,
             units=min(route.units * request.choices, N_MAX_UNITS),
-            streams=request.streams,
-            counts_usage=request.counts_usage,
-            prompt_tokens=request.prompt_tokens,
-            instruction=request.instruction,
             speaks=is_spoken,
-            in_base64=request.in_base64,
         )
 
 
@@ -213,11 +285,11 @@ def _prompt_tokens(fields: dict[str, Any]) -> int:
     """The Han characters of the request."""
     messages, prompt = fields.get("messages"), fields.get("prompt", fields.get("input"))
     if isinstance(messages, list):
-        return han_count("".join(map(text_of, messages)))
+        return han_count("".join(map(complete.text_of, messages)))
     texts = prompt if isinstance(prompt, list) else [prompt]
     return han_count("".join(text for text in texts if isinstance(text, str)))
 
 
 def _last_user_text(messages: list[dict[str, Any]]) -> str:
     """The text of the last user message; empty if there is none."""
-    return next((text_of(each) for each in reversed(messages) if each.get("role") == "user"), "")
+    return next((complete.text_of(each) for each in reversed(messages) if each.get("role") == "user"), "")

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from myna.accounts import activity
 from myna.accounts.keys import Scope
-from myna.actions.records import DeleteRecords
+from myna.actions.media import DeleteRecords
 from myna.billing import reports
 from myna.billing.reports import LedgerFilter
 from myna.engines.interface import WordTime
@@ -32,7 +32,7 @@ from myna.office.visit import CALL_ID, Visit
 from myna.speech.status import status_text
 from myna.store.batch import CallState, EntryKind, TaskStatus
 from myna.store.database import Queries
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.queries import accounts as accounts_store
 from myna.store.queries import history, keys
 from myna.store.queries import tasks as store

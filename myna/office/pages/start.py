@@ -10,8 +10,8 @@ from myna.actions.channels import AddChannel
 from myna.actions.keys import IssueKey
 from myna.channels.channels import PARROT, Channel
 from myna.errors import CommandError
+from myna.gateway import models as server_models
 from myna.gateway import trial as channel_trial
-from myna.gateway.chat import discovery
 from myna.lib.net import is_base_url, without_login
 from myna.office.page import Page
 from myna.office.pages.keys import made
@@ -44,7 +44,7 @@ async def show(
 ) -> Response:
     """Offers the chat servers of this machine, any other, and the parrot. After a `failed` trial the form can
     add its server without one."""
-    found = await discovery.find_servers(visit.parts.http_client, visit.parts.settings.port)
+    found = await server_models.find_servers(visit.parts.http_client, visit.parts.settings.port)
     return visit.page(
         "start.html",
         status=400 if error else 200,
@@ -77,7 +77,7 @@ async def _failure_of(visit: Visit, form: NewServer, url: str) -> CommandError |
     parts = visit.parts
     channel = Channel(kind="chat", name=without_login(url), url=url, model=form.model, key=form.key)
     if not form.model and url != PARROT:
-        models = await discovery.models_of(parts.http_client, url, form.key)
+        models = await server_models.models_of(parts.http_client, url, form.key)
         channel = structs.replace(channel, model=models[0] if models else "")
     deadline_s = min(parts.settings.call_deadline_s, TRIAL_MAX_S)
     try:

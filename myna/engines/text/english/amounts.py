@@ -85,8 +85,7 @@ def _unit(match: re.Match[str]) -> str:
 
 
 def _feet(match: re.Match[str]) -> str:
-    feet, inches = match.groups()
-    return f"{cardinal(feet)} foot {number(inches)}" if inches else f"{cardinal(feet)} feet"
+    return f"{cardinal(match[1])} foot {number(match[2])}"
 
 
 def _percent(match: re.Match[str]) -> str:
@@ -187,7 +186,7 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
         lambda m: f"{cardinal(m[1])} feet {cardinal(m[2])} inches",
     ),
     rule(r"(?<![\w.])(\d)['′’] ?(\d{1,2}(?:\.\d+)?)[\"″”]", _feet),
-    rule(r"(?<![\w.'])(\d{1,3})['′](?![\w'])", _feet),
+    rule(r"(?<![\w.'])(\d{1,3})['′](?![\w'])", lambda m: f"{cardinal(m[1])} feet"),
     rule(r"(?<![\w.])(\d+)[\"″] ?[x×] ?(\d+)[\"″]", r"\1 by \2 inches"),
     rule(
         rf"(?<![\w./])(?:(\d{{1,3}}) )?(\d{{1,2}})/(\d{{1,2}}) ?({_FREE})(?![\w²³'/])",

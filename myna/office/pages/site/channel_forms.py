@@ -19,7 +19,7 @@ from myna.channels.channels import Channel, record_voices
 from myna.channels.routes import of_row
 from myna.engines.interface import EngineFailed
 from myna.errors import CommandError, NotFound
-from myna.gateway.causes import likely_cause
+from myna.gateway.trial import likely_cause
 from myna.lib.net import without_login
 from myna.office.messages import N_
 from myna.office.page import Page, performs

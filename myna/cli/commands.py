@@ -1,0 +1,144 @@
+"""Commands made from actions, whose fields are arguments and options, and from functions that read rows."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from inspect import Parameter as Argument
+from inspect import Signature, signature
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from cyclopts import App, Parameter
+from msgspec import NODEFAULT, structs
+
+from myna.accounts.activity import command_line
+from myna.actions import Action, Field, R, fields_of
+from myna.actions import perform as perform_action
+from myna.channels.channels import Channels
+from myna.channels.keys import ChannelKeys
+from myna.cli.console import Json, Row, Whole, Wide, read_settings, say_next, show, show_rows, with_database
+from myna.http.client import HttpClient
+from myna.store.database import Database
+
+Shown = Callable[[Any, Any], Row]
+"""What is printed of an action and its result."""
+Read = Callable[..., Awaitable[Sequence[Row]]]
+Command = Callable[..., None]
+_WIDE = Argument("wide", Argument.KEYWORD_ONLY, default=False, annotation=Wide)
+_JSON = Argument("json", Argument.KEYWORD_ONLY, default=False, annotation=Json)
+_YesOrNo = Literal["yes", "no"]
+
+
+async def perform(
+    db: Database, action: Action[R], *, channels: Channels | None = None, keys: ChannelKeys | None = None
+) -> R:
+    """Makes a change as the user of this command line. Raises CommandError."""
+    by, settings = command_line(), read_settings()
+    return await perform_action(db, action, by=by, settings=settings, channels=channels, keys=keys)
+
+
+@asynccontextmanager
+async def http_client() -> AsyncIterator[HttpClient]:
+    """Sends the requests of a command, one at a time."""
+    client = HttpClient(connections_max=1)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def register(
+    app: App,
+    kind: type[Action[Any]],
+    shown: Callable[[Any, Any], Any] = lambda _, result: result,
+    *,
+    run: Callable[..., Any] = perform,
+    printed: Callable[[Any, bool], None] = show,
+    then: Callable[[Any, Any], str] | None = None,
+) -> None:
+    """Adds the command of an action to its noun's. `run` makes the change in the database, `printed` prints
+    what is `shown` of the action and its result, as JSON or not, and `then` says the next step."""
+    hints = get_type_hints(kind)
+    types = {
+        name: _type_of(hints[name]) for name, about in fields_of(kind).items() if not about.secret
+    }  # a secret would stay in the shell's history
+    arguments = Signature([*(_argument(kind, name, type_) for name, type_ in types.items()), _JSON])
+
+    def command(*args: Any, **options: Any) -> None:
+        given = arguments.bind(*args, **options).arguments
+        as_json = given.pop("json", False)
+        action = kind(**{name: _value(types[name], value) for name, value in given.items()})
+        result = with_database(lambda db: run(db, action), json=as_json)
+        output = shown(action, result)
+        printed(output, as_json)
+        if then and not as_json:
+            say_next(then(action, output))
+
+    _describe(command, arguments, kind.__doc__)
+    app.command(command, name=kind.command.split()[-1])
+
+
+def listing(*, empty: str, brief: Sequence[str] = (), snapshot: bool = False) -> Callable[[Read], Command]:
+    """Makes a command of a function that reads rows: its arguments are those behind the database, and --json.
+    `empty` is printed instead of an empty table. `brief` are the columns that a terminal gets without --wide.
+    On a `snapshot` a query may take long."""
+
+    def made(read: Read) -> Command:
+        def command(*args: Any, wide: bool = False, json: bool = False, **options: Any) -> None:
+            def work(db: Any) -> Awaitable[Sequence[Row]]:
+                return read(db, *args, **options)
+
+            rows = with_database(lambda db: db.snapshot(work) if snapshot else work(db), json=json)
+            show_rows(rows, json, empty=empty, brief=brief, wide=wide)
+
+        _, *arguments = signature(read).parameters.values()
+        _describe(command, Signature([*arguments, *([_WIDE] if brief else []), _JSON]), read.__doc__)
+        return command
+
+    return made
+
+
+def named(**state: object) -> Shown:
+    """Prints the name of what was changed, and its new state."""
+    return lambda action, _: {"name": action.name, **state}
+
+
+def _describe(command: Command, arguments: Signature, help_: str | None) -> None:
+    """Makes the command line see these arguments and this help."""
+    command.__signature__ = arguments  # type: ignore[attr-defined]
+    command.__annotations__ = {name: one.annotation for name, one in arguments.parameters.items()}
+    command.__doc__ = help_
+
+
+def _argument(kind: type[Action[Any]], name: str, type_: Any) -> Argument:
+    about = fields_of(kind)[name]
+    default = next(one.default for one in structs.fields(kind) if one.name == name)
+    if default is NODEFAULT:
+        default = Argument.empty
+    elif default is None or default == ():
+        default, type_ = None, type_ | None
+    how = Argument.POSITIONAL_ONLY if about.argument else Argument.KEYWORD_ONLY
+    return Argument(name, how, default=default, annotation=Annotated[type_, _parameter(about, type_)])
+
+
+def _parameter(about: Field, type_: Any) -> Parameter:
+    name = f"{about.argument}…" if about.argument and get_origin(type_) is list else about.argument
+    return Parameter(name=name or None, help=about.help, allow_leading_hyphen=about.hyphen)
+
+
+def _type_of(hint: Any) -> Any:
+    """The type as cyclopts reads it: a tuple is given often, a number is whole, a choice is yes or no."""
+    if get_origin(hint) is Literal:
+        return hint
+    kinds = [one for one in get_args(hint) if one is not type(None)]
+    if get_origin(hint) is tuple or (kinds and get_origin(kinds[0]) is tuple):
+        item = get_args(kinds[0])[0] if get_args(kinds[0]) else kinds[0]
+        return list[Whole] if item is int else list[str]
+    kind = kinds[0] if kinds else hint
+    if kind is bool and kinds:
+        return _YesOrNo
+    return Whole if kind is int else kind
+
+
+def _value(type_: Any, value: Any) -> Any:
+    if type_ is _YesOrNo and value is not None:
+        return value == "yes"
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,283 @@
+"""English readings of abbreviations, acronyms, codes, numbers that are names, and words of one spelling
+and two sounds, spelled so that espeak-ng says the one that is meant."""
+
+import re
+
+from myna.engines.text.english.numerals import by_one, cardinal, in_pairs, ordinal
+from myna.engines.text.english.tables import (
+    ABBREVIATIONS,
+    AS_WORDS,
+    BY_ONE_AFTER,
+    FILE_ENDINGS,
+    MONARCHS,
+    NAMES,
+    ROMAN_AFTER,
+    SAME_WORDS,
+    SPELLED,
+    SPOKEN_ENDINGS,
+    WITH_STOPS,
+)
+from myna.engines.text.rule import Rule, any_of, rule
+
+_OBJECT = "(?:the|a|an|it|them|this|that|these|those|your|my|our|his|her|all|its|their|every|each|up|down)"
+_AUXILIARY = (
+    "(?:to|will|would|can|could|should|must|may|might|shall|please|Please|don't|Don't|not|never|"
+    "let's|Let's|and|or|then)"
+)
+_PAST = (
+    "(?:yesterday|last (?:night|week|month|year|summer|winter|spring|fall|time)|ago|earlier today|"
+    "once|as a child)"
+)
+_ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
+_SHOUTED = re.compile(r"(?<![A-Za-z])[A-Z]{2,}(?![A-Za-z])")
+_VOWEL = re.compile("[AEIOUY]")
+
+
+def _grouped(match: re.Match[str]) -> str:
+    """The digits of a phone one by one, with a pause between the groups."""
+    groups = (by_one(group) for group in re.findall(r"\d+", match[0]))
+    return ("plus " if match[0][0] == "+" else "") + ", ".join(groups)
+
+
+def _version(match: re.Match[str]) -> str:
+    before = "version " if match[1] else ""
+    return before + " point ".join(cardinal(part) for part in match[2].split("."))
+
+
+def _after(match: re.Match[str]) -> str:
+    return f"{match[1].replace('#', 'number ')}{by_one(match[2])}"
+
+
+def name_number(digits: str) -> str:
+    """The number of a name: B-52, A380, RTX 4090, 007."""
+    if digits[0] == "0":
+        return by_one(digits, "oh")
+    if len(digits) in (3, 4):
+        return in_pairs(digits)
+    return cardinal(digits) if len(digits) < 3 else by_one(digits)
+
+
+def _named(match: re.Match[str]) -> str:
+    after = " " if match.string[match.end() : match.end() + 1].isalpha() else ""
+    return f"{match[1]} {name_number(match[2])}{after}"
+
+
+def _roman_value(letters: str) -> int:
+    values = [_ROMAN[letter] for letter in letters]
+    following = [*values[1:], 0]
+    return sum(-value if value < after else value for value, after in zip(values, following, strict=True))
+
+
+def _roman(match: re.Match[str]) -> str:
+    return f"{match[1]} {cardinal(str(_roman_value(match[2])))}"
+
+
+def _monarch(match: re.Match[str]) -> str:
+    return f"{match[1]} the {ordinal(str(_roman_value(match[2])))}"
+
+
+def _abbreviation(match: re.Match[str]) -> str:
+    """A full stop at the end of the text remains."""
+    ends = not match.string[match.end() :].strip()
+    if ends and match[1] in SAME_WORDS:
+        return match[0]
+    return ABBREVIATIONS[match[1]] + ("." if ends else "")
+
+
+def _street(match: re.Match[str]) -> str:
+    return f"{match[1]} {'Street' if match[2] == 'St' else 'Drive'}" + (match[3] or "")
+
+
+def _acronym(match: re.Match[str]) -> str:
+    """The letters of an acronym; GPUs is G P U's."""
+    letters, ending = match[1], match[2]
+    if letters in AS_WORDS or (len(letters) > 5 and letters not in SPELLED):
+        return match[0]
+    if letters in SPELLED or not _VOWEL.search(letters) or (ending and len(letters) <= 4):
+        return " ".join(letters) + ("'s" if ending else "")
+    return match[0]
+
+
+HETERONYMS: tuple[Rule, ...] = (
+    # read: I read it yesterday, she read the book.
+    rule(rf"(?<!\w)(I|[Yy]ou|[Ww]e|[Tt]hey) read (?=[^.!?;]{{0,60}}\b{_PAST}\b)", r"\1 red "),
+    rule(r"(?<!\w)([Hh]e|[Ss]he|[Ii]t|[Ww]ho|[Nn]obody|[Ee]veryone) read(?!\w)", r"\1 red"),
+    rule(
+        r"(?<!\w)([Ww]as|[Ww]ere|[Bb]een|[Ii]s|[Bb]eing|[Gg]ot|[Ww]ell|'ve|'d) read (?=by|to|aloud|"
+        r"out|in|as)",
+        r"\1 red ",
+    ),
+    # close: the verb.
+    rule(rf"(?:(?<=^)|(?<=[.!?;:,] )|(?<=[\"“(]))([Cc])lose (?={_OBJECT}\b)", r"\1loze "),
+    rule(rf"(?<!\w)({_AUXILIARY}) close (?!to\b|by\b|enough\b|friend|together)", r"\1 cloze "),
+    # live: the adjective.
+    rule(
+        r"(?<!\w)([Gg]o|[Gg]oes|[Gg]oing|[Ww]ent|[Gg]one|[Ii]s|[Aa]re|[Ww]as|[Ww]atch(?:ed|ing)?|"
+        r"[Ss]hown|[Pp]erform(?:s|ed|ing)?|[Bb]roadcast|[Ss]tream(?:s|ed|ing)?|[Pp]lay(?:s|ed|ing)?|"
+        r"[Aa]ired) live(?!\w)",
+        r"\1 lyve",
+    ),
+    rule(
+        r"(?<!\w)([Ll])ive (?=(?:show|music|stream|broadcast|tv|TV|television|concert|event|band|"
+        r"performance|audience|coverage|chat|wire|ammunition|update|video|record|action|demo|"
+        r"session|feed|report|album|version|game|sport|on air|on stage|on TV|from the)s?)",
+        r"\1yve ",
+    ),
+    # lead: the metal.
+    rule(
+        r"(?<!\w)([Ll])ead (?=(?:pipe|paint|poison|acid|pencil|batter|weight|shield|free|bullet|ore|"
+        r"level|exposure|content|mine|glass|crystal|ball|solder|shot))",
+        r"\1ed ",
+    ),
+    rule(
+        r"(?<!\w)((?:made (?:of|from)|contains?|containing|molten|melted|heavy as|tons? of|"
+        r"of) )lead(?=[\s.,;!?]|$)(?! (?:the|a|an|to)\b)",
+        r"\1led",
+    ),
+    # wind, wound, tear, bow, dove, minute, bass, resume: the rarer sound by what stands beside.
+    rule(rf"(?<!\w)([Ww])ind (?={_OBJECT}\b|through\b|back\b|around\b)", r"\1ined "),
+    rule(r"(?<!\w)([Ww])inds (?=through|its|up|down|around|along)", r"\1ines "),
+    rule(r"(?<!\w)([Hh]e|[Ss]he|[Ii]t|[Ww]e|[Tt]hey|I|[Rr]oad|[Rr]iver|[Pp]ath) wound(?!\w)", r"\1 wownd"),
+    rule(r"(?<!\w)wound (?=up|down|around|through|its way|the clock|the watch)", "wownd "),
+    rule(
+        rf"(?<!\w)([Tt])ear (?={_OBJECT}\b|apart\b|off\b|out\b|open\b|into\b|through\b|away\b|at\b|"
+        rf"along\b)",
+        r"\1are ",
+    ),
+    rule(r"(?<!\w)((?:[Ww]ear and|[Tt]o|[Dd]on't|[Ww]ill|[Cc]an) )tear(?!\w)", r"\1tare"),
+    rule(
+        r"(?<!\w)([Tt])ear (?=in (?:the|his|her|my) (?:shirt|dress|fabric|muscle|pants|jacket|"
+        r"sleeve|paper))",
+        r"\1are ",
+    ),
+    rule(
+        r"(?<!\w)(take|takes|took|taking|to|must|a deep|the ship's|ship's|the) bow(?=[.,;!?]|$|"
+        r" (?:to|before|down|of the (?:ship|boat)))",
+        r"\1 bough",
+    ),
+    rule(r"(?<!\w)([Bb])ow (?=to|before|down)", r"\1ough "),
+    rule(r"(?<!\w)dove (?=in|into|down|off|under|deep|for|right|head)", "dohv "),
+    rule(
+        r"(?<!\w)([Mm])inute (?=detail|amount|difference|quantit|particle|trace|change|fraction|"
+        r"crack|variation)",
+        r"\1y newt ",
+    ),
+    rule(
+        r"(?<!\w)((?:[Ss]ea|[Ss]triped|[Ll]argemouth|[Ss]mallmouth|[Bb]lack|[Ff]ish for|[Cc]aught a|"
+        r"[Gg]rilled) )bass(?!\w)",
+        r"\1bas",
+    ),
+    rule(
+        r"(?<!\w)((?:[Mm]y|[Yy]our|[Hh]is|[Hh]er|[Aa]|[Tt]he|[Tt]heir|[Oo]ur) )resume(?=[.,;!?]|$|"
+        r" (?:and|is|was|to|for|with|in|on|shows|should|that|looks))",
+        r"\1résumé",
+    ),
+)
+"""espeak-ng knows most words of two sounds after `to`, a pronoun or an article; these it gets wrong."""
+CODES: tuple[Rule, ...] = (
+    rule(
+        r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\d|\.\d)",
+        lambda m: " dot ".join(by_one(part) for part in m[0].split(".")),
+    ),
+    rule(r"(?:(?<!\w)([vV])\.? ?)?(?<![\d.])(\d+(?:\.\d+){2,})(?!\d)", _version),
+    rule(r"(?<!\w)v(?=\d+(?:\.\d+)?(?![\w.]))", "version "),
+    # 9-1-1, 1-800-FLOWERS, 978-3-16-148410-0, H.264, NY 10001.
+    rule(r"(?<![\w-])\d(?:-\d){2,}(?![\w-])", lambda m: by_one(m[0])),
+    rule(r"(?<![\w-])1-(8\d\d)-(?=[A-Z])", lambda m: f"one {in_pairs(m[1])} "),
+    rule(r"(?<![\w-])\d+(?:-\d+){3,}(?![\w-])", _grouped),
+    rule(r"(?<![\w.])802\.(?=1\d[a-z])", "eight oh two point "),
+    rule(r"(?<![A-Za-z.])([A-Z])\.(\d{3})(?!\w)", lambda m: f"{m[1]} {by_one(m[2])}"),
+    rule(r"(?<=\b[A-Z]{2} )\d{5}(?!\w|[.,-]\d)", lambda m: by_one(m[0])),
+    rule(
+        r"(?<![\w.])(?:\+\d{1,3}[ .-]?|\d{1,2}[ .-])?(?:\(\d{3}\) ?|"
+        r"\d{3}[ -.])?\d{3}[-.]\d{4}(?![\w-]|\.\d)",
+        _grouped,
+    ),
+    rule(r"(?<![\w.])\+\d{1,3}(?:[- ]?(?:\(\d{1,4}\)|\d{1,5})){2,5}(?![\w.%])", _grouped),
+    rule(
+        r"(?<![\w.-])\d{4}([ -])\d{4}(?:\1\d{4}){1,3}(?!\w|[.-]\w)|"
+        r"(?<![\w.,-])\d{3}-\d\d-\d{4}(?![\w-])|(?<![\w.,-])\d{3}([ -])\d{3}\2\d{3,4}(?![\w-]|[.,]\d)",
+        _grouped,
+    ),
+    rule(rf"(?<!\w)((?:{BY_ONE_AFTER})(?: number)?[: #]{{1,2}})(\d{{3,}})(?![\w:/%-]|[.,]\d)", _after),
+    rule(r"(?<!\w)(40[13])\(?([kb])\)?(?!\w)", lambda m: f"{in_pairs(m[1])} {m[2]}"),
+    rule(r"(?<!\w)([Ff]light [A-Z]{2}) (\d{3,4})(?![\w:/%]|[.,]\d)", _named),
+    rule(r"(?<![\w.,:/-])911(?![\w:/%-]|[.,]\d)", "nine one one"),
+    rule(rf"(?<!\w)((?:{NAMES}) ?#?)(?<! )(?<!#) ?(\d{{3,4}})(?![\w:/%]|[.,]\d)", _named),
+    rule(r"(?<![\w.,:/-])0\d{2,}(?![\w:/%-]|[.,]\d)", lambda m: by_one(m[0], "oh")),
+    # file.txt, self.name, .NET, @john, foo().
+    rule(
+        rf"(?<=\w)\.({FILE_ENDINGS})(?!\w)",
+        lambda m: f" dot {m[1] if m[1] in SPOKEN_ENDINGS else ' '.join(m[1].upper())}",
+    ),
+    rule(r"(?<=[A-Za-z_]{2})\.(?=[A-Za-z_]{3})(?![A-Z][a-z])", " dot "),
+    rule(r"(?:(?<=^)|(?<=\s))\.(?=[A-Za-z]{2})", "dot "),
+    rule(r"(?<!\w)@(?=\w)", "at "),
+    rule(r"(?<=\w)\(\)", ""),
+    rule(r"(?<=[a-z])_(?=[a-z])", " "),
+)
+"""After addresses. `Room 101`, `call 911`."""
+WORDS: tuple[Rule, ...] = (
+    rule(r"(?<!\w)(UTC|GMT)-(?=\d)", r"\1 minus "),
+    rule(rf"(?<![\w.]){any_of(WITH_STOPS)}(?![A-Za-z])(?!(?<=[a-z])\.\w)", lambda m: WITH_STOPS[m[0]]),
+    rule(r"(?<!\w)(?:No|Nos|no|NO)\. ?(?=\d)|№ ?(?=\d)", "number "),
+    rule(r"(?<![\w&])#(?=\d)", "number "),
+    rule(r"(?<!\w)(?:Fig|fig)\. ?(?=\d)", "figure "),
+    rule(r"(?<!\w)(?:Vol|vol)\. ?(?=\d|[IVX])", "volume "),
+    rule(r"(?<!\w)(?:Ch|ch|Chap)\. ?(?=\d|[IVX])", "chapter "),
+    rule(r"(?<!\w)pp\. ?(?=\d)", "pages "),
+    rule(r"(?<!\w)p\. ?(?=\d)", "page "),
+    rule(
+        r"(?<![\w.])([A-Z][a-z]+|\d(?:st|nd|rd|th)) (St|Dr)(?:\.|(?=$|,))(?! [A-Z][a-z])( (?=[a-z])|)",
+        _street,
+    ),
+    rule(r"(?<!\w)St\.? (?=[A-Z])", "Saint "),
+    rule(r"(?<!\w)Dr\.? (?=[A-Z])", "Doctor "),
+    rule(r"(?<!\w)dept\. of", "department of"),
+    rule(rf"(?<![\w.])({any_of(ABBREVIATIONS)})\.(?!\w)", _abbreviation),
+    rule(r"(?<![\w.])(Mr|Mrs|Ms|Mt|Ft|Sgt|Capt|Prof|Jr|Sr|vs)(?![\w.'])", lambda m: ABBREVIATIONS[m[1]]),
+    rule(r"(?<=day) ?[-–] ?(?=(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun))", " to "),
+    rule(rf"(?<!\w)((?:{ROMAN_AFTER})\.?) ([IVXLC]{{1,6}})(?![\w'’])", _roman),
+    rule(
+        rf"(?<!\w)((?:King |Queen |Pope |Emperor )?(?:{MONARCHS})) "
+        r"((?!I[ ,](?!of )[a-z'])[IVX]{1,5})(?![\w'’])",
+        _monarch,
+    ),
+    rule(r"(?<![A-Za-z0-9])(CO|NO|SO|NH|CH)(\d)(?!\w)", lambda m: f"{' '.join(m[1])} {cardinal(m[2])}"),
+    rule(r"(?<!\w)WW(I{1,2})(?!\w)", lambda m: f"World War {cardinal(str(len(m[1])))}"),
+    # B2B, F-16, B12, A380, COVID-19, iPhone 15.
+    rule(r"(?<![A-Za-z0-9])([BCDEGOPSV])2([BCDEGOPSV])(?![A-Za-z0-9])", r"\1 to \2"),
+    rule(
+        r"(?<![A-Za-z0-9])(I|US|M|A|F|B|C|E|X|MiG|Su|GPT|COVID|SARS|MH|BA|AA|RTX|"
+        r"GTX)[- ](\d{1,4})(?![\w:/%]|[.,]\d|-\d)",
+        _named,
+    ),
+    rule(r"(?<![\w.-])([A-Z][A-Za-z]*)-?(\d{1,4})(?![\w:/%]|[.,]\d|-\d)", _named),
+    rule(r"(?<![\w.-])([A-Za-z]+)-?(\d{1,4})(?![\d:/%]|[.,]\d|-\d)", _named),
+    rule(r"(?<!\w)([RG]TX|RX) (\d{3,4})(?=[A-Za-z]{1,2}(?!\w))", _named),
+    rule(r"(?<!\w)([A-F])([-+])(?=$|[\s.,;)])", lambda m: f"{m[1]} {'plus' if m[2] == '+' else 'minus'}"),
+    rule(r"(?<![A-Za-z0-9])(i|mac|iPad|watch|tv)OS(?!\w)", r"\1 O S"),
+    rule(r"(?<![\w.])nginx(?!\w)", "engine X"),
+    rule(r"(?<![A-Za-z])([A-Z])#", r"\1 sharp"),
+    rule(r"(?<![A-Za-z])([A-Za-z])\+\+", r"\1 plus plus"),
+    rule(
+        r"(?<![A-Za-z])([A-Z]{1,3})&([A-Z]{1,3})(?![A-Za-z])",
+        lambda m: f"{' '.join(m[1])} and {' '.join(m[2])}",
+    ),
+    rule(r"\s?&(?!\w{2,8};)\s?", " and "),
+)
+"""Abbreviations, and names with numbers."""
+
+
+def acronyms(text: str) -> str:
+    """The text with its acronyms by their letters; a text of which most words are capitals is shouted."""
+    capitals = _SHOUTED.findall(text)
+    words = re.findall(r"[A-Za-z]{2,}", text)
+    if len(capitals) > 1 and 2 * len(capitals) > len(words):
+        known = [word for word in capitals if word in SPELLED or not _VOWEL.search(word)]
+        if len(known) < len(capitals):
+            return text
+    return _ACRONYM.sub(_acronym, re.sub(r"(?<!\w)OK(?!\w)", "okay", text))
+
+
+_ACRONYM = re.compile(r"(?<![A-Za-z'’-])([A-Z]{2,6})(s?)(?![A-Za-z])")

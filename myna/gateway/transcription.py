@@ -1,0 +1,330 @@
+"""Use case: a transcription or a translation. Route, charge, channel or the embedded Whisper, keep or refund.
+
+The embedded Whisper is offered where its model and its library are installed, and started at its first use.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from myna.accounts.keys import Scope, UnverifiedCaller
+from myna.billing.ledger import Call, ChargeOrder, Ledger
+from myna.channels import routes
+from myna.channels.channels import PARROT, Channel, Channels
+from myna.channels.routes import Route, RouteKind
+from myna.config import ConfigCache
+from myna.engines.interface import EngineBusy, EngineFailed, LanguageUnknown, SampleRefused
+from myna.engines.media.job import Transcript, TranscriptionJob
+from myna.engines.media.media import Whisper, whisper_is_installed
+from myna.engines.models.published import WHISPER, installed
+from myna.engines.pool.child_main import path_bytes
+from myna.errors import ClientDisconnected, InvalidRequest, ModelNotFound, Overloaded, UpstreamFailed
+from myna.gateway.chat.failover import FailedAttempt, answer_of, first_answer
+from myna.gateway.transcripts import TranscriptFormat, TranscriptionRequest, encoded, events
+from myna.http.client import ClientResponse, HttpClient
+from myna.http.request import BodyBudget
+from myna.lib.files import DiskExecutor
+from myna.settings import Settings
+from myna.speech.synthesize import Disconnected
+from myna.store.batch import Replayed
+
+log = logging.getLogger(__name__)
+
+EMBEDDED: Final = "whisper"
+"""The channel field of calls that the embedded model answers."""
+NOT_TRANSCRIBED: Final = "The recording could not be transcribed; the units were refunded, try again later."
+FULL: Final = "As many recordings wait to be transcribed as may; nothing was charged, try again later."
+FULL_BY_NOW: Final = (
+    "As many recordings wait to be transcribed as may; the units were refunded, try again later."
+)
+NO_LIBRARY: Final = "Myna's extra 'hear' is not installed: run 'make setup-extras' and restart the service"
+NO_MODEL: Final = f"its model is missing: run 'myna models get {WHISPER.name}'"
+NOT_OFFERED: Final = "model: {model} is not offered on this site; ask its operator, or use another model."
+THREADS_MAX: Final = 4
+_JSON: Final = (TranscriptFormat.JSON, TranscriptFormat.VERBOSE_JSON)
+_MARKUP: Final = ("text/html", "application/xhtml", "application/xml")
+
+
+class _Text(msgspec.Struct):
+    text: str
+
+
+_text = msgspec.json.Decoder(_Text)
+
+
+async def ask(
+    http_client: HttpClient,
+    channel: Channel,
+    request: TranscriptionRequest,
+    model: str,
+    recording: bytes,
+    *,
+    model_is_callers: bool,
+    deadline_s: float,
+    answer_max_bytes: int,
+) -> bytes:
+    """The body of the channel's answer, in the request's format. Raises FailedAttempt."""
+    media_type, body = form_of(request, model, recording)
+    answer = await answer_of(
+        http_client,
+        channel,
+        "/audio/translations" if request.translate else "/audio/transcriptions",
+        body,
+        headers=channel.headers("*/*") | {"content-type": media_type},
+        deadline_s=deadline_s,
+        answer_max_bytes=answer_max_bytes,
+        model_is_callers=model_is_callers,
+    )
+    return _checked(answer, request.format)
+
+
+def form_of(request: TranscriptionRequest, model: str, recording: bytes) -> tuple[str, bytes]:
+    """The content type and the body of the form for a channel: the caller's fields, with this model. A
+    language is a code, as OpenAI documents it, and the answer is asked for as a whole."""
+    boundary = secrets.token_hex(16)
+    ours = {"model": model, "language": request.language or "", "stream": ""}
+    fields = [*ours.items(), *((name, value) for name, value in request.fields if name not in ours)]
+    parts = [
+        b"--%b\r\nContent-Disposition: form-data; name=%b\r\n\r\n%b\r\n"
+        % (boundary.encode(), _quoted(name), value.encode())
+        for name, value in fields
+        if value or name not in ours
+    ]
+    upload = request.upload
+    head = b"--%b\r\nContent-Disposition: form-data; name=" % boundary.encode()
+    head += b'"file"; filename=%b\r\n' % _quoted(upload.name or "recording")
+    head += b"Content-Type: %b\r\n\r\n" % _media_type(upload.media_type)
+    body = b"".join([*parts, head, recording, b"\r\n--%b--\r\n" % boundary.encode()])
+    return f"multipart/form-data; boundary={boundary}", body
+
+
+def _quoted(name: str) -> bytes:
+    """A name in a header, as browsers encode it (HTML, 4.10.22.8): quotes and line ends become escapes."""
+    escaped = "".join(_escapes(name))
+    return b'"%b"' % escaped.encode(errors="replace")
+
+
+def _escapes(name: str) -> Iterator[str]:
+    for character in name:
+        yield {'"': "%22", "\r": "%0D", "\n": "%0A"}.get(character, character)
+
+
+def _media_type(given: str) -> bytes:
+    plain = given.isascii() and given.isprintable() and bool(given)
+    return given.encode() if plain else b"application/octet-stream"
+
+
+def _checked(answer: ClientResponse, kind: TranscriptFormat) -> bytes:
+    """The body, if it is a transcript in this format. Raises FailedAttempt."""
+    media_type = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type.startswith(_MARKUP) or not answer.body:
+        raise FailedAttempt("NoTranscript", "the answer is no transcript")
+    try:
+        if kind in _JSON:
+            _text.decode(answer.body)
+        else:
+            answer.body.decode()
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise FailedAttempt("NoTranscript", "the answer is no transcript", f": {error}") from error
+    return answer.body
+
+
+class EmbeddedWhisper:
+    """The model of this process, in the data folder. It reads recordings in `recordings`."""
+
+    def __init__(self, data_folder: Path, recordings: Path, *, cores: int, deadline_s: float) -> None:
+        self._data_folder = data_folder
+        self._recordings = recordings
+        self._threads = min(cores, THREADS_MAX)
+        self._deadline_s = deadline_s
+        self._whisper: Whisper | None = None
+        self._logged = ""
+
+    async def require(self, model: str) -> None:
+        """Raises ModelNotFound, with a message for the caller, if it can't transcribe; the log says once how
+        the operator can offer it. Raises Overloaded if the queue is full."""
+        if missing := await self.missing():
+            if missing != self._logged:
+                log.warning("a caller asked for %s, which is not offered: %s", model, missing)
+            self._logged = missing
+            raise ModelNotFound(model, NOT_OFFERED.format(model=model))
+        if self._whisper is not None and self._whisper.full():
+            raise Overloaded(FULL)
+
+    async def missing(self) -> str:
+        """The missing part, as the end of a sentence for the operator; empty if it can transcribe."""
+        if not whisper_is_installed():
+            return NO_LIBRARY
+        if self._whisper is None:
+            folder = await asyncio.to_thread(installed, self._data_folder, WHISPER.name)
+            if folder is None:
+                return NO_MODEL
+            self._whisper = Whisper(
+                folder, self._recordings, threads=self._threads, job_deadline_s=self._deadline_s
+            )
+        return ""
+
+    async def transcribe(
+        self,
+        request: TranscriptionRequest,
+        account_id: int,
+        deadline_s: float,
+        disconnected: Callable[[], Awaitable[None]],
+    ) -> Transcript:
+        """Raises InvalidRequest for a recording that can't be read, UpstreamFailed for other failures."""
+        if self._whisper is None:
+            raise UpstreamFailed(NOT_TRANSCRIBED)
+        job = TranscriptionJob(
+            source=path_bytes(request.upload.path),
+            translate=request.translate,
+            language=request.language,
+            prompt=request.prompt or None,
+            temperature=request.temperature,
+            words=request.words,
+            script=request.script,
+        )
+        try:
+            return await self._whisper.transcribe(job, deadline_s, account_id, disconnected)
+        except (LanguageUnknown, SampleRefused) as refusal:
+            field = "language" if isinstance(refusal, LanguageUnknown) else "file"
+            raise InvalidRequest(f"{refusal} The units were refunded.", field=field) from refusal
+        except EngineBusy:
+            raise Overloaded(FULL_BY_NOW) from None
+        except EngineFailed as failure:
+            raise UpstreamFailed(NOT_TRANSCRIBED) from failure
+
+    async def close(self) -> None:
+        """Ends the child process."""
+        if self._whisper is not None:
+            await self._whisper.close()
+
+
+class TranscriptionPlan(Struct, frozen=True):
+    """The route, and the channels to try in order; none for the embedded model."""
+
+    route: Route
+    channels: list[Channel]
+    embedded: bool
+    seconds: float
+
+    @property
+    def order(self) -> ChargeOrder:
+        return ChargeOrder(
+            pays=Scope.CHAT, units=self.route.units, seconds=self.seconds, route=self.route.name
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transcriber:
+    """Answers requests for transcripts for one process."""
+
+    settings: Settings
+    ledger: Ledger
+    config: ConfigCache
+    channels: Channels
+    http_client: HttpClient
+    whisper: EmbeddedWhisper
+    disk: DiskExecutor
+
+    async def answer(
+        self,
+        caller: UnverifiedCaller,
+        request: TranscriptionRequest,
+        memory: BodyBudget,
+        disconnected: Disconnected,
+    ) -> bytes:
+        """The transcript in the request's format. A recording for a channel is read into memory, and counts
+        against `memory` until the answer. Raises MynaError."""
+        with ExitStack() as taken:
+
+            async def planned() -> TranscriptionPlan:
+                plan = await self._plan(request.model)
+                taken.close()  # by an earlier plan
+                if not plan.embedded:
+                    size_bytes = request.upload.size_bytes
+                    memory.take(
+                        size_bytes, caller.details.account_id
+                    )  # before the charge, since it may refuse
+                    taken.callback(memory.release, size_bytes, caller.details.account_id)
+                return plan
+
+            outcome = await self.ledger.charge_plan(caller, planned)
+            if isinstance(outcome, Replayed):
+                return outcome.answer.encode()
+            charged, plan = outcome
+            async with charged as call:
+                if plan.embedded:
+                    answer = await self._hear(call, request, disconnected)
+                else:
+                    answer = await self._unless(disconnected, call, self._relay(call, request, plan))
+                if request.stream:
+                    answer = events(answer)
+                await call.keep(answer.decode())
+            return answer
+
+    async def _unless(
+        self, disconnected: Disconnected, call: Call, work: Coroutine[Any, Any, bytes]
+    ) -> bytes:
+        """The result of the work, which ends when the client disconnects, unless the call has an idempotency
+        key. Raises ClientDisconnected."""
+        if call.repeatable:
+            return await work
+        working, leaving = asyncio.create_task(work), asyncio.ensure_future(disconnected())
+        try:
+            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise ClientDisconnected
+            return await working
+        finally:
+            for task in (working, leaving):
+                task.cancel()
+            await asyncio.gather(working, leaving, return_exceptions=True)
+            del working  # else its exception, whose traceback has this frame, is in a reference cycle
+
+    async def _plan(self, model: str) -> TranscriptionPlan:
+        config, settings = self.config.current, self.config.settings
+        route = routes.find(config, settings, model, RouteKind.TRANSCRIPTION)
+        if route.name == routes.TRANSCRIPTION_ROUTE:
+            await self.whisper.require(model)
+            return TranscriptionPlan(route, [], True, self.settings.call_deadline_s)
+        found = [one for one in self.channels.of_route(config, route) if one.url != PARROT]
+        return TranscriptionPlan(route, found, False, self.settings.call_deadline_s)
+
+    async def _hear(self, call: Call, request: TranscriptionRequest, disconnected: Disconnected) -> bytes:
+        call.channel = EMBEDDED
+        transcript = await self.whisper.transcribe(request, call.account_id, call.seconds_left, disconnected)
+        return encoded(transcript, request.format, translated=request.translate, words=request.words)
+
+    async def _relay(self, call: Call, request: TranscriptionRequest, plan: TranscriptionPlan) -> bytes:
+        """The answer of the first channel that gives one."""
+        recording = await self.disk.run(request.upload.path.read_bytes)
+
+        async def attempt(channel: Channel, left_s: float) -> bytes:
+            return await ask(
+                self.http_client,
+                channel,
+                request,
+                routes.model_for(plan.route, channel.model, request.model),
+                recording,
+                model_is_callers=routes.model_is_callers(plan.route),
+                deadline_s=left_s,
+                answer_max_bytes=self.settings.answer_max_bytes,
+            )
+
+        return await first_answer(
+            self.channels,
+            plan.channels,
+            attempt,
+            asker=call,
+            seconds=call.seconds_left,
+            fair_try_s=self.settings.fair_try_s,
+            kind=plan.route.kind,
+        )

@@ -1,1 +1,0 @@
-"""Transcription of recordings: by a channel of the operator, or by the embedded Whisper."""
