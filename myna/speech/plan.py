@@ -9,6 +9,8 @@ estimate is too low.
 import asyncio
 import re
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import cached_property, lru_cache
 from operator import mul
 from typing import Final
@@ -172,6 +174,15 @@ class Planner:
         self._try_s = try_s
         self._lexicons = Lexicons(db, config)
         self._accounts: dict[bytes, int] = {}
+
+    @asynccontextmanager
+    async def requiring_channel(self) -> AsyncIterator[None]:
+        """Raises the 503 of a service without any speech channel before the 400 of a bad request."""
+        try:
+            yield
+        except (InvalidRequest, NoSpeechChannel):
+            await self.require_channel()
+            raise
 
     async def require_channel(self) -> None:
         """Raises NoSpeechChannel if no voice is usable now, DiskFull if audio can't be stored."""

@@ -14,7 +14,7 @@ from myna.http.client import HttpClient
 from myna.lib.files import DiskExecutor
 from myna.lib.sandbox import AllowedPaths
 from myna.settings import Settings, usable_cores
-from myna.speech.delivery import Workshop
+from myna.speech.delivery import DeliveryTools
 from myna.speech.plan import Planner
 from myna.speech.streamed import StreamedSpeech
 from myna.speech.synthesize import Synthesizer
@@ -66,7 +66,7 @@ class OpenAIAudio:
             planner=planner,
             synthesizer=synthesizer,
             audio=audio,
-            workshop=Workshop(spool, self._transcoder, self._disk),
+            tools=DeliveryTools(spool, self._transcoder, self._disk, settings.upstream_idle_s),
         )
         self._transcriber = Transcriber(
             settings=settings,

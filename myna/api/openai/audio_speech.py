@@ -12,7 +12,7 @@ from myna.http.request import Request
 from myna.http.responses import Response
 from myna.http.stream import ResponseStream
 from myna.speech import catalogue as voices
-from myna.speech.delivery import Outlet
+from myna.speech.delivery import SoundResponse
 from myna.speech.streamed import StreamedSpeech, named
 from myna.store.database import Database
 from myna.store.queries import clones
@@ -42,8 +42,8 @@ class AudioSpeechApi:
     async def speak(self, request: Request) -> ResponseStream:
         caller, body = await self._key_auth.caller_and_body(request, Scope.TTS)
         stream = request.stream()
-        outlet = Outlet(stream, partial(units.headers_with_channel, caller.details))
-        await self._streamed.speak(caller, body, outlet, request.disconnected)
+        response = SoundResponse(stream, partial(units.headers_with_channel, caller.details))
+        await self._streamed.speak(caller, body, response, request.disconnected)
         return stream
 
     async def voices(self, request: Request) -> Response:

@@ -8,7 +8,7 @@ from myna.errors import CommandError
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.visit import Visit
-from myna.speech.status import status_text
+from myna.speech.synthesize import status_text
 from myna.store.batch import TaskStatus
 from myna.store.queries import tasks as store
 from myna.store.queries.tasks import RecordRow
