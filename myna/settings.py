@@ -110,8 +110,8 @@ class Settings:
         "或 OpenAI 兼容的语音接口 Base URL",
     )
     speech_processes: int = kinds.whole(0, 0, 256)(
-        "processes of each embedded voice, per worker; 0: by its cores",
-        "每个服务进程中每个内置音色引擎的进程数；0 表示按可用核心数决定",
+        "processes of each embedded voice, for all workers; 0: by the cores",
+        "每个内置音色引擎的进程数（所有服务进程共用）；0 表示按可用核心数决定",
     )
     speech_key: str = kinds.secret()("the key of the speech URL", "语音接口的密钥")
     speech_model: str = kinds.text("tts-1")(

@@ -19,7 +19,9 @@ from myna.http.client import HttpClient
 from myna.store.queries import routes as store
 from myna.store.queries.config import Config
 from myna.store.queries.routes import RouteRow
+from tests.rig.waiting import Clock
 from tests.store.books import Books
+from tests.test_channels import configuration
 
 SETTINGS = SiteSettings(chat_units=3, tts_units=4, transcription_units=5)
 CHAT, SPEECH = RouteKind.CHAT, RouteKind.SPEECH
@@ -27,17 +29,7 @@ CHAT, SPEECH = RouteKind.CHAT, RouteKind.SPEECH
 
 def site(*names: str, kind: RouteKind = CHAT) -> Config:
     rows = tuple(RouteRow(name=name, kind=kind, units=7, upstream_model="up", intent=0) for name in names)
-    return Config(
-        version=1,
-        settings={},
-        channels=(),
-        voices=(),
-        node_voices=(),
-        node_clones=(),
-        overrides={},
-        blends=(),
-        routes=rows,
-    )
+    return configuration(routes=rows)
 
 
 @pytest.mark.parametrize(
@@ -216,16 +208,6 @@ async def test_a_server_that_does_not_answer_has_no_cause() -> None:
 
 COOLDOWN_S = 30.0
 ALICE = 7
-
-
-class Clock:
-    """A clock that the test moves; in seconds."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

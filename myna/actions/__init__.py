@@ -5,9 +5,7 @@ command, the fields of the form in the back office, and what the activity record
 the transaction that records it.
 """
 
-import asyncio
-import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
 from msgspec import Struct, field, structs
@@ -19,11 +17,7 @@ from myna.channels.channels import Channels
 from myna.channels.keys import ChannelKeys
 from myna.errors import CommandError
 from myna.settings import Settings
-from myna.store.database import Database, Queries, Transaction
-from myna.store.files.audio import AudioStore
-from myna.store.files.named_files import NamedFiles
-from myna.store.files.samples import SampleStore
-from myna.store.files.storage import check_storage, open_storage
+from myna.store.database import Database, Transaction
 from myna.store.queries import accounts as account_store
 from myna.store.queries.accounts import AccountRow
 
@@ -40,27 +34,6 @@ class Field(Struct, frozen=True):
     secret: bool = False
 
 
-class Files:
-    """The audio and the samples that changes delete."""
-
-    def __init__(self, db: Database, settings: Settings) -> None:
-        self._db = db
-        self._settings = settings
-
-    async def delete(self, *, audio: Sequence[str] = (), samples: Sequence[str] = ()) -> None:
-        """Deletes these, where they exist. Raises CommandError if the storage is not this installation's,
-        StorageUnavailable."""
-        if audio or samples:
-            storage = open_storage(self._settings, os.environ)
-            await check_storage(self._db, storage)
-            stores: list[tuple[NamedFiles, Sequence[str]]] = [
-                (AudioStore(storage), audio),
-                (SampleStore(storage), samples),
-            ]
-            for files, names in stores:
-                await asyncio.to_thread(files.each, files.delete, names)
-
-
 class Change(Struct):
     """The transaction of an action. `owner_id` is the account whose things alone may be changed, None for an
     operator. `run` sets `account_id` to the account that the change concerns, and `performed` to the actions
@@ -72,13 +45,12 @@ class Change(Struct):
     by: Actor
     settings: Settings
     keys: ChannelKeys
-    files: Files
     known_channels: Channels | None
     owner_id: int | None
     account_id: int = 0
     performed: "list[Action[Any]]" = field(default_factory=list)
     last: list[Callable[[], object]] = field(default_factory=list)
-    after: list[Callable[[], Awaitable[object]]] = field(default_factory=list)
+    after: list[Callable[[Database], Awaitable[object]]] = field(default_factory=list)
     named: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -132,7 +104,7 @@ class Action(Struct, Generic[R], frozen=True, kw_only=True):
         returned stays, unrecorded."""
         raise NotImplementedError
 
-    async def prepare(self, db: Queries, files: Files, owner_id: int | None) -> None:
+    async def prepare(self, db: Database, settings: Settings, owner_id: int | None) -> None:
         """What takes long or can't be undone, and comes before the transaction. Raises CommandError."""
 
     def in_doubt(self) -> CommandError | None:
@@ -191,8 +163,7 @@ async def perform(
 ) -> R:
     """Makes the change and records it, in one transaction. Raises CommandError: then nothing is changed."""
     action.check()
-    files = Files(db, settings)
-    await action.prepare(db, files, owner_id)
+    await action.prepare(db, settings, owner_id)
 
     async def work(connection: Transaction) -> tuple[R | CommandError, Change]:
         change = Change(
@@ -200,7 +171,6 @@ async def perform(
             by=by,
             settings=settings,
             keys=keys or ChannelKeys(settings),
-            files=files,
             known_channels=channels,
             owner_id=owner_id,
             performed=[action],
@@ -224,5 +194,5 @@ async def perform(
     if isinstance(result, CommandError):
         raise result
     for remove in change.after:
-        await remove()
+        await remove(db)
     return result

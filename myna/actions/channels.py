@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from functools import partial
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -18,6 +17,7 @@ from myna.gateway.trial import wrong_url
 from myna.lib.names import check_model, is_name
 from myna.lib.net import is_base_url
 from myna.settings import can_name_a_key
+from myna.store.database import Database
 from myna.store.queries import config as store
 from myna.store.queries import routes
 from myna.store.queries.config import ChannelRow
@@ -185,11 +185,12 @@ class RekeyChannels(Action[dict[str, str]], frozen=True):
             raise CommandError("MYNA_SECRET_KEY is not set.")
         await store.raise_version(change.db)
         found = {}
+        encrypted: list[str] = []
         for row in (await store.load(change.db)).channels:
             if key := change.keys.read(row):
                 row = structs.replace(row, stored_key=change.keys.stored(row, key))
                 await store.put_channel(change.db, row)
-                change.after.append(partial(asyncio.to_thread, change.keys.remove, row.name))
+                encrypted.append(row.name)
                 found[row.name] = "encrypted"
             elif row.stored_key == channel_keys.IN_FILE:
                 found[row.name] = "in a file of another machine"
@@ -198,6 +199,12 @@ class RekeyChannels(Action[dict[str, str]], frozen=True):
                     "The stored key of the channel {name!r} is encrypted with another MYNA_SECRET_KEY.",
                     name=row.name,
                 )
+
+        async def remove_files(_: Database) -> None:
+            for name in encrypted:
+                await asyncio.to_thread(change.keys.remove, name)
+
+        change.after.append(remove_files)
         return found
 
 

@@ -1,7 +1,7 @@
 """Changes of API keys. The plain key of a new one is returned once, and never recorded."""
 
 import re
-from typing import Annotated, Protocol
+from typing import Annotated, Generic, Protocol
 
 from msgspec import Struct, structs
 
@@ -9,7 +9,7 @@ from myna.accounts import caps, keys
 from myna.accounts.keys import ALL_SCOPES, Issued, Scope, Terms
 from myna.accounts.limits import Given, of_row, parsed
 from myna.accounts.limits import put as put_limits
-from myna.actions import Action, Change, Field
+from myna.actions import Action, Change, Field, R
 from myna.channels.routes import check_known
 from myna.errors import CommandError
 from myna.lib import times
@@ -26,7 +26,6 @@ NO_CAP = "none"
 """Written in a command for the removal of a cap."""
 _ID = re.compile(r"[1-9][0-9]{0,15}")
 _CAP = "Units per day, week or month, such as 1000/month."
-Key = Annotated[str, Field("The name of the key, or its id in 'myna key list'.", argument="KEY", hyphen=True)]
 _ROUTE = Field("A route that the key may use; may be given often; any by default.")
 
 
@@ -85,12 +84,27 @@ class IssueKey(Action[Issued], frozen=True):
         return await keys.insert(change.db, account.id, name, terms)
 
 
-class SetKeyCap(Action[KeyRow], frozen=True):
+class _KeyAction(Action[R], Generic[R], frozen=True):
+    key: Annotated[
+        str, Field("The name of the key, or its id in 'myna key list'.", argument="KEY", hyphen=True)
+    ]
+
+    async def locked(self, change: Change) -> KeyRow:
+        """The key, whose account is locked. It is recorded by its id. Raises CommandError."""
+        key_id = int(self.key) if _ID.fullmatch(self.key) else await _id_of(change, self.key)
+        key = await store.locked(change.db, key_id, change.owner_id)
+        if key is None:
+            raise CommandError("There is no key {key_id}.", key_id=key_id)
+        change.account_id = key.account_id
+        change.performed = [structs.replace(self, key=str(key.id))]
+        return key
+
+
+class SetKeyCap(_KeyAction[KeyRow], frozen=True):
     """Cap the units that a key may use in each day, week or month, or remove its cap. A cap with another
     period counts from now on; one with other units keeps what is used."""
 
     command = "key cap"
-    key: Key
     cap: Annotated[str, Field(f"{_CAP} Or none.", argument="CAP", hyphen=True)]
 
     def check(self) -> None:
@@ -98,16 +112,15 @@ class SetKeyCap(Action[KeyRow], frozen=True):
             caps.parsed(self.cap)
 
     async def run(self, change: Change) -> KeyRow:
-        key = await _locked(change, self)
+        key = await self.locked(change)
         await caps.put(change.db, key.id, None if self.cap == NO_CAP else caps.parsed(self.cap))
         return key
 
 
-class LimitKey(Action[KeyRow], frozen=True):
+class LimitKey(_KeyAction[KeyRow], frozen=True):
     """Limit the calls and units of a key; options that are not given stay as they are."""
 
     command = "key limit"
-    key: Key
     rpm: Rpm = None
     concurrent: Concurrent = None
     units_per_day: UnitsPerDay = None
@@ -117,16 +130,15 @@ class LimitKey(Action[KeyRow], frozen=True):
         given_limits(self)
 
     async def run(self, change: Change) -> KeyRow:
-        key = await _locked(change, self)
+        key = await self.locked(change)
         await put_limits(change.db, key.account_id, given_limits(self), key.id)
         return key
 
 
-class SetKeyRoutes(Action[KeyRow], frozen=True):
+class SetKeyRoutes(_KeyAction[KeyRow], frozen=True):
     """Limit a key to routes, or let it use any again."""
 
     command = "key routes"
-    key: Key
     route: Annotated[tuple[str, ...] | None, _ROUTE] = None
     any: Annotated[bool, Field("It may use any route.")] = False
 
@@ -135,7 +147,7 @@ class SetKeyRoutes(Action[KeyRow], frozen=True):
             raise CommandError("Give either --route, once for each route, or --any.")
 
     async def run(self, change: Change) -> KeyRow:
-        key = await _locked(change, self)
+        key = await self.locked(change)
         await check_known(change.db, self.route or ())
         await route_store.set_of_key(change.db, key.id, None if self.any else self.route)
         return key
@@ -149,18 +161,17 @@ class Rolled(Struct, frozen=True):
     old_expires_at: int
 
 
-class RollKey(Action[Rolled], frozen=True):
+class RollKey(_KeyAction[Rolled], frozen=True):
     """Replace a key by a new one with the same name and scopes, printed once. The old one expires."""
 
     command = "key roll"
-    key: Key
     grace: Annotated[str, Field("How long the old key still works.", hyphen=True)] = "7d"
 
     def check(self) -> None:
         times.parse_duration(self.grace)
 
     async def run(self, change: Change) -> Rolled:
-        old = await _locked(change, self)
+        old = await self.locked(change)
         ((now,),) = await change.db.fetch("SELECT now_ms()")
         if keys.state(old, now) != "active":
             raise CommandError(
@@ -179,46 +190,30 @@ class RollKey(Action[Rolled], frozen=True):
         return Rolled(issued, old, expires_at // 1000)
 
 
-class RenameKey(Action[KeyRow], frozen=True):
+class RenameKey(_KeyAction[KeyRow], frozen=True):
     """Rename a key."""
 
     command = "key rename"
-    key: Key
     name: Annotated[str, Field("Its new name.", argument="NAME")]
 
     def check(self) -> None:
         check_name(self.name, keys.NAME_MAX_CHARS)
 
     async def run(self, change: Change) -> KeyRow:
-        key = await _locked(change, self)
+        key = await self.locked(change)
         await store.rename(change.db, key.id, self.name)
         return key
 
 
-class RevokeKey(Action[KeyRow], frozen=True):
+class RevokeKey(_KeyAction[KeyRow], frozen=True):
     """Revoke a key: every process refuses it."""
 
     command = "key revoke"
-    key: Key
 
     async def run(self, change: Change) -> KeyRow:
-        key = await _locked(change, self)
+        key = await self.locked(change)
         await store.revoke(change.db, key.id)
         return key
-
-
-_OfKey = SetKeyCap | LimitKey | SetKeyRoutes | RollKey | RenameKey | RevokeKey
-
-
-async def _locked(change: Change, action: _OfKey) -> KeyRow:
-    """The key of the action, whose account is locked. It is recorded by its id. Raises CommandError."""
-    key_id = int(action.key) if _ID.fullmatch(action.key) else await _id_of(change, action.key)
-    key = await store.locked(change.db, key_id, change.owner_id)
-    if key is None:
-        raise CommandError("There is no key {key_id}.", key_id=key_id)
-    change.account_id = key.account_id
-    change.performed = [structs.replace(action, key=str(key.id))]
-    return key
 
 
 async def _id_of(change: Change, name: str) -> int:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from myna.accounts.key_throttle import KeyThrottle
+from myna.accounts.throttle import KeyThrottle
 from myna.errors import BodyTooLarge, BodyTooSlow, NodeRefused, NodeTooOld, Unavailable
 from myna.farm.nodes import JoinedNode, Nodes, credential_in
 from myna.http.asgi import Handler

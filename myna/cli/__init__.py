@@ -20,8 +20,8 @@ WRONG_USAGE = 2
 COMMANDS = {
     "Service": {
         "serve": ("myna.cli.serve:serve", "service"),
-        "settings": ("myna.cli.config:settings", "settings"),
-        "audit": ("myna.cli.config:audit", "service"),
+        "settings": ("myna.cli.settings:app", "settings"),
+        "audit": ("myna.cli.backup:audit", "service"),
         "backup": ("myna.cli.backup:backup", "service"),
         "restore": ("myna.cli.backup:restore", "service"),
         "move": ("myna.cli.move:move", "service"),
@@ -32,18 +32,18 @@ COMMANDS = {
     "People and what they use": {
         "account": ("myna.cli.accounts:app", "accounts"),
         "key": ("myna.cli.keys:app", "keys"),
-        "code": ("myna.cli.codes:app", "codes"),
+        "code": ("myna.cli.keys:code_app", "codes"),
         "ledger": ("myna.cli.history:ledger", "accounts"),
         "calls": ("myna.cli.history:calls", "accounts"),
-        "record": ("myna.cli.records:app", "records"),
+        "record": ("myna.cli.history:records_app", "records"),
         "activity": ("myna.cli.history:activity", "accounts"),
     },
     "Models and voices": {
         "channel": ("myna.cli.channels:app", "channels"),
-        "route": ("myna.cli.routes:app", "routes"),
+        "route": ("myna.cli.channels:route_app", "routes"),
         "models": ("myna.cli.models:app", "models"),
         "voice": ("myna.cli.voices:app", "voices"),
-        "node": ("myna.cli.node_run:app", "compute-nodes"),
+        "node": ("myna.cli.nodes:app", "compute-nodes"),
     },
 }
 """The commands in groups: the function or app of each, and its section of docs/command-line.md. A process

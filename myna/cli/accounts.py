@@ -1,4 +1,5 @@
-"""myna account add|show|list|rename|disable|enable|grant|limit, and the commands of account_access"""
+"""myna account add|show|list|rename|disable|enable|grant|limit|invite|reset|sessions|sign-out|set, and
+second-factor|oidc"""
 
 import shlex
 from typing import Annotated
@@ -6,27 +7,32 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from myna.accounts import accounts, limits
-from myna.actions.access import InviteAccount
+from myna.accounts.sign_in import links, second_factor, sessions
+from myna.accounts.sign_in.oidc import identities
+from myna.actions import Action
 from myna.actions.accounts import (
     AddAccount,
     DisableAccount,
     EnableAccount,
     GrantUnits,
+    InviteAccount,
     LimitAccount,
+    RemoveSecondFactor,
     RenameAccount,
+    ResetAccount,
+    SetIdentity,
+    SetPreferences,
+    SignOut,
 )
 from myna.actions.keys import given_limits
-from myna.cli.account_access import link_to
-from myna.cli.account_access import register as register_access
-from myna.cli.actions import perform, register
-from myna.cli.console import Json, Wide, seconds, show, show_rows, with_database
+from myna.cli.commands import listing, perform, register
+from myna.cli.console import Json, Row, address_note, read_settings, seconds, show, with_database
 from myna.store.database import Database
 from myna.store.queries import keys as limit_store
-from myna.store.queries.accounts import AccountRow
+from myna.store.queries.accounts import AccountRow, preferences_of
 from myna.store.queries.keys import OF_ACCOUNT
 
 app = App(name="account", help="Accounts and their units.")
-register_access(app)
 Name = Annotated[str, Parameter(help="The name of the account.")]
 
 
@@ -37,29 +43,31 @@ def show_one(name: Name, *, json: Json = False) -> None:
 
 
 @app.command(name="list")
-def list_all(*, wide: Wide = False, json: Json = False) -> None:
+@listing(empty="There is no account yet.", brief=("id", "name", "email", "balance", "operator", "disabled"))
+async def list_all(db: Database) -> list[Row]:
     """List all accounts."""
-    rows = with_database(accounts.list_all, json=json)
-    brief = ("id", "name", "email", "balance", "operator", "disabled")
-    shown = [_shown(row) for row in rows]
-    show_rows(shown, json, empty="There is no account yet.", brief=brief, wide=wide)
+    return [_shown(row) for row in await accounts.list_all(db)]
 
 
-async def _add(db: Database, action: AddAccount) -> dict[str, object]:
-    account = await perform(db, action)
-    link = await link_to(db, InviteAccount(name=account.name)) if action.email or action.operator else {}
-    return {**_shown(account), **link}
+@app.command(name="sessions")
+@listing(empty="The account has no session.", brief=("id", "address", "seen_at", "user_agent"))
+async def list_sessions(db: Database, name: Name) -> list[Row]:
+    """List the sessions of an account in the back office, the one used last first."""
+    owner = await accounts.find(db, name)
+    return [
+        {
+            "id": row.id,
+            "address": row.address,
+            "user_agent": row.user_agent,
+            "second_factor": bool(row.second_factor),
+            "created_at": seconds(row.created_at),
+            "seen_at": seconds(row.seen_at),
+        }
+        for row in await sessions.of_account(db, owner.id)
+    ]
 
 
-async def _limit(db: Database, action: LimitAccount) -> dict[str, object]:
-    if given_limits(action):
-        await perform(db, action)
-    account = await accounts.find(db, action.name)
-    row = await limit_store.limits_of(db, account.id, OF_ACCOUNT)
-    return {"name": account.name, **limits.shown(row), "open_calls": row.open_calls}
-
-
-def _shown(row: AccountRow) -> dict[str, object]:
+def _shown(row: AccountRow) -> Row:
     return {
         "id": row.id,
         "name": row.name,
@@ -71,13 +79,73 @@ def _shown(row: AccountRow) -> dict[str, object]:
     }
 
 
-def _after_adding(action: AddAccount, shown: dict[str, object]) -> str:
+async def _add(db: Database, action: AddAccount) -> Row:
+    account = await perform(db, action)
+    link = await _link(db, InviteAccount(name=account.name)) if action.email or action.operator else {}
+    return {**_shown(account), **link}
+
+
+def _after_adding(action: AddAccount, shown: Row) -> str:
     if "link" in shown:
         return "Next: send the link to the account's holder, who sets a password with it."
     return f"Next: myna key issue {shlex.quote(action.name)}"
 
 
-register(app, AddAccount, lambda _, shown: shown, run=_add, then=_after_adding)
+async def _link(db: Database, action: Action[str]) -> Row:
+    """A new link for an account."""
+    token, address = await perform(db, action), read_settings().base_url
+    link = await links.find(db, token)
+    return {
+        "link": links.url(address, token),
+        "link_expires_at": seconds(link.expires_at) if link else 0,
+        **address_note(address),
+    }
+
+
+async def _limit(db: Database, action: LimitAccount) -> Row:
+    if given_limits(action):
+        await perform(db, action)
+    account = await accounts.find(db, action.name)
+    row = await limit_store.limits_of(db, account.id, OF_ACCOUNT)
+    return {"name": account.name, **limits.shown(row), "open_calls": row.open_calls}
+
+
+async def _second_factor(db: Database, action: RemoveSecondFactor) -> Row:
+    account = await accounts.find(db, action.name)
+    if action.remove:
+        await perform(db, action)
+    found = await second_factor.of_account(db, account.id)
+    return {"name": action.name, "second_factor": found.on, "recovery_codes": found.codes_left}
+
+
+async def _identity(db: Database, action: SetIdentity) -> Row:
+    account = await accounts.find(db, action.name)
+    if action.remove or action.subject is not None:
+        await perform(db, action)
+    found = await identities.of_account(db, account.id)
+    return {
+        "name": action.name,
+        "issuer": found.issuer if found else "",
+        "subject": found.subject if found else "",
+        "linked_at": seconds(found.linked_at) if found else 0,
+    }
+
+
+async def _preferences(db: Database, action: SetPreferences) -> Row:
+    if action == SetPreferences(name=action.name):
+        found = await preferences_of(db, (await accounts.find(db, action.name)).id)
+    else:
+        found = await perform(db, action)
+    return {"name": action.name, "language": found.language, "low_balance": found.low_balance}
+
+
+register(app, AddAccount, run=_add, then=_after_adding)
 for kind in (RenameAccount, DisableAccount, EnableAccount, GrantUnits):
     register(app, kind, lambda _, account: _shown(account))
-register(app, LimitAccount, lambda _, shown: shown, run=_limit)
+for link_kind in (InviteAccount, ResetAccount):
+    register(app, link_kind, lambda action, link: {"name": action.name, **link}, run=_link)
+register(app, LimitAccount, run=_limit)
+register(app, SignOut, lambda action, ended: {"name": action.name, "ended": ended})
+register(app, RemoveSecondFactor, run=_second_factor)
+register(app, SetIdentity, run=_identity)
+register(app, SetPreferences, run=_preferences)

@@ -1,4 +1,4 @@
-"""myna backup, myna restore"""
+"""myna audit, myna backup, myna restore"""
 
 import asyncio
 import os
@@ -8,27 +8,31 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from msgspec import structs
 
-from myna.billing import audit
+from myna.billing import audit as books
 from myna.cli.console import (
     Json,
+    Row,
     exclusive,
     give_files_to,
+    moment,
     open_database,
     owner_of_files,
     read_settings,
     show,
+    site_storage,
     with_database,
 )
 from myna.errors import CommandError
 from myna.settings import Settings
-from myna.store.backup import backup as backups
-from myna.store.backup.archive import ArchiveReader, ArchiveWriter, Manifest
-from myna.store.backup.backup import MISSING_SHOWN_MAX, BackupResult, RestoreInDoubt
+from myna.store import backup as backups
+from myna.store.archive import ArchiveReader, ArchiveWriter, Manifest
+from myna.store.backup import MISSING_SHOWN_MAX, BackupResult, RestoreInDoubt
 from myna.store.database import Database
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import open_storage
-from myna.store.queries.audit import Breach
+from myna.store.queries.audit import Breach, Counts
 
 COUNTED = {
     "accounts": "accounts",
@@ -40,6 +44,43 @@ COUNTED = {
 """The tables whose rows are counted in the output, each with its name there."""
 File = Annotated[Path, Parameter(name="FILE", help="The backup, a tar file.")]
 _SQLITE_FILES = ("", "-wal", "-shm")
+
+
+def audit(
+    *,
+    full: Annotated[bool, Parameter(help="Check everything, and the checkpoints too.")] = False,
+    audio: Annotated[bool, Parameter(help="Hash every audio file as well; implies --full.")] = False,
+    json: Json = False,
+) -> int:
+    """Check the books: calls since the last audit, every balance. Exit 1 and a line for each breach."""
+
+    async def work(db: Database) -> books.Report:
+        return await books.run(db, AudioStore(await site_storage(db)), full=full or audio, hash_audio=audio)
+
+    report = with_database(work, json=json)
+    if json:
+        found = {
+            "ok": not report.breaches,
+            "full": report.full,
+            "checked": books.counted_of(report),
+            "before": structs.asdict(report.before),
+            "since": report.since_ms // 1000,
+            "breaches": [structs.asdict(breach) for breach in report.breaches],
+        }
+        show(found, True)
+    else:
+        holders = f"{report.accounts} accounts' balances, {report.keys} keys' counters"
+        print("The books have breaches." if report.breaches else "No breach found.")
+        print(f"Checked: {holders}, {_listed(report.checked)}.")
+        if report.since:
+            since = moment(report.since_ms // 1000)
+            print(f"Checked by audits before: {_listed(report.before)}, all from before {since}.")
+    return _exit_code(report.breaches)
+
+
+def _listed(counts: Counts) -> str:
+    found = f"{counts.calls} calls, {counts.entries} ledger entries, {counts.tasks} speech tasks"
+    return f"{found}, {counts.files} audio files"
 
 
 def backup(
@@ -97,8 +138,7 @@ def restore(file: File, /, *, json: Json = False) -> int:
             give_files_to(owner, settings)
     checked = {"files_checked": report.checked.files, "breaches": len(report.breaches)}
     show({"database": settings.database_label, **counted(manifest), **checked}, json)
-    print_breaches(report.breaches)
-    return 1 if report.breaches else 0
+    return _exit_code(report.breaches)
 
 
 async def _restore(settings: Settings, source: ArchiveReader) -> Manifest:
@@ -106,19 +146,20 @@ async def _restore(settings: Settings, source: ArchiveReader) -> Manifest:
         return await backups.restore(db, open_storage(settings, os.environ), source)
 
 
-async def _audit(settings: Settings) -> audit.Report:
+async def _audit(settings: Settings) -> books.Report:
     async with open_database(settings) as db:
-        return await audit.run(db, AudioStore(open_storage(settings, os.environ)), full=True, hash_audio=True)
+        return await books.run(db, AudioStore(open_storage(settings, os.environ)), full=True, hash_audio=True)
 
 
-def counted(manifest: Manifest) -> dict[str, object]:
+def counted(manifest: Manifest) -> Row:
     """The numbers of rows and files in an archive."""
     rows = {shown: manifest.tables.get(table, 0) for table, shown in COUNTED.items()}
     in_all = sum(manifest.tables.values())
     return {**rows, "rows": in_all, "files": manifest.files, "files_missing": manifest.missing}
 
 
-def print_breaches(breaches: Sequence[Breach]) -> None:
-    """A line on stderr for each."""
+def _exit_code(breaches: Sequence[Breach]) -> int:
+    """Prints a line on stderr for each breach. Returns 1 if there is one."""
     for breach in breaches:
         print(f"myna: {breach.rule}: {breach.count} ({'; '.join(breach.examples)})", file=sys.stderr)
+    return 1 if breaches else 0

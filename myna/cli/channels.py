@@ -1,11 +1,11 @@
-"""myna channel add|list|test|set|order|key|enable|disable|remove"""
+"""myna channel add|list|test|set|order|key|enable|disable|remove|rekey, myna route add|list|set|remove"""
 
 import getpass
 import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -23,14 +23,16 @@ from myna.actions.channels import (
     SetChannelKey,
     TryChannel,
 )
+from myna.actions.routes import AddRoute, RemoveRoute, SetRoute
 from myna.channels import channels
 from myna.channels import keys as channel_keys
 from myna.channels.channels import Channel, Channels, no_channel
 from myna.channels.keys import ChannelKeys
-from myna.cli.actions import named, perform, register
+from myna.channels.routes import BUILT_IN, Route, listed
+from myna.cli.commands import http_client, listing, named, perform, register
 from myna.cli.console import (
     Json,
-    Wide,
+    Row,
     owner_of_files,
     read_settings,
     say_next,
@@ -39,6 +41,7 @@ from myna.cli.console import (
     show_rows,
     with_database,
 )
+from myna.config import settings_of
 from myna.engines.interface import Engine, EngineFailed, EngineLimits
 from myna.engines.registry import site_engines
 from myna.errors import CommandError
@@ -56,26 +59,24 @@ Name = Annotated[str, Parameter(help="The name of the channel.")]
 
 
 @app.command(name="list")
-def list_all(*, wide: Wide = False, json: Json = False) -> None:
+@listing(
+    empty="There is no channel yet: myna channel add chat NAME URL",
+    brief=("name", "kind", "url", "priority", "enabled", "circuit"),
+)
+async def list_channels(db: Database) -> list[Row]:
     """List the channels in the order in which they are tried."""
-
-    async def work(db: Database) -> tuple[Config, dict[str, CircuitRow]]:
-        return await store.load(db), await store.load_circuits(db)
-
-    config, known = with_database(work, json=json)
-    _warn(_all(config))
-    rows = [_as_row(channel, known.get(channel.name, CircuitRow())) for channel in _all(config)]
-    empty = "There is no channel yet: myna channel add chat NAME URL"
-    brief = ("name", "kind", "url", "priority", "enabled", "circuit")
-    show_rows(rows, json, empty=empty, brief=brief, wide=wide)
+    known = _all(await store.load(db))
+    circuits = await store.load_circuits(db)
+    _warn(known)
+    return [_as_row(channel, circuits.get(channel.name, CircuitRow())) for channel in known]
 
 
-def _as_row(channel: Channel, circuit: CircuitRow) -> dict[str, object]:
-    row: dict[str, object] = {**_shown(channel), "key": bool(channel.key)}
-    if channel.source == "settings":
-        row["priority"] = "first"
+def _as_row(channel: Channel, circuit: CircuitRow) -> Row:
+    priority = {"priority": "first"} if channel.source == "settings" else {}
     return {
-        **row,
+        **_shown(channel),
+        "key": bool(channel.key),
+        **priority,
         "circuit": circuit.state,
         "retry_at": seconds(circuit.open_until),
         "last_error": circuit.error,
@@ -117,7 +118,7 @@ def _keys(owner: tuple[int, int] | None = None) -> ChannelKeys:
     return ChannelKeys(read_settings(), owner)
 
 
-async def _put(db: Database, action: AddChannel | SetChannel) -> dict[str, object]:
+async def _put(db: Database, action: AddChannel | SetChannel) -> Row:
     """Makes the change, looks up the voices of a speech channel, and warns of what may be wrong."""
     action.check()
     row = await perform(db, action)
@@ -128,7 +129,7 @@ async def _put(db: Database, action: AddChannel | SetChannel) -> dict[str, objec
     return {**_shown(row), **voices}
 
 
-def _shown(row: ChannelRow) -> dict[str, object]:
+def _shown(row: ChannelRow) -> Row:
     """What is shown of a channel, without a secret."""
     shown = {**structs.asdict(row), "url": without_login(row.url)}
     del shown["stored_key"]
@@ -139,15 +140,15 @@ def _to_test(action: AddChannel | SetChannel | SetChannelKey, _: object) -> str:
     return f"Next: myna channel test {shlex.quote(action.name)}"
 
 
-def _after_adding(action: AddChannel, shown: Mapping[str, object]) -> str:
+def _after_adding(action: AddChannel, shown: Row) -> str:
     to_test = _to_test(action, shown)
     if action.key_env or action.url == channels.PARROT or is_loopback(action.url):
         return to_test
     return f"If its server needs a key: myna channel key {shlex.quote(action.name)}\n{to_test}"
 
 
-register(app, AddChannel, lambda _, shown: shown, run=_put, then=_after_adding)
-register(app, SetChannel, lambda _, shown: shown, run=_put, then=_to_test)
+register(app, AddChannel, run=_put, then=_after_adding)
+register(app, SetChannel, run=_put, then=_to_test)
 register(app, OrderChannels, lambda action, _: {"names": list(action.names)})
 register(app, EnableChannel, named(enabled=True))
 register(app, DisableChannel, named(enabled=False))
@@ -172,11 +173,8 @@ async def _cause(row: ChannelRow) -> Cause | None:
     channel = channels.resolved(row, os.environ, _keys().read)
     if channels.missing_key(channel):
         return cause_in_url(channel.url)
-    http_client = HttpClient(connections_max=1)
-    try:
-        return await likely_cause(http_client, channel)
-    finally:
-        await http_client.close()
+    async with http_client() as client:
+        return await likely_cause(client, channel)
 
 
 def _all(config: Config) -> list[Channel]:
@@ -187,61 +185,80 @@ def _all(config: Config) -> list[Channel]:
 
 async def _record_voices(db: Database, row: ChannelRow) -> str:
     """Requests the voices of a speech channel and stores them. If that fails, the server tries again."""
-    http_client = HttpClient(connections_max=1)
-    try:
-        known = Channels(settings=read_settings(), environ=os.environ, http_client=http_client, local={})
-        count = await channels.record_voices(db, known, channels.resolved(row, os.environ, _keys().read))
-    except EngineFailed as failure:
-        return f"not known yet ({failure})"
-    finally:
-        await http_client.close()
-    return str(count)
+    async with http_client() as client:
+        known = Channels(settings=read_settings(), environ=os.environ, http_client=client, local={})
+        try:
+            channel = channels.resolved(row, os.environ, _keys().read)
+            return str(await channels.record_voices(db, known, channel))
+        except EngineFailed as failure:
+            return f"not known yet ({failure})"
 
 
-async def _try(db: Database, action: TryChannel) -> dict[str, object]:
+async def _try(db: Database, action: TryChannel) -> Row:
     """Sends the channel a test request. Returns the result. Raises CommandError."""
     known, settings = _all(await store.load(db)), read_settings()
     channel = next((one for one in known if one.name == action.name), None)
     if channel is None:
         raise no_channel(action.name, [one.name for one in known])
     _warn([channel])
-    http_client = HttpClient(connections_max=1)
     deadline_s = settings.call_deadline_s
     limits = EngineLimits(processes=1, queue_max=1, job_deadline_s=deadline_s)
     await perform(db, action)
     channel = structs.replace(channel, model=action.model or channel.model)
-    try:
-        is_ours = channel.kind == "speech" and channels.is_local(channel)
-        local = site_engines(settings.speech, settings.data_folder, limits) if is_ours else {}
-        ways = Channels(settings=settings, environ=os.environ, http_client=http_client, local=local)
+    is_ours = channel.kind == "speech" and channels.is_local(channel)
+    local = site_engines(settings.speech, settings.data_folder, limits) if is_ours else {}
+    async with http_client() as client:
+        ways = Channels(settings=settings, environ=os.environ, http_client=client, local=local)
         if channel.kind == "speech" and (engine := ways.engine(channel)):
-            with tempfile.TemporaryDirectory() as folder:
-                trial = await _speak(http_client, ways, channel, engine, Path(folder), deadline_s)
-            sound = f"{trial.voice!r}, of {trial.voices} voices, spoke for {trial.sound_s:.1f} s"
-            return {"ms": trial.ms, "result": sound}
-        trial = await channel_trial.chat(http_client, ways, settings, channel, deadline_s)
-        return {"ms": trial.ms, "result": trial.answer}
-    finally:
-        await http_client.close()
+            trial = await _speak(client, ways, channel, engine, deadline_s)
+            result = f"{trial.voice!r}, of {trial.voices} voices, spoke for {trial.sound_s:.1f} s"
+        else:
+            trial = await channel_trial.chat(client, ways, settings, channel, deadline_s)
+            result = trial.answer
+    return {"name": action.name, "ok": True, "ms": trial.ms, "result": result}
 
 
 async def _speak(
-    http_client: HttpClient,
-    known: Channels,
-    channel: Channel,
-    engine: Engine,
-    folder: Path,
-    deadline_s: float,
+    client: HttpClient, known: Channels, channel: Channel, engine: Engine, deadline_s: float
 ) -> channel_trial.Trial:
-    try:
-        if channels.is_local(channel):
-            await engine.start(AllowedPaths.of(writes=(folder,)))
-        path = folder / "test.mp3"
-        return await channel_trial.speech(http_client, known, channel, engine, path, deadline_s)
-    except EngineFailed as failure:
-        raise CommandError(f"The channel {channel.name!r} failed: {str(failure).rstrip('.')}.") from None
-    finally:
-        await engine.close()
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            if channels.is_local(channel):
+                await engine.start(AllowedPaths.of(writes=(Path(folder),)))
+            path = Path(folder, "test.mp3")
+            return await channel_trial.speech(client, known, channel, engine, path, deadline_s)
+        except EngineFailed as failure:
+            raise CommandError(f"The channel {channel.name!r} failed: {str(failure).rstrip('.')}.") from None
+        finally:
+            await engine.close()
 
 
-register(app, TryChannel, lambda action, found: {"name": action.name, "ok": True, **found}, run=_try)
+register(app, TryChannel, run=_try)
+
+
+route_app = App(name="route", help="Routes: what callers name as model, what serves it, and its price.")
+
+
+@route_app.command(name="list")
+@listing(empty="", brief=("name", "kind", "units", "channels", "upstream_model"))
+async def list_routes(db: Database) -> list[Row]:
+    """List the routes: the built-in ones, exact names, and wildcards."""
+    config = await store.load(db)
+    routes = listed(config, settings_of(config))
+    return [{**_shown_route(route), "built_in": route.name in BUILT_IN} for route in routes]
+
+
+def _shown_route(route: Route) -> Row:
+    return {**structs.asdict(route), "channels": list(route.channels)}
+
+
+register(
+    route_app,
+    AddRoute,
+    lambda _, route: _shown_route(route),
+    then=lambda action, _: (
+        f"Next: callers send {action.name} as model. All names and prices: myna route list"
+    ),
+)
+register(route_app, SetRoute, lambda _, route: _shown_route(route))
+register(route_app, RemoveRoute, named(removed=True))

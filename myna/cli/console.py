@@ -29,6 +29,8 @@ from myna.store.files.storage import Storage, check_storage, open_storage
 from myna.store.schema import newest, served_by
 
 T = TypeVar("T")
+Row = Mapping[str, object]
+"""What is printed of one thing, by the names of the columns."""
 GAP = "  "
 """Between the columns of a table."""
 HTTP_PORT = 80
@@ -220,7 +222,7 @@ async def check_schema(db: Database, settings: Settings, *, older: bool = False,
         raise CommandError(f"The database has schema {version}, this build needs {known}: use a newer Myna.")
 
 
-def show(data: Mapping[str, object], as_json: bool) -> None:
+def show(data: Row, as_json: bool) -> None:
     """Prints an object: JSON, or a line for each field. Fields that end in `_at` are Unix seconds."""
     if as_json:
         print(json.dumps(data, ensure_ascii=False))
@@ -231,7 +233,7 @@ def show(data: Mapping[str, object], as_json: bool) -> None:
 
 
 def show_rows(
-    rows: Sequence[Mapping[str, object]],
+    rows: Sequence[Row],
     as_json: bool,
     *,
     empty: str,

@@ -1,119 +1,147 @@
-"""myna ledger, myna calls, myna activity"""
+"""myna ledger, myna calls, myna activity, myna record list|delete"""
 
 import uuid
 from typing import Annotated
 
 import msgspec
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 from cyclopts.validators import Number
 from msgspec import structs
 
 from myna.accounts import accounts
 from myna.accounts import activity as log
 from myna.accounts.keys import Scope
+from myna.actions.media import DeleteRecords
 from myna.cli import COMMANDS
-from myna.cli.console import Json, Whole, Wide, seconds, show_rows, with_database
+from myna.cli.commands import listing, register
+from myna.cli.console import Row, Whole, seconds
 from myna.errors import CommandError
 from myna.lib.telemetry.requests import Usage
-from myna.store.batch import CallState, EntryKind
+from myna.store.batch import CallState, EntryKind, TaskStatus
 from myna.store.database import Queries
-from myna.store.queries import history
-from myna.store.queries.activity import PAST_ALL as LATEST
-from myna.store.queries.activity import ActivityRow
+from myna.store.queries import history, tasks
 from myna.store.queries.history import PAST_ALL, CallRow, Entry
+from myna.store.rows import ID_MAX
 
+records_app = App(name="record", help="Speech records of an account.")
+Name = Annotated[str, Parameter(help="The name of the account.")]
 Limit = Annotated[Whole, Parameter(help="How many to list, 1 to 10000.", validator=Number(gte=1, lte=10_000))]
+Id = Annotated[Whole, Parameter(validator=Number(gte=1), show_default=False)]
+RECORDS_LATEST = 2**53
 
 
-def ledger(
-    account: Annotated[str, Parameter(help="The name of the account.")],
+@listing(
+    empty="The account has no ledger entries yet.",
+    brief=("created_at", "kind", "units", "balance", "memo"),
+    snapshot=True,
+)
+async def ledger(
+    db: Queries,
+    account: Name,
     *,
     limit: Limit = 50,
     before: Annotated[str, Parameter(help="List entries older than this `entry` of the list.")] = "",
-    wide: Wide = False,
-    json: Json = False,
-) -> None:
+) -> list[Row]:
     """Show the ledger entries of an account, newest first."""
     last = _entry(before) if before else None
-
-    async def read(db: Queries) -> list[Entry]:
-        owner = await accounts.find(db, account)
-        found = await history.entries(db, owner.id, last, limit)
-        if found is None:
-            raise CommandError(f"{account!r} has no entry {before!r}; use one of the list.")
-        return found
-
-    rows = with_database(lambda db: db.snapshot(read), json=json)
-    empty = "The account has no ledger entries yet."
-    brief = ("created_at", "kind", "units", "balance", "memo")
-    show_rows([_shown_entry(row) for row in rows], json, empty=empty, brief=brief, wide=wide)
+    owner = await accounts.find(db, account)
+    found = await history.entries(db, owner.id, last, limit)
+    if found is None:
+        raise CommandError(f"{account!r} has no entry {before!r}; use one of the list.")
+    return [_shown_entry(row) for row in found]
 
 
-def calls(
+@listing(
+    empty="There is no such call.",
+    brief=("created_at", "account", "state", "units", "route", "channel"),
+    snapshot=True,
+)
+async def calls(
+    db: Queries,
     *,
     request_id: Annotated[str, Parameter(help="List the calls of the request with this X-Request-Id.")] = "",
     account: Annotated[str, Parameter(help="List the calls of this account.")] = "",
     call: Annotated[str, Parameter(help="Show the call with this id.")] = "",
     limit: Limit = 50,
     before: Annotated[str, Parameter(help="List calls older than this `call` of the list.")] = "",
-    wide: Wide = False,
-    json: Json = False,
-) -> None:
+) -> list[Row]:
     """Show calls, newest first: those of a request, of an account, or one."""
     if [bool(request_id), bool(account), bool(call)].count(True) != 1:
         raise CommandError("Give one of --request-id, --account and --call.")
-    call_id = _call_id(call) if call else b""
     last = _call_id(before) if before else PAST_ALL
-
-    async def read(db: Queries) -> list[CallRow]:
-        if call_id:
-            return await history.call(db, call_id)
-        if request_id:
-            return await history.calls_of_request(db, request_id, last, limit)
+    if call:
+        found = await history.call(db, _call_id(call))
+    elif request_id:
+        found = await history.calls_of_request(db, request_id, last, limit)
+    else:
         owner = await accounts.find(db, account)
-        return await history.calls_of_account(db, owner.id, last, limit)
-
-    rows = with_database(lambda db: db.snapshot(read), json=json)
-    brief = ("created_at", "account", "state", "units", "route", "channel")
-    shown = [_shown_call(row) for row in rows]
-    show_rows(shown, json, empty="There is no such call.", brief=brief, wide=wide)
+        found = await history.calls_of_account(db, owner.id, last, limit)
+    return [_shown_call(row) for row in found]
 
 
-def activity(
+@listing(empty="There is no such change.", brief=("id", "created_at", "by", "command"), snapshot=True)
+async def activity(
+    db: Queries,
     *,
     account: Annotated[str, Parameter(help="List the changes that concern this account.")] = "",
     by: Annotated[str, Parameter(help="List the changes that this account made.")] = "",
     command: Annotated[str, Parameter(help="List the commands that begin so: `account grant`.")] = "",
     limit: Limit = 50,
-    before: Annotated[
-        Whole,
-        Parameter(
-            help="List changes older than this `id` of the list.", validator=Number(gte=1), show_default=False
-        ),
-    ] = LATEST,
-    wide: Wide = False,
-    json: Json = False,
-) -> None:
+    before: Annotated[Id, Parameter(help="List changes older than this `id` of the list.")] = ID_MAX,
+) -> list[Row]:
     """Show who changed what, newest first, as commands that make the same changes."""
     if not any(
         f"{name} ".startswith(command.partition(" ")[0]) for group in COMMANDS.values() for name in group
     ):
         raise CommandError(f"No command begins with {command!r}; write one as in 'account grant'.")
+    found = await log.page(
+        db,
+        before=min(before, ID_MAX),
+        limit=limit,
+        prefix=command,
+        actor_id=(await accounts.find(db, by)).id if by else None,
+        account_id=(await accounts.find(db, account)).id if account else None,
+    )
+    return [
+        {
+            "id": row.id,
+            "created_at": seconds(row.created_at),
+            "by": row.actor,
+            "from": row.address if row.actor_id else "command line",
+            "account": row.account,
+            "command": row.command,
+        }
+        for row in found
+    ]
 
-    async def read(db: Queries) -> list[ActivityRow]:
-        return await log.page(
-            db,
-            before=min(before, LATEST),
-            limit=limit,
-            prefix=command,
-            actor_id=(await accounts.find(db, by)).id if by else None,
-            account_id=(await accounts.find(db, account)).id if account else None,
-        )
 
-    rows = with_database(lambda db: db.snapshot(read), json=json)
-    brief = ("id", "created_at", "by", "command")
-    shown = [_shown_change(row) for row in rows]
-    show_rows(shown, json, empty="There is no such change.", brief=brief, wide=wide)
+@records_app.command(name="list")
+@listing(
+    empty="The account has no records.", brief=("id", "status", "created_at", "chars", "text"), snapshot=True
+)
+async def list_records(
+    db: Queries,
+    account: Name,
+    *,
+    limit: Limit = 50,
+    before: Annotated[Id, Parameter(help="List records older than this `id` of the list.")] = RECORDS_LATEST,
+) -> list[Row]:
+    """List the speech records of an account, newest first."""
+    owner = await accounts.find(db, account)
+    return [
+        {
+            "id": row.id,
+            "status": TaskStatus(row.status).name.lower(),
+            "created_at": seconds(row.created_at),
+            "chars": row.chars,
+            "audio": row.audio,
+            "text": row.text,
+        }
+        for row in await tasks.page(db, owner.id, min(before, RECORDS_LATEST), limit)
+    ]
+
+
+register(records_app, DeleteRecords, lambda _, count: {"deleted": count})
 
 
 def _entry(text: str) -> tuple[bytes, EntryKind]:
@@ -131,7 +159,7 @@ def _call_id(text: str) -> bytes:
         raise CommandError(f"{text!r} is not a call's id, which has 32 hexadecimal digits.") from None
 
 
-def _shown_entry(row: Entry) -> dict[str, object]:
+def _shown_entry(row: Entry) -> Row:
     kind = EntryKind(row.kind)
     return {
         "entry": f"{row.call_id.hex()}-{kind.name.lower()}",
@@ -145,7 +173,7 @@ def _shown_entry(row: Entry) -> dict[str, object]:
     }
 
 
-def _shown_call(row: CallRow) -> dict[str, object]:
+def _shown_call(row: CallRow) -> Row:
     usage = msgspec.json.decode(row.usage, type=Usage) if row.usage else Usage()
     return {
         "call": row.id.hex(),
@@ -163,15 +191,4 @@ def _shown_call(row: CallRow) -> dict[str, object]:
         "created_at": seconds(row.created_at),
         "deadline_at": seconds(row.deadline),
         "ended_at": seconds(row.ended_at),
-    }
-
-
-def _shown_change(row: ActivityRow) -> dict[str, object]:
-    return {
-        "id": row.id,
-        "created_at": seconds(row.created_at),
-        "by": row.actor,
-        "from": row.address if row.actor_id else "command line",
-        "account": row.account,
-        "command": row.command,
     }

@@ -1,14 +1,17 @@
-"""myna key issue|list|cap|limit|routes|roll|rename|revoke"""
+"""myna key issue|list|cap|limit|routes|roll|rename|revoke, myna code add|list|disable|redeem"""
 
-from collections.abc import Mapping, Sequence
+import csv
+import sys
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-import msgspec
 from cyclopts import App, Parameter
+from msgspec import structs
 
 from myna.accounts import accounts, caps, keys, limits
 from myna.accounts.keys import Scope
-from myna.actions import Action
+from myna.actions import Action, codes
+from myna.actions.codes import AddCodes, DisableCodes, NewBatch, RedeemCode
 from myna.actions.keys import (
     IssueKey,
     LimitKey,
@@ -19,69 +22,18 @@ from myna.actions.keys import (
     SetKeyRoutes,
     given_limits,
 )
-from myna.cli.actions import register
-from myna.cli.console import Json, Wide, read_settings, seconds, show_rows, with_database
+from myna.cli.commands import listing, register
+from myna.cli.console import Row, read_settings, seconds, show_rows
 from myna.store.database import Database
 from myna.store.queries import keys as store
 from myna.store.queries import routes as route_store
 from myna.store.queries.keys import CapRow, KeyRow, KeyUsage, LimitsRow
 
 app = App(name="key", help="API keys.")
+code_app = App(name="code", help="Codes that account holders redeem for units.")
 
 
-def _how_to_use(_: Action[Any], shown: Mapping[str, object]) -> str:
-    return (
-        "Next, where it is used (other programs: docs/clients.md):\n\n"
-        f"export OPENAI_BASE_URL={read_settings().base_url}/openai/v1\n"
-        f"export OPENAI_API_KEY={shown['key']}\n"
-        'curl $OPENAI_BASE_URL/models -H "Authorization: Bearer $OPENAI_API_KEY"'
-    )
-
-
-register(app, IssueKey, lambda _, issued: msgspec.structs.asdict(issued), then=_how_to_use)
-register(app, SetKeyCap, lambda action, key: {"id": key.id, "cap": action.cap})
-register(app, LimitKey, lambda action, key: {"id": key.id, **limits.as_texts(given_limits(action))})
-register(app, SetKeyRoutes, lambda action, key: {"id": key.id, "routes": _names(action.route)})
-register(
-    app,
-    RollKey,
-    lambda _, rolled: {**msgspec.structs.asdict(rolled.issued), "old_expires_at": rolled.old_expires_at},
-    then=_how_to_use,
-)
-register(app, RenameKey, lambda action, key: {"id": key.id, "name": action.name})
-register(app, RevokeKey, lambda _, key: {"id": key.id, "revoked": True})
-Account = Annotated[str, Parameter(help="The name of the account.")]
-
-
-@app.command(name="list")
-def list_all(account: Account, *, wide: Wide = False, json: Json = False) -> None:
-    """List the keys of an account."""
-
-    async def work(db: Database) -> list[dict[str, object]]:
-        owner = await accounts.find(db, account)
-        ((now,),) = await db.fetch("SELECT now_ms()")
-        limited = await store.limits_of_account(db, owner.id)
-        capped = {row.key_id: row for row in await store.caps_of_account(db, owner.id)}
-        return [
-            {
-                **_shown(row, await store.usage(db, row.id), capped.get(row.id), now),
-                "routes": _names(await route_store.of_key(db, row.id)),
-                **limits.shown(limited.get(row.id, LimitsRow(row.id))),
-            }
-            for row in await store.of_account(db, owner.id)
-            if not row.internal
-        ]
-
-    rows = with_database(work, json=json)
-    brief = ("id", "name", "masked", "state", "calls", "cost")
-    show_rows(rows, json, empty="The account has no key yet.", brief=brief, wide=wide)
-
-
-def _names(names: Sequence[str] | None) -> str:
-    return "any" if names is None else ", ".join(names) or "none"
-
-
-def _shown(row: KeyRow, used: KeyUsage, cap: CapRow | None, now: int) -> dict[str, object]:
+def _shown(row: KeyRow, used: KeyUsage, cap: CapRow | None, now: int) -> Row:
     return {
         "id": row.id,
         "name": row.name,
@@ -98,3 +50,103 @@ def _shown(row: KeyRow, used: KeyUsage, cap: CapRow | None, now: int) -> dict[st
         "cap_used": caps.used(cap, now) if cap else 0,
         "cap_renews_at": seconds(cap.ends_at) if cap and now < cap.ends_at else 0,
     }
+
+
+def _names(names: Sequence[str] | None) -> str:
+    return "any" if names is None else ", ".join(names) or "none"
+
+
+def _how_to_use(_: Action[Any], shown: Row) -> str:
+    return (
+        "Next, where it is used (other programs: docs/clients.md):\n\n"
+        f"export OPENAI_BASE_URL={read_settings().base_url}/openai/v1\n"
+        f"export OPENAI_API_KEY={shown['key']}\n"
+        'curl $OPENAI_BASE_URL/models -H "Authorization: Bearer $OPENAI_API_KEY"'
+    )
+
+
+register(app, IssueKey, lambda _, issued: structs.asdict(issued), then=_how_to_use)
+register(app, SetKeyCap, lambda action, key: {"id": key.id, "cap": action.cap})
+register(app, LimitKey, lambda action, key: {"id": key.id, **limits.as_texts(given_limits(action))})
+register(app, SetKeyRoutes, lambda action, key: {"id": key.id, "routes": _names(action.route)})
+register(
+    app,
+    RollKey,
+    lambda _, rolled: {**structs.asdict(rolled.issued), "old_expires_at": rolled.old_expires_at},
+    then=_how_to_use,
+)
+register(app, RenameKey, lambda action, key: {"id": key.id, "name": action.name})
+register(app, RevokeKey, lambda _, key: {"id": key.id, "revoked": True})
+
+
+@app.command(name="list")
+@listing(empty="The account has no key yet.", brief=("id", "name", "masked", "state", "calls", "cost"))
+async def list_keys(
+    db: Database, account: Annotated[str, Parameter(help="The name of the account.")]
+) -> list[Row]:
+    """List the keys of an account."""
+    owner = await accounts.find(db, account)
+    ((now,),) = await db.fetch("SELECT now_ms()")
+    limited = await store.limits_of_account(db, owner.id)
+    capped = {row.key_id: row for row in await store.caps_of_account(db, owner.id)}
+    return [
+        {
+            **_shown(row, await store.usage(db, row.id), capped.get(row.id), now),
+            "routes": _names(await route_store.of_key(db, row.id)),
+            **limits.shown(limited.get(row.id, LimitsRow(row.id))),
+        }
+        for row in await store.of_account(db, owner.id)
+        if not row.internal
+    ]
+
+
+def _print_codes(made: NewBatch, as_json: bool) -> None:
+    batch = made.batch
+    rest = {
+        "units": batch.units, "uses": batch.uses, "expires_at": seconds(batch.expires_at), "batch": batch.id,
+    }  # fmt: skip
+    rows = [{"code": code, **rest} for code in made.codes]
+    if as_json:
+        show_rows(rows, True, empty="")
+    else:
+        table = csv.DictWriter(sys.stdout, rows[0], lineterminator="\n")
+        table.writeheader()
+        table.writerows(rows)
+
+
+register(
+    code_app,
+    AddCodes,
+    printed=_print_codes,
+    then=lambda *_: "Next: give them to account holders, who redeem a code in the back office.",
+)
+register(code_app, DisableCodes, lambda action, _: {"batch": action.batch, "disabled": True})
+register(
+    code_app,
+    RedeemCode,
+    lambda action, redeemed: {
+        "name": action.account, "units": redeemed.units, "balance": redeemed.account.balance,
+    },
+)  # fmt: skip
+
+
+@code_app.command(name="list")
+@listing(empty="There is no code yet.", brief=("batch", "state", "codes", "units", "redeemed", "expires_at"))
+async def list_codes(db: Database) -> list[Row]:
+    """List the batches of codes. The codes themselves are not stored."""
+    ((now,),) = await db.fetch("SELECT now_ms()")
+    return [
+        {
+            "batch": batch.id,
+            "state": codes.batch_state(batch, now),
+            "codes": batch.codes,
+            "units": batch.units,
+            "uses": batch.uses,
+            "uses_left": batch.uses_left,
+            "redeemed": batch.codes * batch.uses - batch.uses_left,
+            "created_at": seconds(batch.created_at),
+            "expires_at": seconds(batch.expires_at),
+            "memo": batch.memo,
+        }
+        for batch in await codes.list_all(db)
+    ]

@@ -1,30 +1,33 @@
 """myna models get|list|remove|add"""
 
+import asyncio
+import json as json_text
 import signal
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from cyclopts import App, Parameter
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from myna.cli.console import Json, Wide, owner_of_files, read_settings, show, show_rows
+from myna.cli.console import Json, Row, Whole, Wide, owner_of_files, read_settings, show, show_rows
+from myna.engines.interface import EngineFailed, EngineLimits, EngineVoice, SpeechResult, Utterance
 from myna.engines.models import install
 from myna.engines.models.progress import ProgressFile, Report
 from myna.engines.models.published import MODELS, Model, folder_of, missing
+from myna.engines.sherpa.engine import THREADS_MAX, Sherpa, SherpaConfig
 from myna.engines.sherpa.models import KNOWN, KnownModel
 from myna.errors import CommandError, ConfigError
+from myna.lib.sandbox import AllowedPaths
+from myna.node.benchmark import reference_voice, sentence
 
 app = App(name="models", help="Models: fetch and list them, and test a voice for a compute node.")
-app.command(
-    "myna.cli.model_trial:add",
-    name="add",
-    help="Try a downloaded and unpacked model: load it, speak a sentence, print its block for node.toml.",
-)
 Name = Annotated[str, Parameter(help="The name of a model in `myna models list`.")]
 MB = 1_000_000
 NOWHERE = Path()
@@ -174,9 +177,9 @@ def _in_data_folder(name: str) -> tuple[Path, tuple[int, int] | None]:
     return folder_of(settings.data_folder, name), owner_of_files(settings)
 
 
-def _row(model: Model | KnownModel, folder: Path = NOWHERE) -> dict[str, object]:
+def _row(model: Model | KnownModel, folder: Path = NOWHERE) -> Row:
     """A model with its state: installed, incomplete or absent, or "by hand" with its addresses."""
-    row: dict[str, object] = {
+    row = {
         "name": model.name,
         "kind": model.kind,
         "size_mb": model.size_mb if isinstance(model, KnownModel) else round(model.size_bytes / MB),
@@ -189,3 +192,85 @@ def _row(model: Model | KnownModel, folder: Path = NOWHERE) -> dict[str, object]
     state = "incomplete" if lacking and folder.is_dir() else "absent" if lacking else "installed"
     get = f"myna models get {model.name}"
     return {**row, "state": state, "get": get, "beside": [], "folder": str(folder)}
+
+
+TRIAL_S = 600.0
+NAMED_MAX = 10
+
+
+@app.command
+def add(
+    folder: Annotated[Path, Parameter(help="The folder of the unpacked model.")],
+    *,
+    threads: Annotated[Whole, Parameter(help=f"Threads of the model, 1 to {THREADS_MAX}.")] = 2,
+    save: Annotated[Path | None, Parameter(help="Save the spoken sentence as this mp3 file.")] = None,
+    json: Json = False,
+) -> None:
+    """Try a downloaded and unpacked model: load it, speak a sentence, print its block for node.toml."""
+    if not 1 <= threads <= THREADS_MAX:
+        raise ConfigError(f"The threads must be from 1 to {THREADS_MAX}.")
+    model = SherpaConfig(str(folder.resolve()), threads).model(Path())
+    engine = Sherpa(model, EngineLimits(processes=1, queue_max=1, job_deadline_s=TRIAL_S))
+    with tempfile.TemporaryDirectory() as scratch:
+        said = Path(scratch, "said.mp3")
+        try:
+            spoken, took_s = asyncio.run(_tried(engine, said))
+        except EngineFailed as failure:
+            raise CommandError(f"The model doesn't speak: {failure}") from None
+        if save is not None:
+            _save(said, save)
+    found = {
+        "family": model.family,
+        "languages": sorted({voice.language for voice in engine.voices} | set(engine.clones)),
+        "speakers": engine.info.speakers if engine.voices else 0,
+        "clones": list(engine.clones),
+        "rate_hz": engine.info.rate_hz,
+        "seconds": round(spoken.seconds, 2),
+        "real_time_factor": round(took_s / spoken.seconds, 3),
+    }
+    block = _block(model.folder, threads, engine.voices)
+    show({**found, "node_toml": block} if json else found, json)
+    if not json:
+        print(f"\nFor node.toml:\n\n{block}", end="")
+
+
+async def _tried(engine: Sherpa, path: Path) -> tuple[SpeechResult, float]:
+    """Speaks a sentence to `path`. Also returns how many seconds that took."""
+    try:
+        await engine.start(AllowedPaths.of(writes=(path.parent,)))
+        voice_id = engine.voices[0].voice_id if engine.voices else ""
+        language = engine.voices[0].language if engine.voices else engine.clones[0]
+        reference = None if engine.voices else await reference_voice(language, path.with_suffix(".wav"))
+        utterance = Utterance(sentence(language), voice_id, 1.0, reference=reference)
+        began = time.monotonic()
+        spoken = await engine.speak(utterance, path, TRIAL_S)
+        return spoken, time.monotonic() - began
+    finally:
+        await engine.close()
+
+
+def _save(spoken: Path, save: Path) -> None:
+    try:
+        save.write_bytes(spoken.read_bytes())
+    except OSError as error:
+        raise CommandError(f"The audio can't be written to {save}: {error.strerror}.") from None
+
+
+def _block(folder: str, threads: int, voices: tuple[EngineVoice, ...]) -> str:
+    """A block for node.toml. It lists up to NAMED_MAX voices, so that they can be renamed."""
+    lines = ["[[engine]]", 'kind = "sherpa"', f"folder = {_quoted(folder)}", f"threads = {threads}"]
+    for speaker, voice in enumerate(voices if len(voices) <= NAMED_MAX else ()):
+        entries: dict[str, Any] = {
+            "id": voice.voice_id,
+            "speaker": speaker,
+            "name": voice.name,
+            "gender": voice.gender,
+            "language": voice.language,
+        }
+        lines += ["", "[[engine.voice]]", *(f"{name} = {_quoted(value)}" for name, value in entries.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(value: str | int) -> str:
+    """A TOML value. Basic strings of TOML are those of JSON."""
+    return json_text.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

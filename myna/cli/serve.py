@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from myna import __version__, cli
 from myna.accounts.sign_in import links
 from myna.accounts.sign_in.links import LIFE_MS, Purpose
-from myna.accounts.sign_in.oidc.client import client_of
+from myna.accounts.sign_in.oidc.provider import client_of
 from myna.api.health import MULTIPROCESS
 from myna.cli.console import (
     Json,
@@ -31,6 +31,8 @@ from myna.lib.sandbox import keep_to_ourselves
 from myna.lib.telemetry import logs
 from myna.server import app
 from myna.settings import Settings
+from myna.speech.engine_host import host_process
+from myna.speech.shared_engines import SOCKET
 from myna.speech.site_engines import speech_engines
 from myna.store.files.storage import check_storage, open_storage
 from myna.store.migrate import migrate as migrate_schema
@@ -90,7 +92,7 @@ async def _prepare(settings: Settings) -> bool:
 
 
 def _run(settings: Settings) -> None:
-    speech_engines(settings)  # reports an error of the setting in one line
+    speech_engines(settings, {})  # reports an error of the setting in one line
     client_of(settings)  # the same
     keep_to_ourselves()  # also in the parent of several workers, whose environment has all keys
     logs.configure(settings.log_level)
@@ -110,7 +112,9 @@ def _run(settings: Settings) -> None:
         return
     with tempfile.TemporaryDirectory(prefix="myna-metrics-") as folder:
         os.environ[MULTIPROCESS] = folder  # read by the workers, before they import the metrics
-        server.run(FACTORY, settings, welcome)
+        with host_process() as socket:
+            os.environ[SOCKET] = socket
+            server.run(FACTORY, settings, welcome)
 
 
 async def _welcome(settings: Settings) -> None:

@@ -1,11 +1,12 @@
-"""myna voice list|hide|show|rename|order|blend|clone|delete|read|word"""
+"""myna voice list|hide|show|rename|order|blend|clone|delete|read, myna voice word add|list|remove"""
 
-import contextlib
+import asyncio
 import dataclasses
 import os
 import stat
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -14,69 +15,75 @@ from msgspec import structs
 
 from myna.accounts import accounts
 from myna.actions import Action, R
-from myna.actions.clones import CloneVoice, DeleteVoice
-from myna.actions.voices import BlendVoice, HideVoice, OrderVoices, RenameVoice, ShowVoice
+from myna.actions.media import CloneVoice, DeleteVoice
+from myna.actions.voices import (
+    AddWord,
+    BlendVoice,
+    HideVoice,
+    OrderVoices,
+    RemoveWord,
+    RenameVoice,
+    ShowVoice,
+)
 from myna.channels.channels import Channels
-from myna.cli.actions import perform, register
+from myna.cli.commands import http_client, listing, perform, register
 from myna.cli.console import (
     Json,
-    Wide,
+    Row,
     owner_of_files,
     read_settings,
     seconds,
-    show_rows,
+    show,
     site_storage,
     with_database,
 )
-from myna.engines.interface import EngineLimits
+from myna.engines.how_read import VOICES, readings
+from myna.engines.interface import EngineFailed, EngineLimits
 from myna.engines.media.media import Inspector
 from myna.engines.registry import site_engines
 from myna.errors import CommandError, ConfigError
 from myna.farm.nodes import Nodes, NodeState
-from myna.http.client import HttpClient
 from myna.lib.sandbox import AllowedPaths
 from myna.store.database import Database
-from myna.store.files.free_space import smallest
-from myna.store.files.samples import SampleStore
+from myna.store.files.named_files import SampleStore
+from myna.store.files.storage import least_free_bytes
 from myna.store.queries import clones as clones_store
+from myna.store.queries import voices
 from myna.store.queries.clones import OwnedClone
+from myna.store.queries.voices import SITE, WordRow
 from myna.store.states import CloneStatus
-from myna.voices import clones
+from myna.voices import clones, lexicon
 from myna.voices import overrides as voice_overrides
 from myna.voices.overrides import PublicVoice
 
 app = App(name="voice", help="Public voices, and voices cloned by accounts.")
-app.command("myna.cli.voice_reading:read", name="read")
-app.command("myna.cli.words:app", name="word")
+word_app = App(name="word", help="How words are read, for the site or for one account.")
+app.command(word_app)
 
 
 @app.command(name="list")
-def list_all(
+@listing(
+    empty="There is no voice: no speech engine is enabled.",
+    brief=("voice_id", "name", "language", "source", "status", "by"),
+)
+async def list_voices(
+    db: Database,
     *,
     account: Annotated[str, Parameter(help="List the cloned voices of this account only.")] = "",
-    wide: Wide = False,
-    json: Json = False,
-) -> None:
+) -> list[Row]:
     """List public voices with their engines, and cloned voices; --account for those of one account."""
-
-    async def work(db: Database) -> list[dict[str, object]]:
-        if account:
-            owner = await accounts.find(db, account)
-            cloned = await clones_store.owned_by(db, owner.id)
-        else:
-            cloned = await clones.list_all(db)
-        nodes = await clones.cloning_nodes(db)
-        async with _channels() as channels:
-            public = [_public(offer) for offer in await voice_overrides.list_public(db, channels)]
-        return public + [_cloned(owned, nodes.get(owned.clone.language, [])) for owned in cloned]
-
-    rows = with_database(work, json=json)
-    empty = "There is no voice: no speech engine is enabled."
-    brief = ("voice_id", "name", "language", "source", "status", "by")
-    show_rows(rows, json, empty=empty, brief=brief, wide=wide)
+    if account:
+        owner = await accounts.find(db, account)
+        cloned = await clones_store.owned_by(db, owner.id)
+    else:
+        cloned = await clones.list_all(db)
+    nodes = await clones.cloning_nodes(db)
+    async with _channels() as channels:
+        public = [_public(offer) for offer in await voice_overrides.list_public(db, channels)]
+    return public + [_cloned(owned, nodes.get(owned.clone.language, [])) for owned in cloned]
 
 
-async def _clone(db: Database, action: CloneVoice) -> dict[str, object]:
+async def _clone(db: Database, action: CloneVoice) -> Row:
     action.check()
     sample, owner_of_file = Path(action.sample), owner_of_files(read_settings())
     _check_readable(sample)
@@ -112,19 +119,17 @@ register(app, ShowVoice, lambda action, _: {"voice_id": action.voice_id, "hidden
 register(app, RenameVoice, lambda action, _: {"voice_id": action.voice_id, "name": action.name}, run=_perform)
 register(app, OrderVoices, lambda action, _: {"voice_ids": list(action.voice_ids)}, run=_perform)
 register(app, BlendVoice, lambda _, row: structs.asdict(row), run=_perform)
-register(app, CloneVoice, lambda _, shown: shown, run=_clone)
+register(app, CloneVoice, run=_clone)
 register(
     app,
     DeleteVoice,
     lambda action, found: {
-        "voice_id": action.voice_id,
-        "deleted": True,
-        "tasks_refunded": found.refunded,
+        "voice_id": action.voice_id, "deleted": True, "tasks_refunded": found.refunded,
     },
-)
+)  # fmt: skip
 
 
-@contextlib.asynccontextmanager
+@asynccontextmanager
 async def _channels() -> AsyncIterator[Channels]:
     """The channels with their stored voices. Sends no request and starts no process.
 
@@ -136,11 +141,8 @@ async def _channels() -> AsyncIterator[Channels]:
     except ConfigError as error:
         print(f"myna: warning: {error} Its voices are left out.", file=sys.stderr)
         settings, local = dataclasses.replace(settings, speech="none"), {}
-    http_client = HttpClient(connections_max=1)
-    try:
-        yield Channels(settings=settings, environ=os.environ, http_client=http_client, local=local)
-    finally:
-        await http_client.close()
+    async with http_client() as client:
+        yield Channels(settings=settings, environ=os.environ, http_client=client, local=local)
 
 
 async def _note(db: Database, language: str) -> str:
@@ -154,7 +156,7 @@ async def _note(db: Database, language: str) -> str:
 
 def _check_space() -> None:
     settings = read_settings()
-    if smallest(settings.data_folder) < settings.disk_reserve_bytes:
+    if least_free_bytes(settings.data_folder) < settings.disk_reserve_bytes:
         raise CommandError("The data folder's disk has less free space than MYNA_DISK_RESERVE_BYTES.")
 
 
@@ -168,7 +170,7 @@ def _check_readable(path: Path) -> None:
         raise CommandError(f"{path} can't be read: {error.strerror}.") from None
 
 
-def _public(offer: PublicVoice) -> dict[str, object]:
+def _public(offer: PublicVoice) -> Row:
     return {
         **structs.asdict(offer.voice),
         "source": "public",
@@ -182,7 +184,7 @@ def _public(offer: PublicVoice) -> dict[str, object]:
     }
 
 
-def _cloned(owned: OwnedClone, nodes: list[str]) -> dict[str, object]:
+def _cloned(owned: OwnedClone, nodes: list[str]) -> Row:
     return {
         **structs.asdict(clones.voice_of(owned.clone)),
         "source": "clone",
@@ -194,3 +196,86 @@ def _cloned(owned: OwnedClone, nodes: list[str]) -> dict[str, object]:
         "status": CloneStatus(owned.clone.status).name.lower(),
         "reason": owned.clone.reason,
     }
+
+
+@word_app.command(name="list")
+@listing(empty="There is no word yet.")
+async def list_words(
+    db: Database,
+    *,
+    account: Annotated[
+        str, Parameter(help="List the words of this account; default: those of the site.")
+    ] = "",
+) -> list[Row]:
+    """List the words of the site, or of an account."""
+    return [_word(row, account) for row in await voices.words(db, await _owner(db, account))]
+
+
+async def _owner(db: Database, account: str) -> int:
+    return (await accounts.find(db, account)).id if account else SITE
+
+
+def _word(row: WordRow, account: str) -> Row:
+    return {**structs.asdict(row), "created_at": seconds(row.created_at), "account": account}
+
+
+register(word_app, AddWord, lambda action, row: _word(row, action.account))
+register(
+    word_app,
+    RemoveWord,
+    lambda action, _: {"word": action.word, "account": action.account, "removed": True},
+)
+
+
+@app.command
+def read(
+    text: Annotated[str | None, Parameter(help="The text to read.")] = None,
+    /,
+    *,
+    voice: Annotated[
+        str, Parameter(help="The id of a voice of Kokoro or espeak-ng; default: Kokoro's first one.")
+    ] = next(iter(VOICES)),
+    account: Annotated[str, Parameter(help="Read as in the texts of this account.")] = "",
+    lines: Annotated[bool, Parameter(help="Read the texts from standard input, one a line.")] = False,
+    json: Json = False,
+) -> None:
+    """Print what a voice will say, in words and in phonemes, without saying it."""
+    if voice not in VOICES:
+        raise CommandError(f"No voice of Kokoro or espeak-ng has the id {voice!r}.")
+    if lines == (text is not None):
+        raise ConfigError("Give a text, or --lines and the texts on standard input.")
+    known = _words(account)
+    texts = (lexicon.with_readings(one, known) for one in (_lines() if text is None else (text,)))
+    try:
+        asyncio.run(_print(texts, voice, json))
+    except EngineFailed as failure:
+        raise CommandError(f"The text can't be read: {failure}") from None
+
+
+def _words(account: str) -> dict[str, str]:
+    """The words of the site and of the account. Without one, a database is not needed."""
+
+    async def work(db: Database) -> dict[str, str]:
+        return await lexicon.stored(db, await _owner(db, account))
+
+    try:
+        return with_database(work, json=True)
+    except CommandError:
+        if account:
+            raise
+        return {}
+
+
+def _lines() -> Iterator[str]:
+    try:
+        for line in sys.stdin:
+            line.encode()  # by locale, bytes that are not UTF-8 arrive as surrogates
+            yield line.rstrip("\r\n")
+    except UnicodeError:
+        raise CommandError("Standard input is not UTF-8.") from None
+
+
+async def _print(texts: Iterable[str], voice: str, json: bool) -> None:
+    async with aclosing(readings(texts, voice)) as found:
+        async for reading in found:
+            show(structs.asdict(reading), json)

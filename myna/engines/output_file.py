@@ -7,10 +7,10 @@ other files without a row.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from msgspec import structs
 
@@ -30,7 +30,6 @@ from myna.engines.interface import (
     bounded,
 )
 from myna.engines.jobs import OutputFile, SpeechJob, TakePart, sound_of
-from myna.engines.pool.pool import Pool
 from myna.lib.files import DiskExecutor, make_durable, remove
 from myna.lib.ids import new_name
 
@@ -48,12 +47,12 @@ def store_s(left_s: float) -> float:
 class DurableFiles:
     """The output files of a pool's jobs; up to `at_once` are synced at a time.
 
-    A job that waits for the disk counts in the pool's queue, so a slow disk fills the queue like a slow
-    engine.
+    A job that waits for the disk counts in the pool's queue by `waiting`, so a slow disk fills the queue like
+    a slow engine.
     """
 
-    def __init__(self, pool: Pool[Any], at_once: int) -> None:
-        self._pool = pool
+    def __init__(self, waiting: Callable[[], AbstractContextManager[None]], at_once: int) -> None:
+        self._waiting = waiting
         self._disk = DiskExecutor(at_once)
 
     async def write_job(
@@ -148,7 +147,7 @@ class DurableFiles:
         except BaseException:
             await clean_up()
             raise
-        with self._pool.counted_as_waiting():
+        with self._waiting():
             try:
                 await self._make_durable(path, ends_at)
             except BaseException:

@@ -17,7 +17,7 @@ from starlette.routing import Match, Route
 
 from myna.accounts.sign_in import passwords, sessions
 from myna.accounts.sign_in.oidc import identities
-from myna.accounts.sign_in.throttle import SignInRefused
+from myna.accounts.throttle import SignInRefused
 from myna.errors import CommandError, InvalidRequest, MethodNotAllowed, MynaError, NotFound
 from myna.http.asgi_types import Receive, Scope, Send
 from myna.http.responses import public_error

@@ -48,9 +48,8 @@ from myna.settings import Settings
 from myna.speech.previews import Previews
 from myna.speech.synthesize import Synthesizer
 from myna.store.database import Database, Queries
-from myna.store.files.audio import AudioStore
-from myna.store.files.free_space import FreeSpace
-from myna.store.files.samples import SampleStore
+from myna.store.files.named_files import AudioStore, SampleStore
+from myna.store.files.storage import FreeSpace
 from myna.store.group_commit import GroupCommit
 from myna.store.queries.accounts import AccountRow
 from myna.store.queries.keys import KeyRow

@@ -9,10 +9,10 @@ from functools import partial
 
 from starlette.routing import Route
 
-from myna.accounts.key_throttle import KeyThrottle
 from myna.accounts.refusals import Refusals
-from myna.accounts.sign_in.oidc.client import client_of
 from myna.accounts.sign_in.oidc.flow import Oidc
+from myna.accounts.sign_in.oidc.provider import client_of
+from myna.accounts.throttle import KeyThrottle
 from myna.api import units
 from myna.api.auth import KeyAuth
 from myna.api.farm import FarmApi
@@ -51,11 +51,8 @@ from myna.speech.previews import Previews
 from myna.speech.site_engines import SiteEngines, speech_engines
 from myna.speech.synthesize import Synthesizer
 from myna.store.database import Database, connect
-from myna.store.files.audio import AudioStore
-from myna.store.files.free_space import FreeSpace
-from myna.store.files.samples import SampleStore
-from myna.store.files.spool import Spool
-from myna.store.files.storage import open_storage
+from myna.store.files.named_files import AudioStore, SampleStore, Spool
+from myna.store.files.storage import FreeSpace, open_storage
 from myna.store.group_commit import GroupCommit
 from myna.store.migrate import migrate
 
@@ -91,7 +88,7 @@ class Service:
         )
         client = client_of(settings)
         self.oidc = Oidc(client, self.http_client) if client else None
-        engines = speech_engines(settings)
+        engines = speech_engines(settings, self.environ)
         self.site_engines = SiteEngines(settings, engines, self.audio.folder)
         self.channels = channels = Channels(
             settings=settings, environ=self.environ, http_client=self.http_client, local=engines

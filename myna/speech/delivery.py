@@ -51,7 +51,7 @@ from myna.errors import CallAbandoned, ClientDisconnected, MynaError, UpstreamFa
 from myna.http.responses import openai_error
 from myna.http.stream import ResponseStream
 from myna.lib.files import DiskExecutor, remove
-from myna.store.files.spool import Spool
+from myna.store.files.named_files import Spool
 from myna.wire.body import to_event, to_json
 from myna.wire.openai import CaptionedSpeech, SpeechDelta, SpeechEnd, SpeechUsage, WordTimestamp
 

@@ -1,8 +1,12 @@
-"""The engines of MYNA_SPEECH in one process: how many processes they have, their start and their end."""
+"""The engines of MYNA_SPEECH: how many processes they have, their start and their end.
+
+Several workers share engines that run in another process: see `shared_engines.py`.
+"""
 
 import asyncio
 import contextlib
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +15,7 @@ from myna.engines.registry import AUTO, ESPEAK, site_engines
 from myna.lib.sandbox import AllowedPaths
 from myna.lib.telemetry import metrics
 from myna.settings import Settings, usable_cores
+from myna.speech.shared_engines import SOCKET, HostConnection, SharedEngine
 
 log = logging.getLogger(__name__)
 
@@ -21,30 +26,55 @@ RETRY_MAX_S: Final = 300.0
 WATCH_S: Final = 2.0
 
 
-def speech_engines(settings: Settings) -> dict[str, Engine]:
+def speech_engines(settings: Settings, environ: Mapping[str, str]) -> dict[str, Engine]:
     """The engines of MYNA_SPEECH, not started, by the name of their channel. Raises ConfigError."""
+    socket = environ.get(SOCKET)
+    if socket is None:
+        return _engines(settings, settings.workers)
+    host = HostConnection(socket)
+    processes = _processes(settings)
+    return {
+        name: SharedEngine(name, engine, host, files_max=processes)
+        for name, engine in _engines(settings, settings.workers).items()
+    }
+
+
+def host_engines(settings: Settings) -> dict[str, Engine]:
+    """The engines for all workers, not started. Raises ConfigError."""
+    return _engines(settings, 1)
+
+
+def _engines(settings: Settings, workers: int) -> dict[str, Engine]:
+    """The engines with the share that one of so many workers has of their processes."""
     limits = EngineLimits(
-        processes=settings.speech_processes or max(PROCESSES_MIN, usable_cores() // settings.workers),
-        queue_max=settings.speech_queue_max,
+        processes=max(1, _processes(settings) // workers),
+        queue_max=settings.speech_queue_max * settings.workers // workers,
         job_deadline_s=max(settings.call_deadline_s, settings.stream_deadline_s),
         account_max=settings.speech_account_max,
     )
     return site_engines(settings.speech, settings.data_folder, limits)
 
 
-class SiteEngines:
-    """Starts and ends the engines. Where another one can speak instead, one that does not start is tried
-    again; `down` says why it has not started, by the name of its channel."""
+def _processes(settings: Settings) -> int:
+    return settings.speech_processes or max(PROCESSES_MIN, usable_cores())
 
-    def __init__(self, settings: Settings, engines: dict[str, Engine], audio: Path) -> None:
+
+class SiteEngines:
+    """Starts and ends the engines. Where another one can speak instead, or each `may_fail`, one that
+    does not start is tried again; `down` says why it has not started, by the name of its channel."""
+
+    def __init__(
+        self, settings: Settings, engines: Mapping[str, Engine], audio: Path, *, may_fail: bool = False
+    ) -> None:
         self._settings = settings
         self._engines = engines
+        self._may_fail = may_fail
         self._files = AllowedPaths.of(writes=(audio,))
         self._tasks: list[asyncio.Task[None]] = []
         self.down: dict[str, str] = {}
 
     async def start(self) -> None:
-        """Raises EngineFailed, unless another engine can speak instead."""
+        """Raises EngineFailed, unless another engine can speak instead, or each `may_fail`."""
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(self.close)
             started = await asyncio.gather(*map(self._start, self._engines), return_exceptions=True)
@@ -64,9 +94,9 @@ class SiteEngines:
         try:
             await self._engines[name].start(self._files)
         except EngineFailed as failure:
-            if self._settings.speech != AUTO or name == ESPEAK:
+            if not self._may_fail and (self._settings.speech != AUTO or name == ESPEAK):
                 raise
-            log.warning("%s does not start, so only espeak speaks: %s", name, failure)
+            log.warning("%s does not start: %s", name, failure)
             self.down[name] = str(failure)
 
     async def _retry(self, name: str) -> None:

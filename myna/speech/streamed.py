@@ -35,7 +35,7 @@ from myna.speech.delivery import Delivery, DeliveryTools, Shape, SoundResponse, 
 from myna.speech.plan import CheckedSpeech, Planner
 from myna.speech.synthesize import BROKEN_OFF, Disconnected, SpokenPlan, SpokenSound, Synthesizer
 from myna.store.batch import Replayed
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.wire import openai
 from myna.wire.body import decode, ignored, to_json_text
 from myna.wire.openai import AudioVoice, OpenAISpeechRequest, VoiceById
@@ -103,7 +103,7 @@ class StreamedSpeech:
         with Slot() as slot:
             outcome = await self.ledger.charge_plan(caller, lambda: self._plan(caller, request, slot))
             if isinstance(outcome, Replayed):
-                slot.release()
+                slot.close()
                 await self._replay(outcome.answer, caller.details.account_id, request, response)
                 return
             call, planned = outcome

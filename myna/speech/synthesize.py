@@ -48,7 +48,7 @@ from myna.settings import Settings
 from myna.speech.delivery import Delivery
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan, read_speed
 from myna.store.batch import AUDIO_PLACEHOLDER, TASK_PLACEHOLDER, Audio, Replayed, TaskStatus
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.queries.tasks import TaskRow
 from myna.wire.body import decode, ignored, to_json_text
 from myna.wire.failures import BUSY, FAILED, FULL, REFUSED, SLOW, error_of

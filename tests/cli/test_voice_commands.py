@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from myna.actions.nodes import EnrollNode
+from myna.actions.site import EnrollNode
 from myna.farm.nodes import Nodes
 from myna.settings import Settings
 from myna.store.database import connect

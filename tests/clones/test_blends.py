@@ -8,7 +8,7 @@ import pytest
 from demo import tiny_voices
 from myna.accounts import activity
 from myna.actions import voices as voice_actions
-from myna.actions.clones import DeleteVoice
+from myna.actions.media import DeleteVoice
 from myna.actions.voices import BlendVoice, HideVoice
 from myna.channels.channels import Channels
 from myna.engines.interface import EngineLimits, EngineVoice

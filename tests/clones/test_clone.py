@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from myna.actions.clones import CLONES_MAX
-from myna.actions.settings import SetSetting
+from myna.actions.media import CLONES_MAX
+from myna.actions.site import SetSetting
 from myna.errors import CommandError
 from myna.store.postgresql import Postgresql
 from myna.store.queries import clones as store

@@ -7,7 +7,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from myna.actions.clones import CLONES_MAX
+from myna.actions.media import CLONES_MAX
 from myna.errors import CommandError
 from tests.clones.clone_setup import CloneSetup
 from tests.store.books import Books, books_of

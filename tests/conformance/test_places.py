@@ -18,7 +18,7 @@ from tests.conformance.caller import DELIVERED, REFUNDED, Caller, Stats, check_e
 from tests.conformance.conftest import LIMITS, ON_BOTH_DATABASES, make_caller, wait_for_voices
 from tests.conformance.test_failing_channels import two_channels
 from tests.rig.calls import Answer, call
-from tests.rig.service import Service
+from tests.rig.service import RunningService, Service
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 
@@ -166,10 +166,10 @@ FAILURES = [
 
 
 @pytest.fixture(scope="module")
-def speaker(serving: Callable[..., Any], session_upstream: Upstream) -> Iterator[Caller]:
+def speaker(serving: RunningService, session_upstream: Upstream) -> Iterator[Caller]:
     """A caller of a service with an upstream as its only speech channel."""
     env = {**LIMITS, "MYNA_SPEECH_KEY": session_upstream.key, "MYNA_SPEECH_MODEL": "a-voice-model"}
-    with serving("speaker", speech=session_upstream.url, env=env) as service:
+    with serving(speech=session_upstream.url, env=env) as service:
         caller = make_caller(service)
         wait_for_voices(caller)
         yield caller
@@ -248,11 +248,3 @@ def test_a_job_in_progress_is_shown_as_processing(speaker: Caller, chat_upstream
         assert asked.result(60).status == 200
     assert newest(speaker)["status"] == 2
     assert speaker.stats() - before == DELIVERED
-
-
-@pytest.fixture
-def second() -> Iterator[Upstream]:
-    """Another upstream, which works."""
-    running = Upstream()
-    yield running
-    running.close()

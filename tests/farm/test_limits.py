@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from myna.actions.nodes import EnrollNode
+from myna.actions.site import EnrollNode
 from myna.api import farm as edge
 from myna.api import node_auth
 from myna.api.farm import FarmApi

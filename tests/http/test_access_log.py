@@ -15,9 +15,7 @@ from myna.lib.telemetry.access_log import AccessLog
 from myna.lib.telemetry.requests import CompletedRequest, RequestDetails
 from tests.http.conftest import line_of
 from tests.rig.calls import Answer, call
-from tests.rig.commands import CommandLine
-from tests.rig.forks import Forks
-from tests.rig.service import Key, Service
+from tests.rig.service import Key, RunningService, Service
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 
@@ -138,19 +136,12 @@ DETAILS = ("account_id", "key_id", "error_type", "units", "channel", "replay_of"
 
 
 @pytest.fixture(scope="module")
-def service(
-    commands: CommandLine,
-    forks: Forks | None,
-    session_upstream: Upstream,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Service]:
-    folder, url, env = tmp_path_factory.mktemp("details"), session_upstream.url, {"MYNA_SPEECH_KEY": "x"}
-    made = Service(folder, commands, chat_url=url, speech=url, env=env, forks=forks).start()
-    key = made.account().key().plain
-    voices = f"{made.root_url}/openai/v1/audio/voices"
-    wait_until(lambda: call("GET", voices, key=key).json["voices"] != [], 60, "voices are listed")
-    yield made
-    assert made.stop() == 0
+def service(running_service: RunningService, session_upstream: Upstream) -> Iterator[Service]:
+    url, env = session_upstream.url, {"MYNA_SPEECH_KEY": "x"}
+    with running_service(chat_url=url, speech=url, env=env) as service:
+        key, voices = service.account().key().plain, f"{service.root_url}/openai/v1/audio/voices"
+        wait_until(lambda: call("GET", voices, key=key).json["voices"] != [], 60, "voices are listed")
+        yield service
 
 
 @pytest.fixture(autouse=True)

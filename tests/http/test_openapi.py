@@ -18,9 +18,6 @@ OPENAI_POSTS = (
     "/chat/completions", "/responses", "/completions", "/embeddings", "/audio/speech",
     "/audio/transcriptions", "/audio/translations",
 )  # fmt: skip
-RATE = {
-    "X-RateLimit-Limit-Requests", "X-RateLimit-Remaining-Requests", "X-RateLimit-Reset-Requests",
-}  # fmt: skip
 OF_NODES = ("join", "hello", "lease", "beat", "reference", "complete", "fail")
 
 

@@ -81,10 +81,12 @@ def test_a_body_that_does_not_arrive_is_refused_at_shutdown(make_service: Servic
     assert service.cli("account", "show", account.name)["balance"] == 5
 
 
-def test_two_workers_share_metrics_and_exit_with_0(make_service: ServiceMaker, postgres_url: str) -> None:
+def test_two_workers_share_metrics_and_engines_and_exit_with_0(
+    make_service: ServiceMaker, postgres_url: str
+) -> None:
     port = free_port()
-    env = {"MYNA_WORKERS": "2", "MYNA_METRICS_PORT": str(port)}
-    pair = make_service(database_url=postgres_url, chat_url="parrot:", speech="none", env=env).start()
+    env = {"MYNA_WORKERS": "2", "MYNA_METRICS_PORT": str(port), "MYNA_SPEECH_PROCESSES": "2"}
+    pair = make_service(database_url=postgres_url, chat_url="parrot:", speech="espeak", env=env).start()
     key = pair.account().key().plain
     asked = 0
 
@@ -109,8 +111,13 @@ def test_two_workers_share_metrics_and_exit_with_0(make_service: ServiceMaker, p
     assert chat(pair, key).status == 200
     elsewhere = (f"{pair.root_url}/metrics", f"http://127.0.0.1:{port}/v1/me")
     assert {call("GET", url, key=key).status for url in elsewhere} == {404}
+    speaking = speakers(pair)
+    assert len(speaking) == 2
+    text = {"text": "Good morning.", "voice_id": "en-us-female-1"}
+    assert call("POST", f"{pair.base_url}/tts", key=key, data=text).json["mode"] == "sync"
     check_a_killed_worker_is_replaced(pair)
-    last = workers(pair)
+    assert speakers(pair) == speaking
+    last = [*workers(pair), *speaking]
     assert pair.stop() == 0
     assert not [pid for pid in last if processes.state(pid)]
     assert "Traceback" not in pair.stderr
@@ -126,6 +133,14 @@ def workers(service: Service) -> list[int]:
     """The worker processes, without the resource tracker of multiprocessing."""
     found = processes.children(service.pid)
     return [pid for pid in found if "spawn_main" in processes.proc_file(pid, "cmdline")]
+
+
+def speakers(service: Service) -> list[int]:
+    """The processes that speak, which are those of one process for all workers."""
+    (host,) = [
+        pid for pid in processes.children(service.pid) if "engine_host" in processes.proc_file(pid, "cmdline")
+    ]
+    return [pid for pid in processes.children(host) if "espeak" in processes.proc_file(pid, "cmdline")]
 
 
 def workers_that_served(service: Service) -> int:
@@ -167,7 +182,7 @@ main(['serve'])
 """With short waits for what does not end."""
 STALLED_DISK = f"""
 import builtins, io, time
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 stat, opened = AudioStore.stat, io.open
 def stalled_stat(self, name):
     return time.sleep(600) if name == {NOT_FOUND!r} else stat(self, name)

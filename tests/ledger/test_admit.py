@@ -11,7 +11,7 @@ from myna.accounts.caps import Cap, Period
 from myna.accounts.keys import Scope
 from myna.actions.accounts import DisableAccount, EnableAccount
 from myna.actions.keys import RevokeKey, SetKeyCap
-from myna.actions.settings import SetSetting
+from myna.actions.site import SetSetting
 from myna.billing.ledger import TOO_LARGE_TO_REPEAT, ChargeOrder
 from myna.errors import (
     DatabaseUnavailable,

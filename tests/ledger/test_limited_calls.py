@@ -5,7 +5,7 @@ import pytest
 from myna.accounts.limits import as_texts, parsed, rate_headers
 from myna.actions.accounts import LimitAccount
 from myna.actions.keys import LimitKey
-from myna.actions.settings import SetSetting
+from myna.actions.site import SetSetting
 from myna.errors import CommandError, RateLimited
 from myna.store.batch import Rate
 from tests.ledger.ledger_service import LedgerService

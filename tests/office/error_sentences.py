@@ -9,8 +9,7 @@ from types import ModuleType
 
 import myna
 from myna import errors
-from myna.accounts import limits
-from myna.accounts.sign_in import throttle
+from myna.accounts import limits, throttle
 from myna.errors.sentences import SentenceError
 from myna.office import messages
 from myna.speech import synthesize
@@ -18,7 +17,13 @@ from myna.wire import failures as channel_failures
 
 PACKAGE = Path(myna.__file__).parent
 OFFICE = Path(messages.__file__).parents[1]
-APART = {"myna.store.migrate", "myna.store.backup", "myna.settings", "myna.wire.validation_errors"}
+APART = {
+    "myna.store.migrate",
+    "myna.store.backup",
+    "myna.store.archive",
+    "myna.settings",
+    "myna.wire.validation_errors",
+}
 """They raise before there is a page; the last one's sentences are translated by patterns."""
 PHRASES_OF = ("_check_line", "_check_range", "_check_whole")
 """Functions whose first argument is the phrase `what` of a sentence."""
@@ -97,7 +102,7 @@ def _modules() -> list[ModuleType]:
     paths = [*OFFICE.rglob("*.py"), *(PACKAGE / "actions").glob("*.py")]
     names = {_dotted(path) for path in [*paths, *(PACKAGE / "sign_in").glob("*.py")]}
     names |= {"myna.errors", "myna.lib.names", "myna.wire.failures", "myna.wire.openai"}
-    names |= {"myna.accounts.caps", "myna.accounts.key_throttle", "myna.billing.quota"}
+    names |= {"myna.accounts.caps", "myna.accounts.throttle", "myna.billing.quota"}
     names |= {"myna.billing.refused_charges", "myna.store.sqlite_reports"}
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -17,7 +17,7 @@ from myna import config
 from myna.accounts import accounts
 from myna.actions.accounts import AddAccount
 from myna.actions.keys import IssueKey
-from myna.actions.settings import SetSetting
+from myna.actions.site import SetSetting
 from myna.billing import audit
 from myna.engines.interface import NO_CLIENT, Client, EngineVoice, SoundPart, Utterance, WordTime
 from myna.engines.kokoro.engine import Kokoro

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from myna.accounts.keys import Scope, UnverifiedCaller
-from myna.actions.settings import SetSetting
+from myna.actions.site import SetSetting
 from myna.billing import quota as quota_module
 from myna.errors import DiskFull, InsufficientQuota, InvalidRequest
 from myna.gateway.relay.stored_responses import Earlier, StoredResponses, own_items, referenced_in
 from myna.server.service import Service
 from myna.settings import Settings
-from myna.store.files.free_space import FreeSpace
+from myna.store.files.storage import FreeSpace
 from myna.store.queries.stored_responses import StoredResponse
 from myna.wire.responses.request import ResponsesRequest
 from tests.conformance.caller import Caller

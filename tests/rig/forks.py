@@ -22,7 +22,7 @@ from tests.rig.waiting import wait_until
 
 STOP_DEADLINE_S = 60
 IMPORTED = (
-    *("myna.cli.serve", "myna.cli.node_run", "myna.store.sqlite", "myna.store.postgresql"),
+    *("myna.cli.serve", "myna.cli.nodes", "myna.store.sqlite", "myna.store.postgresql"),
     *("uvicorn.lifespan.on", "uvloop", "httptools"),
 )
 

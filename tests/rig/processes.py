@@ -50,8 +50,9 @@ def runs(pid: int) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    """The child processes of the main thread that it has not reaped."""
-    return [int(child) for child in proc_file(pid, f"task/{pid}/children").split()]
+    """The child processes that it has not reaped."""
+    threads = (thread.name for thread in Path(f"/proc/{pid}/task").glob("*"))
+    return [int(child) for thread in threads for child in proc_file(pid, f"task/{thread}/children").split()]
 
 
 def send(pid: int, number: signal.Signals) -> None:

@@ -6,11 +6,10 @@ from msgspec import structs
 
 from myna.accounts.sign_in import sessions
 from myna.accounts.sign_in.oidc import identities
-from myna.accounts.sign_in.oidc.attempts import Purpose
-from myna.accounts.sign_in.oidc.client import CALLBACK_PATH, Client
-from myna.accounts.sign_in.oidc.flow import Answer, Finished, Oidc
+from myna.accounts.sign_in.oidc.flow import Answer, Finished, Oidc, Purpose
 from myna.accounts.sign_in.oidc.identities import Identity
-from myna.actions.access import SetIdentity
+from myna.accounts.sign_in.oidc.provider import CALLBACK_PATH, Client
+from myna.actions.accounts import SetIdentity
 from myna.http.client import HttpClient
 from myna.settings import Settings
 from myna.store.queries.accounts import AccountRow

@@ -6,8 +6,7 @@ from typing import TypeVar
 
 from myna.accounts.activity import Actor
 from myna.accounts.sign_in import passwords
-from myna.actions.access import SetPassword
-from myna.actions.accounts import AddAccount
+from myna.actions.accounts import AddAccount, SetPassword
 from myna.store.queries.accounts import AccountRow
 from tests.rig.actors import perform
 from tests.store.books import Books

@@ -3,10 +3,9 @@
 import pytest
 
 from myna.accounts import accounts, activity
-from myna.accounts.sign_in import links, passwords, sessions, tokens
+from myna.accounts.sign_in import links, passwords, sessions
 from myna.accounts.sign_in.links import LIFE_MS, NOT_VALID, NewAccount, Purpose
-from myna.actions.access import InviteAccount, ResetAccount
-from myna.actions.accounts import DisableAccount
+from myna.actions.accounts import DisableAccount, InviteAccount, ResetAccount
 from myna.errors import CommandError
 from tests.rig.actors import perform
 from tests.sign_in.people import (
@@ -187,7 +186,7 @@ async def test_a_first_operator_cannot_take_the_name_of_an_account(books: Books)
 async def test_a_token_is_stored_as_a_hash_and_masked_in_an_address(books: Books) -> None:
     await person(books, password="")
     token = await link(books, INVITE, "ann")
-    assert await books.sql("SELECT token_hash FROM links") == [(tokens.hash_of(token),)]
+    assert await books.sql("SELECT token_hash FROM links") == [(sessions.hash_of(token),)]
     assert (
         links.url("https://ai.example.com", token) == f"https://ai.example.com/office/welcome?token={token}"
     )

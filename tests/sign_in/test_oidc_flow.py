@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from myna.accounts import key_throttle
-from myna.accounts.sign_in.oidc import attempts, provider
-from myna.accounts.sign_in.oidc.attempts import LIFE_MS, Purpose
-from myna.accounts.sign_in.oidc.flow import Answer, Finished, Oidc
-from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
+from myna.accounts import throttle
+from myna.accounts.sign_in.oidc import flow, provider
+from myna.accounts.sign_in.oidc.flow import LIFE_MS, Answer, Finished, Oidc, Purpose
+from myna.accounts.sign_in.oidc.provider import Failure, OidcRefused
 from myna.http.client import ClientResponse, HttpClient
+from myna.store.queries.sign_in import AttemptRow
 from tests.rig.oidc_provider import DROP, WELL_KNOWN, OidcProvider, Plan, key_of, public
 from tests.sign_in.oidc_site import CLIENT, COOKIE, OidcSite
-from tests.sign_in.people import ADDRESS, at_once
+from tests.sign_in.people import at_once
 from tests.store.books import Books
 from tests.store.fixtures import each_database
 
@@ -74,7 +74,7 @@ async def test_an_attempt_expires_after_ten_minutes(site: OidcSite) -> None:
 async def test_a_network_has_a_limited_number_of_attempts(
     site: OidcSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempts, "OF_NETWORK_MAX", 2)
+    monkeypatch.setattr(flow, "OF_NETWORK_MAX", 2)
     first = await site.answer()
     for _ in range(2):
         await site.begin()
@@ -89,13 +89,13 @@ async def test_a_network_has_a_limited_number_of_attempts(
 async def test_an_address_that_begins_too_often_is_refused_before_a_write(
     site: OidcSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_throttle, "PER_S", 1e-9)
-    for _ in range(key_throttle.BURST_MAX):
+    monkeypatch.setattr(throttle, "PER_S", 1e-9)
+    for _ in range(throttle.BURST_MAX):
         await site.begin()
     with pytest.raises(OidcRefused) as refused:
         await site.begin()
     assert refused.value.failure is Failure.TOO_MANY
-    assert await site.books.sql("SELECT count(*) FROM oidc_attempts") == [(key_throttle.BURST_MAX,)]
+    assert await site.books.sql("SELECT count(*) FROM oidc_attempts") == [(throttle.BURST_MAX,)]
 
 
 async def test_an_unknown_state_is_refused(sqlite_site: OidcSite) -> None:
@@ -269,23 +269,22 @@ async def test_a_public_client_sends_its_id_and_no_secret(
 
 
 async def test_nothing_that_is_shown_of_an_attempt_has_a_secret(sqlite_site: OidcSite) -> None:
-    begun = await attempts.begin(
-        sqlite_site.books.db, Purpose.SIGN_IN, browser=COOKIE, session_id=0, target="", address=ADDRESS
-    )
     answer = await sqlite_site.answer()
+    (stored,) = await sqlite_site.books.sql("SELECT nonce, verifier FROM oidc_attempts")
+    row = AttemptRow(*stored, purpose=Purpose.SIGN_IN, session_id=0, target="", created_at=0)
     finished = await sqlite_site.finish(answer)
-    shown = " ".join(map(repr, [begun, begun.row, answer, finished, sqlite_site.client]))
-    secrets = [begun.state, begun.row.nonce, begun.row.verifier, answer.code, sqlite_site.client.secret]
+    shown = " ".join(map(repr, [row, answer, finished, sqlite_site.client]))
+    secrets = [answer.state, row.nonce, row.verifier, answer.code, sqlite_site.client.secret]
     assert not [secret for secret in secrets if secret in shown]
 
 
 @each_database
 async def test_expired_attempts_are_deleted(site: OidcSite) -> None:
     await site.begin()
-    await attempts.remove_expired(site.books.db)
+    await flow.remove_expired(site.books.db)
     assert await site.books.sql("SELECT count(*) FROM oidc_attempts") == [(1,)]
     await site.books.sql("UPDATE oidc_attempts SET created_at = created_at - $1", LIFE_MS)
-    await attempts.remove_expired(site.books.db)
+    await flow.remove_expired(site.books.db)
     assert await site.books.sql("SELECT count(*) FROM oidc_attempts") == [(0,)]
 
 

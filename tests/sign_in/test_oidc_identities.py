@@ -7,10 +7,9 @@ from myna.accounts import activity
 from myna.accounts.sign_in import passwords, second_factor, sessions
 from myna.accounts.sign_in.oidc import identities
 from myna.accounts.sign_in.oidc.identities import Identity
-from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
-from myna.accounts.sign_in.throttle import SignInRefused
-from myna.actions.access import ConfirmSecondFactor
-from myna.actions.accounts import DisableAccount
+from myna.accounts.sign_in.oidc.provider import Failure, OidcRefused
+from myna.accounts.throttle import SignInRefused
+from myna.actions.accounts import ConfirmSecondFactor, DisableAccount
 from myna.errors import CommandError
 from myna.http.client import HttpClient
 from tests.rig.actors import perform

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from joserfc import jwk
 
-from myna.accounts.sign_in.oidc.attempts import Purpose
-from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
+from myna.accounts.sign_in.oidc.flow import Purpose
+from myna.accounts.sign_in.oidc.provider import Failure, OidcRefused
 from myna.http.client import HttpClient
 from tests.rig.oidc_provider import (
     CLIENT_ID,

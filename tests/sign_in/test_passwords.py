@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from myna.accounts import activity
 from myna.accounts.sign_in import passwords, sessions
-from myna.accounts.sign_in.throttle import WRONG, WRONG_PASSWORD, SignInRefused, TooManyAttempts
+from myna.accounts.throttle import WRONG, WRONG_PASSWORD, SignInRefused, TooManyAttempts
 from myna.actions.accounts import DisableAccount
 from myna.errors import CommandError
 from tests.http.cpu_time import cpu_s, reference

@@ -10,9 +10,14 @@ from myna.accounts.activity import Actor
 from myna.accounts.sign_in import links, second_factor, sessions
 from myna.accounts.sign_in.second_factor import STEP_S, SecondFactor
 from myna.accounts.sign_in.sessions import PENDING_MS, Session
-from myna.accounts.sign_in.throttle import WRONG_CODE, SignInRefused, TooManyAttempts
-from myna.actions.access import ConfirmSecondFactor, NewRecoveryCodes, RemoveSecondFactor, ResetAccount
-from myna.actions.accounts import DisableAccount
+from myna.accounts.throttle import WRONG_CODE, SignInRefused, TooManyAttempts
+from myna.actions.accounts import (
+    ConfirmSecondFactor,
+    DisableAccount,
+    NewRecoveryCodes,
+    RemoveSecondFactor,
+    ResetAccount,
+)
 from myna.errors import CommandError
 from myna.store.queries.accounts import AccountRow
 from tests.rig.actors import perform

@@ -8,9 +8,9 @@ import pytest
 
 from myna.accounts import activity
 from myna.accounts.activity import Actor
-from myna.accounts.sign_in import links, passwords, second_factor, sessions, tokens
+from myna.accounts.sign_in import links, passwords, second_factor, sessions
 from myna.accounts.sign_in.links import NewAccount
-from myna.actions.access import ConfirmSecondFactor, ResetAccount
+from myna.actions.accounts import ConfirmSecondFactor, ResetAccount
 from myna.lib.telemetry.logs import masked
 from myna.store.queries import sign_in as password_store
 from tests.rig.actors import perform
@@ -83,11 +83,11 @@ async def test_nothing_that_is_said_or_shown_has_a_secret(
         assert f"a {event} from {ADDRESS}" in caplog.text
     for secret in secrets:
         assert secret not in said
-        assert secret.removeprefix(tokens.SESSION_PREFIX).removeprefix(tokens.LINK_PREFIX) not in said
+        assert secret.removeprefix(sessions.SESSION_PREFIX).removeprefix(sessions.LINK_PREFIX) not in said
 
 
-@pytest.mark.parametrize("prefix", [tokens.SESSION_PREFIX, tokens.LINK_PREFIX])
+@pytest.mark.parametrize("prefix", [sessions.SESSION_PREFIX, sessions.LINK_PREFIX])
 def test_a_token_in_a_log_is_masked(prefix: str) -> None:
-    token = tokens.new(prefix)
+    token = sessions.new_token(prefix)
     kept = token[: len(prefix) + 6]
     assert masked(f"GET /office/welcome?token={token} 200") == f"GET /office/welcome?token={kept}*** 200"

@@ -5,11 +5,10 @@ import asyncio
 import pytest
 
 from myna.accounts import activity
-from myna.accounts.sign_in import passwords, sessions, tokens
+from myna.accounts.sign_in import passwords, sessions
 from myna.accounts.sign_in.sessions import IDLE_MS, LIFE_MS, SEEN_EVERY_MS, SESSIONS_MAX, STEP_UP_MS, Session
-from myna.accounts.sign_in.throttle import SignInRefused
-from myna.actions.access import SignOut
-from myna.actions.accounts import DisableAccount, EnableAccount, SetPreferences
+from myna.accounts.throttle import SignInRefused
+from myna.actions.accounts import DisableAccount, EnableAccount, SetPreferences, SignOut
 from myna.errors import CommandError
 from myna.store.queries import accounts
 from myna.store.queries.accounts import Preferences
@@ -42,19 +41,19 @@ async def found(books: Books, token: str) -> Session:
 async def test_a_session_has_a_random_token_of_which_only_the_hash_is_stored(books: Books) -> None:
     ann = await person(books)
     token, other = await signed_in(books), await signed_in(books)
-    assert token != other and len(bytes.fromhex(token.removeprefix(tokens.SESSION_PREFIX))) * 8 == 256
+    assert token != other and len(bytes.fromhex(token.removeprefix(sessions.SESSION_PREFIX))) * 8 == 256
     session = await found(books, token)
     assert session.account.id == ann.id
     assert not session.second_factor and session.stepped_up and session.language == ""
     rows = await books.sql("SELECT * FROM sessions ORDER BY id")
-    assert rows[0][1] == session.token_hash == tokens.hash_of(token)
-    assert not any(token.removeprefix(tokens.SESSION_PREFIX) in str(value) for row in rows for value in row)
+    assert rows[0][1] == session.token_hash == sessions.hash_of(token)
+    assert not any(token.removeprefix(sessions.SESSION_PREFIX) in str(value) for row in rows for value in row)
 
 
 async def test_an_unknown_token_has_no_session(books: Books) -> None:
     await person(books)
     await signed_in(books)
-    for token in ("", "x", tokens.SESSION_PREFIX, "\ud800", "é" * 9999):
+    for token in ("", "x", sessions.SESSION_PREFIX, "\ud800", "é" * 9999):
         assert await sessions.find(books.db, token) is None
 
 
@@ -244,4 +243,4 @@ async def test_maintenance_deletes_expired_sessions(books: Books) -> None:
     newer = await signed_in(books, address=ELSEWHERE)
     await books.move_clock(1)
     await sessions.remove_expired(books.db)
-    assert await books.sql("SELECT token_hash FROM sessions") == [(tokens.hash_of(newer),)]
+    assert await books.sql("SELECT token_hash FROM sessions") == [(sessions.hash_of(newer),)]

@@ -2,8 +2,9 @@
 
 import pytest
 
-from myna.accounts.sign_in import passwords, sessions, throttle
-from myna.accounts.sign_in.throttle import (
+from myna.accounts import throttle
+from myna.accounts.sign_in import passwords, sessions
+from myna.accounts.throttle import (
     FORGET_MS,
     FREE_FAILURES,
     WAIT_MAX_MS,

@@ -67,7 +67,7 @@ async def test_the_engine_that_was_asked_for_must_start(tmp_path: Path) -> None:
 @pytest.mark.parametrize("processes", [1, 3])
 async def test_the_processes_of_a_voice_can_be_set(tmp_path: Path, processes: int) -> None:
     settings = Settings(data=str(tmp_path), speech="espeak", speech_processes=processes)
-    engines = speech_engines(settings)
+    engines = speech_engines(settings, {})
     running = SiteEngines(settings, engines, tmp_path)
     await running.start()
     assert len(engines[ESPEAK].pids()) == processes

@@ -6,7 +6,7 @@ from msgspec import structs
 from myna.accounts.keys import Scope
 from myna.actions.accounts import DisableAccount, EnableAccount
 from myna.actions.keys import RevokeKey
-from myna.actions.settings import SetSetting
+from myna.actions.site import SetSetting
 from myna.store.batch import Charged, ChargeOutcome, ChargeRefused, RefusalReason, Replayed
 from tests.rig.actors import perform
 from tests.store.books import (

@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from myna.actions.nodes import DrainNode
+from myna.actions.site import DrainNode
 from myna.store.database import Transaction
 from myna.store.postgresql_batch import BatchWriter, LockPolicy
 from myna.store.queries import clones, tasks

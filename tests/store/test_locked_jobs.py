@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from myna.actions.nodes import DisableNode
+from myna.actions.site import DisableNode
 from myna.errors import StaleLease
 from myna.settings import POSTGRESQL_CONNECTIONS
 from myna.store import postgresql

@@ -9,18 +9,16 @@ from typing import Any
 import pytest
 
 from myna.accounts.sign_in import links, passwords, sessions
-from myna.accounts.sign_in.throttle import SignInRefused
-from myna.actions.access import ResetAccount
-from myna.actions.clones import DeleteVoice
+from myna.accounts.throttle import SignInRefused
+from myna.actions.accounts import ResetAccount
+from myna.actions.media import DeleteVoice
 from myna.billing import audit
 from myna.settings import Settings
-from myna.store import postgresql, tables
-from myna.store.backup import backup
-from myna.store.backup.archive import ArchiveReader, ArchiveWriter
+from myna.store import backup, postgresql, tables
+from myna.store.archive import ArchiveReader, ArchiveWriter
 from myna.store.batch import Audio
 from myna.store.database import Database, Transaction, connect
-from myna.store.files.audio import AudioStore
-from myna.store.files.samples import SampleStore
+from myna.store.files.named_files import AudioStore, SampleStore
 from myna.store.files.storage import FOLDERS, Folder
 from myna.store.postgresql import Postgresql
 from myna.store.queries import clones, tasks

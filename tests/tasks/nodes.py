@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from myna import __version__
-from myna.accounts.key_throttle import KeyThrottle
-from myna.actions.nodes import EnrollNode
+from myna.accounts.throttle import KeyThrottle
+from myna.actions.site import EnrollNode
 from myna.api.farm import FarmApi
 from myna.engines.media.media import Inspector
 from myna.farm.nodes import Nodes
@@ -13,10 +13,8 @@ from myna.farm.tasks import Tasks
 from myna.lib.ids import new_id
 from myna.settings import Settings
 from myna.store.database import Database
-from myna.store.files.audio import AudioStore
-from myna.store.files.free_space import FreeSpace
-from myna.store.files.samples import SampleStore
-from myna.store.files.storage import Folder
+from myna.store.files.named_files import AudioStore, SampleStore
+from myna.store.files.storage import Folder, FreeSpace
 from myna.wire.farm import Hello, NodeVoice
 from tests.rig.actors import perform
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from myna.actions.nodes import DisableNode, DrainNode
+from myna.actions.site import DisableNode, DrainNode
 from myna.farm.tasks import REFUSED_CLONE_WAIT_MS
 from myna.store.queries.farm import able
 from myna.wire.farm import Job

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from myna.actions.nodes import DisableNode
-from myna.actions.settings import SetSetting
+from myna.actions.site import DisableNode, SetSetting
 from myna.api.farm import FarmApi
 from myna.api.node_auth import NodeAuth
 from myna.billing.ledger import Call

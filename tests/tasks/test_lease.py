@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from myna.actions.nodes import DisableNode, DrainNode
+from myna.actions.site import DisableNode, DrainNode
 from myna.store.queries.farm import queue
 from myna.store.queries.farm.queue import TASK, NextJob
 from myna.wire.farm import Heartbeat, Job

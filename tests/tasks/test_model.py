@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from myna.actions.nodes import DisableNode, DrainNode, EnableNode, RemoveNode
+from myna.actions.site import DisableNode, DrainNode, EnableNode, RemoveNode
 from myna.errors import StaleLease
 from myna.store.batch import AUDIO_PLACEHOLDER, TASK_PLACEHOLDER, Audio, Charge, EndOutcome, IdempotencyKey
 from myna.store.database import Transaction

@@ -9,8 +9,8 @@ import asyncpg
 import pytest
 
 from myna.accounts import accounts
-from myna.actions.nodes import DrainNode, EnableNode
-from myna.actions.words import AddWord
+from myna.actions.site import DrainNode, EnableNode
+from myna.actions.voices import AddWord
 from myna.errors import InvalidRequest, NoSpeechChannel
 from myna.farm import polls
 from myna.farm.nodes import Capacity

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from myna.actions.nodes import DisableNode, DrainNode, EnrollNode, RemoveNode
+from myna.actions.site import DisableNode, DrainNode, EnrollNode, RemoveNode
 from tests.rig.actors import perform
 from tests.rig.waiting import SOON_S
 from tests.store.books import AUDIO

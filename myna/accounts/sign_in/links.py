@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from myna.accounts import accounts, activity
 from myna.accounts.activity import Actor
-from myna.accounts.sign_in import passwords, sessions, tokens
+from myna.accounts.sign_in import passwords, sessions
 from myna.errors import CommandError
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts as account_store
@@ -94,7 +94,7 @@ async def create(connection: Transaction, purpose: Purpose, account: AccountRow)
 
 async def find(db: Queries, token: str) -> Link | None:
     """The link of this token; None if it can't be used."""
-    row = await store.link_by_token(db, tokens.hash_of(token))
+    row = await store.link_by_token(db, sessions.hash_of(token))
     if row is None:
         return None
     purpose = Purpose(row.purpose)
@@ -136,7 +136,7 @@ async def consume(
     async def work(connection: Transaction) -> str:
         if link.account is not None:
             await account_store.lock(connection, link.account.id)
-        if await store.take_link(connection, tokens.hash_of(token)) is None:
+        if await store.take_link(connection, sessions.hash_of(token)) is None:
             raise CommandError(NOT_VALID)
         account_id = link.account.id if link.account else await _first_operator(connection, owner)
         await passwords.replace(connection, account_id, password_hash)
@@ -154,8 +154,8 @@ async def remove_expired(db: Database) -> None:
 
 
 async def _put(connection: Transaction, purpose: Purpose, account_id: int) -> str:
-    token = tokens.new(tokens.LINK_PREFIX)
-    await store.put_link(connection, tokens.hash_of(token), purpose.value, account_id, LIFE_MS[purpose])
+    token = sessions.new_token(sessions.LINK_PREFIX)
+    await store.put_link(connection, sessions.hash_of(token), purpose.value, account_id, LIFE_MS[purpose])
     return token
 
 

@@ -14,8 +14,8 @@ from typing import Final, TypeVar
 import argon2
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from myna.accounts.sign_in import throttle
-from myna.accounts.sign_in.throttle import WRONG_PASSWORD, SignInRefused, TooManyAttempts
+from myna.accounts import throttle
+from myna.accounts.throttle import WRONG_PASSWORD, SignInRefused, TooManyAttempts
 from myna.errors import CommandError
 from myna.lib.net import client_network
 from myna.lib.shares import Shares

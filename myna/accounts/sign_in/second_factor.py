@@ -16,8 +16,9 @@ import pyotp
 from msgspec import Struct
 from pyotp.exceptions import OTPVerificationError
 
-from myna.accounts.sign_in import sessions, throttle, tokens
-from myna.accounts.sign_in.throttle import WRONG_CODE, SignInRefused
+from myna.accounts import throttle
+from myna.accounts.sign_in import sessions
+from myna.accounts.throttle import WRONG_CODE, SignInRefused
 from myna.errors import CommandError
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts
@@ -104,12 +105,12 @@ async def give(db: Database, token: str, code: str, address: str) -> str:
     account = pending.account
     subjects = throttle.of_account("second factor", account.id)
     await throttle.begin(db, subjects)
-    new_token = tokens.new(tokens.SESSION_PREFIX)
+    new_token = sessions.new_token(sessions.SESSION_PREFIX)
 
     async def work(connection: Transaction) -> bool:
         await accounts.lock(connection, account.id)
         return await _use(connection, account.id, code) and await session_store.complete(
-            connection, tokens.hash_of(token), tokens.hash_of(new_token)
+            connection, sessions.hash_of(token), sessions.hash_of(new_token)
         )
 
     if not await db.transaction(work):
@@ -164,4 +165,4 @@ def _new_code() -> str:
 
 def _hash(code: str) -> bytes:
     """The hash of a recovery code, as it was shown or typed with other spaces, hyphens or capitals."""
-    return tokens.hash_of("".join(code.split()).replace("-", "").lower())
+    return sessions.hash_of("".join(code.split()).replace("-", "").lower())

@@ -10,13 +10,15 @@ pending ──second factor──► signed in ──close, expiry, change of th
 An account with a second factor begins with a pending session, which `find` does not return.
 """
 
+import hashlib
 import logging
+import secrets
 from typing import Final
 
 from msgspec import Struct
 
-from myna.accounts.sign_in import passwords, tokens
-from myna.accounts.sign_in.throttle import SignInRefused
+from myna.accounts.sign_in import passwords
+from myna.accounts.throttle import SignInRefused
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts
 from myna.store.queries import sessions as store
@@ -37,7 +39,22 @@ STEP_UP_MS: Final = 600_000
 """For how long a password that was entered allows what needs one."""
 SESSIONS_MAX: Final = 50
 USER_AGENT_MAX_CHARS = 200
+SESSION_PREFIX: Final = "mynasession_"
+LINK_PREFIX: Final = "mynalink_"
+OIDC_PREFIX: Final = "mynaoidc_"
+"""By its prefix a token is masked in logs."""
+TOKEN_BYTES: Final = 32
 LIMITS: Final = store.Limits(idle_ms=IDLE_MS, life_ms=LIFE_MS, pending_ms=PENDING_MS)
+
+
+def new_token(prefix: str) -> str:
+    """A new token: 256 random bits, of which only the SHA-256 is stored."""
+    return prefix + secrets.token_hex(TOKEN_BYTES)
+
+
+def hash_of(token: str) -> bytes:
+    """The SHA-256 of a token."""
+    return hashlib.sha256(token.encode(errors="surrogatepass")).digest()
 
 
 class Session(Struct, frozen=True):
@@ -95,12 +112,12 @@ async def open_in(
     found = await password_of(connection, account_id)
     if found is None or found.account.disabled_at:
         raise SignInRefused
-    token = tokens.new(tokens.SESSION_PREFIX)
+    token = new_token(SESSION_PREFIX)
     pending = await has_second_factor(connection, account_id)
     await store.insert(
         connection,
         account_id,
-        tokens.hash_of(token),
+        hash_of(token),
         pending=pending,
         verified=by_password,
         address=address,
@@ -113,7 +130,7 @@ async def open_in(
 
 async def find(db: Database, token: str) -> Session | None:
     """The session of this token; None if there is none, if it is pending or has ended. Records its use."""
-    found = await store.live(db, tokens.hash_of(token), LIMITS, pending=False)
+    found = await store.live(db, hash_of(token), LIMITS, pending=False)
     if found is None:
         return None
     row = found.session
@@ -141,15 +158,15 @@ async def is_open(db: Queries, session: Session) -> bool:
 
 async def find_pending(db: Queries, token: str) -> LiveSession | None:
     """The session of this token that waits for the second factor."""
-    return await store.live(db, tokens.hash_of(token), LIMITS, pending=True)
+    return await store.live(db, hash_of(token), LIMITS, pending=True)
 
 
 async def verified(db: Database, session: Session) -> str:
     """Records that the password was entered now. Returns the session's new token, which replaces the old one
     in the cookie. Raises SignInRefused if the session has ended."""
-    token = tokens.new(tokens.SESSION_PREFIX)
+    token = new_token(SESSION_PREFIX)
     if not await db.transaction(
-        lambda connection: store.verify(connection, session.token_hash, tokens.hash_of(token))
+        lambda connection: store.verify(connection, session.token_hash, hash_of(token))
     ):
         raise SignInRefused
     return token

@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from myna.engines.interface import (
+    FAILURES,
     CallerDisconnected,
     EngineBusy,
     EngineCrashed,
@@ -41,7 +42,6 @@ R = TypeVar("R", bound=msgspec.Struct)
 START_DEADLINE_S = 60.0
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.2, 5.0
 _TOO_LATE = "The job waited too long in the queue."
-_FAILURES = {error.__name__: error for error in EngineFailed.__subclasses__()}
 
 
 class Pool(Generic[R]):
@@ -356,7 +356,7 @@ class Pool(Generic[R]):
             case JobDone(result=result):
                 job.succeed(bytes(result))
             case JobFailed(kind=kind, message=message):
-                job.fail(_FAILURES.get(kind, EngineFailed)(message))
+                job.fail(FAILURES.get(kind, EngineFailed)(message))
             case None if job.started and (job.retried or job.has_sent or not may_retry):
                 job.fail(EngineCrashed("The engine's process died in the middle of the job."))
             case None if job.worth_starting():

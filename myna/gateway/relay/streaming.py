@@ -157,8 +157,7 @@ class Passage:
         FailedAttempt, which is final once the response has begun, and ClientLeft."""
         try:
             if self._channel.url == PARROT:
-                plan = self._plan
-                self._send_whole(answers.parrot(plan.instruction, plan.model, plan.prompt_tokens))
+                self._send_whole(self._plan.parrot())
             else:
                 await self._request(http_client, left_s)
                 self._finish()
@@ -234,10 +233,10 @@ class Passage:
     def _relay(self) -> EventRelay:
         return EventRelay(
             self._observer,
-            choices=self._plan.choices,
+            choices=self._plan.request.choices,
             typed=self._plan.has_typed_events(self._channel),
             read_max_bytes=self._answer_max_bytes,
-            model=msgspec.json.encode(self._plan.model),
+            model=msgspec.json.encode(self._plan.request.model),
         )
 
     def _finish(self) -> None:
@@ -249,7 +248,7 @@ class Passage:
     def _send_whole(self, whole: bytes) -> None:
         """Sends an answer that came whole as a stream."""
         relay = self._relay()
-        events = answers.as_events(whole, with_usage=self._plan.counts_usage)
+        events = answers.as_events(whole, with_usage=self._plan.request.counts_usage)
         self._answer.send(b"".join(map(relay.feed, events)))
 
     def _take(self, part: bytes) -> object:

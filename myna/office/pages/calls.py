@@ -29,7 +29,7 @@ from myna.office.pages.records import row_of
 from myna.office.visit import CALL_ID, Visit
 from myna.store.batch import CallState, EntryKind
 from myna.store.database import Queries
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.queries import accounts as accounts_store
 from myna.store.queries import history, keys
 from myna.store.queries import tasks as tasks_store

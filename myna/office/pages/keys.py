@@ -45,6 +45,7 @@ from myna.office.page import Page
 from myna.office.visit import Visit
 from myna.store.queries import keys as store
 from myna.store.queries.keys import CapRow, KeyRow, KeyUsage, Refusal
+from myna.store.rows import ID_MAX
 
 PAGE_ROWS = 100
 GRACES = (("7d", N_("a week")), ("1d", N_("a day")), ("1h", N_("an hour")), ("1s", N_("a second")))
@@ -67,7 +68,7 @@ class Row(Struct, frozen=True):
 async def show(visit: Visit) -> Response:
     """The account's keys, newest first."""
     before = visit.parameter("before")
-    below = int(before) if before.isdecimal() and len(before) < 19 else store.PAST_ALL
+    below = int(before) if before.isdecimal() and len(before) < 19 else ID_MAX
     account_id = visit.account.id
     found = await visit.read(store.page, account_id=account_id, before=below, limit=PAGE_ROWS + 1)
     used = await visit.read(store.usage_of, key_ids=[key.id for key in found])
@@ -93,7 +94,7 @@ async def show(visit: Visit) -> Response:
         "keys.html",
         rows=rows,
         following=following,
-        is_first=below == store.PAST_ALL,
+        is_first=below == ID_MAX,
         base_url=visit.base_url + "/openai/v1",
     )
 

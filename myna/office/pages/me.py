@@ -7,15 +7,15 @@ from starlette.responses import Response
 from myna.accounts.sign_in import passwords, second_factor, sessions
 from myna.accounts.sign_in.oidc import identities
 from myna.accounts.sign_in.second_factor import Enrolment
-from myna.actions.access import (
+from myna.actions.accounts import (
     ConfirmSecondFactor,
     NewRecoveryCodes,
     RemoveSecondFactor,
     SetIdentity,
     SetPassword,
+    SetPreferences,
     SignOut,
 )
-from myna.actions.accounts import SetPreferences
 from myna.errors import CommandError
 from myna.office.messages import N_
 from myna.office.page import Page

@@ -3,7 +3,7 @@
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna.actions.records import DeleteRecords
+from myna.actions.media import DeleteRecords
 from myna.errors import CommandError
 from myna.office.messages import N_
 from myna.office.page import Page

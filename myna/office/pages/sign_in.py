@@ -15,15 +15,13 @@ from urllib.parse import urlencode
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna.accounts.sign_in import links, second_factor, sessions, tokens
+from myna.accounts.sign_in import links, second_factor, sessions
 from myna.accounts.sign_in.oidc import identities
-from myna.accounts.sign_in.oidc.attempts import TOKEN, Purpose
-from myna.accounts.sign_in.oidc.client import CALLBACK_PATH
-from myna.accounts.sign_in.oidc.flow import Answer, Finished, Oidc
+from myna.accounts.sign_in.oidc.flow import TOKEN, Answer, Finished, Oidc, Purpose
 from myna.accounts.sign_in.oidc.identities import Identity
-from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
-from myna.accounts.sign_in.throttle import SignInRefused
-from myna.actions.access import SetIdentity
+from myna.accounts.sign_in.oidc.provider import CALLBACK_PATH, Failure, OidcRefused
+from myna.accounts.throttle import SignInRefused
+from myna.actions.accounts import SetIdentity
 from myna.errors import CommandError, NotFound, Unavailable
 from myna.office.messages import N_
 from myna.office.page import Page
@@ -232,7 +230,7 @@ async def unlink(visit: Visit) -> Response:
 async def _begin(visit: Visit, purpose: Purpose, target: str) -> Response:
     """The page that opens the provider's. The browser has one token for its attempts in several tabs."""
     known = visit.cookies.get(visit.request, OIDC_COOKIE)
-    browser = known if TOKEN.fullmatch(known) else tokens.new(tokens.OIDC_PREFIX)
+    browser = known if TOKEN.fullmatch(known) else sessions.new_token(sessions.OIDC_PREFIX)
     oidc = _oidc(visit)
     try:
         url = await oidc.begin(

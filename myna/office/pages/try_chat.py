@@ -174,7 +174,7 @@ async def stream(visit: Visit) -> Response:
             planned = await visit.parts.relay_planner.plan(CHAT, caller, body)
             if form.model not in MODELS:
                 return planned
-            return structs.replace(planned, speaks=speech_text(planned.instruction) is not None)
+            return structs.replace(planned, speaks=speech_text(planned.request.instruction) is not None)
 
         await visit.parts.relay.answer(caller, plan, visit)
         return b""

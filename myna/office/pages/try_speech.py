@@ -9,7 +9,7 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from myna.accounts.keys import Scope
-from myna.actions.words import AddWord, RemoveWord
+from myna.actions.voices import AddWord, RemoveWord
 from myna.engines.how_read import Reading, reading
 from myna.engines.interface import EngineFailed
 from myna.errors import NotFound
@@ -26,9 +26,9 @@ from myna.speech.plan import check_text
 from myna.speech.synthesize import status_text
 from myna.store.batch import TaskStatus
 from myna.store.queries import tasks
-from myna.store.queries import words as store
+from myna.store.queries import voices as store
 from myna.store.queries.accounts import AccountRow
-from myna.store.queries.words import SITE
+from myna.store.queries.voices import SITE
 from myna.voices import lexicon
 from myna.voices.clones import preview_text
 from myna.wire.v1 import SpeechDone, SpeechOrdered
@@ -157,7 +157,7 @@ _OWN, _OF_SITE = "/words", "/site/words"
 async def show_words(visit: Visit) -> Response:
     """The words, and the form of another one."""
     path, owner = _place(visit)
-    rows = await visit.read(store.of_owner, account_id=owner.id if owner else SITE)
+    rows = await visit.read(store.words, account_id=owner.id if owner else SITE)
     example = AddWord(word="行长", reading="hang2zhang3", account=owner.name if owner else "")
     return visit.page("words.html", place=path, rows=rows, command_words=example.words)
 

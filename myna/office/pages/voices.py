@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 from starlette.datastructures import UploadFile
 from starlette.responses import FileResponse, Response
 
-from myna.actions.clones import CloneVoice, DeleteVoice
+from myna.actions.media import CloneVoice, DeleteVoice
 from myna.engines.interface import EngineVoice
 from myna.engines.media.job import SAMPLE_MAX_BYTES, SAMPLE_MAX_S, SAMPLE_MIN_S
 from myna.errors import CommandError, NotFound

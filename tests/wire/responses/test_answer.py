@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from openai.types.responses import Response
 
-from myna.wire.responses.answer import to_response
-from myna.wire.responses.completion import UnusableAnswer
-from tests.wire.responses.stream import CREATED_AT, ENDED_AT, REQUEST, RESPONSE_ID
+from myna.wire.responses.events import UnusableAnswer
+from tests.wire.responses.stream import CREATED_AT, ENDED_AT, REQUEST, response_to
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}}
 
@@ -19,7 +18,7 @@ def response(
     **more: Any,
 ) -> dict[str, Any]:
     choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish_reason}
-    translated = to_response({"choices": [choice], **more}, request, RESPONSE_ID, CREATED_AT, ENDED_AT)
+    translated = response_to({"choices": [choice], **more}, request)
     Response.model_validate(translated)
     return translated
 
@@ -212,4 +211,4 @@ def test_the_response_repeats_the_request() -> None:
 )
 def test_another_answer_is_unusable(completion: dict[str, Any]) -> None:
     with pytest.raises(UnusableAnswer):
-        to_response(completion, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)
+        response_to(completion)

@@ -7,11 +7,10 @@ import pytest
 from openai.types.responses import Response
 
 from myna.errors import InvalidRequest
-from myna.wire.responses.answer import to_response
 from myna.wire.responses.events import ResponseEvents
 from myna.wire.responses.request import to_chat
 from myna.wire.responses.tools import NAME_MAX, Tools
-from tests.wire.responses.stream import CREATED_AT, ENDED_AT, RESPONSE_ID, chunk, parsed
+from tests.wire.responses.stream import CREATED_AT, ENDED_AT, RESPONSE_ID, chunk, parsed, response_to
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 SHELL: dict[str, Any] = {"type": "function", "name": "shell", "parameters": SCHEMA, "strict": False}
@@ -86,7 +85,7 @@ def test_each_tool_becomes_a_function() -> None:
 
 def test_calls_become_calls_of_the_tools() -> None:
     completion = {"choices": [{"message": {"content": None, "tool_calls": calls()}}]}
-    response = to_response(completion, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)
+    response = response_to(completion, REQUEST)
     assert response["output"] == items()
     Response.model_validate(response)
 
@@ -273,5 +272,5 @@ def test_the_input_of_a_custom_tool_is_whatever_the_model_wrote() -> None:
     for arguments, text in [('{"input": 5}', '{"input": 5}'), ("[]", "[]"), ("", ""), ('{"input":""}', "")]:
         call = {"id": "c", "function": {"name": "apply_patch", "arguments": arguments}}
         completion = {"choices": [{"message": {"tool_calls": [call]}}]}
-        (item,) = to_response(completion, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)["output"]
+        (item,) = response_to(completion, REQUEST)["output"]
         assert item["input"] == text, json.dumps(item)

@@ -7,13 +7,13 @@ site without a provider does not import.
 import base64
 import hmac
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
 
-from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
+from myna.accounts.sign_in.oidc.provider import Failure, Key, OidcRefused
 
 if TYPE_CHECKING:
     from joserfc.jwk import ECKey, OKPKey, RSAKey
@@ -28,8 +28,6 @@ TOKEN_MAX_CHARS: Final = 16 * 1024
 SUBJECT_MAX_CHARS: Final = 255
 RSA_MIN_BITS: Final = 2048
 _PUBLIC = frozenset({"kty", "n", "e", "crv", "x", "y"})
-
-Key = Mapping[str, object]
 
 
 class Expected(Struct, frozen=True):

@@ -1,4 +1,5 @@
-"""Asks the provider: its metadata (OpenID Connect Discovery 1.0), its keys, and the ID token for a code.
+"""The provider: the settings of sign-in by OpenID Connect, and requests for its metadata (OpenID Connect
+Discovery 1.0), its keys, and the ID token for a code.
 
 Every request has a deadline and a limit on its answer; redirects are not followed.
 """
@@ -6,21 +7,24 @@ Every request has a deadline and a limit on its answer; redirects are not follow
 import asyncio
 import base64
 import re
+import stat
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum, auto
+from pathlib import Path
 from typing import Final, Generic, TypeVar
 from urllib.parse import quote_plus, urlencode
 
 import msgspec
 from msgspec import Struct
 
-from myna.accounts.sign_in.oidc.client import Client
-from myna.accounts.sign_in.oidc.id_token import Key
-from myna.accounts.sign_in.oidc.refusal import Failure, OidcRefused
+from myna.errors import ConfigError
 from myna.http.client import ClientResponse, HttpClient, RequestFailed
 from myna.lib.net import is_secure
+from myna.settings import Settings
 
 T = TypeVar("T")
+Key = Mapping[str, object]
 
 DEADLINE_S: Final = 10.0
 """For each request."""
@@ -33,6 +37,89 @@ FAILED_S: Final = 5.0
 """How long a failed request is not repeated."""
 _WELL_KNOWN = "/.well-known/openid-configuration"
 _ERROR = re.compile(r"[a-z_]{1,40}")
+CALLBACK_PATH: Final = "/office/sign-in/oidc/callback"
+SECRET_MAX_BYTES: Final = 4096
+
+
+class Failure(Enum):
+    """The reason of a refusal, which selects the message."""
+
+    PROVIDER = auto()
+    """The provider does not answer, or not as the specifications say."""
+    NOT_VALID = auto()
+    """The answer fails a check."""
+    EXPIRED = auto()
+    """The attempt was used, has expired, or began in another browser or session."""
+    CANCELLED = auto()
+    """The provider sent the person back without a code."""
+    TOO_MANY = auto()
+    """Too many sign-ins began at this address."""
+    NOT_LINKED = auto()
+    """No account that may sign in is linked to the identity."""
+    OTHER_IDENTITY = auto()
+    """A confirmation came from an identity that isn't the account's."""
+
+
+class OidcRefused(Exception):
+    """Nothing was signed in or changed. `str()` is the detail for the log, without secrets."""
+
+    def __init__(self, failure: Failure, detail: str) -> None:
+        super().__init__(detail)
+        self.failure = failure
+
+
+class Client(Struct, frozen=True):
+    """This site as the provider knows it. `secret` is empty for a public client."""
+
+    issuer: str
+    client_id: str
+    secret: str
+    name: str
+    scopes: str
+    link_by_email: bool
+    redirect_uri: str
+
+    def __repr__(self) -> str:
+        return f"Client({self.issuer!r}, {self.client_id!r})"
+
+
+def client_of(settings: Settings) -> Client | None:
+    """None without an issuer. Raises ConfigError if the extra is missing or the file of the secret can't be
+    used."""
+    if not settings.oidc_issuer:
+        return None
+    try:
+        from joserfc import jwk, jws  # noqa: F401  at startup: it takes 0.2 s, which would delay streams
+    except ImportError:
+        raise ConfigError(
+            "MYNA_OIDC_ISSUER: needs the extra oidc; 'make setup-extras' installs it."
+        ) from None
+    file = settings.oidc_client_secret_file
+    return Client(
+        issuer=settings.oidc_issuer,
+        client_id=settings.oidc_client_id,
+        secret=_secret_in(Path(file)) if file else settings.oidc_client_secret,
+        name=settings.oidc_name,
+        scopes=settings.oidc_scopes,
+        link_by_email=settings.oidc_link_by_email == "on",
+        redirect_uri=settings.base_url + CALLBACK_PATH,
+    )
+
+
+def _secret_in(path: Path) -> str:
+    label = "MYNA_OIDC_CLIENT_SECRET_FILE"
+    try:
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(path.stat().st_mode)
+            content = file.read(SECRET_MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{label}: {path} can't be read: {error.strerror}.") from None
+    if mode & 0o077:
+        raise ConfigError(f"{label}: {path} has the mode {mode:04o}; it must be 0600.")
+    secret = content.decode("ascii", errors="replace").strip()
+    if not secret or len(content) > SECRET_MAX_BYTES or not secret.isprintable() or not secret.isascii():
+        raise ConfigError(f"{label}: {path} must have one line of printable ASCII.")
+    return secret
 
 
 class Metadata(Struct, frozen=True):

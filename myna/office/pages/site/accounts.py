@@ -5,8 +5,15 @@ from starlette.responses import Response
 from myna.accounts.sign_in import links, sessions
 from myna.accounts.sign_in.links import LIFE_MS, Purpose
 from myna.actions import codes
-from myna.actions.access import InviteAccount, ResetAccount
-from myna.actions.accounts import AddAccount, DisableAccount, EnableAccount, GrantUnits, LimitAccount
+from myna.actions.accounts import (
+    AddAccount,
+    DisableAccount,
+    EnableAccount,
+    GrantUnits,
+    InviteAccount,
+    LimitAccount,
+    ResetAccount,
+)
 from myna.actions.codes import AddCodes, DisableCodes
 from myna.errors import CommandError, NotFound
 from myna.office.limit_form import LimitFields, fields_of_account, of_site, typed_limits
@@ -14,14 +21,13 @@ from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.visit import Visit
 from myna.store.queries import accounts as store
-from myna.store.queries import activity as activity_store
 from myna.store.queries import keys as keys_store
 from myna.store.queries import sign_in as sign_in_store
 from myna.store.queries.accounts import AccountRow
+from myna.store.rows import ID_MAX
 
 ROWS = 50
 ACTIVITY_ROWS = 10
-PAST_ALL = 2**63 - 1
 
 
 async def show(visit: Visit) -> Response:
@@ -30,7 +36,7 @@ async def show(visit: Visit) -> Response:
     before = visit.row_id("before")
     rows = await visit.read(store.search, prefix=prefix, before=before, limit=ROWS + 1)
     return visit.page(
-        "site/accounts.html", rows=rows[:ROWS], more=len(rows) > ROWS, q=prefix, first=before == PAST_ALL
+        "site/accounts.html", rows=rows[:ROWS], more=len(rows) > ROWS, q=prefix, first=before == ID_MAX
     )
 
 
@@ -53,8 +59,8 @@ async def show_one(visit: Visit) -> Response:
     keys = await visit.read(keys_store.of_account, account_id=account.id)
     found = await visit.read(sign_in_store.password_of, account_id=account.id)
     changes = await visit.read(
-        activity_store.page,
-        before=PAST_ALL,
+        store.activity_page,
+        before=ID_MAX,
         limit=ACTIVITY_ROWS,
         prefix="",
         actor_id=None,

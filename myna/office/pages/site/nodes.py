@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from myna.actions.nodes import DisableNode, DrainNode, EnableNode, EnrollNode, Invitation, RemoveNode
+from myna.actions.site import DisableNode, DrainNode, EnableNode, EnrollNode, Invitation, RemoveNode
 from myna.errors import NotFound
 from myna.farm.nodes import Nodes, NodeState, NodeStatus, node_channel
 from myna.office import live

@@ -7,14 +7,14 @@ from starlette.responses import Response
 
 from myna import __version__, config, settings
 from myna.accounts import activity
-from myna.actions.settings import SetSetting
+from myna.actions.site import SetSetting
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.visit import Visit
 from myna.store.queries import accounts as accounts_store
 from myna.store.queries import audit, audit_state
 from myna.store.queries import config as store
-from myna.store.queries.activity import PAST_ALL
+from myna.store.rows import ID_MAX
 from myna.store.schema import newest, schema_version
 
 SOURCES = (N_("default"), N_("database"), N_("environment"), N_("unreadable"))
@@ -123,7 +123,7 @@ async def show_activity(visit: Visit) -> Response:
         more=len(rows) > ROWS,
         q=prefix,
         name=name,
-        first=before == PAST_ALL,
+        first=before == ID_MAX,
         command_words=activity.words("activity", account=name or None),
     )
 

@@ -8,8 +8,8 @@ from functools import partial
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna.actions.clones import DeleteVoice
-from myna.actions.settings import GetModel, RemoveModel
+from myna.actions.media import DeleteVoice
+from myna.actions.site import GetModel, RemoveModel
 from myna.actions.voices import BlendVoice, HideVoice, OrderVoices, RenameVoice, ShowVoice
 from myna.engines.registry import AUTO
 from myna.engines.voices import EXAMPLE

@@ -1,21 +1,28 @@
-"""Changes of cloned voices: one is made from a sample, and deleted with it. A blend is deleted likewise."""
+"""Changes that come with files: cloned voices, each made from a sample and deleted with it, and the deletion
+of speech records with their audio. A blend is deleted as a cloned voice is."""
 
+import asyncio
+import os
 import re
 import secrets
 import unicodedata
-from functools import partial
+from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import structs
 
-from myna.actions import Action, Change, Field, Files
+from myna.accounts.accounts import find
+from myna.actions import Action, Change, Field
 from myna.config import MIB, settings_of
 from myna.errors import CommandError
 from myna.lib.names import check_name
-from myna.store.database import Queries
+from myna.settings import Settings
+from myna.store.database import Database
+from myna.store.files.named_files import AudioStore, SampleStore
+from myna.store.files.storage import check_storage, open_storage
 from myna.store.queries import clones as store
 from myna.store.queries import config as config_store
-from myna.store.queries import storage, voices
+from myna.store.queries import site, tasks, voices
 from myna.store.queries.clones import CloneRow, Deleted, NewClone
 from myna.voices.clones import CONSENT, StoredSample
 from myna.wire.farm import CLONE_PREFIX
@@ -25,6 +32,8 @@ CLONES_MAX = 100
 NAME_MAX_CHARS = 100
 TRANSCRIPT_MAX_CHARS = 1000
 CONSENT_BY_MAX_CHARS = 200
+RECORDS_MAX = 200
+"""That one change deletes."""
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
 
 
@@ -103,7 +112,7 @@ class CloneVoice(Action[CloneRow], frozen=True):
                 clones_max=CLONES_MAX,
             )
         mib_max = settings_of(await config_store.load(change.db)).account_storage_mib
-        if mib_max and await storage.of_account(change.db, account.id) > mib_max * MIB:
+        if mib_max and await site.stored_bytes(change.db, account.id) > mib_max * MIB:
             raise CommandError(
                 "The account {name!r} may store {mib_max} MiB of audio and samples"
                 " (account_storage_mib), and this sample would exceed that. Delete some of its"
@@ -124,13 +133,13 @@ class DeleteVoice(Action[Deleted], frozen=True):
     command = "voice delete"
     voice_id: Annotated[str, Field("The id of the voice in `myna voice list`.", argument="ID")]
 
-    async def prepare(self, db: Queries, files: Files, owner_id: int | None) -> None:
+    async def prepare(self, db: Database, settings: Settings, owner_id: int | None) -> None:
         """Deletes the preview first, since it is public."""
         found = await store.by_voice_id(db, self.voice_id)
         if found is not None and owner_id not in (None, found.account_id):
             raise self._unknown()
         if found is not None and found.preview:
-            await files.delete(audio=[found.preview])
+            await _delete_files(db, settings, audio=[found.preview])
 
     async def run(self, change: Change) -> Deleted:
         deleted = await store.delete(change.db, self.voice_id)
@@ -139,7 +148,7 @@ class DeleteVoice(Action[Deleted], frozen=True):
             # The sample last: the voice needs it until it is deleted. A node may have made a preview since
             # `prepare`.
             audio, samples = (list(filter(None, [name])) for name in (deleted.preview, deleted.sample))
-            change.after.append(partial(change.files.delete, audio=audio, samples=samples))
+            change.after.append(lambda db: _delete_files(db, change.settings, audio=audio, samples=samples))
             return deleted
         if change.owner_id is not None or not await voices.delete_blend(change.db, self.voice_id):
             raise self._unknown()
@@ -147,3 +156,46 @@ class DeleteVoice(Action[Deleted], frozen=True):
 
     def _unknown(self) -> CommandError:
         return CommandError("There is no blend or cloned voice {voice_id!r}.", voice_id=self.voice_id)
+
+
+class DeleteRecords(Action[int], frozen=True):
+    """Delete finished records: their text and audio. The calls and their units stay."""
+
+    command = "record delete"
+    account: Annotated[str, Field("The name of the account.", argument="ACCOUNT")]
+    ids: Annotated[tuple[int, ...], Field("The ids of the records.", argument="ID")]
+
+    def check(self) -> None:
+        if not 1 <= len(set(self.ids)) <= RECORDS_MAX:
+            raise CommandError("Name 1 to {records_max} records.", records_max=RECORDS_MAX)
+
+    async def prepare(self, db: Database, settings: Settings, owner_id: int | None) -> None:
+        """Deletes the files first: if the process dies in between, the records are still there and can be
+        deleted again."""
+        account = await find(db, self.account)
+        found = {} if owner_id not in (None, account.id) else await tasks.deletable(db, account.id, self.ids)
+        if missing := sorted({*self.ids} - found.keys()):
+            raise CommandError(
+                "{name!r} has no finished record {missing}.", name=account.name, missing=missing[0]
+            )
+        await _delete_files(db, settings, audio=[name for name in found.values() if name])
+
+    async def run(self, change: Change) -> int:
+        account = await change.account(self.account)
+        wanted = sorted(set(self.ids))
+        await tasks.delete(change.db, account.id, wanted)
+        change.performed = [structs.replace(self, ids=tuple(wanted))]
+        return len(wanted)
+
+
+async def _delete_files(
+    db: Database, settings: Settings, *, audio: Sequence[str] = (), samples: Sequence[str] = ()
+) -> None:
+    """Deletes these, where they exist. Raises CommandError if the storage is not this installation's,
+    StorageUnavailable."""
+    if not audio and not samples:
+        return
+    storage = open_storage(settings, os.environ)
+    await check_storage(db, storage)
+    for files, names in ((AudioStore(storage), audio), (SampleStore(storage), samples)):
+        await asyncio.to_thread(files.each, files.delete, names)

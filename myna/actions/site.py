@@ -1,14 +1,16 @@
-"""Changes of compute nodes by the operator."""
+"""Changes of the site itself: its settings, the models on its machine, and its compute nodes."""
 
 import secrets
-from typing import Annotated
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Struct
 
+from myna import config
 from myna.actions import Action, Change, Field
 from myna.errors import CommandError
 from myna.farm.nodes import NAME_MAX_CHARS, TOKEN_LIFE_MS, TOKEN_PREFIX, hash_of
 from myna.lib.names import check_name
+from myna.store.queries import config as config_store
 from myna.store.queries.farm import nodes as store
 
 Name = Annotated[str, Field("The name of the node.", argument="NAME")]
@@ -47,34 +49,33 @@ class EnrollNode(Action[Invitation], frozen=True):
         return Invitation(self.name, token, until // 1000)
 
 
-class DisableNode(Action[None], frozen=True):
+class _SetNodeState(Action[None], frozen=True):
+    state: ClassVar[Literal["enable", "disable", "drain"]]
+    name: Name
+
+    async def run(self, change: Change) -> None:
+        _check_found(self.name, await store.set_state(change.db, self.name, self.state))
+
+
+class DisableNode(_SetNodeState, frozen=True):
     """Disable a node: its requests are refused and its tasks requeued."""
 
     command = "node disable"
-    name: Name
-
-    async def run(self, change: Change) -> None:
-        _check_found(self.name, await store.set_state(change.db, self.name, "disable"))
+    state = "disable"
 
 
-class EnableNode(Action[None], frozen=True):
+class EnableNode(_SetNodeState, frozen=True):
     """Enable a node that is disabled or draining."""
 
     command = "node enable"
-    name: Name
-
-    async def run(self, change: Change) -> None:
-        _check_found(self.name, await store.set_state(change.db, self.name, "enable"))
+    state = "enable"
 
 
-class DrainNode(Action[None], frozen=True):
+class DrainNode(_SetNodeState, frozen=True):
     """Drain a node: it finishes its tasks and gets no more."""
 
     command = "node drain"
-    name: Name
-
-    async def run(self, change: Change) -> None:
-        _check_found(self.name, await store.set_state(change.db, self.name, "drain"))
+    state = "drain"
 
 
 class RemoveNode(Action[None], frozen=True):
@@ -90,3 +91,39 @@ class RemoveNode(Action[None], frozen=True):
 def _check_found(name: str, found: bool) -> None:
     if not found:
         raise CommandError("There is no node {name!r}.", name=name)
+
+
+class SetSetting(Action[None], frozen=True):
+    """Change one site setting; running servers use it at once."""
+
+    command = "settings set"
+    name: Annotated[str, Field("The name of a site setting in `myna settings list`.", argument="NAME")]
+    value: Annotated[str, Field("Its new value.", argument="VALUE")]
+
+    def check(self) -> None:
+        config.check(self.name, self.value)
+
+    async def run(self, change: Change) -> None:
+        await config_store.set_setting(change.db, self.name, self.value)
+
+
+class _OfModel(Action[None], frozen=True):
+    """What another program does, which is recorded: it takes minutes, and needs no database. So the commands
+    are those of `myna.cli.models`."""
+
+    name: Annotated[str, Field("The name of a model in `myna models list`.", argument="NAME")]
+
+    async def run(self, change: Change) -> None:
+        return
+
+
+class GetModel(_OfModel, frozen=True):
+    """Fetch a published model, check every file, and put it into the data folder."""
+
+    command = "models get"
+
+
+class RemoveModel(_OfModel, frozen=True):
+    """Remove a model from the data folder, and what an interrupted download left."""
+
+    command = "models remove"

@@ -1,0 +1,190 @@
+"""The host: the process that runs the engines of several workers, and how `myna serve` keeps it running.
+
+The program is `python -m myna.speech.engine_host SOCKET`. It has the environment and the rights of a worker,
+and ends when its standard input does, as it does when `myna serve` has ended in whatever way. The protocol is
+described in `shared_engines.py`.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Final, cast
+
+from prometheus_client import multiprocess as metric_files
+
+from myna.engines.interface import Client, EngineFailed, SoundParts, StreamingEngine
+from myna.engines.pool.child_main import framed
+from myna.lib.sandbox import keep_to_ourselves
+from myna.lib.telemetry import logs, metrics
+from myna.settings import load
+from myna.speech.shared_engines import (
+    ORDERS,
+    Done,
+    EngineState,
+    Failed,
+    Part,
+    SpeakOrder,
+    States,
+    Unspoken,
+    WatchOrder,
+    read_frame,
+)
+from myna.speech.site_engines import SiteEngines, host_engines
+from myna.store.files.named_files import AudioStore
+from myna.store.files.storage import open_storage
+
+log = logging.getLogger(__name__)
+
+STATE_EVERY_S: Final = 0.1
+RESTART_S: Final = 1.0
+POLL_S: Final = 0.1
+METRIC_FILES: Final = "PROMETHEUS_MULTIPROC_DIR"
+_PROGRAM: Final = "myna.speech.engine_host"
+
+
+class EngineHost:
+    """The host's side of the connections. `down` says why an engine has not started."""
+
+    def __init__(self, engines: Mapping[str, StreamingEngine], down: Mapping[str, str]) -> None:
+        self._engines = engines
+        self._down = down
+        self.started = asyncio.Event()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answers one connection."""
+        disconnected = asyncio.Event()
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            order = ORDERS.decode(await read_frame(reader))
+            if isinstance(order, WatchOrder):
+                tasks.append(asyncio.create_task(self._report(writer)))
+            else:
+                tasks.append(asyncio.create_task(self._speak(order, writer, disconnected)))
+            tasks.append(asyncio.create_task(_follow_worker(reader, disconnected)))
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            log.debug("a connection ended")  # cancelled at the host's end; asyncio would log that as an error
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            writer.close()
+
+    async def _report(self, writer: asyncio.StreamWriter) -> None:
+        await self.started.wait()
+        sent = None
+        while True:
+            states = States(
+                {
+                    name: EngineState(engine.up(), engine.full(), self._down.get(name, ""))
+                    for name, engine in self._engines.items()
+                }
+            )
+            if states != sent:
+                writer.write(framed(states))
+                await writer.drain()
+                sent = states
+            metrics.fold()
+            await asyncio.sleep(STATE_EVERY_S)
+
+    async def _speak(
+        self, order: SpeakOrder, writer: asyncio.StreamWriter, disconnected: asyncio.Event
+    ) -> None:
+        async def wait_disconnected() -> None:
+            await disconnected.wait()
+
+        client = Client(
+            queue_key=order.queue_key,
+            sound_s=order.sound_s,
+            disconnected=wait_disconnected,
+            unspoken=lambda counts: writer.write(framed(Unspoken(dict(counts)))),
+            hear=None if order.path else _unchanged,
+        )
+        reply: Done | Failed = Done()
+        engine = self._engines[order.engine]
+        try:
+            if order.path:
+                path = Path(order.path)
+                reply = Done(await engine.speak(order.utterance, path, order.deadline_s, client))
+            else:
+                async with aclosing(engine.sound(order.utterance, order.deadline_s, client)) as parts:
+                    async for part in parts:
+                        writer.write(framed(Part(part)))
+                        await writer.drain()
+        except EngineFailed as failure:
+            reply = Failed(type(failure).__name__, str(failure))
+        except Exception as error:
+            log.exception("unhandled exception while a text was spoken")
+            reply = Failed(EngineFailed.__name__, type(error).__name__)
+        writer.write(framed(reply))
+        await writer.drain()
+
+
+def _unchanged(parts: SoundParts) -> SoundParts:
+    return parts
+
+
+async def _follow_worker(reader: asyncio.StreamReader, disconnected: asyncio.Event) -> None:
+    """Returns at the end of what the worker sends."""
+    while await reader.read(1):
+        disconnected.set()
+
+
+@contextlib.contextmanager
+def host_process() -> Iterator[str]:
+    """Runs the host. Yields its socket, which workers find in the variable SOCKET."""
+    with tempfile.TemporaryDirectory(prefix="myna-engines-") as folder:
+        socket, ending = str(Path(folder) / "socket"), threading.Event()
+        thread = threading.Thread(target=_keep_running, args=(socket, ending), name="engines")
+        thread.start()
+        try:
+            yield socket
+        finally:
+            ending.set()
+            thread.join()
+
+
+def _keep_running(socket: str, ending: threading.Event) -> None:
+    while not ending.is_set():
+        command = (sys.executable, "-P", "-m", _PROGRAM, socket)
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as host:  # noqa: S603  our own program
+            while host.poll() is None and not ending.wait(POLL_S):
+                pass
+            if not ending.is_set():
+                log.error(
+                    "the process that speaks has ended (exit code %s); it is started again", host.poll()
+                )
+                ending.wait(RESTART_S)
+        if os.environ.get(METRIC_FILES):
+            metric_files.mark_process_dead(host.pid)  # type: ignore[no-untyped-call]
+
+
+async def _run(socket: str) -> None:
+    settings = load(os.environ)[0]
+    logs.configure(settings.log_level)
+    audio = AudioStore(open_storage(settings, os.environ))
+    audio.prepare()
+    engines = cast(dict[str, StreamingEngine], host_engines(settings))
+    site = SiteEngines(settings, engines, audio.folder, may_fail=True)
+    host = EngineHost(engines, site.down)
+    async with await asyncio.start_unix_server(host.answer, socket):
+        await site.start()
+        host.started.set()
+        await asyncio.to_thread(sys.stdin.buffer.read)
+        await site.close()
+
+
+if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM):  # the workers drain first
+        signal.signal(number, signal.SIG_IGN)
+    keep_to_ourselves()
+    asyncio.run(_run(sys.argv[1]))

@@ -1,0 +1,249 @@
+"""The engines that several workers share: `engine_host.py` runs them in one process, the host.
+
+A worker opens one connection to the host's Unix socket for the states of the engines, and one for each text:
+it sends a `SpeakOrder`, and the host answers with `Unspoken`, `Part` and at last `Done` or `Failed`. A byte
+from the worker says that the client has disconnected; the end of its stream cancels the work. Frames are
+those of `engines/pool/child_main.py`.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from myna.engines.interface import (
+    FAILURES,
+    NO_CLIENT,
+    Client,
+    Engine,
+    EngineCrashed,
+    EngineFailed,
+    EngineUnavailable,
+    SoundPart,
+    SoundParts,
+    SpeechResult,
+    Utterance,
+)
+from myna.engines.output_file import DurableFiles
+from myna.engines.pool.child_handle import KILL_WAIT_S
+from myna.engines.pool.child_main import LENGTH, framed
+from myna.lib.files import wait_shielded
+from myna.lib.sandbox import AllowedPaths
+
+SOCKET: Final = "_MYNA_ENGINES"
+"""The environment variable with the socket's path, in a worker that has no engines of its own."""
+RECONNECT_S: Final = 0.5
+START_MAX_S: Final = 150.0
+"""More than an engine may take to start."""
+
+
+class EngineState(Struct, frozen=True, array_like=True):
+    """Whether an engine can speak, whether its queue is full, and why it has not started."""
+
+    up: bool
+    full: bool
+    down: str = ""
+
+
+class States(Struct, frozen=True):
+    """The state of each engine, by the name of its channel. Sent at first and after each change."""
+
+    engines: dict[str, EngineState]
+
+
+class WatchOrder(Struct, frozen=True, array_like=True, tag="watch"):
+    """Asks for the states, until the connection ends."""
+
+
+class SpeakOrder(Struct, frozen=True, array_like=True, tag="speak"):
+    """Asks an engine to speak to the file `path`, or to send the parts if it is empty: see `Engine`."""
+
+    engine: str
+    utterance: Utterance
+    path: str
+    deadline_s: float
+    queue_key: int | str | None
+    sound_s: float
+
+
+class Unspoken(Struct, frozen=True, array_like=True, tag="unspoken"):
+    """What of the text is not spoken, and how often."""
+
+    counts: dict[str, int]
+
+
+class Part(Struct, frozen=True, array_like=True, tag="part"):
+    """The next part of the sound."""
+
+    sound: SoundPart
+
+
+class Done(Struct, frozen=True, array_like=True, tag="done"):
+    """All is spoken; the result, of a file."""
+
+    result: SpeechResult = SpeechResult(0.0, 0, b"")
+
+
+class Failed(Struct, frozen=True, array_like=True, tag="failed"):
+    """The name and the message of an EngineFailed."""
+
+    kind: str
+    message: str
+
+
+ORDERS: Final = msgspec.msgpack.Decoder(WatchOrder | SpeakOrder)
+_REPLIES: Final = msgspec.msgpack.Decoder(Unspoken | Part | Done | Failed)
+_STATES: Final = msgspec.msgpack.Decoder(States)
+
+
+async def read_frame(reader: asyncio.StreamReader) -> bytes:
+    """The next frame. Raises IncompleteReadError at the end of the stream."""
+    (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+    return await reader.readexactly(length)
+
+
+class HostConnection:
+    """A worker's connection for the states of the engines."""
+
+    def __init__(self, socket: str) -> None:
+        self.socket = socket
+        self.states: dict[str, EngineState] = {}
+        self._known = asyncio.Event()
+        self._following: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Returns when the states are known, or after START_MAX_S."""
+        if self._following is None:
+            self._following = asyncio.create_task(self._follow(), name="engines of the host")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(START_MAX_S):
+                await self._known.wait()
+
+    async def close(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+
+    async def _follow(self) -> None:
+        while True:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                reader, writer = await asyncio.open_unix_connection(self.socket)
+                with contextlib.closing(writer):
+                    writer.write(framed(WatchOrder()))
+                    while True:
+                        self.states = _STATES.decode(await read_frame(reader)).engines
+                        self._known.set()
+            self.states = {}
+            await asyncio.sleep(RECONNECT_S)
+
+
+class SharedEngine:
+    """An engine that the host runs. `engine` is the same one, not started: it has the voices and admits texts
+    as if this worker had its share of the processes."""
+
+    def __init__(self, name: str, engine: Engine, host: HostConnection, files_max: int) -> None:
+        self._name = name
+        self._host = host
+        self._files = DurableFiles(contextlib.nullcontext, at_once=files_max)
+        self.label = engine.label
+        self.voices = engine.voices
+        self.clones = engine.clones
+        self.blends = engine.blends
+        self.admission = engine.admission
+
+    def up(self) -> bool:
+        state = self._host.states.get(self._name)
+        return state is not None and state.up
+
+    def full(self) -> bool:
+        state = self._host.states.get(self._name)
+        return state is not None and state.full
+
+    async def start(self, files: AllowedPaths | None = None) -> None:
+        """Returns when the host's engine can speak. Raises EngineUnavailable."""
+        await self._host.start()
+        if not self.up():
+            state = self._host.states.get(self._name)
+            raise EngineUnavailable(state.down if state else "The process that speaks does not run.")
+
+    async def close(self) -> None:
+        await self._host.close()
+
+    async def speak(
+        self, utterance: Utterance, path: Path, deadline_s: float, client: Client = NO_CLIENT
+    ) -> SpeechResult:
+        """The host writes the file. For a client that takes the sound the host sends it, and the file is
+        written here."""
+        if client.hear is not None:
+            sound = partial(self._sound, utterance, client=client)
+            written = await self._files.write_heard(
+                path, deadline_s, sound, client.hear, utterance.sound_max_s
+            )
+        else:
+            replies = self._replies(utterance, os.fspath(path), deadline_s, client)
+            async with aclosing(replies):
+                (written,) = [reply.result async for reply in replies if isinstance(reply, Done)]
+        if client.sound_s and written.took_s and self.admission is not None:
+            self.admission.measured(client.sound_s, written.took_s)
+        return written
+
+    async def _sound(self, utterance: Utterance, deadline_s: float, client: Client) -> SoundParts:
+        async with aclosing(self._replies(utterance, "", deadline_s, client)) as replies:
+            async for reply in replies:
+                if isinstance(reply, Part):
+                    yield reply.sound
+
+    async def _replies(
+        self, utterance: Utterance, path: str, deadline_s: float, client: Client
+    ) -> AsyncGenerator[Part | Done, None]:
+        """Raises EngineFailed. When the generator has been closed, the host has ended the work."""
+        order = SpeakOrder(self._name, utterance, path, deadline_s, _key(client), client.sound_s)
+        try:
+            reader, writer = await asyncio.open_unix_connection(self._host.socket)
+        except OSError as error:
+            raise EngineUnavailable("The process that speaks does not run.") from error
+        telling = asyncio.create_task(_tell(writer, client.disconnected)) if client.disconnected else None
+        try:
+            writer.write(framed(order))
+            while True:
+                match _REPLIES.decode(await read_frame(reader)):
+                    case Unspoken(counts=counts):
+                        if client.unspoken:
+                            client.unspoken(counts)
+                    case Failed(kind=kind, message=message):
+                        raise FAILURES.get(kind, EngineFailed)(message)
+                    case reply:
+                        yield reply
+                        if isinstance(reply, Done):
+                            return
+        except (OSError, asyncio.IncompleteReadError) as error:
+            raise EngineCrashed("The process that speaks ended in the middle of the text.") from error
+        finally:
+            if telling:
+                telling.cancel()
+            with contextlib.suppress(OSError):
+                writer.write_eof()
+            ended = asyncio.ensure_future(reader.read())  # the host closes when the work has ended
+            try:
+                await wait_shielded(ended, KILL_WAIT_S)
+            finally:
+                ended.cancel()
+                writer.close()
+
+
+def _key(client: Client) -> int | str | None:
+    key = client.queue_key
+    return key if isinstance(key, int | str) else None
+
+
+async def _tell(writer: asyncio.StreamWriter, disconnected: Callable[[], Awaitable[None]]) -> None:
+    """Tells the host when the client has disconnected."""
+    await disconnected()
+    writer.write(b"\0")

@@ -1,0 +1,151 @@
+"""Several workers share the engines of one process, which `myna serve` keeps running."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import soundfile
+
+from myna.engines.interface import (
+    STREAM_RATE_HZ,
+    CallerDisconnected,
+    Client,
+    EngineCrashed,
+    EngineUnavailable,
+    NothingSpoken,
+    SoundPart,
+    SoundParts,
+    Utterance,
+)
+from myna.engines.registry import ESPEAK
+from myna.settings import Settings, load
+from myna.speech.engine_host import host_process
+from myna.speech.shared_engines import SOCKET
+from myna.speech.site_engines import speech_engines
+from tests.rig import processes
+from tests.store.stalls import until
+
+pytestmark = pytest.mark.anyio
+
+VOICE = "en-us-female-1"
+LONG = "This sentence is spoken again and again. " * 2000
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Of two workers, which have no engine of their own."""
+    for name, value in (("DATA", str(tmp_path)), ("SPEECH", "espeak"), ("SPEECH_PROCESSES", "2")):
+        monkeypatch.setenv(f"MYNA_{name}", value)
+    return load(os.environ)[0]
+
+
+@pytest.fixture
+async def workers(settings: Settings) -> AsyncIterator[list[Any]]:
+    """The engine of each of two workers."""
+    with host_process() as socket:
+        engines = [speech_engines(settings, {SOCKET: socket})[ESPEAK] for _ in range(2)]
+        await asyncio.gather(*(engine.start() for engine in engines))
+        yield engines
+        await asyncio.gather(*(engine.close() for engine in engines))
+
+
+def host_pid() -> int:
+    (host,) = [
+        pid for pid in processes.children(os.getpid()) if "engine_host" in processes.proc_file(pid, "cmdline")
+    ]
+    return host
+
+
+def speakers() -> set[int]:
+    """The processes that speak."""
+    return {pid for pid in processes.children(host_pid()) if "espeak" in processes.proc_file(pid, "cmdline")}
+
+
+async def test_workers_speak_by_the_same_processes(workers: list[Any], tmp_path: Path) -> None:
+    folder = tmp_path / "audio"
+    paths = [folder / "one.mp3", folder / "two.mp3"]
+    unspoken: dict[str, int] = {}
+    client = Client(unspoken=unspoken.update)
+    spoken = await asyncio.gather(
+        *(
+            engine.speak(Utterance("Good morning \u2192 \u2605.", VOICE, 1.0), path, 60, client)
+            for engine, path in zip(workers, paths, strict=True)
+        )
+    )
+    assert [path.stat().st_size for path in paths] == [result.size_bytes for result in spoken]
+    assert unspoken == {"Sign": 1}
+    assert len(speakers()) == 2
+    with pytest.raises(NothingSpoken):
+        await workers[0].speak(Utterance("\u0378", VOICE, 1.0), paths[0], 60)
+
+
+async def test_a_client_takes_the_sound_while_it_is_spoken(workers: list[Any], tmp_path: Path) -> None:
+    taken: list[SoundPart] = []
+
+    async def take(parts: SoundParts) -> SoundParts:
+        async for part in parts:
+            taken.append(part)
+            yield part
+
+    path = tmp_path / "audio" / "three.mp3"
+    result = await workers[0].speak(Utterance(LONG[:2000], VOICE, 1.0), path, 60, Client(hear=take))
+    assert len(taken) > 10
+    sound, rate_hz = soundfile.read(path)
+    assert rate_hz == STREAM_RATE_HZ and abs(len(sound) / rate_hz - result.seconds) < 0.2
+
+
+async def test_cancelled_and_abandoned_work_ends(workers: list[Any], tmp_path: Path) -> None:
+    before = speakers()
+    long = Utterance(LONG, VOICE, 1.0)
+    paths = [tmp_path / "audio" / f"{number}.mp3" for number in range(2)]
+    running = [
+        asyncio.create_task(engine.speak(long, path, 60)) for engine, path in zip(workers, paths, strict=True)
+    ]
+
+    async def both_write() -> bool:
+        return len(list((tmp_path / "audio").glob(".*.part"))) == 2
+
+    await until(both_write, "both texts are spoken")
+    left = asyncio.Event()
+
+    async def disconnected() -> None:
+        await left.wait()
+
+    waiting = asyncio.create_task(
+        workers[1].speak(long, tmp_path / "audio" / "4.mp3", 60, Client(disconnected=disconnected))
+    )
+    left.set()
+    with pytest.raises(CallerDisconnected):
+        await waiting
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    assert not any((tmp_path / "audio").iterdir())
+    assert not before & speakers()
+
+
+async def test_a_host_that_ends_is_started_again(workers: list[Any], tmp_path: Path) -> None:
+    path = tmp_path / "audio" / "five.mp3"
+    running = asyncio.create_task(workers[0].speak(Utterance(LONG, VOICE, 1.0), path, 60))
+
+    async def writes() -> bool:
+        return any((tmp_path / "audio").glob(".*.part"))
+
+    await until(writes, "the text is spoken")
+    killed = speakers()
+    os.kill(host_pid(), signal.SIGKILL)
+    with pytest.raises(EngineCrashed):
+        await running
+    with pytest.raises((EngineCrashed, EngineUnavailable)):
+        await workers[0].speak(Utterance("Hello.", VOICE, 1.0), path, 60)
+
+    async def up() -> bool:
+        return bool(workers[0].up() and workers[1].up())
+
+    await until(up, "the engines are up again")
+    assert not [pid for pid in killed if processes.state(pid)]
+    await workers[1].speak(Utterance("Hello.", VOICE, 1.0), path, 60)
