@@ -233,7 +233,8 @@ class AllowedPaths(Struct, frozen=True, array_like=True):
 
     @classmethod
     def of(cls, *, reads: tuple[Path, ...] = (), writes: tuple[Path, ...] = ()) -> "AllowedPaths":
-        return cls(tuple(map(_packed, reads)), tuple(map(_packed, writes)))
+        packed = (tuple(os.fsencode(path.absolute()) for path in paths) for paths in (reads, writes))
+        return cls(*packed)
 
 
 def child_environ(environ: Mapping[str, str]) -> dict[str, str]:
@@ -301,19 +302,11 @@ def _libc() -> Any:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _packed(path: Path) -> bytes:
-    return os.fsencode(path.absolute())
-
-
-def _landlock_abi() -> int:
-    """The version of Landlock in this kernel, -1 without it."""
-    return int(_libc().syscall(_LANDLOCK_CREATE, None, 0, _LANDLOCK_VERSION))
-
-
 def _open_only(files: AllowedPaths) -> int:
     """Denies access to all other files. Returns the Landlock ABI that enforces it, 0 without Landlock."""
-    syscall, version = _libc().syscall, _landlock_abi()
-    if version < 1:
+    syscall = _libc().syscall
+    version = int(syscall(_LANDLOCK_CREATE, None, 0, _LANDLOCK_VERSION))
+    if version < 1:  # -1 for a kernel without Landlock
         return 0
     rights = _RIGHTS_OF_VERSION.get(version, _RIGHTS_SINCE) - 1
     tcp = _ALL_TCP if version >= _TCP_SINCE else 0
