@@ -302,11 +302,15 @@ def _libc() -> Any:
     return ctypes.CDLL(None, use_errno=True)
 
 
+def _landlock_abi() -> int:
+    """The version of Landlock in this kernel, -1 without it."""
+    return int(_libc().syscall(_LANDLOCK_CREATE, None, 0, _LANDLOCK_VERSION))
+
+
 def _open_only(files: AllowedPaths) -> int:
     """Denies access to all other files. Returns the Landlock ABI that enforces it, 0 without Landlock."""
-    syscall = _libc().syscall
-    version = int(syscall(_LANDLOCK_CREATE, None, 0, _LANDLOCK_VERSION))
-    if version < 1:  # -1 for a kernel without Landlock
+    syscall, version = _libc().syscall, _landlock_abi()
+    if version < 1:
         return 0
     rights = _RIGHTS_OF_VERSION.get(version, _RIGHTS_SINCE) - 1
     tcp = _ALL_TCP if version >= _TCP_SINCE else 0
