@@ -42,7 +42,7 @@ def context_lengths(text: str) -> dict[str, int]:
     return {name: int(tokens) for name, tokens in lengths.items()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # compared by identity: each charge looks up what follows from them
 class SiteSettings:
     """The site settings: name with unit, kind with its default, and meaning."""
 

@@ -88,14 +88,14 @@ def hash_of(plain: str) -> bytes:
     return hashlib.sha256(plain.encode()).digest()
 
 
-def unverified(authorization: bytes | None, scope: Scope) -> UnverifiedCaller:
-    """The caller of a request with this Authorization header. Raises Unauthorized if it has no key."""
+def hash_in(authorization: bytes | None) -> bytes:
+    """The SHA-256 of the key in an Authorization header. Raises Unauthorized if it has no key."""
     if authorization is None:
         raise Unauthorized("There is no API key; send it as 'Authorization: Bearer <key>'.")
     match = _BEARER.fullmatch(authorization)
     if not match:
         raise Unauthorized("The Authorization header must be 'Bearer' and a key: myna_ and 40 hex digits.")
-    return UnverifiedCaller(hashlib.sha256(match[1]).digest(), scope)
+    return hashlib.sha256(match[1]).digest()
 
 
 async def verify(db: Queries, caller: UnverifiedCaller) -> store.KeySnapshot:

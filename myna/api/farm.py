@@ -38,9 +38,8 @@ from myna.settings import Settings
 from myna.speech.plan import sound_s
 from myna.store.batch import Audio
 from myna.store.database import Database
-from myna.store.files.audio import AudioStore
-from myna.store.files.free_space import FreeSpace
-from myna.store.files.samples import SampleStore
+from myna.store.files.named_files import AudioStore, SampleStore
+from myna.store.files.storage import FreeSpace
 from myna.store.queries.farm.nodes import NodeRow
 from myna.wire.body import to_json
 from myna.wire.farm import (

@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from myna.errors import NotFound, RangeNotSatisfiable, StorageUnavailable, Unavailable
 from myna.lib.files import DiskExecutor
 from myna.speech import framing
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 
 READ_BYTES = 256 * 1024
 NO_FILE = "There is no such file."

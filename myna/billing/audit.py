@@ -21,11 +21,12 @@ from myna.config import DAY_MS, unreadable
 from myna.lib.ids import millis_of
 from myna.lib.times import day_of, day_start
 from myna.store.database import Database, Queries, Transaction
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.queries import audit as store
 from myna.store.queries import audit_reports, audit_state, outbox, rollup
 from myna.store.queries import config as config_store
 from myna.store.queries.audit import FIRST, LAST, Breach, Counts, KeyCounters, breach_of
+from myna.store.rows import ID_MAX
 
 STEP_ENTRIES = 5_000
 """Ledger entries of one step: a snapshot of some 50 ms."""
@@ -221,7 +222,7 @@ class _Audit:
             last, found = await store.page_end(db, table, after, HOLDERS_PAGE)
             return last, found, await wrong_in(db, after, last)
 
-        while after < store.ID_MAX:
+        while after < ID_MAX:
             after, found, lines = await self._db.snapshot(read, query_max_s=OPEN_TIMEOUT_S)
             rows += found
             wrong += lines

@@ -20,8 +20,8 @@ from myna.lib.telemetry.requests import Usage
 from myna.store.batch import CallState, EntryKind, TaskStatus
 from myna.store.database import Queries
 from myna.store.queries import history, tasks
-from myna.store.queries.activity import PAST_ALL as LATEST
 from myna.store.queries.history import PAST_ALL, CallRow, Entry
+from myna.store.rows import ID_MAX
 
 records_app = App(name="record", help="Speech records of an account.")
 Name = Annotated[str, Parameter(help="The name of the account.")]
@@ -87,7 +87,7 @@ async def activity(
     by: Annotated[str, Parameter(help="List the changes that this account made.")] = "",
     command: Annotated[str, Parameter(help="List the commands that begin so: `account grant`.")] = "",
     limit: Limit = 50,
-    before: Annotated[Id, Parameter(help="List changes older than this `id` of the list.")] = LATEST,
+    before: Annotated[Id, Parameter(help="List changes older than this `id` of the list.")] = ID_MAX,
 ) -> list[Row]:
     """Show who changed what, newest first, as commands that make the same changes."""
     if not any(
@@ -96,7 +96,7 @@ async def activity(
         raise CommandError(f"No command begins with {command!r}; write one as in 'account grant'.")
     found = await log.page(
         db,
-        before=min(before, LATEST),
+        before=min(before, ID_MAX),
         limit=limit,
         prefix=command,
         actor_id=(await accounts.find(db, by)).id if by else None,

@@ -41,7 +41,7 @@ from myna.http.responses import openai_error
 from myna.http.stream import ResponseStream
 from myna.lib.files import DiskExecutor, remove
 from myna.speech.framing import Framing, Shape
-from myna.store.files.spool import Spool
+from myna.store.files.named_files import Spool
 from myna.wire.body import to_event
 
 PART_MAX_BYTES: Final = 32 * 1024

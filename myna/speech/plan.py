@@ -32,7 +32,7 @@ from myna.farm.nodes import NO_NODES, Capacity, OnlineNodes
 from myna.speech import catalogue as voices
 from myna.store.batch import NewTask, TaskStatus
 from myna.store.database import Database
-from myna.store.files.free_space import FreeSpace
+from myna.store.files.storage import FreeSpace
 from myna.store.queries import clones as clones_store
 from myna.voices.lexicon import OFF_THE_LOOP_CHARS, Lexicons
 
@@ -183,7 +183,7 @@ class Planner:
         """Checks the text and chooses what will speak it. Acquires `slot` if an engine with a queue will.
         Raises InvalidRequest, DiskFull, NoSpeechChannel, Overloaded, TextTooLong, InsufficientQuota, and
         Unauthorized if it has to look up the account."""
-        slot.release()
+        slot.close()
         config = await self._config.with_nodes()
         settings = self._config.settings
         if OFF_THE_LOOP_CHARS < len(request.text) <= (request.chars_max or settings.tts_max_chars):

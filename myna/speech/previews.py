@@ -16,8 +16,8 @@ from myna.engines.pool.admission import Slot
 from myna.errors import NotFound, Overloaded, Unavailable
 from myna.speech.catalogue import spoken_language
 from myna.speech.plan import check_sound
-from myna.store.files.audio import AudioStore
-from myna.store.files.free_space import FreeSpace
+from myna.store.files.named_files import AudioStore
+from myna.store.files.storage import FreeSpace
 from myna.store.queries.config import Config
 from myna.voices.clones import preview_text
 

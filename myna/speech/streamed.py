@@ -36,7 +36,7 @@ from myna.speech.framing import Shape
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
 from myna.speech.synthesize import BROKEN_OFF, Answers, Disconnected, Synthesizer
 from myna.store.batch import Replayed
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.wire import openai
 from myna.wire.body import decode, ignored, to_json_text
 from myna.wire.openai import AudioVoice, OpenAISpeechRequest, VoiceById
@@ -132,7 +132,7 @@ class StreamedSpeech:
         with Slot() as slot:
             outcome = await self._ledger.charge_plan(caller, lambda: self._plan(caller, request, slot))
             if isinstance(outcome, Replayed):
-                slot.release()
+                slot.close()
                 await self._replay(outcome.answer, caller.details.account_id, request, outlet)
                 return
             call, planned = outcome

@@ -50,7 +50,7 @@ from myna.settings import Settings
 from myna.speech.draft import draft, filled
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan, read_speed
 from myna.store.batch import Audio, Replayed, TaskStatus
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.wire.body import decode, ignored, to_json_text
 from myna.wire.failures import BUSY, FAILED, FULL, REFUSED, SLOW, error_of
 from myna.wire.v1 import SpeechDone, SpeechOrdered, SpeechRequest

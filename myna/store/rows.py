@@ -22,6 +22,8 @@ class Queries(Protocol):
     async def fetch(self, sql: str, *args: object) -> Sequence[Row]: ...
 
 
+ID_MAX = 2**63 - 1
+"""Above every id."""
 ROWS_MAX = 64
 """How many rows a list of VALUES has, or a lower power of two: few sizes, so all statements stay prepared."""
 

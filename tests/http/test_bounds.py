@@ -144,7 +144,7 @@ READERS: dict[str, tuple[Reader, Inputs, int]] = {
         {"a": lambda size: size // 4},
         HEAD_BYTES,
     ),
-    "key": (lambda key: keys.unverified(key, keys.Scope.CHAT), {" ": b"Bearer".ljust}, HEAD_BYTES),
+    "key": (keys.hash_in, {" ": b"Bearer".ljust}, HEAD_BYTES),
     "logged": (logs.masked, {piece: filled(piece) for piece in ("myna_", "://a ", "a@")}, HEAD_BYTES),
     "unhandled": (lambda text: public_error(InvalidRequest(text)), {"x": filled("x")}, HEAD_BYTES),
 }  # fmt: skip

@@ -84,12 +84,12 @@ GUARDS = {
     "queries/sign_in.py": (
         ('1 AND expires_at > now_ms()", token', '1", token', "sign_in: a_link_expires"),
         ("last_step < $2", "$2 > 0", "sign_in: a_code_is_used_once"),
+        ("WHERE issuer = $1", "WHERE length($1) > 0", "sign_in: the_identity_is_issuer"),
     ),
     "queries/sessions.py": (
         (" AND a.disabled_at = 0", "", "sign_in: an_account_that_is_disabled"),
         ("AND s.pending = $5 AND", "AND $5 >= 0 AND", "sign_in: a_sign_in_waits_for_a_code"),
     ),
-    "queries/oidc.py": (("WHERE issuer = $1", "WHERE length($1) > 0", "sign_in: the_identity_is_issuer"),),
 }  # fmt: skip
 
 

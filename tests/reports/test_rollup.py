@@ -11,7 +11,7 @@ import pytest
 from myna.billing import audit, rollup
 from myna.billing.audit import HOURS_DAYS
 from myna.store.batch import Charge
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import Folder
 from myna.store.queries.audit_reports import DAYS_RULE, HOURS_RULE, SITE_RULE
 from tests.store.books import Books, Customer, keep_of, refund_of

@@ -12,6 +12,7 @@ from myna.engines.interface import (
     EngineBusy,
     EngineCrashed,
     EngineFailed,
+    EngineLimits,
     EngineTimedOut,
     EngineUnavailable,
     NoConnection,
@@ -111,7 +112,7 @@ DENSE = [
 
 @pytest.fixture
 async def espeak() -> AsyncIterator[Espeak]:
-    engine = Espeak(processes=2, queue_max=400, job_deadline_s=60)
+    engine = Espeak(EngineLimits(processes=2, queue_max=400, job_deadline_s=60))
     await engine.start()
     yield engine
     await engine.close()

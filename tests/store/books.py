@@ -37,6 +37,7 @@ from myna.store.migrate import migrate
 from myna.store.postgresql import Postgresql
 from myna.store.queries import audit, audit_reports
 from myna.store.queries import keys as key_store
+from myna.store.rows import ID_MAX
 from myna.store.sqlite import Sqlite, clock_ms
 from tests.rig.actors import perform
 
@@ -224,7 +225,7 @@ async def _migrated() -> bytes:
 async def broken_rules(db: Queries) -> list[audit.Breach]:
     """Every rule that is broken, as this transaction sees the books."""
     known: dict[int, Any] = {}
-    page = (db, 0, audit.ID_MAX, audit.FIRST, known)
+    page = (db, 0, ID_MAX, audit.FIRST, known)
     found = await audit.broken_in(db, audit.FIRST, audit.LAST) + await audit.broken_now(db)
     found += audit.breach_of(audit.BALANCE_RULE, await audit.wrong_balances(*page, stored=False))
     found += audit.breach_of(audit.USAGE_RULE, await audit.wrong_counters(*page, stored=False))
@@ -233,7 +234,7 @@ async def broken_rules(db: Queries) -> list[audit.Breach]:
 
 async def broken_reports(db: Queries, broken: set[str]) -> list[audit.Breach]:
     """The rules on the tables of the reports that are broken, besides these."""
-    everyone = (db, 0, audit.ID_MAX)
+    everyone = (db, 0, ID_MAX)
     wrong = {
         audit_reports.ENTRIES_RULE: await audit_reports.missing_entries(db, audit.FIRST, audit.LAST),
         audit_reports.SUMS_RULE: await audit_reports.wrong_sums(*everyone),

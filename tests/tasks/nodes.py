@@ -12,10 +12,8 @@ from myna.farm.tasks import Tasks
 from myna.lib.ids import new_id
 from myna.settings import Settings
 from myna.store.database import Database
-from myna.store.files.audio import AudioStore
-from myna.store.files.free_space import FreeSpace
-from myna.store.files.samples import SampleStore
-from myna.store.files.storage import Folder
+from myna.store.files.named_files import AudioStore, SampleStore
+from myna.store.files.storage import Folder, FreeSpace
 from myna.wire.farm import Hello, NodeVoice
 from tests.rig.actors import perform
 

@@ -32,9 +32,8 @@ from myna.speech.plan import Planner
 from myna.speech.streamed import StreamedSpeech, named
 from myna.speech.synthesize import Synthesizer
 from myna.store.database import Database
-from myna.store.files.audio import AudioStore
-from myna.store.files.free_space import FreeSpace
-from myna.store.files.spool import Spool
+from myna.store.files.named_files import AudioStore, Spool
+from myna.store.files.storage import FreeSpace
 from myna.store.queries import clones
 from myna.wire.body import to_json
 from myna.wire.openai import AudioVoices

@@ -1,6 +1,6 @@
 """Kokoro: a neural voice in seven languages, spoken by several processes.
 
-One process converts a text to phonemes, piece by piece (`text_child.py`, which loads espeak-ng). The others
+One process converts a text to phonemes, piece by piece (`text/pieces.py`, which loads espeak-ng). The others
 speak the pieces (`child.py`, which loads the model). The pieces of one text are spoken at the same time and
 returned in the order of the text.
 """
@@ -18,8 +18,6 @@ from msgspec import Meta, Struct
 
 from myna.engines.interface import (
     NO_CLIENT,
-    SPEED_MAX,
-    SPEED_MIN,
     Client,
     EngineBusy,
     EngineLimits,
@@ -102,7 +100,7 @@ class Kokoro:
         self._texts_max = processes + queue_max
         self._texts = 0
         self._text_pool = Pool(
-            "myna.engines.kokoro.text_child",
+            "myna.engines.kokoro.text.pieces",
             TextPieces,
             processes=1,
             queue_max=self._texts_max,
@@ -121,10 +119,10 @@ class Kokoro:
             start_deadline_s=START_DEADLINE_S,
         )
         self._files = DurableFiles(self._pool.counted_as_waiting, at_once=processes)
-        self.admission = Admission.of_pool(
-            processes=processes,
-            queue_max=queue_max,
-            account_max=account_max,
+        self.admission = Admission(
+            processes,
+            queue_max,
+            account_max,
             pace=_PACE,
             processes_per_text=processes,
             turn_s=_TURN_S,
@@ -238,8 +236,7 @@ class Kokoro:
         voice = self._voices.get(utterance.voice_id) or self._blend(utterance.voice_id)
         if voice is None or utterance.reference is not None:
             raise UnsupportedUtterance("This engine does not have this voice.")
-        if not SPEED_MIN <= utterance.speed <= SPEED_MAX:
-            raise UnsupportedUtterance(f"The speed must be from {SPEED_MIN} to {SPEED_MAX}.")
+        utterance.check_speed()
         return voice
 
     def _blend(self, recipe: str) -> KokoroVoice | None:

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from myna.store.batch import CallState, EntryKind, TaskStatus
 from myna.store.database import Queries
+from myna.store.rows import ID_MAX
 from myna.store.states import (
     COMPLETED,
     ENDED,
@@ -207,7 +208,6 @@ SELECT id, CAST(sum(calls) AS BIGINT), CAST(sum(c) AS BIGINT), CAST(sum(ok_calls
     FROM calls WHERE id >= $3 AND {ENDED} AND key_id > $1 AND key_id <= $2
 ) AS found GROUP BY id
 HAVING $5 = 1 OR sum(calls) <> sum(c) OR sum(ok_calls) <> sum(ok) OR sum(cost) <> sum(units)"""
-ID_MAX = 2**63 - 1
 AudioRow = tuple[bytes, int, str, int, bytes]
 """Call id, task id, the file's name, its size in bytes and its SHA-256."""
 

@@ -13,8 +13,6 @@ from myna.store.queries import accounts
 from myna.store.rows import columns
 from myna.store.states import OPEN
 
-PAST_ALL = 2**63 - 1
-"""Above every id."""
 OF_ACCOUNT = 0
 """In place of a key's id: the limits of the account."""
 

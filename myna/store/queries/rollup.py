@@ -10,10 +10,10 @@ from msgspec import Struct
 from myna.store.batch import CallState, EntryKind
 from myna.store.database import Queries, Row, Transaction
 from myna.store.queries.outbox import EndedCall, NewEntry
-from myna.store.rows import columns
+from myna.store.rows import ID_MAX, columns
 from myna.store.states import ENDED
 
-ALL_REBUILT = 2**63 - 1
+ALL_REBUILT = ID_MAX
 """`rollup_state.rebuilt_until` if the days of all accounts are in the zone."""
 
 

@@ -1,9 +1,13 @@
-"""Queries on overrides of public voices and on blends. Each change makes every process reload them.
+"""Queries on overrides of public voices, on blends, and on the lexicons, which say how words are read. Each
+change makes every process reload the configuration.
 
 The configuration's version is raised first: its row is the lock that serializes the changes.
 """
 
 from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
 
 from myna.store.database import Queries, Transaction
 from myna.store.queries.config import BlendRow, raise_version
@@ -82,3 +86,59 @@ async def delete_blend(db: Transaction, voice_id: str) -> bool:
 
 async def _delete_empty_overrides(db: Transaction) -> None:
     await db.fetch("DELETE FROM voice_marks WHERE name = '' AND place = 0 AND hidden = 0")
+
+
+SITE: Final = 0
+
+
+class WordRow(Struct, frozen=True):
+    """A word and its reading; `created_at` in ms."""
+
+    word: str
+    reading: str
+    created_at: int
+
+
+async def words(db: Queries, account_id: int) -> list[WordRow]:
+    """The words of an account or of the site, in order."""
+    rows = await db.fetch(
+        f"SELECT {columns(WordRow)} FROM words WHERE account_id = $1 ORDER BY word", account_id
+    )
+    return [WordRow(*row) for row in rows]
+
+
+async def readings(db: Queries, account_id: int) -> dict[str, str]:
+    """The reading of each word of an account or of the site."""
+    rows = await db.fetch("SELECT word, reading FROM words WHERE account_id = $1", account_id)
+    return {str(word): str(reading) for word, reading in rows}
+
+
+async def put_word(db: Transaction, account_id: int, word: str, reading: str) -> int:
+    """Sets the reading of a word, and returns how many words the lexicon has now."""
+    await _change_lexicon(db, account_id)
+    await db.fetch(
+        "INSERT INTO words (account_id, word, reading, created_at) VALUES ($1, $2, $3, now_ms())"
+        " ON CONFLICT (account_id, word) DO UPDATE SET reading = excluded.reading,"
+        " created_at = excluded.created_at",
+        account_id, word, reading,
+    )  # fmt: skip
+    ((number,),) = await db.fetch("SELECT count(*) FROM words WHERE account_id = $1", account_id)
+    return int(number)
+
+
+async def delete_word(db: Transaction, account_id: int, word: str) -> bool:
+    """Deletes a word; False if the lexicon does not have it."""
+    await _change_lexicon(db, account_id)
+    rows = await db.fetch(
+        "DELETE FROM words WHERE account_id = $1 AND word = $2 RETURNING word", account_id, word
+    )
+    return bool(rows)
+
+
+async def _change_lexicon(db: Transaction, account_id: int) -> None:
+    await raise_version(db)
+    await db.fetch(
+        "INSERT INTO lexicons (account_id, version) VALUES ($1, 1)"
+        " ON CONFLICT (account_id) DO UPDATE SET version = lexicons.version + 1",
+        account_id,
+    )

@@ -2,7 +2,7 @@
 
 from urllib.parse import quote
 
-from msgspec import Struct, structs
+from msgspec import structs
 from starlette.responses import Response
 
 from myna.actions.routes import AddRoute, RemoveRoute, SetRoute
@@ -38,17 +38,9 @@ TESTED = (RouteKind.CHAT, RouteKind.SPEECH)
 """The kinds that the test of a channel can send."""
 
 
-class Row(Struct, frozen=True):
-    """A line of the table. `serving` are the enabled channels that serve the route, `keys` how many keys are
-    limited to it."""
-
-    route: Route
-    serving: list[Channel]
-    keys: int
-
-
 async def show(visit: Visit) -> Response:
-    """The operator's routes, and the built-in ones with their prices."""
+    """The operator's routes, each with the enabled channels that serve it and how many keys are limited to
+    it, and the built-in ones with their prices."""
     config = await visit.read(config_store.load)
     await visit.parts.config.at(config.version)
     channels = await known(visit)
@@ -57,7 +49,7 @@ async def show(visit: Visit) -> Response:
     built_in = [route for route in listed(config, visit.parts.config.settings) if route.name in BUILT_IN]
     return visit.page(
         "site/routes.html",
-        rows=[Row(route, _serving(route, channels), keys.get(route.name, 0)) for route in own],
+        rows=[(route, _serving(route, channels), keys.get(route.name, 0)) for route in own],
         built_in=[(route, PRICE_SETTINGS[route.kind]) for route in built_in],
         missing=TRANSCRIPTION_ROUTE if await visit.parts.whisper_missing() else "",
         kinds=KINDS,
