@@ -29,7 +29,7 @@ from myna.lib.ids import first_of, millis_of
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.visit import CALL_ID, Visit
-from myna.speech.status import status_text
+from myna.speech.synthesize import status_text
 from myna.store.batch import CallState, EntryKind, TaskStatus
 from myna.store.database import Queries
 from myna.store.files.named_files import AudioStore

@@ -203,6 +203,12 @@ async def _replace_clones(db: Transaction, node_id: int, languages: Sequence[str
     return True
 
 
+async def node_version(db: Queries, node_id: int) -> str:
+    """The version of Myna that the node reported; "" if there is no such node."""
+    rows = await db.fetch("SELECT version FROM nodes WHERE id = $1", node_id)
+    return str(rows[0][0]) if rows else ""
+
+
 async def node_name(db: Queries, node_id: int) -> str:
     """The node's name; "" if there is no such node."""
     return await fetch_value(db, str, "SELECT name FROM nodes WHERE id = $1", node_id) or ""
