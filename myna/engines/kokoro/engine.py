@@ -17,8 +17,6 @@ from msgspec import Meta, Struct
 
 from myna.engines.interface import (
     NO_CLIENT,
-    SPEED_MAX,
-    SPEED_MIN,
     Client,
     EngineBusy,
     EngineLimits,
@@ -94,10 +92,10 @@ class Kokoro:
             start_deadline_s=START_DEADLINE_S,
         )
         self._files = DurableFiles(self._pool.counted_as_waiting, at_once=processes)
-        self.admission = Admission.of_pool(
-            processes=processes,
-            queue_max=limits.queue_max,
-            account_max=limits.account_max,
+        self.admission = Admission(
+            processes,
+            limits.queue_max,
+            limits.account_max,
             pace=_PACE,
             processes_per_text=processes,
             turn_s=_TURN_S,
@@ -214,8 +212,7 @@ class Kokoro:
         voice = self._voices.get(utterance.voice_id) or blended(utterance.voice_id, self._voices)
         if voice is None or utterance.reference is not None:
             raise UnsupportedUtterance("This engine does not have this voice.")
-        if not SPEED_MIN <= utterance.speed <= SPEED_MAX:
-            raise UnsupportedUtterance(f"The speed must be from {SPEED_MIN} to {SPEED_MAX}.")
+        utterance.check_speed()
         return voice
 
     def _model_files(self, files: AllowedPaths | None) -> AllowedPaths | None:
