@@ -59,7 +59,7 @@ def completion(body: bytes, model: str, prompt_tokens: int, channel: Channel) ->
     missing: dict[str, Any] = {"id": COMPLETION_ID + new_name(), "object": kind, "created": int(time.time())}
     if choices is not None:
         if not is_set(named.get("usage")):
-            named["usage"] = usage_of(prompt_tokens, sum(map(_han_count, choices)))
+            named["usage"] = completions.counted_usage(prompt_tokens, sum(map(_han_count, choices)))
         choices = [_completed(place, each, part) for place, each in enumerate(choices)]
         members["choices"] = msgspec.Raw(dumps(choices))
     return _encode(completions.members(named, missing) | members | {"model": model})
@@ -154,15 +154,6 @@ def _no_completion(error: Exception) -> FailedAttempt:
     return FailedAttempt("NoCompletion", "the answer is not what was asked for", f": {error}")
 
 
-def usage_of(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
-    """The usage of an answer for which the channel states none."""
-    return {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": completion_tokens,
-        "total_tokens": prompt_tokens + completion_tokens,
-    }
-
-
 def as_events(body: bytes, *, with_usage: bool) -> list[bytes]:
     """A whole completion as the events of a stream: one with everything, and one with the usage if that is
     wanted. Unchanged members are not decoded, so a large answer takes little time. Raises FailedAttempt."""
@@ -208,6 +199,6 @@ def parrot(instruction: str, model: str, prompt_tokens: int) -> bytes:
             "created": int(time.time()),
             "model": model,
             "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-            "usage": usage_of(prompt_tokens, han_count(content)),
+            "usage": completions.counted_usage(prompt_tokens, han_count(content)),
         }
     )
