@@ -141,7 +141,11 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
     def answer_of(self, channel: Channel, body: bytes) -> bytes:
         if self.passes_to(channel):
             return answers.with_model(checked(body, channel), self.request.model)
-        completion = answers.decoded(super().answer_of(channel, body))
+        request = self.request
+        members, choices = answers.completed(body, request.model, request.prompt_tokens, channel)
+        if choices is None:
+            raise FailedAttempt("LargeAnswer", answers.TOO_MANY)
+        completion = members | {"choices": choices}
         try:
             return to_response(
                 completion, self.repeated(), self.response_id, self.created_at, int(time.time())
