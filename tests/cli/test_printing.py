@@ -18,13 +18,7 @@ from myna.cli.console import moment
 from tests.cli.conftest import SAID_DATABASE, Cli
 
 LONG = "n" * 90
-LISTS = [
-    ("account", "list"),
-    ("key", "list", LONG),
-    ("channel", "list"),
-    ("voice", "list"),
-    ("settings", "list"),
-]
+LISTS = ["account list", f"key list {LONG}", "channel list", "voice list", "settings list"]
 
 
 @pytest.fixture
