@@ -1,7 +1,8 @@
-"""The bare floor: plain ASGI on uvicorn, uvloop and httptools, msgspec, and Myna's way out; nothing of Myna's
-edge, parser or store. `python -m bench.bare_floor PORT UPSTREAM`.
+"""The bare floor of whole answers and of streams: plain ASGI on uvicorn, uvloop and httptools, msgspec, and
+Myna's HTTP client; nothing of Myna's edge, parser or store. `python -m bench.bare_floor PORT UPSTREAM`.
 """
 
+import asyncio
 import sys
 from typing import Any
 
@@ -10,8 +11,10 @@ import uvicorn
 
 from myna.http.client import HttpClient
 
-DEADLINE_S = 60.0
+DEADLINE_S, STREAM_DEADLINE_S = 60.0, 600.0
+CONNECTIONS_MAX = 4096
 ANSWER_MAX_BYTES = 8 * 2**20
+EVENTS = [(b"content-type", b"text/event-stream")]
 HEADERS = {"content-type": "application/json", "accept": "application/json"}
 
 
@@ -47,11 +50,11 @@ class Completion(msgspec.Struct):
 
 
 class BareFloor:
-    """One POST to any path, answered with the upstream's answer."""
+    """One POST to any path, answered with the upstream's answer, or with its stream if `stream` is true."""
 
     def __init__(self, upstream: str) -> None:
         self._url = upstream + "/v1/chat/completions"
-        self._http_client = HttpClient(connections_max=512)
+        self._http_client = HttpClient(connections_max=CONNECTIONS_MAX)
         self._asked = msgspec.json.Decoder(Conversation)
         self._said = msgspec.json.Decoder(Completion)
         self._encode = msgspec.json.Encoder().encode
@@ -65,14 +68,38 @@ class BareFloor:
         while message.get("more_body"):
             message = await receive()
             body += message["body"]
+        asked = self._asked.decode(body)
+        if asked.stream:
+            await self._stream(self._encode(asked), send)
+            return
         answer = await self._http_client.request(
-            "POST", self._url, headers=HEADERS, body=self._encode(self._asked.decode(body)),
-            deadline_s=DEADLINE_S, answer_max_bytes=ANSWER_MAX_BYTES,
+            "POST", self._url, headers=HEADERS, body=self._encode(asked), deadline_s=DEADLINE_S,
+            answer_max_bytes=ANSWER_MAX_BYTES,
         )  # fmt: skip
         if answer.status != 200:
             await _answer(send, 500, b"{}")
         else:
             await _answer(send, 200, self._encode(self._said.decode(answer.body)))
+
+    async def _stream(self, body: bytes, send: Any) -> None:
+        parts: asyncio.Queue[bytes | None] = asyncio.Queue()
+        calling = asyncio.create_task(self._ask(body, parts))
+        await send({"type": "http.response.start", "status": 200, "headers": EVENTS})
+        while (part := await parts.get()) is not None:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await calling
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _ask(self, body: bytes, parts: "asyncio.Queue[bytes | None]") -> None:
+        """Puts the parts of the upstream's stream into the queue, and None after the last one."""
+        try:
+            await self._http_client.request(
+                "POST", self._url, headers=HEADERS, body=body, deadline_s=STREAM_DEADLINE_S,
+                answer_max_bytes=ANSWER_MAX_BYTES, sink=lambda part: parts.put_nowait(bytes(part)),
+                accept=lambda status, headers: status == 200,
+            )  # fmt: skip
+        finally:
+            parts.put_nowait(None)
 
 
 async def _answer(send: Any, status: int, body: bytes) -> None:

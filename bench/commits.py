@@ -29,6 +29,19 @@ class Commits(msgspec.Struct, frozen=True):
     pair_ms: float
 
 
+def charge_of(key: int, version: int) -> Charge:
+    """The charge of a new chat call, by the key of this number, under this version of the configuration."""
+    return Charge(
+        call_id=new_id(),
+        key_hash=hash_of(KEY_FORMAT % key),
+        scope=int(Scope.CHAT),
+        pays=int(Scope.CHAT),
+        units=1,
+        deadline_ms=60_000,
+        config_version=version,
+    )
+
+
 class CommitTimes:
     """Files beside those of the contenders, one after the other on one thread. Bare is a transaction of one
     small row; a call's two are those of its charge and its keep, with nothing in between."""
@@ -61,16 +74,7 @@ class CommitTimes:
 
     def _commit_pair(self) -> None:
         self._calls += 1
-        key_hash = hash_of(KEY_FORMAT % (self._calls % Size().keys + 1))
-        charge = Charge(
-            call_id=new_id(),
-            key_hash=key_hash,
-            scope=int(Scope.CHAT),
-            pays=int(Scope.CHAT),
-            units=1,
-            deadline_ms=60_000,
-            config_version=self._version,
-        )
+        charge = charge_of(self._calls % Size().keys + 1, self._version)
         for ends, charges in (([], [charge]), ([End(charge.call_id, CallState.KEPT)], [])):
             self._filled.execute("BEGIN IMMEDIATE")
             sqlite_batch.run(self._filled, ends, charges, clock_ms())

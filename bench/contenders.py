@@ -11,6 +11,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -115,6 +116,22 @@ def start(name: str, setup: Setup, work: Work = Work()) -> Iterator[Target]:  # 
         yield target
 
 
+def started(
+    stack: contextlib.ExitStack,
+    name: str,
+    starting: contextlib.AbstractContextManager[Target],
+    missing: dict[str, str],
+) -> Target | None:
+    """The contender, paused; None, and the reason in `missing`, if it can't run."""
+    try:
+        target = stack.enter_context(starting)
+    except CannotRun as reason:
+        missing[name] = str(reason)
+        return None
+    target.program.pause()
+    return target
+
+
 @contextlib.contextmanager
 def myna(
     name: str,
@@ -167,24 +184,6 @@ def _audited(port: int) -> bool:
 
 
 @contextlib.contextmanager
-def _floor(setup: Setup, work: Work) -> Iterator[Target]:
-    with myna(FLOOR, setup, work, module="bench.floor") as target:
-        yield target
-
-
-@contextlib.contextmanager
-def _sqlite(setup: Setup, work: Work) -> Iterator[Target]:
-    with myna(SQLITE, setup, work) as target:
-        yield target
-
-
-@contextlib.contextmanager
-def _postgresql(setup: Setup, work: Work) -> Iterator[Target]:
-    with myna(POSTGRESQL, setup, work, on_postgresql=True) as target:
-        yield target
-
-
-@contextlib.contextmanager
 def _two_processes(setup: Setup, work: Work) -> Iterator[Target]:
     count = os.cpu_count() or 1
     if count < processes.CORES_FOR_TWO:
@@ -196,10 +195,10 @@ def _two_processes(setup: Setup, work: Work) -> Iterator[Target]:
 
 
 @contextlib.contextmanager
-def bare_floor(setup: Setup, work: Work, module: str = "bench.bare_floor") -> Iterator[Target]:
-    """The bare floor of whole answers, or of streams."""
+def bare_floor(setup: Setup, work: Work) -> Iterator[Target]:
+    """The bare floor."""
     port = processes.free_port()
-    command = [sys.executable, "-m", module, str(port), setup.upstream_url]
+    command = [sys.executable, "-m", "bench.bare_floor", str(port), setup.upstream_url]
     with _program(BARE_FLOOR, setup, command, f"http://127.0.0.1:{port}/", PYTHONPATH=str(ROOT)) as program:
         yield load.target_of(BARE_FLOOR, port, program, setup.folder, work)
 
@@ -322,10 +321,10 @@ def _litellm(setup: Setup, work: Work) -> Iterator[Target]:
 
 
 _STARTS: dict[str, Callable[[Setup, Work], contextlib.AbstractContextManager[Target]]] = {
-    SQLITE: _sqlite,
-    POSTGRESQL: _postgresql,
+    SQLITE: partial(myna, SQLITE),
+    POSTGRESQL: partial(myna, POSTGRESQL, on_postgresql=True),
     POSTGRESQL_2: _two_processes,
-    FLOOR: _floor,
+    FLOOR: partial(myna, FLOOR, module="bench.floor"),
     BARE_FLOOR: bare_floor,
     NGINX: nginx,
     ROLTER: _rolter,

@@ -8,13 +8,14 @@ import time
 import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from bench import processes
 from bench.processes import CannotRun, Program
 
+S = TypeVar("S", bound=msgspec.Struct)
 TIMEOUT_S = 30
 WARM_S = 2
 ANSWERS_EACH, SECONDS_MAX = 3, 20
@@ -158,10 +159,10 @@ def one_round(target: Target, connections: int, seconds: int) -> Figures:
     return Running(target, connections, seconds).figures()
 
 
-def medians(rounds: Sequence[Figures]) -> Figures:
+def medians(rounds: Sequence[S]) -> S:
     """The median of each figure by itself."""
     columns = zip(*map(msgspec.structs.astuple, rounds), strict=True)
-    return Figures(*map(statistics.median, columns))
+    return type(rounds[0])(*map(statistics.median, columns))
 
 
 def alternate(

@@ -4,10 +4,11 @@ In docs/benchmarks.md only the text between the two marks is replaced.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from bench import bars, chart, contenders, goals, reports, results
+from bench import chart, contenders, goals, reports, results
 from bench.results import RESULTS, Table
+from pictures import svg
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 PICTURE = "benchmarks.svg"
@@ -33,8 +34,20 @@ DRAWN = (
     contenders.FLOOR, contenders.SQLITE, contenders.POSTGRESQL, contenders.ROLTER, contenders.SMG,
     contenders.FERROGW, contenders.PORTKEY_GATEWAY, contenders.LITELLM_PROXY,
 )  # fmt: skip
+WIDTH, ROW, TOP, BOTTOM = 720, 34, 44, 14
+LABELS, FIGURES = 220, 170
+"""The measures of the picture."""
 STREAM_HEAD = ["", "first chunk ms", "chunks/s", "CPU ms per chunk", "p99 of delay ms", "KB per stream"]
 Results = dict[str, dict[str, Any]]
+
+
+class Bar(NamedTuple):
+    """One contender; `ours` is drawn in the strong colour."""
+
+    name: str
+    calls_s: float
+    note: str
+    ours: bool
 
 
 def write(page: Path = PAGE, folder: Path = RESULTS) -> None:
@@ -57,17 +70,30 @@ def write(page: Path = PAGE, folder: Path = RESULTS) -> None:
 
 
 def drawn(table: dict[str, Any]) -> str:
-    """The picture of the page: calls a second at 64 connections."""
+    """The picture of the page: calls a second at 64 connections, as bars on one linear scale."""
     medians = table["medians"]
     floor = medians.get(contenders.FLOOR, {}).get(goals.AT, {}).get("calls_s")
-    rows = []
+    bars: list[Bar] = []
     for name in DRAWN:
         if name in medians:
             calls_s = medians[name][goals.AT]["calls_s"]
             note = f"{calls_s / floor:.0%} of the floor" if floor and name != contenders.FLOOR else ""
             ours = name in (contenders.SQLITE, contenders.POSTGRESQL)
-            rows.append(bars.Bar(NAMES[name], calls_s, note, ours))
-    return bars.picture("Chat calls per second, 64 connections, one process", rows)
+            bars.append(Bar(NAMES[name], calls_s, note, ours))
+    most = max(bar.calls_s for bar in bars)
+    title = "Chat calls per second, 64 connections, one process"
+    parts = [svg.text(16, 26, title, more='font-size="14" font-weight="bold"')]
+    for number, bar in enumerate(bars):
+        y = TOP + number * ROW
+        calls = f"{bar.calls_s:,.0f}"
+        length = max(1.0, bar.calls_s / most * (WIDTH - LABELS - FIGURES))
+        parts += [
+            svg.text(LABELS - 10, y + 17, bar.name, anchor="end"),
+            svg.box(LABELS, y + 3, length, ROW - 12, "bar" if bar.ours else "other"),
+            svg.text(LABELS + length + 8, y + 17, calls, more='font-weight="bold"'),
+            svg.text(LABELS + length + 18 + 8 * len(calls), y + 17, bar.note, "faint"),
+        ]
+    return svg.document(WIDTH, TOP + ROW * len(bars) + BOTTOM, parts)
 
 
 def _write_report(name: str, data: dict[str, Any], folder: Path) -> None:

@@ -17,6 +17,7 @@ import msgspec
 import uvloop
 
 from bench import fill, processes, results
+from bench.commits import charge_of
 from bench.fill import Size
 from bench.floor import Floor
 from bench.load import CHAT_BODY, CHAT_PATH, KEY_FORMAT
@@ -34,7 +35,6 @@ from myna.http.asgi_types import BODY_COMPLETE
 from myna.http.client import ClientResponse, HttpClient
 from myna.http.request import BodyBudget, BodyLimits, Request
 from myna.http.responses import Response
-from myna.lib.ids import new_id
 from myna.lib.telemetry.access_log import AccessLog
 from myna.lib.telemetry.requests import RequestDetails
 from myna.server.service import Service
@@ -99,23 +99,17 @@ async def _all(folder: Path) -> dict[str, float]:
 
 async def _layers(service: Service) -> dict[str, float]:
     chat = Chat(
-        settings=service.settings,
-        ledger=service.ledger,
-        config=service.config,
-        channels=service.channels,
-        http_client=Instant(connections_max=1),
-        planner=service.planner,
-        synthesizer=service.synthesizer,
+        service.settings,
+        service.ledger,
+        service.config,
+        service.channels,
+        Instant(connections_max=1),
+        service.planner,
+        service.synthesizer,
     )
     key_auth = KeyAuth(service.db, 1.0, KeyThrottle())
     api = V1Api(
-        key_auth=key_auth,
-        db=service.db,
-        config=service.config,
-        channels=service.channels,
-        capacity=service.capacity,
-        chat=chat,
-        synthesizer=service.synthesizer,
+        key_auth, service.db, service.config, service.channels, service.capacity, chat, service.synthesizer
     )
     limits = BodyLimits(
         body_max_bytes=service.settings.body_max_bytes,
@@ -161,16 +155,7 @@ async def _store(db: Sqlite, version: int) -> dict[str, float]:
     commits.start()
 
     def charge(number: int) -> Charge:
-        key_hash = hash_of(KEY_FORMAT % (number % Size().keys + 1))
-        return Charge(
-            call_id=new_id(),
-            key_hash=key_hash,
-            scope=int(Scope.CHAT),
-            pays=int(Scope.CHAT),
-            units=1,
-            deadline_ms=60_000,
-            config_version=version,
-        )
+        return charge_of(number % Size().keys + 1, version)
 
     def pairs() -> None:
         for number in range(REPEATED):

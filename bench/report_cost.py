@@ -20,12 +20,10 @@ from typing import NamedTuple
 import uvloop
 
 from bench import contenders, fill, parts
+from bench.commits import charge_of
 from bench.fill import Size
-from bench.load import KEY_FORMAT
 from bench.processes import Program
-from myna.accounts.keys import Scope, hash_of
 from myna.billing import rollup
-from myna.lib.ids import new_id
 from myna.settings import Settings
 from myna.store import schema
 from myna.store.batch import CallState, Charge, End
@@ -59,23 +57,13 @@ class Side:
 
     async def batches(self) -> None:
         for _ in range(BATCHES):
-            charges = [self._charge() for _ in range(MANY)]
+            keys = (random.randint(1, Size().keys) for _ in range(MANY))
+            charges = [charge_of(key, self._version) for key in keys]
             await self.db.commit_batch([End(one.call_id, CallState.KEPT) for one in self._open], charges)
             self._open = charges
 
     async def roll(self) -> None:
         await rollup.roll(self.db, "UTC")
-
-    def _charge(self) -> Charge:
-        return Charge(
-            call_id=new_id(),
-            key_hash=hash_of(KEY_FORMAT % random.randint(1, Size().keys)),
-            scope=int(Scope.CHAT),
-            pays=int(Scope.CHAT),
-            units=1,
-            deadline_ms=60_000,
-            config_version=self._version,
-        )
 
     async def close(self) -> None:
         await self.db.close()

@@ -50,18 +50,7 @@ def command(result: str, found: dict[str, Any]) -> str:
 
 def report(result: str, found: dict[str, Any], picture: str = "") -> str:
     """The page of one result. `picture` is the file of its growth charts."""
-    if result == "table":
-        body = _comparison(found)
-    elif result == "parts":
-        body = _parts(found)
-    elif result == "speech":
-        body = _speech(found)
-    elif result == "neural":
-        body = _neural(found)
-    elif result == "stream":
-        body = _streams(found)
-    else:
-        body = _growth(found, picture)
+    body = _growth(found, picture) if result.startswith("grow") else _BODIES[result](found)
     return "\n\n".join([f"# {TITLES[result]}", f"Command: `{command(result, found)}`", *body]) + "\n"
 
 
@@ -280,3 +269,6 @@ def _streams(found: dict[str, Any]) -> list[str]:
         f"Whole calls per second at 64 connections: {whole}. A bare commit of SQLite in the same run:"
         f" {found['commits']['ms']:.2f} ms.",
     ]
+
+
+_BODIES = {"table": _comparison, "parts": _parts, "speech": _speech, "neural": _neural, "stream": _streams}

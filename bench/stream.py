@@ -142,8 +142,9 @@ def measure(
         setup = Setup(folder, f"http://127.0.0.1:{driver.port}", None)
         targets: dict[str, Target | None] = {contenders.DIRECT: None}
         for name in STREAMING:
-            if name in wanted and (target := _started(stack, name, setup, missing)):
-                targets[name] = target
+            if name in wanted:
+                target = contenders.started(stack, name, _start(name, setup), missing)
+                targets |= {name: target} if target else {}
         disk = CommitTimes(folder / "commits")
         stack.callback(disk.close)
         commits: list[Commits] = []
@@ -151,7 +152,6 @@ def measure(
         floor = closed.get(contenders.BARE_FLOOR, closed[contenders.DIRECT])
         rate = RATE_OF_FLOOR * statistics.median(ran.outcome.chunks_s for _, ran in floor)
         paced = _paced_rounds(driver, targets, closed, rate, rounds, seconds, open_streams)
-        columns = zip(*map(msgspec.structs.astuple, commits), strict=True)
         return Streams(
             machine=results.machine(folder),
             versions=contenders.versions(setup),
@@ -162,7 +162,7 @@ def measure(
             medians={name: _figures(closed[name], paced.get(name, []), open_streams) for name in targets},
             whole=whole_calls(folder, rounds, seconds) if contenders.SQLITE in targets else {},
             missing=missing,
-            commits=Commits(*map(statistics.median, columns)),
+            commits=load.medians(commits),
         )
 
 
@@ -181,16 +181,6 @@ def whole_calls(folder: Path, rounds: int, seconds: int) -> dict[str, Figures]:
         return {WHOLE[name]: load.medians(figures) for name, figures in found.items()}
 
 
-def _started(stack: ExitStack, name: str, setup: Setup, missing: dict[str, str]) -> Target | None:
-    try:
-        target = stack.enter_context(_start(name, setup))
-    except CannotRun as reason:
-        missing[name] = str(reason)
-        return None
-    target.program.pause()
-    return target
-
-
 def _start(name: str, setup: Setup) -> contextlib.AbstractContextManager[Target]:
     """The contender, as it passes streams on."""
     if name == contenders.SQLITE:
@@ -198,7 +188,7 @@ def _start(name: str, setup: Setup) -> contextlib.AbstractContextManager[Target]
         work = Work(path=OPENAI_PATH, keys=Size().keys)
         return contenders.myna(name, setup, work, settings=settings)
     if name == contenders.BARE_FLOOR:
-        return contenders.bare_floor(setup, Work(), "bench.stream_floor")
+        return contenders.bare_floor(setup, Work())
     if name == contenders.NGINX:
         return contenders.nginx(setup, Work(), buffering=False)
     return contenders.start(name, setup)

@@ -1,6 +1,5 @@
 """`make bench`: one table of all contenders at 1, 64 and 512 connections, in one run."""
 
-import statistics
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +10,6 @@ from bench import contenders, load, processes, results, upstream
 from bench.commits import Commits, CommitTimes
 from bench.contenders import Setup
 from bench.load import Figures, Target
-from bench.processes import CannotRun
 from bench.results import Machine
 
 CONNECTIONS = (1, 64, 512)
@@ -41,7 +39,9 @@ def compare(
     missing: dict[str, str] = {}
     with ExitStack() as stack:
         setup = set_up(stack, folder)
-        targets = [target for name in wanted if (target := _started(stack, name, setup, missing))]
+        starting = {name: contenders.start(name, setup) for name in wanted}
+        started = (contenders.started(stack, name, one, missing) for name, one in starting.items())
+        targets = [target for target in started if target]
         rest = {target.name: target.program.memory_bytes() for target in targets}
         disk = CommitTimes(folder / "commits")
         stack.callback(disk.close)
@@ -74,16 +74,6 @@ def set_up(stack: ExitStack, folder: Path, *, postgresql: bool = True) -> Setup:
     return Setup(folder, upstream_url, database)
 
 
-def _started(stack: ExitStack, name: str, setup: Setup, missing: dict[str, str]) -> Target | None:
-    try:
-        target = stack.enter_context(contenders.start(name, setup))
-    except CannotRun as reason:
-        missing[name] = str(reason)
-        return None
-    target.program.pause()
-    return target
-
-
 def _in_turns(
     targets: list[Target], disk: CommitTimes, rounds: int, seconds: int, wanted: tuple[int, ...]
 ) -> tuple[dict[str, dict[str, list[Figures]]], Commits]:
@@ -94,8 +84,7 @@ def _in_turns(
         turns = load.alternate(targets, connections, rounds, seconds, alone or (lambda: None))
         for name, figures in turns.items():
             found[name][str(connections)] = figures
-    columns = zip(*map(msgspec.structs.astuple, commits), strict=True)
-    return found, Commits(*map(statistics.median, columns))
+    return found, load.medians(commits)
 
 
 def wanted() -> list[str]:

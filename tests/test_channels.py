@@ -6,6 +6,7 @@ import random
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -46,17 +47,14 @@ def row(name: str, kind: str = "chat", url: str = "http://h/v1", **changes: obje
     return ChannelRow(kind, name, url, **given)  # type: ignore[arg-type]
 
 
+def configuration(**parts: Any) -> Config:
+    """One with these parts and no others."""
+    empty = dict.fromkeys(("channels", "voices", "node_voices", "node_clones", "blends"), ())
+    return Config(**({"version": 1, "settings": {}, "overrides": {}} | empty | parts))
+
+
 def config(*rows: ChannelRow, voices: tuple[ChannelVoiceRow, ...] = ()) -> Config:
-    return Config(
-        version=1,
-        settings={},
-        channels=rows,
-        voices=voices,
-        node_voices=(),
-        node_clones=(),
-        overrides={},
-        blends=(),
-    )
+    return configuration(channels=rows, voices=voices)
 
 
 def channels(settings: Settings | None = None, environ: dict[str, str] | None = None) -> Channels:
@@ -125,13 +123,6 @@ def test_a_channel_comes_first_as_often_as_its_weight_says() -> None:
     }
 
 
-def test_a_weight_or_a_flag_that_cannot_be_is_refused() -> None:
-    for changes in ({"weight": -1}, {"weight": 1_000_001}, {"kind": "speech", "responses": 1}):
-        with pytest.raises(CommandError):
-            check(row("a", **changes))
-    check(row("a", weight=1_000_000, responses=1))
-
-
 def test_the_voices_follow_circuits_and_the_configuration() -> None:
     known = channels()
     voices = [ChannelVoiceRow(name, name.upper(), name, "female", "en") for name in ("s", "t")]
@@ -162,18 +153,17 @@ def test_settings_without_channels_provide_only_the_embedded_voice(tmp_path: Pat
     assert from_settings(Settings(speech="none")) == []
 
 
-def test_a_channels_key_comes_from_the_environment(tmp_path: Path) -> None:
-    environ, keys = {"KEY": "k"}, ChannelKeys(Settings(data=str(tmp_path)))
-    assert resolved(row("a", key_env="KEY"), environ, keys.read).key == "k"
-    assert resolved(row("a", key_env="OTHER"), environ, keys.read).key == ""
-    assert resolved(row("a"), environ, keys.read).key == ""
-
-
-def test_a_stored_key_precedes_the_environment(tmp_path: Path) -> None:
+def test_a_stored_key_precedes_that_of_the_environment(tmp_path: Path) -> None:
     keys = ChannelKeys(Settings(data=str(tmp_path)))
-    keys.store(row("a", stored_key=IN_FILE), "stored")
-    found = resolved(row("a", key_env="KEY"), {"KEY": "k"}, keys.read)
-    assert (found.key, found.key_stored) == ("stored", True)
+    keys.store(row("b", stored_key=IN_FILE), "stored")
+
+    def key(name: str, **changes: str) -> tuple[str, bool]:
+        found = resolved(row(name, **changes), {"KEY": "k"}, keys.read)
+        return found.key, found.key_stored
+
+    assert key("a", key_env="KEY") == ("k", False)
+    assert key("a", key_env="OTHER") == key("a") == ("", False)
+    assert key("b", key_env="KEY", stored_key=IN_FILE) == ("stored", True)
 
 
 @pytest.mark.anyio
@@ -206,11 +196,6 @@ async def test_a_stalled_disk_delays_the_keys_and_not_the_loop(
     await until(is_read, "the keys are read")
 
 
-@pytest.mark.parametrize("right", [row("a"), row("a", url="parrot:"), row("名 1", key_env="A_KEY_1")])
-def test_a_valid_channel_is_accepted(right: ChannelRow) -> None:
-    check(right)
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -228,12 +213,21 @@ def test_a_valid_channel_is_accepted(right: ChannelRow) -> None:
         row("a", kind="speech", url="parrot:"),
         row("a", key_env="sk-the-key-itself"),
         row("a", key_env="1A"),
+        row("a", weight=-1),
+        row("a", weight=1_000_001),
+        row("a", kind="speech", responses=1),
     ],
 )
 def test_an_invalid_channel_is_refused_without_its_secret(wrong: ChannelRow) -> None:
     with pytest.raises(CommandError) as raised:
         check(wrong)
     assert "the-key-itself" not in str(raised.value)
+    for right in (
+        row("a", weight=1_000_000, responses=1),
+        row("a", url="parrot:"),
+        row("名 1", key_env="A_1"),
+    ):
+        check(right)
 
 
 # ---- keys that the operator entered: encrypted or in private files, for one server each

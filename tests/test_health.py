@@ -22,7 +22,7 @@ from myna.errors.sentences import CHAT_CHANNELS_FAIL
 from myna.lib.telemetry import metrics
 from myna.server.app import SCHEMA_CHANGED
 from myna.settings import POSTGRESQL_CONNECTIONS
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import Folder
 from myna.store.schema import newest
 from tests.conformance.caller import UNCHARGED, Caller, check_error
@@ -31,22 +31,12 @@ from tests.rig.calls import call
 from tests.rig.office import People
 from tests.rig.postgres import Postgres
 from tests.rig.service import Service, ServiceMaker
-from tests.rig.waiting import SOON_S, free_port, wait_until
+from tests.rig.waiting import SOON_S, Clock, free_port, wait_until
 from tests.store.books import Books
 
 pytestmark = pytest.mark.anyio
 
 TOKEN = "a-token-of-the-watchers"
-
-
-class Clock:
-    """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def request(**headers: str) -> Request:

@@ -16,10 +16,11 @@ from myna.config import SiteSettings
 from myna.errors import CommandError, ModelNotFound
 from myna.gateway.trial import likely_cause, wrong_url
 from myna.http.client import HttpClient
-from myna.store.queries import routes as store
-from myna.store.queries.config import Config
-from myna.store.queries.routes import RouteRow
+from myna.store.queries import config as store
+from myna.store.queries.config import Config, RouteRow
+from tests.rig.waiting import Clock
 from tests.store.books import Books
+from tests.test_channels import configuration
 
 SETTINGS = SiteSettings(chat_units=3, tts_units=4, transcription_units=5)
 CHAT, SPEECH = RouteKind.CHAT, RouteKind.SPEECH
@@ -27,17 +28,7 @@ CHAT, SPEECH = RouteKind.CHAT, RouteKind.SPEECH
 
 def site(*names: str, kind: RouteKind = CHAT) -> Config:
     rows = tuple(RouteRow(name=name, kind=kind, units=7, upstream_model="up", intent=0) for name in names)
-    return Config(
-        version=1,
-        settings={},
-        channels=(),
-        voices=(),
-        node_voices=(),
-        node_clones=(),
-        overrides={},
-        blends=(),
-        routes=rows,
-    )
+    return configuration(routes=rows)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +111,7 @@ def test_names_of_models_and_wildcards_are_accepted(name: str) -> None:
 @pytest.mark.anyio
 async def test_a_key_can_only_be_limited_to_routes_that_exist(books: Books) -> None:
     route = RouteRow(name="gpt-*", kind="chat", units=1, upstream_model="", intent=0)
-    await books.db.transaction(lambda connection: store.put(connection, route))
+    await books.db.transaction(lambda connection: store.put_route(connection, route))
     await check_known(books.db, ("gpt-*", "svc-chat"))
     with pytest.raises(CommandError, match="no route 'gpt-4'; there are svc-chat"):
         await check_known(books.db, ("gpt-4",))
@@ -216,16 +207,6 @@ async def test_a_server_that_does_not_answer_has_no_cause() -> None:
 
 COOLDOWN_S = 30.0
 ALICE = 7
-
-
-class Clock:
-    """A clock that the test moves; in seconds."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -69,6 +69,7 @@ def test_a_call_tells_its_route_tokens_and_first_byte(service: Service, upstream
         assert "tokens_counted" not in line and "first_byte_ms" not in line
     told = ask("told", stream=True, stream_options={"include_usage": True})
     assert 0 < told["first_byte_ms"] <= told["ms"] and "tokens_counted" not in told
+    assert (told["status"], told["units"], told["channel"]) == (200, 1, "default")
     upstream.withholds_usage = True
     assert ask("untold", stream=True)["tokens_counted"] is True
     upstream.withholds_usage = False

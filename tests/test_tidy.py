@@ -198,25 +198,3 @@ def test_only_the_driver_of_its_database_is_imported(url: str, unused: str, tmp_
     )
     env = {**os.environ, "MYNA_DATABASE_URL": url, "MYNA_DATA": str(tmp_path)}
     subprocess.run([sys.executable, "-c", probe], check=True, cwd=ROOT, env=env)
-
-
-def test_a_struct_filled_from_a_row_uses_its_own_columns() -> None:
-    """`TaskRow(*row)` is right where the SELECT list is `columns(TaskRow)`, for any fields."""
-    for path in OURS:
-        if path.parent.name != "store":
-            continue
-        calls = [node for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
-        named = [call for call in calls if isinstance(call.func, ast.Name)]
-        filled = {
-            call.func.id
-            for call in named
-            if call.func.id[0].isupper() and any(isinstance(one, ast.Starred) for one in call.args)
-        }
-        listed = {
-            one.id
-            for call in named
-            if call.func.id == "columns"
-            for one in call.args
-            if isinstance(one, ast.Name)
-        }
-        assert filled <= listed, f"{path.name}: {filled - listed}"

@@ -18,8 +18,8 @@ from myna.lib.telemetry.requests import RequestDetails
 from myna.store.batch import IdempotencyKey
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts
+from myna.store.queries import config as route_store
 from myna.store.queries import keys as store
-from myna.store.queries import routes as route_store
 
 PREFIX = "myna_"
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +(myna_[0-9a-f]{40}) *")
@@ -88,14 +88,14 @@ def hash_of(plain: str) -> bytes:
     return hashlib.sha256(plain.encode()).digest()
 
 
-def unverified(authorization: bytes | None, scope: Scope) -> UnverifiedCaller:
-    """The caller of a request with this Authorization header. Raises Unauthorized if it has no key."""
+def hash_in(authorization: bytes | None) -> bytes:
+    """The SHA-256 of the key in an Authorization header. Raises Unauthorized if it has no key."""
     if authorization is None:
         raise Unauthorized("There is no API key; send it as 'Authorization: Bearer <key>'.")
     match = _BEARER.fullmatch(authorization)
     if not match:
         raise Unauthorized("The Authorization header must be 'Bearer' and a key: myna_ and 40 hex digits.")
-    return UnverifiedCaller(hashlib.sha256(match[1]).digest(), scope)
+    return hashlib.sha256(match[1]).digest()
 
 
 async def verify(db: Queries, caller: UnverifiedCaller) -> store.KeySnapshot:
@@ -176,7 +176,7 @@ async def insert(connection: Transaction, account_id: int, name: str, terms: Ter
     if terms.cap:
         await caps.put(connection, key_id, terms.cap)
     if terms.routes is not None:
-        await route_store.set_of_key(connection, key_id, terms.routes)
+        await route_store.set_routes_of_key(connection, key_id, terms.routes)
     await put_limits(connection, account_id, terms.limits, key_id)
     return Issued(
         id=key_id,

@@ -76,9 +76,9 @@ class KeyAuth:
         return await in_time(self._db, query, self._wait_s)
 
     def _unverified(self, request: Request, scope: Scope) -> UnverifiedCaller:
-        caller = keys.unverified(request.authorization, scope)
-        use = self._throttle.begin(request.address, caller.key_hash)
-        return UnverifiedCaller(caller.key_hash, scope, use=use, details=request.details)
+        key_hash = keys.hash_in(request.authorization)
+        use = self._throttle.begin(request.address, key_hash)
+        return UnverifiedCaller(key_hash, scope, use=use, details=request.details)
 
     async def _verify(self, caller: UnverifiedCaller) -> KeySnapshot:
         return await self.in_time(keys.verify(self._db, caller))

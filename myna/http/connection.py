@@ -54,7 +54,8 @@ class Protocol(asyncio.Protocol):
     _between_requests = True
     _reading_paused = False
     _over_limit: Overloaded | None = None  # why it may only check the health
-    _waits_as: str | None = None  # the holder of its place among those that wait for their client
+    _holder = ""  # as which it counts while it waits for its client
+    _waits = False
     _eof_received = False  # the client has closed its sending side
     _last: Exchange | None = None  # of the last request head
     _active: Exchange | None = None  # whose application runs
@@ -84,7 +85,8 @@ class Protocol(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = WriteBuffer(transport, self.config.flush_queue)
-        self._ends = request_head.ends_of(transport)
+        self._ends = _, client = request_head.ends_of(transport)
+        self._holder = self.config.waiting.holder(client[0] if client else "")
         self._connections.add(self)
         if len(self._connections) - self.config.over_limit_count > self.config.connections_max:
             self._limit_to_health(Overloaded())
@@ -271,18 +273,18 @@ class Protocol(asyncio.Protocol):
 
     def _wait_for_client(self) -> Overloaded | None:
         """The connection waits for its client. Returns why it can't: the address has too many of them."""
-        if self._waits_as is None:
+        if not self._waits:
             try:
-                _, client = self._ends
-                self._waits_as = self.config.waiting.take(client[0] if client else "")
+                self.config.waiting.take(self._holder)
             except Overloaded as refusal:
                 return refusal
+            self._waits = True
         return None
 
     def _stop_waiting(self) -> None:
-        if self._waits_as is not None:
-            self.config.waiting.release(self._waits_as)
-            self._waits_as = None
+        if self._waits:
+            self.config.waiting.release(self._holder)
+            self._waits = False
 
     def _stop_keep_alive(self) -> None:
         if self._in_keep_alive:

@@ -114,7 +114,8 @@ class Exchange:
             self.waits_to_continue = False
         if not self.disconnected and not self.complete:
             self._connection.resume_reading()
-            await self.news.wait()
+            if not self.news.is_set():
+                await self.news.wait()
             self.news.clear()
         if self.disconnected or self.complete:
             return {"type": "http.disconnect"}

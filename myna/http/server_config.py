@@ -31,16 +31,15 @@ class WaitingConnections:
             ),
         )
 
-    def take(self, address: str) -> str:
-        """Counts a connection from this address, as the holder that is returned. Raises Overloaded."""
-        trusted = self._proxies is not None and self._proxies.trusts(address)
-        holder = "" if trusted else client_network(address) or address
-        self._places.take(holder)
-        return holder
+        self.take = self._places.take
+        """Counts a connection of this holder. Raises Overloaded."""
+        self.release = self._places.release
+        """The request of a holder's connection has arrived, or the connection has ended."""
 
-    def release(self, holder: str) -> None:
-        """The request has arrived, or the connection has ended."""
-        self._places.release(holder)
+    def holder(self, address: str) -> str:
+        """As what a connection from this address counts."""
+        trusted = self._proxies is not None and self._proxies.trusts(address)
+        return "" if trusted else client_network(address) or address
 
 
 class ServerConfig(uvicorn.Config):

@@ -36,13 +36,19 @@ class Shares(Generic[H]):
 
     def take(self, holder: H, places: int = 1) -> None:
         """Takes places until `release`. Raises the refusal."""
-        if not self._may_have(holder, places, self.share):
+        if not self._took(holder, places, self.share):
             raise self._refusal()
-        self._add(holder, places)
 
     def release(self, holder: H, places: int = 1) -> None:
         """Gives places back."""
-        self._add(holder, -places)
+        held = self._places[holder] - places
+        self.in_use -= places
+        if held:
+            self._places[holder] = held
+        else:
+            del self._places[holder]
+        if self._note is not None:
+            self._note(holder, held)
         if self._waiting:
             self._serve()
 
@@ -55,13 +61,16 @@ class Shares(Generic[H]):
         finally:
             self.release(holder)
 
+    def took(self, holder: H, share: int = 0) -> bool:
+        """Takes a place unless `wait_for` would wait for it."""
+        return holder not in self._waiting and self._took(holder, 1, share or self.share)
+
     async def wait_for(self, holder: H, wait_s: float, share: int = 0) -> None:
         """Takes a place, within `wait_s` seconds. `share` is that of this holder, if it has another one.
         Raises the refusal."""
-        share = share or self.share
-        if holder not in self._waiting and self._may_have(holder, 1, share):
-            self._add(holder, 1)
+        if self.took(holder, share):
             return
+        share = share or self.share
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(holder, deque()).append((place, share))
         try:
@@ -76,17 +85,16 @@ class Shares(Generic[H]):
         if not place.done():
             raise self._refusal()
 
-    def _may_have(self, holder: H, places: int, share: int) -> bool:
-        over_share = bool(holder) and self._places.get(holder, 0) + places > share
-        return not over_share and self.in_use + places <= self.total
-
-    def _add(self, holder: H, places: int) -> None:
+    def _took(self, holder: H, places: int, share: int) -> bool:
+        """Takes places if there are as many, and the holder may have them."""
+        held = self._places.get(holder, 0) + places
+        if (held > share and holder) or self.in_use + places > self.total:
+            return False
         self.in_use += places
-        held = self._places[holder] = self._places.get(holder, 0) + places
+        self._places[holder] = held
         if self._note is not None:
             self._note(holder, held)
-        if not held:
-            del self._places[holder]
+        return True
 
     def _serve(self) -> None:
         """Gives the free places to the holders in turn."""
@@ -94,11 +102,10 @@ class Shares(Generic[H]):
             if self.in_use >= self.total:
                 return
             first = self._waiting[holder][0]
-            if self._may_have(holder, 1, first[1]):
+            if self._took(holder, 1, first[1]):
                 self._forget(holder, first)
                 if holder in self._waiting:
                     self._waiting[holder] = self._waiting.pop(holder)  # behind the others
-                self._add(holder, 1)
                 first[0].set_result(None)
 
     def _forget(self, holder: H, waiter: tuple["asyncio.Future[None]", int]) -> None:

@@ -69,6 +69,12 @@ def members(given: dict[str, Any], missing: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def usage_in(answer: dict[str, Any]) -> dict[str, Any] | None:
+    """The usage of a completion or a chunk, which Moonshot sends within a choice; None without one."""
+    places = [answer, *objects_of(answer.get("choices"))]
+    return usage(next((place["usage"] for place in places if isinstance(place.get("usage"), dict)), None))
+
+
 def usage(given: Any) -> dict[str, Any] | None:
     """The usage with all counts, as whole numbers; None where it says nothing."""
     if not isinstance(given, dict) or not is_set(given):

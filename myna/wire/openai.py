@@ -92,14 +92,6 @@ class EmbeddingsRequest(Struct, frozen=True):
     encoding_format: Any = None
 
 
-class Usage(Struct, frozen=True):
-    """Tokens, or Han characters where the channel counts no tokens."""
-
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
-
-
 Format = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
 DEFAULT_VOICES: Final = (
     "alloy=af_alloy,ash=am_michael,ballad=bm_george,coral=af_bella,echo=am_echo,fable=bm_fable,nova=af_nova,"

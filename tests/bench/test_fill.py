@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from bench import contenders as who
-from bench import fill, load, processes
+from bench import fill, load
 from bench.contenders import Setup, bare_floor
 from bench.fill import Size
 from bench.load import CHAT_PATH, Target, Work
-from bench.processes import Started
 from bench.stream import StreamLoad
 from bench.stream_load import Job, Outcome
 from myna.accounts import keys
@@ -23,7 +22,7 @@ from myna.accounts.keys import Scope, UnverifiedCaller
 from myna.billing import audit
 from myna.settings import Settings
 from myna.store.database import connect
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import Folder
 from myna.store.queries import accounts as accounts_store
 from tests.rig.processes import proc_file
@@ -66,29 +65,6 @@ async def test_filled_books_pass_the_audit_have_the_keys_of_the_load_and_go_on(
 DEADLINE_S = 60.0
 
 
-WORK = "while True: pass"
-
-
-BUSY_CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', '{WORK}'])"
-
-
-@pytest.fixture
-def busy(tmp_path: Path) -> Iterator[Started]:
-    """A program that sleeps while its child works. Until the child has called exec, its parent is blocked
-    in vfork(2) and can't be stopped."""
-    with processes.running([sys.executable, "-c", BUSY_CHILD], {0}, tmp_path / "log", {}) as program:
-        wait_until(lambda: child_uses_cpu(program), DEADLINE_S, "the child works")
-        yield program
-
-
-def child_uses_cpu(program: Started) -> bool:
-    return [_uses_cpu(pid) for pid in processes.tree(program.pid)] == [False, True]
-
-
-def _uses_cpu(pid: int) -> bool:
-    return proc_file(pid, "cmdline").endswith(f"\0{WORK}\0")
-
-
 def test_nothing_outlives_a_benchmark_that_is_killed(tmp_path: Path) -> None:
     starter = (
         "import sys; from pathlib import Path; from bench import processes;"
@@ -119,7 +95,7 @@ def driver() -> Iterator[StreamLoad]:
 @contextmanager
 def floor(folder: Path, upstream_port: int) -> Iterator[Target]:
     setup = Setup(folder, f"http://127.0.0.1:{upstream_port}", None)
-    with bare_floor(setup, Work(), "bench.stream_floor") as target:
+    with bare_floor(setup, Work()) as target:
         yield target
 
 

@@ -164,7 +164,7 @@ def test_an_error_with_the_status_200_has_its_own_status() -> None:
             expected = CONTEXT
         data = json.dumps(body).encode()
         failures = [of_error("ErrorEvent", "an error", data, CHANNEL)]
-        wholes = partial(answers.checked, data, "choices", 1), partial(responses.checked, data)
+        wholes = partial(answers.completion, data, "m", 1), partial(responses.checked, data)
         for read in wholes:
             with pytest.raises(FailedAttempt) as raised:
                 read(CHANNEL)

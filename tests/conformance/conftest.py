@@ -1,16 +1,14 @@
 """The services under test and their callers."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 
 from tests.conformance.caller import Caller
-from tests.rig.commands import CommandLine
-from tests.rig.forks import Forks
 from tests.rig.postgres import Postgres
-from tests.rig.service import ALL_SCOPES, Service, ServiceMaker
+from tests.rig.service import ALL_SCOPES, RunningService, Service, ServiceMaker
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 
@@ -42,44 +40,37 @@ def new_database(database: str, request: pytest.FixtureRequest) -> Callable[[], 
 
 @pytest.fixture(scope="session")
 def serving(
-    new_database: Callable[[], str | None],
-    session_upstream: Upstream,
-    commands: CommandLine,
-    forks: Forks | None,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[..., Any]:
-    """Runs a service with the shared chat upstream, for the tests of a module or of the session."""
+    new_database: Callable[[], str | None], session_upstream: Upstream, running_service: RunningService
+) -> RunningService:
+    """Runs services with the shared chat upstream and the embedded voice, unless told otherwise."""
 
-    @contextmanager
-    def run(name: str, **parameters: Any) -> Iterator[Service]:
+    def run(**parameters: Any) -> AbstractContextManager[Service]:
+        session_upstream.forget()  # a service reads the voices of its upstream when it starts
         chat = {"chat_url": session_upstream.url, "chat_key": session_upstream.key}
-        given = {"chat_model": session_upstream.model, "env": LIMITS, "forks": forks, **chat, **parameters}
-        folder = tmp_path_factory.mktemp(name)
-        running = Service(folder, commands, database_url=new_database(), **given).start()
-        yield running
-        assert running.stop() == 0
+        given = {"chat_model": session_upstream.model, "speech": None, "env": LIMITS} | chat | parameters
+        return running_service(database_url=new_database(), **given)
 
     return run
 
 
 @pytest.fixture(scope="session")
-def service(serving: Callable[..., Any]) -> Iterator[Service]:
+def service(serving: RunningService) -> Iterator[Service]:
     """A service with a chat upstream and the embedded voice, shared by all tests that do not stop it."""
-    with serving("service") as running:
+    with serving() as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def service_without_speech(serving: Callable[..., Any]) -> Iterator[Service]:
+def service_without_speech(serving: RunningService) -> Iterator[Service]:
     """A service with a chat channel and without a speech channel."""
-    with serving("mute", speech="none") as running:
+    with serving(speech="none") as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def hasty_service(serving: Callable[..., Any], session_upstream: Upstream) -> Iterator[Service]:
+def hasty_service(serving: RunningService, session_upstream: Upstream) -> Iterator[Service]:
     """A service with short deadlines, whose chat and speech channels are the upstream."""
-    with serving("hasty", speech=session_upstream.url, env=HASTE) as running:
+    with serving(speech=session_upstream.url, env=HASTE) as running:
         yield running
 
 

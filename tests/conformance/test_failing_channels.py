@@ -2,9 +2,8 @@
 the client's connection open."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,7 @@ from myna.channels.circuits import FAILURES_MAX
 from tests.conformance.caller import DELIVERED, REFUNDED, Caller, Stats
 from tests.conformance.conftest import make_caller
 from tests.rig.calls import EventReader, call
-from tests.rig.service import Service
+from tests.rig.service import RunningService, Service
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 
@@ -95,9 +94,9 @@ def test_a_channel_that_fails_after_the_first_event_is_followed_by_none(
 
 
 @pytest.fixture(scope="module")
-def talkative_service(serving: Callable[..., Any]) -> Iterator[Service]:
+def talkative_service(serving: RunningService) -> Iterator[Service]:
     """A service that keeps its streams open with a comment every 100 ms."""
-    with serving("talkative", speech="none", program=WITH_COMMENTS_SOON, forks=None) as service:
+    with serving(speech="none", program=WITH_COMMENTS_SOON, forks=None) as service:
         yield service
 
 
@@ -107,9 +106,9 @@ def talkative(talkative_service: Service, chat_upstream: Upstream) -> Caller:
 
 
 @pytest.fixture(scope="module")
-def impatient_service(serving: Callable[..., Any]) -> Iterator[Service]:
+def impatient_service(serving: RunningService) -> Iterator[Service]:
     """A service whose channels may be silent for a second."""
-    with serving("impatient", speech="none", env={"MYNA_UPSTREAM_IDLE_S": "1"}) as service:
+    with serving(speech="none", env={"MYNA_UPSTREAM_IDLE_S": "1"}) as service:
         yield service
         assert service.command("audit", "--json").code == 0
 

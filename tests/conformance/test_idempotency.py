@@ -1,9 +1,7 @@
 """Idempotency-Key: a retry is the same call."""
 
 import itertools
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
@@ -102,18 +100,3 @@ def test_a_concurrent_retry_waits_for_the_call_in_progress_and_is_a_new_one_if_i
     assert status == 500 or first.json == second.json
     assert caller.stats() == stats
     assert len(chat_upstream.requests) >= stats.calls
-
-
-def test_many_concurrent_retries_are_one_call(new_caller: CallerMaker) -> None:
-    caller = new_caller()
-    gate = threading.Barrier(30)
-
-    def order(_: int) -> Any:
-        gate.wait(20)
-        return caller.speak("你好", headers=once("a")).json
-
-    with ThreadPoolExecutor(30) as pool:
-        answers = list(pool.map(order, range(30)))
-    assert all(answer == answers[0] for answer in answers)
-    assert caller.stats() == DELIVERED
-    assert caller.get("/records").json["count"] == 1

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,7 @@ from tests.conformance.conftest import make_caller
 from tests.farm.node_client import NodeClient, NodeSite, mp3, new_voice
 from tests.rig.calls import Answer, call
 from tests.rig.samples import write_voice
-from tests.rig.service import ServiceMaker
+from tests.rig.service import RunningService, ServiceMaker
 
 PATIENCE_S = 60
 CHAT_WAIT_S = 30
@@ -24,9 +23,9 @@ QUICK = {"MYNA_SWEEP_EVERY_S": "0.1", "MYNA_CHAT_SPEECH_WAIT_S": str(CHAT_WAIT_S
 
 
 @pytest.fixture(scope="module")
-def site(serving: Callable[..., Any]) -> Iterator[NodeSite]:
+def site(serving: RunningService) -> Iterator[NodeSite]:
     """A service whose chats wait for a node for at most CHAT_WAIT_S."""
-    with serving("nodes", chat_url="parrot:", speech="none", env=QUICK) as service:
+    with serving(chat_url="parrot:", speech="none", env=QUICK) as service:
         yield NodeSite(service)
         assert service.command("audit", "--audio", "--json").code == 0
 

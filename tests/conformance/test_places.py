@@ -18,7 +18,7 @@ from tests.conformance.caller import DELIVERED, REFUNDED, Caller, Stats, check_e
 from tests.conformance.conftest import LIMITS, ON_BOTH_DATABASES, make_caller, wait_for_voices
 from tests.conformance.test_failing_channels import two_channels
 from tests.rig.calls import Answer, call
-from tests.rig.service import Service
+from tests.rig.service import RunningService, Service
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 
@@ -100,16 +100,6 @@ def test_the_refusal_that_tells_most_is_told_whichever_channel_gave_it(
     assert fresh_caller.stats() == Stats(calls=2, cost=0, ok_calls=0)
 
 
-def test_limits_of_channels_are_429_with_the_smallest_wait(
-    fresh_caller: Caller, model: str, upstream: Upstream, chat_upstream: Upstream
-) -> None:
-    upstream.behave("error:429,30 {}")
-    chat_upstream.behave("error:429,7 {}")
-    answer = ask(fresh_caller, model)
-    assert (answer.status, answer.json["error"]["code"]) == (429, "rate_limit_exceeded")
-    assert answer.headers["retry-after"] == "7" and "x-should-retry" not in answer.headers
-
-
 def test_on_v1_a_refusal_is_500_and_only_says_try_again_where_that_may_help(
     fresh_caller: Caller, chat_upstream: Upstream
 ) -> None:
@@ -160,16 +150,15 @@ def probes(upstream: Upstream) -> list[Any]:
 
 
 FAILURES = [
-    *(f"status:{status}" for status in (400, 401, 404, 429, 500)),
-    *("redirect", "close", "cut", "garbage", "list", "noise", "oversized"),
+    *("status:400", "status:500", "redirect", "cut", "noise", "oversized"),
 ]
 
 
 @pytest.fixture(scope="module")
-def speaker(serving: Callable[..., Any], session_upstream: Upstream) -> Iterator[Caller]:
+def speaker(serving: RunningService, session_upstream: Upstream) -> Iterator[Caller]:
     """A caller of a service with an upstream as its only speech channel."""
     env = {**LIMITS, "MYNA_SPEECH_KEY": session_upstream.key, "MYNA_SPEECH_MODEL": "a-voice-model"}
-    with serving("speaker", speech=session_upstream.url, env=env) as service:
+    with serving(speech=session_upstream.url, env=env) as service:
         caller = make_caller(service)
         wait_for_voices(caller)
         yield caller
@@ -248,11 +237,3 @@ def test_a_job_in_progress_is_shown_as_processing(speaker: Caller, chat_upstream
         assert asked.result(60).status == 200
     assert newest(speaker)["status"] == 2
     assert speaker.stats() - before == DELIVERED
-
-
-@pytest.fixture
-def second() -> Iterator[Upstream]:
-    """Another upstream, which works."""
-    running = Upstream()
-    yield running
-    running.close()

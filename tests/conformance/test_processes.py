@@ -1,7 +1,5 @@
 """Processes: the programs of an operator, and two that serve, which are one service on PostgreSQL."""
 
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,26 +9,9 @@ import pytest
 
 from tests.conformance.caller import DELIVERED, Caller, Stats, check_error
 from tests.conformance.conftest import LIMITS, make_caller, wait_for_voices
-from tests.rig.commands import CommandLine
-from tests.rig.forks import Forks
 from tests.rig.postgres import Postgres
-from tests.rig.service import Service
+from tests.rig.service import RunningService, Service
 from tests.rig.upstream import Upstream
-
-
-def run(service: Service, program: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*program, *arguments],
-        env=service.env,
-        cwd=service.folder,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-
-
-MODULE = [sys.executable, "-m", "myna"]
 
 
 @dataclass(frozen=True)
@@ -50,30 +31,19 @@ class Pair:
 def pair(
     postgres: Postgres,
     session_upstream: Upstream,
-    commands: CommandLine,
-    forks: Forks | None,
+    running_service: RunningService,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Pair]:
-    url = postgres.fresh_database()
-    data = tmp_path_factory.mktemp("pair")
-    pair = Pair(
-        *(
-            Service(
-                tmp_path_factory.mktemp("process"),
-                commands,
-                database_url=url,
-                chat_url=session_upstream.url,
-                chat_key=session_upstream.key,
-                speech=session_upstream.url,
-                env={**LIMITS, "MYNA_DATA": str(data)},
-                forks=forks,
-            ).start()
-            for _ in range(2)
-        )
-    )
-    yield pair
-    assert pair.first.command("audit", "--json").code == 0
-    assert (pair.first.stop(), pair.second.stop()) == (0, 0)
+    given = {
+        "database_url": postgres.fresh_database(),
+        "chat_url": session_upstream.url,
+        "chat_key": session_upstream.key,
+        "speech": session_upstream.url,
+        "env": {**LIMITS, "MYNA_DATA": str(tmp_path_factory.mktemp("pair"))},
+    }
+    with running_service(**given) as first, running_service(**given) as second:
+        yield Pair(first, second)
+        assert first.command("audit", "--json").code == 0
 
 
 def test_both_processes_spend_one_balance_to_zero(pair: Pair) -> None:

@@ -241,15 +241,6 @@ def test_a_stream_of_its_last_event_alone_is_an_answer(fresh_caller: Caller) -> 
     assert fresh_caller.stats() == DELIVERED
 
 
-def test_a_channel_that_sends_no_usage_has_it_counted(fresh_caller: Caller, chat_upstream: Upstream) -> None:
-    chat_upstream.withholds_usage = True
-    with stream(fresh_caller, "by-chat", "一二三").rest() as reader:
-        usage = reader.chunks[-1]["response"]["usage"]
-        assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (3, 3, 6)
-        whole = respond(fresh_caller, "by-chat", "一二三").json["usage"]
-        assert (whole["input_tokens"], whole["output_tokens"], whole["total_tokens"]) == (3, 3, 6)
-
-
 @pytest.mark.parametrize(
     ("large", "fault"), [("by-chat", "long"), ("by-responses", "long"), ("by-responses", "unnamed")]
 )

@@ -9,10 +9,6 @@ from tests.conformance.caller import Caller, assert_shape, check_error
 from tests.conformance.conftest import ON_BOTH_DATABASES, CallerMaker, make_caller
 from tests.rig.service import Service
 
-TASK = {
-    "ok": int,
-    "data": {"id": int, "status": int, "status_text": str, "text": str, "chars": int, "audio_url": str},
-}
 RECORD = {
     "id": int,
     "status": int,
@@ -48,7 +44,6 @@ def test_a_completed_task_has_exactly_the_documented_shape(caller: Caller) -> No
     task_id = newest_record(caller)["id"]
     answer = caller.get(f"/task?id={task_id}")
     assert answer.status == 200
-    assert_shape(answer.json, TASK)
     assert answer.json == {
         "ok": 1,
         "data": {
@@ -72,17 +67,8 @@ def test_a_task_of_another_account_is_not_found(caller: Caller, new_caller: Call
     assert set(foreign.headers) == set(missing.headers)
 
 
-def test_another_key_of_the_account_sees_the_task(caller: Caller) -> None:
-    caller.speak("任务四")
-    other = Caller(caller.service, caller.account, caller.account.key(scopes=("tts",)))
-    assert other.get(f"/task?id={newest_record(caller)['id']}").status == 200
-
-
 def test_a_missing_or_invalid_id_is_refused(caller: Caller) -> None:
-    for query in (
-        *("", "?", "?id=", "?id=abc", "?id=1.5", "?id=1e3", "?id=%201", "?id=%EF%BC%91", "?id=0x1"),
-        *("?id=1_0", "?id=null", "?id=%00", "?id=%FF", "?ID=1", "?id=--1", "?id=1;2", "?id[]=1"),
-    ):
+    for query in ("", "?id=", "?id=1.5", "?id=%201", "?id=%EF%BC%91", "?id=1_0", "?id=%FF", "?ID=1"):
         assert "id" in check_error(caller.get(f"/task{query}"), 400, "invalid_request_error"), query
 
 
@@ -149,9 +135,10 @@ def test_a_parameter_that_is_not_an_integer_is_refused(author: Caller, name: str
         assert name in message or value == "%FF"
 
 
-def test_records_belong_to_the_account_not_to_the_key(author: Caller) -> None:
-    other = Caller(author.service, author.account, author.account.key(scopes=("records",)))
+def test_tasks_and_records_belong_to_the_account_not_to_the_key(author: Caller) -> None:
+    other = Caller(author.service, author.account, author.account.key(scopes=("tts", "records")))
     assert other.get("/records").json == author.get("/records").json
+    assert other.get(f"/task?id={newest_record(author)['id']}").status == 200
 
 
 def test_another_account_does_not_see_the_records(new_caller: CallerMaker) -> None:

@@ -93,13 +93,30 @@ def test_a_rule_or_a_pool_of_the_security_page_names_tests_that_exist() -> None:
     assert absent == []
 
 
+# ---- links
+
 ENTRIES = [ROOT / name for name in ("README.md", "README.zh.md", "SECURITY.md", "CHANGELOG.md")]
-PAGES = [*ENTRIES, *sorted(DOCS.rglob("*.md"))]
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
-def links(page: Path) -> list[str]:
-    """The links to other files and headings of the repository."""
-    found = _LINK.findall(_CODE.sub("", page.read_text(encoding="utf-8")))
-    return [link for link in found if "://" not in link]
+def prose(page: Path) -> str:
+    return _CODE.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of the page's headings, as GitHub makes them."""
+    headings = _HEADING.findall(prose(page))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_link_leads_to_a_file_and_a_heading() -> None:
+    broken = []
+    for page in (*ENTRIES, *sorted(DOCS.rglob("*.md"))):
+        for link in _LINK.findall(prose(page)):
+            path, _, anchor = link.partition("#")
+            target = (page.parent / path).resolve() if path else page
+            if "://" not in link and not (target.exists() and (not anchor or anchor in anchors(target))):
+                broken.append(f"{page.relative_to(ROOT)}: {link}")
+    assert broken == []

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from tests.rig.calls import Answer, Wire
-from tests.rig.commands import CommandLine
-from tests.rig.forks import Forks
-from tests.rig.service import Service
+from tests.rig.service import RunningService, Service
 from tests.rig.waiting import wait_until
 
 ANSWER_WAIT_S = 60
@@ -32,13 +30,9 @@ class Edge:
 
 
 @pytest.fixture(scope="session")
-def edge(
-    commands: CommandLine, forks: Forks | None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Edge]:
-    folder = tmp_path_factory.mktemp("edge")
-    service = Service(folder, commands, chat_url="parrot:", speech="none", forks=forks).start()
-    yield Edge(service, service.account().key().plain)
-    assert service.stop() == 0
+def edge(running_service: RunningService) -> Iterator[Edge]:
+    with running_service() as service:
+        yield Edge(service, service.account().key().plain)
 
 
 def line_of(service: Service, answer: Answer) -> dict[str, Any]:

@@ -15,9 +15,7 @@ from myna.lib.telemetry.access_log import AccessLog
 from myna.lib.telemetry.requests import CompletedRequest, RequestDetails
 from tests.http.conftest import line_of
 from tests.rig.calls import Answer, call
-from tests.rig.commands import CommandLine
-from tests.rig.forks import Forks
-from tests.rig.service import Key, Service
+from tests.rig.service import Key, RunningService, Service
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 
@@ -28,19 +26,19 @@ def lines(stream: io.BytesIO) -> list[dict[str, object]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def note(access: AccessLog, path: str = "/v1/me", details: RequestDetails | None = None) -> None:
-    access.record(
-        CompletedRequest(
-            request_id="an-id",
-            method="GET",
-            route="/v1/me",
-            path=path,
-            status=200,
-            seconds=0.0123,
-            ended_at=1_767_225_600.0625,
-            details=details or RequestDetails(),
-        )
-    )
+def note(access: AccessLog, **changes: Any) -> None:
+    """A completed GET /v1/me, with these changes."""
+    request: dict[str, Any] = {
+        "request_id": "an-id",
+        "method": "GET",
+        "route": "/v1/me",
+        "path": "/v1/me",
+        "status": 200,
+        "seconds": 0.0123,
+        "ended_at": 1_767_225_600.0625,
+        "details": RequestDetails(),
+    }
+    access.record(CompletedRequest(**request | changes))
 
 
 def counted() -> tuple[float, float]:
@@ -54,7 +52,7 @@ async def test_lines_are_buffered_and_written_soon() -> None:
     stream = io.BytesIO()
     access = AccessLog(stream.write)
     note(access)
-    note(access, '/v1/"\n\x00')
+    note(access, path='/v1/"\n\x00')
     assert stream.getvalue() == b""
     async with asyncio.timeout(10):
         while not stream.getvalue():  # noqa: ASYNC110 - a timer of the event loop writes
@@ -80,18 +78,8 @@ async def test_of_many_refusals_all_are_counted_and_some_are_logged(monkeypatch:
     count, before = 10_000, refusals()
     for number in range(count):
         second = number // (count // 2)
-        access.record(
-            CompletedRequest(
-                request_id="an-id",
-                method="",
-                route=module.REFUSED,
-                path="",
-                status=400,
-                seconds=0.0,
-                ended_at=1_767_225_600.0 + second,
-                details=RequestDetails(),
-            )
-        )
+        refused = {"method": "", "route": module.REFUSED, "path": "", "status": 400}
+        note(access, **refused, ended_at=1_767_225_600.0 + second)
         if number % (count // 2) == 0:
             note(access)  # an accepted request is always logged
     access.flush()
@@ -138,19 +126,12 @@ DETAILS = ("account_id", "key_id", "error_type", "units", "channel", "replay_of"
 
 
 @pytest.fixture(scope="module")
-def service(
-    commands: CommandLine,
-    forks: Forks | None,
-    session_upstream: Upstream,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Service]:
-    folder, url, env = tmp_path_factory.mktemp("details"), session_upstream.url, {"MYNA_SPEECH_KEY": "x"}
-    made = Service(folder, commands, chat_url=url, speech=url, env=env, forks=forks).start()
-    key = made.account().key().plain
-    voices = f"{made.root_url}/openai/v1/audio/voices"
-    wait_until(lambda: call("GET", voices, key=key).json["voices"] != [], 60, "voices are listed")
-    yield made
-    assert made.stop() == 0
+def service(running_service: RunningService, session_upstream: Upstream) -> Iterator[Service]:
+    url, env = session_upstream.url, {"MYNA_SPEECH_KEY": "x"}
+    with running_service(chat_url=url, speech=url, env=env) as service:
+        key, voices = service.account().key().plain, f"{service.root_url}/openai/v1/audio/voices"
+        wait_until(lambda: call("GET", voices, key=key).json["voices"] != [], 60, "voices are listed")
+        yield service
 
 
 @pytest.fixture(autouse=True)

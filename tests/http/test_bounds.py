@@ -5,12 +5,14 @@ might be. A time is judged in two ways, neither of which depends on the machine:
 is measured in the same run, and against the time for a quarter of the input.
 """
 
+import asyncio
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
+from uvicorn.server import ServerState
 
 from myna.accounts import keys
 from myna.api.v1 import read_integer
@@ -22,20 +24,26 @@ from myna.gateway.chat.complete import instruction_of
 from myna.gateway.chat.failover import Nobody
 from myna.gateway.chat.intent import speech_text
 from myna.gateway.chat.text import han_count
+from myna.http import server
+from myna.http.asgi_types import Receive, Scope, Send
 from myna.http.client import ClientResponse
+from myna.http.connection import Protocol
 from myna.http.request import BodyBudget, BodyLimits, Request
 from myna.http.responses import public_error
+from myna.http.server_config import WaitingConnections
 from myna.lib.telemetry import logs
 from myna.lib.telemetry.requests import RequestDetails
 from myna.settings import Settings
-from myna.speech.draft import draft
 from myna.speech.plan import check_text, read_speed
+from myna.speech.synthesize import draft
 from myna.wire import farm, v1
 from myna.wire.body import decode
 from tests.http.cpu_time import Reader, cpu_s, judge, reference
 
 BODY_BYTES = 2**20
 HEAD_BYTES = 64 * 1024
+READ_BYTES = 256 * 1024
+"""What the event loop reads from a socket at once, at most."""
 TEXT_CHARS = 100_000
 """The highest `tts_max_chars`."""
 Inputs = dict[str, Callable[[int], Any]]
@@ -136,7 +144,7 @@ READERS: dict[str, tuple[Reader, Inputs, int]] = {
         {"a": lambda size: size // 4},
         HEAD_BYTES,
     ),
-    "key": (lambda key: keys.unverified(key, keys.Scope.CHAT), {" ": b"Bearer".ljust}, HEAD_BYTES),
+    "key": (keys.hash_in, {" ": b"Bearer".ljust}, HEAD_BYTES),
     "logged": (logs.masked, {piece: filled(piece) for piece in ("myna_", "://a ", "a@")}, HEAD_BYTES),
     "unhandled": (lambda text: public_error(InvalidRequest(text)), {"x": filled("x")}, HEAD_BYTES),
 }  # fmt: skip
@@ -215,3 +223,73 @@ READS = {
     "offers of another protocol": lambda size: (UPGRADE + b"a:b\r\n" * (size // 170) + b"\r\n") * 31,
     "trailers": lambda size: POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + b"a:\r\n" * (size // 4),
 }
+
+
+class Sink(asyncio.Transport):
+    """A transport that keeps what is written to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = False
+        self.written = b""
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def writelines(self, lines: Iterable[Any]) -> None:
+        self.written += b"".join(lines)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = True
+
+    def pause_reading(self) -> None:
+        """There is nothing to read."""
+
+    def resume_reading(self) -> None:
+        """Likewise."""
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+async def _silent(scope: Scope, receive: Receive, send: Send) -> None:
+    """An application that never answers."""
+    await asyncio.Event().wait()
+
+
+_config = server.configure(_silent, Settings())
+_config.waiting = WaitingConnections(_config.connections_max, None)
+
+
+@contextlib.contextmanager
+def connected(transport: Sink) -> Iterator[Protocol]:
+    """A connection over this transport, to an application that never answers; it is lost at the end."""
+    if not _config.loaded:
+        _config.load()
+    state = ServerState()
+    protocol = Protocol(_config, state, {})
+    protocol.connection_made(transport)
+    try:
+        yield protocol
+    finally:
+        transport.abort()
+        for task in state.tasks:
+            task.cancel()
+        protocol.connection_lost(None)
+
+
+@pytest.mark.anyio
+async def test_one_read_from_a_client_blocks_the_event_loop_only_briefly(reference_s: float) -> None:
+    def read(data: bytes) -> None:
+        with connected(Sink()) as protocol:
+            protocol.data_received(data)
+
+    for name, make in READS.items():
+        judge(name, read, make(READ_BYTES), make(READ_BYTES // 4), reference_s)
+        await asyncio.sleep(0)

@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from myna.http.client_address import HOPS_MAX, UNCLEAR, TrustedProxies
 from myna.lib.net import networks
 from tests.rig.calls import call
-from tests.rig.commands import CommandLine
-from tests.rig.forks import Forks
 from tests.rig.office import PASSWORD, People
-from tests.rig.service import Service
+from tests.rig.service import RunningService, Service
 from tests.rig.waiting import wait_until
 
 PROXY = "10.0.0.1"
@@ -146,13 +144,9 @@ def test_a_long_header_is_read_up_to_a_limit() -> None:
 
 
 @pytest.fixture(scope="module")
-def behind_a_proxy(
-    commands: CommandLine, forks: Forks | None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Service]:
-    folder, env = tmp_path_factory.mktemp("proxied"), {"MYNA_TRUSTED_PROXIES": "127.0.0.0/8"}
-    made = Service(folder, commands, chat_url="parrot:", speech="none", env=env, forks=forks).start()
-    yield made
-    assert made.stop() == 0
+def behind_a_proxy(running_service: RunningService) -> Iterator[Service]:
+    with running_service(env={"MYNA_TRUSTED_PROXIES": "127.0.0.0/8"}) as service:
+        yield service
 
 
 def test_sign_ins_are_recorded_and_throttled_by_the_address_that_a_trusted_proxy_names(

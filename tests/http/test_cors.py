@@ -8,9 +8,7 @@ from myna import settings
 from myna.http.cors import ALLOWED, EXPOSED, Cors
 from tests.http.conftest import Edge
 from tests.rig.calls import Answer, call
-from tests.rig.commands import CommandLine
-from tests.rig.forks import Forks
-from tests.rig.service import Service
+from tests.rig.service import RunningService, Service
 
 ORIGIN, OTHER_ORIGIN = "https://app.example.com", "http://localhost:5173"
 PREFLIGHT = {
@@ -22,14 +20,9 @@ CHAT = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
 
 
 @pytest.fixture(scope="module")
-def service(
-    commands: CommandLine, forks: Forks | None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Service]:
-    env = {"MYNA_CORS_ORIGINS": f"{ORIGIN}, {OTHER_ORIGIN}"}
-    folder = tmp_path_factory.mktemp("cors")
-    running = Service(folder, commands, chat_url="parrot:", speech="none", env=env, forks=forks).start()
-    yield running
-    assert running.stop() == 0
+def service(running_service: RunningService) -> Iterator[Service]:
+    with running_service(env={"MYNA_CORS_ORIGINS": f"{ORIGIN}, {OTHER_ORIGIN}"}) as service:
+        yield service
 
 
 def allows_none(answer: Answer) -> bool:

@@ -10,8 +10,8 @@ from myna.accounts.throttle import ADDRESSES_MAX, BURST_MAX, KEYS_MAX, KeyThrott
 from myna.errors import RateLimited
 from myna.wire.farm import PREFIX, PROTOCOL, PROTOCOL_HEADER
 from tests.rig.calls import Answer, call
-from tests.rig.commands import CommandLine
-from tests.rig.service import Key, Service
+from tests.rig.service import Key, RunningService, Service
+from tests.rig.waiting import Clock
 
 ATTACKED = "203.0.113.7"
 OTHER = "198.51.100.9"
@@ -21,15 +21,6 @@ WITHOUT_REFILL = (
     "from myna.accounts import throttle\nthrottle.PER_S = 1e-9\nfrom myna.cli import main; main(['serve'])",
 )
 CHAT = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
-
-
-class Clock:
-    """Seconds that a test moves."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def fail(throttle: KeyThrottle, address: str = ATTACKED, times: int = 1) -> None:
@@ -112,12 +103,11 @@ def unknown() -> str:
 
 
 @pytest.fixture(scope="module")
-def attacked(commands: CommandLine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def attacked(running_service: RunningService) -> Iterator[Service]:
     """A site behind a proxy, whose throttle forgives no failure: each test has an address of its own."""
-    folder, env = tmp_path_factory.mktemp("attacked"), {"MYNA_TRUSTED_PROXIES": "127.0.0.1"}
-    made = Service(folder, commands, chat_url="parrot:", speech="none", env=env, program=WITHOUT_REFILL)
-    yield made.start()
-    assert made.stop() == 0
+    env = {"MYNA_TRUSTED_PROXIES": "127.0.0.1"}
+    with running_service(env=env, program=WITHOUT_REFILL, forks=None) as service:
+        yield service
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
 """Responses: streamed and whole."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-import starlette.requests
 
 from myna.http.request import Request
 from myna.http.responses import Response
@@ -13,7 +13,7 @@ from tests.http.local_server import WAIT_S, LocalServer, RawConnection, local_se
 
 pytestmark = pytest.mark.anyio
 
-Handler = Callable[[LocalServer, Request], Awaitable[ResponseStream]]
+Handler = Callable[[LocalServer, Request], Awaitable[ResponseStream | Response]]
 TYPE = b"text/event-stream"
 HIGH_WATER_BYTES = 65536
 
@@ -28,9 +28,16 @@ async def rest(client: RawConnection) -> bytes:
         return await client.reader.read()
 
 
-def handled(monkeypatch: pytest.MonkeyPatch, handler: Handler) -> None:
-    """Has `/blocked` answer so."""
+@contextlib.asynccontextmanager
+async def asked(
+    monkeypatch: pytest.MonkeyPatch, handler: Handler
+) -> AsyncIterator[tuple[LocalServer, RawConnection]]:
+    """A server whose `/blocked` is handled so, and a client that has asked for it."""
     monkeypatch.setattr(LocalServer, "block", handler)
+    async with local_server() as local:
+        client = await local.connect()
+        client.ask()
+        yield local, client
 
 
 async def test_each_part_is_a_chunk_that_leaves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,10 +51,7 @@ async def test_each_part_is_a_chunk_that_leaves_at_once(monkeypatch: pytest.Monk
         stream.end()
         return stream
 
-    handled(monkeypatch, answer)
-    async with local_server() as local:
-        client = await local.connect()
-        client.ask()
+    async with asked(monkeypatch, answer) as (local, client):
         lines = (await head(client)).lower().split(b"\r\n")
         assert lines[0] == b"http/1.1 200 ok"
         for line in (b"content-type: text/event-stream", b"transfer-encoding: chunked", b"x-units-cost: 1"):
@@ -69,7 +73,7 @@ async def test_an_http_1_0_client_gets_the_body_without_chunks(monkeypatch: pyte
         stream.end()
         return stream
 
-    handled(monkeypatch, answer)
+    monkeypatch.setattr(LocalServer, "block", answer)
     async with local_server() as local:
         client = await local.connect()
         client.send(b"GET /blocked HTTP/1.0\r\n\r\n")
@@ -82,10 +86,7 @@ async def test_an_exception_before_the_start_is_an_error_response(monkeypatch: p
         request.stream()
         raise RuntimeError("a handler that fails")
 
-    handled(monkeypatch, answer)
-    async with local_server() as local:
-        client = await local.connect()
-        client.ask()
+    async with asked(monkeypatch, answer) as (_, client):
         status, body = await client.answer()
         assert status == 500 and b"server_error" in body
 
@@ -100,10 +101,7 @@ async def test_an_exception_after_the_start_closes_without_the_last_chunk(
         stream.write(b"one")
         raise error
 
-    handled(monkeypatch, answer)
-    async with local_server() as local:
-        client = await local.connect()
-        client.ask()
+    async with asked(monkeypatch, answer) as (local, client):
         await head(client)
         assert await rest(client) == b"3\r\none\r\n"
         await until(lambda: local.connections == 0)
@@ -139,10 +137,7 @@ async def test_a_disconnect_is_reported_at_once(monkeypatch: pytest.MonkeyPatch,
         seen.append(stream)
         return stream
 
-    handled(monkeypatch, answer)
-    async with local_server() as local:
-        client = await local.connect()
-        client.ask()
+    async with asked(monkeypatch, answer) as (local, client):
         await until(lambda: local.started == 1)
         if how == "reset":
             client.reset()
@@ -175,10 +170,8 @@ async def test_a_client_that_does_not_read_pauses_the_stream(monkeypatch: pytest
         stream.end()
         return stream
 
-    handled(monkeypatch, answer)
-    async with local_server() as local:
-        client = await local.connect()
-        client.ask()  # whose reader stops reading soon, as nobody takes anything from it
+    # The client's reader stops reading soon, as nobody takes anything from it.
+    async with asked(monkeypatch, answer) as (local, client):
         await until(lambda: events == ["pause"])
         (protocol,) = local.server.server_state.connections
         assert protocol.transport.get_write_buffer_size() <= HIGH_WATER_BYTES + len(part) + 100
@@ -191,19 +184,6 @@ async def test_a_client_that_does_not_read_pauses_the_stream(monkeypatch: pytest
         assert events == ["pause", "resume"]
 
 
-async def test_a_control_character_in_a_header_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def answer(local: LocalServer, request: Request) -> ResponseStream:
-        stream = request.stream()
-        stream.start({"x-one": "a\r\nx-more: b"}, TYPE)
-        return stream
-
-    handled(monkeypatch, answer)
-    async with local_server() as local:
-        client = await local.connect()
-        client.ask()
-        assert (await client.answer())[0] == 500
-
-
 async def test_a_response_waits_until_the_client_reads() -> None:
     async with local_server() as local:
         client = await local.connect()
@@ -214,16 +194,14 @@ async def test_a_response_waits_until_the_client_reads() -> None:
 
 
 @pytest.mark.parametrize("value", ["a\r\nx-more: b", "a\nb", "a\x00b"])
-async def test_a_control_character_in_a_header_is_500(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    async def answer(self: LocalServer, request: Request) -> Response:
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_control_character_in_a_header_is_500(
+    monkeypatch: pytest.MonkeyPatch, value: str, streams: bool
+) -> None:
+    async def answer(local: LocalServer, request: Request) -> ResponseStream | Response:
+        if streams:
+            request.stream().start({"x-one": value}, TYPE)
         return Response(b"ok", headers={"x-one": value})
 
-    monkeypatch.setattr(LocalServer, "block", answer)
-    async with local_server() as local:
-        client = await local.connect()
-        client.ask("/blocked")
-        assert await client.answer() == (500, b"Internal Server Error")
-
-
-async def crash(request: starlette.requests.Request) -> None:
-    raise RuntimeError("a detail that is none of the caller's business")
+    async with asked(monkeypatch, answer) as (_, client):
+        assert (await client.answer())[0] == 500

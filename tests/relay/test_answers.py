@@ -21,9 +21,9 @@ CHOICE = {"index": 0, "message": MESSAGE, "finish_reason": "stop"}
 COMPLETION = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [CHOICE]}
 
 
-def checked(answer: Any, list_name: str = "choices", prompt_tokens: int | None = 3) -> Any:
+def completed(answer: Any) -> Any:
     body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-    return json.loads(answers.checked(body, list_name, prompt_tokens, CHANNEL))
+    return json.loads(answers.completion(body, "gpt", 3, CHANNEL))
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,7 @@ def checked(answer: Any, list_name: str = "choices", prompt_tokens: int | None =
         ({"choices": [None]}, "NoChoices"),
         ({"choices": [[]]}, "NoChoices"),
         ({"choices": [CHOICE, 1]}, "NoCompletion"),
+        ({"choices": [CHOICE, None]}, "NoCompletion"),
         (COMPLETION | {"error": {"message": SECRET}}, "ErrorAnswer"),
         (COMPLETION | {"error": "no", "usage": {}}, "ErrorAnswer"),
         ({"choices": [CHOICE | {"error": {"code": 502}}], "usage": {}}, "ErrorAnswer"),
@@ -46,7 +47,7 @@ def checked(answer: Any, list_name: str = "choices", prompt_tokens: int | None =
 )
 def test_an_answer_that_is_none_is_a_failed_attempt(answer: Any, kind: str) -> None:
     with pytest.raises(FailedAttempt) as failed:
-        checked(answer)
+        completed(answer)
     assert failed.value.kind == kind
     assert SECRET not in failed.value.detail + str(failed.value)
 
@@ -92,29 +93,29 @@ def test_a_response_that_strict_readers_refuse_is_passed_on_repaired(sent: bytes
 @pytest.mark.parametrize("answer", [COMPLETION | {"error": None}, json.dumps(COMPLETION, indent=2).encode()])
 def test_a_usage_is_counted_where_there_is_none(answer: Any) -> None:
     usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
-    assert checked(answer)["usage"] == usage
-    assert checked(COMPLETION | {"usage": None})["usage"] == usage
-    assert checked(COMPLETION | {"usage": {"total_tokens": 9}})["usage"] == {"total_tokens": 9}
-    assert "usage" not in checked(COMPLETION, prompt_tokens=None)
+    assert completed(answer)["usage"] == usage
+    assert completed(COMPLETION | {"usage": None})["usage"] == usage
+    assert completed(COMPLETION | {"usage": {}})["usage"] == usage
+    assert completed(COMPLETION | {"usage": {"total_tokens": 9}})["usage"]["total_tokens"] == 9
 
 
 def test_texts_and_contents_that_are_no_text_count_too() -> None:
     legacy = {"object": "text_completion", "choices": [{"text": "春"}, {"text": None}, {}]}
-    assert checked(legacy)["usage"]["completion_tokens"] == 1
+    assert completed(legacy)["usage"]["completion_tokens"] == 1
     parts = {"choices": [{"message": {"content": [{"text": "春"}]}}, {"message": None}]}
-    assert checked(parts)["usage"]["completion_tokens"] == 1
+    assert completed(parts)["usage"]["completion_tokens"] == 1
 
 
 def test_the_members_of_an_answer_stay_as_they_are() -> None:
-    body = b'{"choices":[{"message":{"content":"x"},"more":1.50}],"big":12345678901234567890123}'
-    found = answers.checked(body, "choices", 0, CHANNEL)
+    body = b'{"choices":[{"message":{"content":"x"}}],"more":1.50,"big":12345678901234567890123}'
+    found = answers.completion(body, "gpt", 0, CHANNEL)
     assert b'"more":1.50' in found and b'"big":12345678901234567890123' in found
 
 
 def test_what_typed_clients_need_is_filled_in() -> None:
     calls = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
     choices = [{"message": {"content": "x"}}, {"message": {"tool_calls": calls}, "finish_reason": ""}]
-    found = json.loads(answers.completed(json.dumps({"choices": choices}).encode(), "gpt"))
+    found = completed({"choices": choices})
     assert found["id"].startswith("chatcmpl-") and abs(found["created"] - time.time()) < 60
     assert (found["object"], found["model"]) == ("chat.completion", "gpt")
     assert found["choices"] == [
@@ -125,23 +126,18 @@ def test_what_typed_clients_need_is_filled_in() -> None:
             "finish_reason": "tool_calls",
         },
     ]
-    assert json.loads(answers.completed(json.dumps(COMPLETION).encode(), "m")) == COMPLETION
-    empty: Any = {"choices": [{"message": {"content": "x", "tool_calls": []}}]}
-    (choice,) = json.loads(answers.completed(json.dumps(empty).encode(), "m"))["choices"]
+    whole = COMPLETION | {"model": "gpt", "usage": answers.usage_of(1, 2)}
+    assert completed(whole) == whole
+    (choice,) = completed({"choices": [{"message": {"content": "x", "tool_calls": []}}]})["choices"]
     assert choice["finish_reason"] == "stop"
-    with pytest.raises(FailedAttempt) as failed:
-        answers.completed(b'{"choices":[{"message":{"content":"x"}},null]}', "m")
-    assert failed.value.kind == "NoCompletion"
-    legacy = json.loads(answers.completed(b'{"choices":[{"text":"x"}]}', "m"))
-    assert legacy["object"] == "text_completion"
-    assert checked(COMPLETION | {"usage": {}})["usage"]["total_tokens"] == 5
+    assert completed({"choices": [{"text": "x"}]})["object"] == "text_completion"
 
 
 def test_a_large_answer_is_counted_and_one_of_very_many_objects_is_not() -> None:
     large = {"choices": [{"message": {"content": "春" * 10**6}}]}
-    assert checked(large)["usage"]["completion_tokens"] == 10**6
+    assert completed(large)["usage"]["completion_tokens"] == 10**6
     many: Any = {"choices": [{}] * (CONTAINERS_MAX + 1)}
-    assert "usage" not in checked(many)
+    assert "usage" not in completed(many)
 
 
 def data_of(events: list[bytes]) -> list[Any]:

@@ -4,6 +4,7 @@ import itertools
 import json
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -200,6 +201,7 @@ class Service(Program):
 
 
 ServiceMaker = Callable[..., Service]
+RunningService = Callable[..., AbstractContextManager[Service]]
 
 
 @pytest.fixture(scope="session")
@@ -217,6 +219,23 @@ def forks() -> Iterator[Forks | None]:
     made = Forks()
     yield made
     made.close()
+
+
+@pytest.fixture(scope="session")
+def running_service(
+    commands: CommandLine, forks: Forks | None, tmp_path_factory: pytest.TempPathFactory
+) -> RunningService:
+    """Runs a service for the tests of a module or of the session: with the parrot and without speech, unless
+    the keyword parameters of `Service` say otherwise. It must end by itself."""
+
+    @contextmanager
+    def run(**parameters: Any) -> Iterator[Service]:
+        given = {"chat_url": "parrot:", "speech": "none", "forks": forks} | parameters
+        service = Service(tmp_path_factory.mktemp("service"), commands, **given).start()
+        yield service
+        assert service.stop() == 0
+
+    return run
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ broken          JSON that ends too early                     garbage      bytes 
 list            a JSON array                                 oversized    200 MB of body, or until closed
 wrong-types     content a number                             surrogate    content "\\ud800", an unpaired half
 tool:JSON       call the first tool, then say its output     long:N       answer with N times "x"
-error-choices   an error beside choices                      null-choices choices [null]
 error:N,S BODY  the status N, with Retry-After: S and this body
 vectors:N       embeddings of N numbers each
 refuses:A,B     a 400 that names the first of these members that the request has; else echo
@@ -332,10 +331,6 @@ def _body_of(fault: str, argument: str, seen: ReceivedRequest, *, usage: bool) -
     completion = partial(answers.completion, request, usage=usage)
     if fault == "no-choices":
         return json.dumps(completion("") | {"choices": []}).encode()
-    if fault == "null-choices":
-        return json.dumps(completion("") | {"choices": [None]}).encode()
-    if fault == "error-choices":
-        return json.dumps(completion("", "error") | answers.ERROR).encode()
     if fault == "whole" and argument:
         return json.dumps(completion("x" * int(argument)), indent=1).encode()
     if fault == "broken":

@@ -55,6 +55,16 @@ def _claims() -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 
+class Clock:
+    """Seconds that a test moves; `clock()` is the time."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 class LoopClock:
     """The clock of the running event loop, which must be asyncio's own, not uvloop's.
 

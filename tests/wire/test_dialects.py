@@ -12,9 +12,8 @@ from myna.gateway.relay.events import EventRelay
 from myna.gateway.relay.plan import WithUsage
 from myna.wire import lenient
 from myna.wire.body import to_event
-from myna.wire.responses.answer import to_response
-from myna.wire.responses.completion import usage_in
-from tests.wire.responses.stream import CREATED_AT, ENDED_AT, REQUEST, RESPONSE_ID, parsed, translated
+from tests.rig.answers import event
+from tests.wire.responses.stream import parsed, response_to, translated
 
 CHANNEL = Channel(kind="chat", name="up", url="http://127.0.0.1", model="m", key="k")
 HELLO = {"role": "assistant", "content": "Hello"}
@@ -65,12 +64,12 @@ WHOLE: dict[str, tuple[bytes, str]] = {
 def test_a_whole_answer_is_read_by_each_reader(name: str) -> None:
     body, text = WHOLE[name]
     assert upstream.model_answer(body, CHANNEL).content == text
-    passed = answers.checked(body, "choices", 1, CHANNEL)
+    passed = answers.completion(body, "m", 1, CHANNEL)
     assert json.loads(passed)["choices"][0]["message"]["role"] == "assistant"
     assert b"NaN" not in passed and not passed.startswith(lenient.BOM)
-    (event,) = answers.as_events(body, with_usage=False)
-    assert "delta" in json.loads(event.removeprefix(b"data: "))["choices"][0]
-    response = to_response(answers.decoded(body), REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)
+    (sent,) = answers.as_events(body, with_usage=False)
+    assert "delta" in json.loads(sent.removeprefix(b"data: "))["choices"][0]
+    response = response_to(answers.decoded(body))
     assert response["output"][-1]["content"][0]["text"] == text
     assert response["status"] == "completed"
 
@@ -86,19 +85,17 @@ def test_a_reason_to_finish_is_one_of_openais_for_each_reader(reason: str, known
     answer = completion(HELLO, finish=reason)
     body = json.dumps(answer).encode()
     assert upstream.model_answer(body, CHANNEL).finish_reason == known
-    assert json.loads(answers.completed(body, "gpt"))["choices"][0]["finish_reason"] == known
+    assert json.loads(answers.completion(body, "gpt", 1, CHANNEL))["choices"][0]["finish_reason"] == known
     choice = {"index": 0, "delta": {}, "finish_reason": reason}
     chunk = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
-    sent = EventRelay(model=b'"m"').feed(b"data: %b\n\n" % json.dumps(chunk).encode())
+    sent = EventRelay(model=b'"m"').feed(event(chunk))
     assert json.loads(sent[6:]) == chunk | {"choices": [choice | {"finish_reason": known}]}
-    response = to_response(answer, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)
+    response = response_to(answer)
     assert response["status"] == ("completed" if known in ("stop", "tool_calls") else "incomplete")
 
 
 def test_thinking_among_the_parts_of_a_content_is_reasoning() -> None:
-    response = to_response(
-        completion(HELLO | {"content": MISTRAL}), REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT
-    )
+    response = response_to(completion(HELLO | {"content": MISTRAL}))
     thought, said = response["output"]
     assert thought["content"][0]["text"] == "Let me see." and said["content"][0]["text"] == "Hello"
 
@@ -107,9 +104,9 @@ def test_the_arguments_of_a_call_may_be_an_object() -> None:
     answer = completion({"content": None, "tool_calls": [CALL]}, finish="tool_calls")
     body = json.dumps(answer).encode()
     (called,) = upstream.model_answer(body, CHANNEL).tool_calls or []
-    passed = json.loads(answers.completed(body, "gpt"))["choices"][0]
+    passed = json.loads(answers.completion(body, "gpt", 1, CHANNEL))["choices"][0]
     assert (passed["message"]["tool_calls"], passed["finish_reason"]) == ([called], "tool_calls")
-    (item,) = to_response(answer, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)["output"]
+    (item,) = response_to(answer)["output"]
     assert called["function"]["arguments"] == item["arguments"] == '{"city":"Oslo"}'
 
 
@@ -123,7 +120,7 @@ def test_the_arguments_of_a_call_may_be_an_object() -> None:
     ],
 )
 def test_the_tokens_of_a_response_are_whole_numbers(usage: Any, tokens: tuple[int, int]) -> None:
-    found = to_response(completion(HELLO, usage), REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)["usage"]
+    found = response_to(completion(HELLO, usage))["usage"]
     assert (found["input_tokens"], found["output_tokens"]) == tokens
 
 
@@ -155,7 +152,7 @@ def test_calls_have_an_index_of_their_own(indexes: tuple[Any, ...]) -> None:
     relay, found = EventRelay(model=b'"gpt"'), []
     for index, call in zip(indexes, calls, strict=True):
         one = {"choices": [{"delta": {"tool_calls": [call | {"index": index}]}}]}
-        sent = relay.feed(b"data: %b\n\n" % json.dumps(one).encode())
+        sent = relay.feed(event(one))
         found.append(json.loads(sent[6:])["choices"][0]["delta"]["tool_calls"][0]["index"])
     first = 1 if indexes[0] == 1 else 0
     assert found == [first, first + 1, first + 1]
@@ -167,7 +164,7 @@ def test_calls_without_index_and_id_as_gemini_sends_them_are_told_apart() -> Non
     response = parsed(translated(chunks))[-1]["response"]
     assert [item["name"] for item in response["output"]] == ["f", "g"]
     relay = EventRelay(model=b'"gpt"')
-    sent = b"".join(relay.feed(b"data: %b\n\n" % json.dumps(one).encode()) for one in chunks)
+    sent = b"".join(relay.feed(event(one)) for one in chunks)
     deltas = [json.loads(each[6:])["choices"][0]["delta"] for each in sent.split(b"\n\n") if each]
     calls = [delta["tool_calls"][0] for delta in deltas]
     assert [(call["index"], call["type"], call["function"]) for call in calls] == [
@@ -185,7 +182,6 @@ def test_a_usage_within_a_choice_is_that_of_the_stream() -> None:
     relay.close()
     counted = json.loads(shape.last().split(b"\n\n")[0].removeprefix(b"data: "))
     assert (counted["choices"], counted["usage"]) == ([], USAGE)
-    assert usage_in({"choices": [], "usage": USAGE}) == USAGE
     shape = WithUsage(1, "gpt")
     shape.feed(b'{"choices": [], "usage": {}}')  # which says nothing
     assert json.loads(shape.last().split(b"\n\n")[0].removeprefix(b"data: "))["usage"]["prompt_tokens"] == 1
@@ -247,13 +243,13 @@ SAID: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def passed(choice: dict[str, Any], members: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """A whole answer, and a chunk of a stream, after a good one, as clients get them."""
     whole = completion(None) | members | {"choices": [choice]}
-    answer: dict[str, Any] = json.loads(answers.completed(json.dumps(whole).encode(), "m"))
+    answer: dict[str, Any] = json.loads(answers.completion(json.dumps(whole).encode(), "m", 1, CHANNEL))
     delta = {"delta": choice["message"], "finish_reason": None, "index": 0}
     good = completion(None) | {"object": "chat.completion.chunk", "choices": [delta | {"delta": {}}]}
     relay = EventRelay(model=b'"m"')
     rest = {name: value for name, value in choice.items() if name not in ("message", "finish_reason")}
     chunk = whole | {"choices": [delta | rest]}
-    sent = [relay.feed(b"data: %b\n\n" % json.dumps(one).encode()) for one in (good, chunk)]
+    sent = [relay.feed(event(one)) for one in (good, chunk)]
     return answer, json.loads(sent[1].removeprefix(b"data: "))
 
 

@@ -1,109 +1,164 @@
-"""The audio endpoints of /openai/v1, with the parts that only they need."""
+"""POST /openai/v1/audio/speech, /audio/transcriptions and /audio/translations, GET /audio/voices, with the
+parts that only they need."""
 
+from dataclasses import dataclass
+from functools import partial
+
+from msgspec import structs
+
+from myna.accounts.keys import Scope
+from myna.api import units
 from myna.api.auth import KeyAuth
-from myna.api.openai.audio_speech import AudioSpeechApi
-from myna.api.openai.audio_transcriptions import AudioTranscriptionsApi
+from myna.api.openai.multipart import Form
 from myna.billing.ledger import Ledger
 from myna.channels.channels import Channels
 from myna.config import ConfigCache
 from myna.engines.media.media import Transcoder
+from myna.errors import DiskFull, MynaError
 from myna.farm.nodes import Capacity
+from myna.gateway import transcripts
 from myna.gateway.transcription import EmbeddedWhisper, Transcriber
 from myna.http.asgi import Routes
 from myna.http.client import HttpClient
+from myna.http.request import BodyBudget, Request
+from myna.http.responses import Response, envelope
+from myna.http.stream import ResponseStream
 from myna.lib.files import DiskExecutor
 from myna.lib.sandbox import AllowedPaths
 from myna.settings import Settings, usable_cores
-from myna.speech.delivery import Workshop
+from myna.speech import catalogue as voices
+from myna.speech.delivery import DeliveryTools, SoundResponse
 from myna.speech.plan import Planner
-from myna.speech.streamed import StreamedSpeech
+from myna.speech.streamed import StreamedSpeech, named
 from myna.speech.synthesize import Synthesizer
 from myna.store.database import Database
-from myna.store.files.audio import AudioStore
-from myna.store.files.free_space import FreeSpace
-from myna.store.files.spool import Spool
+from myna.store.files.named_files import AudioStore, Spool
+from myna.store.files.storage import FreeSpace
+from myna.store.queries import clones
+from myna.wire.body import to_json
+from myna.wire.openai import AudioVoices
+
+NO_SPACE = "The disk has no space for recordings; nothing was charged, try again later."
+SPOOLED_MAX = 40
+"""Recordings of the largest size that a process may have in the spool folder; a quarter of them of one
+account."""
 
 
+@dataclass(eq=False)
 class OpenAIAudio:
     """Makes the parts of one process. Its child processes start at their first job and end with `close`."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        db: Database,
-        ledger: Ledger,
-        config: ConfigCache,
-        channels: Channels,
-        capacity: Capacity,
-        planner: Planner,
-        synthesizer: Synthesizer,
-        audio: AudioStore,
-        spool: Spool,
-        space: FreeSpace,
-        http_client: HttpClient,
-    ) -> None:
-        self._settings = settings
-        self._db = db
-        self._config = config
-        self._channels = channels
-        self._capacity = capacity
-        self._spool = spool
-        self._space = space
-        self._disk = DiskExecutor()
-        self._transcoder = Transcoder(files=AllowedPaths.of(reads=(audio.folder,), writes=(spool.folder,)))
+    settings: Settings
+    db: Database
+    ledger: Ledger
+    config: ConfigCache
+    channels: Channels
+    capacity: Capacity
+    planner: Planner
+    synthesizer: Synthesizer
+    audio: AudioStore
+    spool: Spool
+    space: FreeSpace
+    http_client: HttpClient
+
+    def __post_init__(self) -> None:
+        settings, spool = self.settings, self.spool
+        self.disk = DiskExecutor()
+        self.transcoder = Transcoder(
+            files=AllowedPaths.of(reads=(self.audio.folder,), writes=(spool.folder,))
+        )
         self.whisper = EmbeddedWhisper(
             settings.data_folder,
             spool.folder,
             cores=max(1, usable_cores() // settings.workers),
             deadline_s=settings.call_deadline_s,
         )
-        self._streamed = StreamedSpeech(
+        self.streamed = StreamedSpeech(
             settings=settings,
-            ledger=ledger,
-            config=config,
-            channels=channels,
-            capacity=capacity,
-            planner=planner,
-            synthesizer=synthesizer,
-            audio=audio,
-            workshop=Workshop(spool, self._transcoder, self._disk),
+            ledger=self.ledger,
+            config=self.config,
+            channels=self.channels,
+            capacity=self.capacity,
+            planner=self.planner,
+            synthesizer=self.synthesizer,
+            audio=self.audio,
+            tools=DeliveryTools(spool, self.transcoder, self.disk, settings.upstream_idle_s),
         )
-        self._transcriber = Transcriber(
+        self.transcriber = Transcriber(
             settings=settings,
-            ledger=ledger,
-            config=config,
-            channels=channels,
-            http_client=http_client,
+            ledger=self.ledger,
+            config=self.config,
+            channels=self.channels,
+            http_client=self.http_client,
             whisper=self.whisper,
-            disk=self._disk,
+            disk=self.disk,
         )
+        self.spooled = BodyBudget(SPOOLED_MAX * settings.upload_max_bytes, settings.upload_max_bytes)
 
     def routes(self, key_auth: KeyAuth) -> Routes:
         """The handlers by exact path."""
-        speech = AudioSpeechApi(
-            key_auth=key_auth,
-            db=self._db,
-            config=self._config,
-            channels=self._channels,
-            capacity=self._capacity,
-            streamed=self._streamed,
-        )
-        transcriptions = AudioTranscriptionsApi(
-            key_auth=key_auth,
-            transcriber=self._transcriber,
-            spool=self._spool,
-            space=self._space,
-            disk=self._disk,
-            upload_max_bytes=self._settings.upload_max_bytes,
-        )
+        api = OpenAIAudioApi(key_auth, self)
         return {
-            "/openai/v1/audio/speech": {"POST": speech.speak},
-            "/openai/v1/audio/voices": {"GET": speech.voices},
-            "/openai/v1/audio/transcriptions": {"POST": transcriptions.transcriptions},
-            "/openai/v1/audio/translations": {"POST": transcriptions.translations},
+            "/openai/v1/audio/speech": {"POST": api.speak},
+            "/openai/v1/audio/voices": {"GET": api.voices},
+            "/openai/v1/audio/transcriptions": {"POST": partial(api.transcribe, translate=False)},
+            "/openai/v1/audio/translations": {"POST": partial(api.transcribe, translate=True)},
         }
 
     async def close(self) -> None:
         """Ends the child processes."""
-        await self._transcoder.close()
+        await self.transcoder.close()
         await self.whisper.close()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenAIAudioApi:
+    """The handlers."""
+
+    key_auth: KeyAuth
+    parts: OpenAIAudio
+
+    async def speak(self, request: Request) -> ResponseStream:
+        caller, body = await self.key_auth.caller_and_body(request, Scope.TTS)
+        stream = request.stream()
+        response = SoundResponse(stream, partial(units.headers_with_channel, caller.details))
+        await self.parts.streamed.speak(caller, body, response, request.disconnected)
+        return stream
+
+    async def voices(self, request: Request) -> Response:
+        verified = await self.key_auth.verify(request, Scope.TTS)
+        await self.key_auth.in_time(self.parts.config.at(verified.config_version))
+        config = await self.key_auth.in_time(self.parts.config.with_nodes())
+        nodes = await self.key_auth.in_time(self.parts.capacity.nodes(config))
+        own = clones.ready(self.parts.db, verified.key.account_id) if nodes else None
+        cloned = voices.usable_clones(await self.key_auth.in_time(own), config, nodes) if own else []
+        usable = [*voices.usable(self.parts.channels, config, nodes), *cloned]
+        return Response(to_json(AudioVoices(named(usable, self.parts.config.settings.openai_voices))))
+
+    async def transcribe(self, request: Request, *, translate: bool) -> Response:
+        """Transcribes a recording, or translates it to English."""
+        caller = await self.key_auth.verified_caller(request, Scope.CHAT)
+        account_id, file_max_bytes = caller.details.account_id, self.parts.settings.upload_max_bytes
+        size_bytes = min(request.declared_bytes or file_max_bytes, file_max_bytes)
+        form = Form(self.parts.spool, self.parts.disk, file_max_bytes)
+        try:
+            if self.parts.space.low:
+                raise DiskFull(NO_SPACE)
+            self.parts.spooled.take(size_bytes, account_id)
+        except MynaError as refusal:  # the body is not read
+            return structs.replace(envelope(refusal, request.path), close=True)
+        try:
+            async with form:
+                try:
+                    await form.read(request)
+                except MynaError as refusal:  # the rest of the body is not read
+                    return structs.replace(envelope(refusal, request.path), close=True)
+                asked = transcripts.read(form.fields, form.file, translate=translate)
+                caller = self.key_auth.with_idempotency_key(request, caller, form.fingerprint)
+                answer = await self.parts.transcriber.answer(
+                    caller, asked, request.limits.budget, request.disconnected
+                )
+                headers = units.headers_with_channel(caller.details)
+                return Response(answer, headers=headers, media_type=asked.media_type)
+        finally:
+            self.parts.spooled.release(size_bytes, account_id)

@@ -6,20 +6,18 @@ memory as a whole.
 
 import asyncio
 import hashlib
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final, Self
 
-from msgspec import Struct
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from myna.errors import BodyTooLarge, BodyTooSlow, InvalidRequest, ShuttingDown
+from myna.gateway.transcripts import Upload
 from myna.http.request import Request
 from myna.lib.files import DiskExecutor, remove
-from myna.store.files.spool import Spool
+from myna.store.files.named_files import Spool
 
 PATIENCE_S: Final = 30.0
 """How long a client may send nothing."""
@@ -35,26 +33,26 @@ _NOT_MULTIPART: Final = (
 )
 
 
-class UploadedFile(Struct, frozen=True):
-    """The file of a form: its temporary path, and what the client says about it. `sha256` is that of its
-    content."""
-
-    path: Path
-    name: str
-    media_type: str
-    size_bytes: int
-    sha256: bytes
-
-
 class Form:
-    """A form that was read: the values of its fields by name, in the order in which they came, and its file.
-    A context manager that removes the file."""
+    """A form with a file of at most `file_max_bytes`: the values of its fields in the order in which they
+    came, and its file. A context manager that removes the file."""
 
-    def __init__(self, spool: Spool, disk: DiskExecutor) -> None:
+    def __init__(self, spool: Spool, disk: DiskExecutor, file_max_bytes: int) -> None:
         self.fields: list[tuple[str, str]] = []
-        self.file: UploadedFile | None = None
+        self.file: Upload | None = None
         self._path = spool.new()
         self._disk = disk
+        self._file_max_bytes = file_max_bytes
+        self._file_name: str | None = None
+        self._file_bytes = 0
+        self._sha256 = hashlib.sha256()
+        self._media_type = ""
+        self._fields_bytes = 0
+        self._header = (bytearray(), bytearray())
+        self._headers: dict[bytes, bytes] = {}
+        self._name = ""
+        self._value: bytearray | None = None  # None within the file
+        self._complete = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -64,14 +62,6 @@ class Form:
     ) -> None:
         await self._disk.clean_up(partial(remove, self._path))
 
-    def value(self, name: str) -> str | None:
-        """The last value of a field, None without one."""
-        return next((value for found, value in reversed(self.fields) if found == name), None)
-
-    def values(self, name: str) -> list[str]:
-        """All values of a field."""
-        return [value for found, value in self.fields if found == name]
-
     @property
     def fingerprint(self) -> bytes:
         """The same for forms of the same fields and file: a client sends another boundary with each retry."""
@@ -80,84 +70,69 @@ class Form:
             for part in (name.encode(), value.encode()):
                 digest.update(b"%d:%b" % (len(part), part))
         if self.file is not None:
-            digest.update(self.file.sha256 + self.file.name.encode())
+            digest.update(self._sha256.digest() + self.file.name.encode())
         return digest.digest()
 
-    async def read(self, request: Request, file_max_bytes: int) -> None:
+    async def read(self, request: Request) -> None:
         """Reads the body of the request. Raises InvalidRequest, BodyTooLarge, BodyTooSlow and ShuttingDown;
         the rest of the body is not read then."""
-        if (request.declared_bytes or 0) > file_max_bytes + _OVERHEAD_BYTES:
-            raise BodyTooLarge(file_max_bytes)
-        with await self._disk.run_metadata(self._opened) as out:
-            reader = _Reader(boundary_of(request), out, file_max_bytes)
-            await _receive_into(request, reader, file_max_bytes + _OVERHEAD_BYTES)
+        if (request.declared_bytes or 0) > self._file_max_bytes + _OVERHEAD_BYTES:
+            raise BodyTooLarge(self._file_max_bytes)
+        with await self._disk.run_metadata(lambda: self._path.open("xb")) as out:
+            kind, options = parse_options_header((request.header(b"content-type") or b"").decode("latin-1"))
+            boundary = options.get(b"boundary")
+            if kind != b"multipart/form-data" or not boundary:
+                raise InvalidRequest(_NOT_MULTIPART)
+            await self._receive(request, self._parser(boundary, out))
             await self._disk.run(out.flush)
-        self.fields = reader.fields
-        if reader.file_name is not None:
-            self.file = UploadedFile(
+        if self._file_name is not None:
+            self.file = Upload(
                 path=self._path,
-                name=reader.file_name,
-                media_type=reader.media_type,
-                size_bytes=reader.file_bytes,
-                sha256=reader.sha256.digest(),
+                name=self._file_name,
+                media_type=self._media_type,
+                size_bytes=self._file_bytes,
             )
 
-    def _opened(self) -> BinaryIO:
-        return self._path.open("xb")
+    async def _receive(self, request: Request, parser: MultipartParser) -> None:
+        """Parses the body to its end."""
+        clock = asyncio.get_running_loop().time
+        began, size_bytes, more = clock(), 0, True
+        while more:
+            until = min(clock(), began + size_bytes / SLOWEST_BYTES_PER_S) + PATIENCE_S
+            try:
+                async with asyncio.timeout_at(until):
+                    data, more = await request.part()
+            except TimeoutError:
+                raise BodyTooSlow(round(clock() - began, 1)) from None
+            if more and request.stopping:
+                raise ShuttingDown
+            size_bytes += len(data)
+            if size_bytes > self._file_max_bytes + _OVERHEAD_BYTES:
+                raise BodyTooLarge(self._file_max_bytes + _OVERHEAD_BYTES)
+            try:
+                parser.write(data)
+            except FormParserError as error:
+                raise InvalidRequest(f"The form can't be read: {str(error)[:100]}.") from None
+        if not self._complete:
+            raise InvalidRequest("The form ended early; send it whole.")
 
+    def _parser(self, boundary: bytes, out: BinaryIO) -> MultipartParser:
+        def part_data(data: bytes, start: int, end: int) -> None:
+            self._add(data[start:end], out)
 
-def boundary_of(request: Request) -> bytes:
-    """The boundary of the request's parts. Raises InvalidRequest."""
-    kind, options = parse_options_header((request.header(b"content-type") or b"").decode("latin-1"))
-    boundary = options.get(b"boundary")
-    if kind != b"multipart/form-data" or not boundary:
-        raise InvalidRequest(_NOT_MULTIPART)
-    return boundary
-
-
-class _Reader:
-    """Parses one body."""
-
-    def __init__(self, boundary: bytes, out: BinaryIO, file_max_bytes: int) -> None:
-        self.fields: list[tuple[str, str]] = []
-        self.file_name: str | None = None
-        self.media_type = ""
-        self.file_bytes = 0
-        self.sha256 = hashlib.sha256()
-        self.complete = False
-        self._out = out
-        self._file_max_bytes = file_max_bytes
-        self._fields_bytes = 0
-        self._header = (bytearray(), bytearray())
-        self._headers: dict[bytes, bytes] = {}
-        self._name = ""
-        self._value: bytearray | None = None
-        self._parser = MultipartParser(
+        return MultipartParser(
             boundary,
             {
                 "on_part_begin": self._begin,
-                "on_header_field": self._adder(0),
-                "on_header_value": self._adder(1),
+                "on_header_field": lambda data, start, end: self._header[0].extend(data[start:end]),
+                "on_header_value": lambda data, start, end: self._header[1].extend(data[start:end]),
                 "on_header_end": self._end_header,
                 "on_headers_finished": self._end_headers,
-                "on_part_data": self._data,
+                "on_part_data": part_data,
                 "on_part_end": self._end,
                 "on_end": self._finish,
             },
         )
-
-    def write(self, data: bytes) -> None:
-        """Parses the next bytes of the body. Raises InvalidRequest and BodyTooLarge."""
-        try:
-            self._parser.write(data)
-        except FormParserError as error:
-            raise InvalidRequest(f"The form can't be read: {str(error)[:100]}.") from None
-
-    def _adder(self, which: int) -> Callable[[bytes, int, int], None]:
-        def add(data: bytes, start: int, end: int) -> None:
-            self._header[which].extend(data[start:end])
-
-        return add
 
     def _begin(self) -> None:
         self._headers = {}
@@ -173,29 +148,29 @@ class _Reader:
         _, options = parse_options_header(self._headers.get(b"content-disposition", b"").decode("latin-1"))
         self._name = options.get(b"name", b"").decode("utf-8", "replace")
         file_name = options.get(b"filename")
-        self._value = None if file_name is not None else bytearray()
-        if file_name is None and self._name == "file":
-            raise InvalidRequest(
-                'this part has no file name; send one, such as filename="audio.wav".', field="file"
-            )
         if file_name is None:
+            if self._name == "file":
+                raise InvalidRequest(
+                    'this part has no file name; send one, such as filename="audio.wav".', field="file"
+                )
+            self._value = bytearray()
             return
-        if self._name != "file" or self.file_name is not None:
+        if self._name != "file" or self._file_name is not None:
             raise InvalidRequest("the form must have one file, in this field.", field="file")
-        self.file_name = file_name.decode("utf-8", "replace")
-        self.media_type = self._headers.get(b"content-type", b"").decode("latin-1")
+        self._value = None
+        self._file_name = file_name.decode("utf-8", "replace")
+        self._media_type = self._headers.get(b"content-type", b"").decode("latin-1")
 
-    def _data(self, data: bytes, start: int, end: int) -> None:
-        part = data[start:end]
-        if self._value is None:
-            self.file_bytes += len(part)
-            if self.file_bytes > self._file_max_bytes:
-                raise BodyTooLarge(self._file_max_bytes)
-            self._out.write(part)
-            self.sha256.update(part)
+    def _add(self, part: bytes, out: BinaryIO) -> None:
+        if self._value is not None:
+            self._value += part
+            self._count(len(part))
             return
-        self._value += part
-        self._count(len(part))
+        self._file_bytes += len(part)
+        if self._file_bytes > self._file_max_bytes:
+            raise BodyTooLarge(self._file_max_bytes)
+        out.write(part)
+        self._sha256.update(part)
 
     def _end(self) -> None:
         if self._value is None:
@@ -212,26 +187,4 @@ class _Reader:
             raise InvalidRequest(f"The fields of the form have over {FIELDS_MAX_BYTES} bytes; send less.")
 
     def _finish(self) -> None:
-        self.complete = True
-
-
-async def _receive_into(request: Request, reader: _Reader, max_bytes: int) -> None:
-    """Reads the body to its end."""
-    clock = asyncio.get_running_loop().time
-    began, size_bytes, more = clock(), 0, True
-    while more:
-        until = min(clock(), began + size_bytes / SLOWEST_BYTES_PER_S) + PATIENCE_S
-        try:
-            async with asyncio.timeout_at(until):
-                data, more = await request.part()
-        except TimeoutError:
-            raise BodyTooSlow(round(clock() - began, 1)) from None
-        if more and request.stopping:
-            raise ShuttingDown
-        size_bytes += len(data)
-        if size_bytes > max_bytes:
-            raise BodyTooLarge(max_bytes)
-        if data:
-            reader.write(data)
-    if not reader.complete:
-        raise InvalidRequest("The form ended early; send it whole.")
+        self._complete = True

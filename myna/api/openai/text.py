@@ -2,6 +2,7 @@
 and stored responses."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 
 from msgspec import UNSET
@@ -23,7 +24,7 @@ from myna.http.request import Request
 from myna.http.responses import Response
 from myna.http.stream import ResponseStream
 from myna.store.database import Database
-from myna.store.queries import routes as store
+from myna.store.queries import config as store
 from myna.wire.body import to_json
 from myna.wire.openai import DeletedResponse, RoutedModel, RoutedModelList
 
@@ -31,23 +32,16 @@ CREATED = 1_767_225_600
 """2026-01-01: the creation time of every model."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ModelsApi:
     """Handlers of the list of models: the built-in ones and the operator's routes, as far as the key may use
     them. Wildcards are not listed, nor is the embedded Whisper where it is not installed."""
 
-    def __init__(
-        self,
-        key_auth: KeyAuth,
-        db: Database,
-        config: ConfigCache,
-        whisper: EmbeddedWhisper,
-        context_lengths: ContextLengths,
-    ) -> None:
-        self._key_auth = key_auth
-        self._db = db
-        self._config = config
-        self._whisper = whisper
-        self._context_lengths = context_lengths
+    key_auth: KeyAuth
+    db: Database
+    config: ConfigCache
+    whisper: EmbeddedWhisper
+    context_lengths: ContextLengths
 
     async def list_all(self, request: Request) -> Response:
         usable = await self._usable(request)
@@ -57,31 +51,31 @@ class ModelsApi:
     async def one(self, request: Request) -> Response:
         wanted = request.path.removeprefix(MODELS_PREFIX)
         usable = {route.name: route for route in await self._usable(request)}
-        route = routes.named(self._config.current, self._config.settings, wanted)
+        route = routes.named(self.config.current, self.config.settings, wanted)
         if route is None or route.name not in usable:
             raise ModelNotFound(wanted)
         (model,) = await self._models({wanted: route})
         return Response(to_json(model))
 
     async def _usable(self, request: Request) -> list[Route]:
-        verified = await self._key_auth.verify(request, Scope.CHAT)
-        await self._key_auth.in_time(self._config.at(verified.config_version))
-        found = routes.listed(self._config.current, self._config.settings)
-        if await self._whisper.missing():
+        verified = await self.key_auth.verify(request, Scope.CHAT)
+        await self.key_auth.in_time(self.config.at(verified.config_version))
+        found = routes.listed(self.config.current, self.config.settings)
+        if await self.whisper.missing():
             found = [route for route in found if route.name != routes.TRANSCRIPTION_ROUTE]
-        allowed = await self._key_auth.in_time(store.of_key(self._db, verified.key.id))
+        allowed = await self.key_auth.in_time(store.routes_of_key(self.db, verified.key.id))
         return found if allowed is None else [route for route in found if route.name in allowed]
 
     async def _models(self, named: dict[str, Route]) -> list[RoutedModel]:
         """The models of these names."""
-        said = self._config.settings.context_lengths
-        lengths = await self._context_lengths.of(self._config.current, said, named)
+        said = self.config.settings.context_lengths
+        lengths = await self.context_lengths.of(self.config.current, said, named)
         return [
             RoutedModel(
                 id=name,
                 object="model",
                 created=CREATED,
-                owned_by=self._config.settings.owner,
+                owned_by=self.config.settings.owner,
                 kind=route.kind,
                 units=route.units,
                 context_length=lengths.get(name, UNSET),

@@ -103,10 +103,12 @@ def model_answer(answer: bytes, channel: Channel) -> ModelAnswer:
             raise unusable("NoChoices", "the answer has no choices", answer, channel)
         if (message := choice.message or choice.delta) is None:
             raise unusable("NoChoices", "the answer's choice has no message", answer, channel)
-        said = completions.message({"content": message.content}, whole=True)
-        content, reason = text_of(said["content"]), reason_of(choice.finish_reason)
-        found = _tool_calls.decode(_bounded(message.tool_calls))
-        tool_calls = None if found is None else [one for call in found if (one := completions.call(call))]
+        content = message.content
+        if not isinstance(content, str):
+            content = text_of(completions.message({"content": content}, whole=True)["content"])
+        reason, tool_calls = reason_of(choice.finish_reason), None
+        if (found := _tool_calls.decode(_bounded(message.tool_calls))) is not None:
+            tool_calls = [one for call in found if (one := completions.call(call))]
     except UNREADABLE as error:
         raise unusable(
             "NoCompletion", "the answer is no chat completion", answer, channel, f": {error}"

@@ -1,4 +1,4 @@
-"""Whole answers of channels: their checks, the usage that a channel left out, and an answer as a stream."""
+"""Whole answers of channels, checked and with the types of OpenAI's API, and an answer as a stream."""
 
 import base64
 import re
@@ -7,7 +7,6 @@ import time
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 
 from myna.channels.channels import Channel
 from myna.gateway.chat.failover import FailedAttempt, of_error, unusable
@@ -23,50 +22,19 @@ from myna.wire.lenient import (
     loads,
     object_of,
     objects_of,
-    repaired,
     strict,
     text_of,
 )
-from myna.wire.openai import Usage
 
 COMPLETION_ID: Final = "chatcmpl-"
 _NULL: Final = msgspec.Raw(b"null")
 _TOO_MANY: Final = "the answer has too many objects and arrays"
+_REPORTS: Final = "the answer reports an error"
 _NAMED: Final = b'"model"'
 _OBJECT: Final = re.compile(rb"\[\s*\{")
 
 
-class _Listed(Struct):
-    """An answer with choices or data."""
-
-    choices: msgspec.Raw = msgspec.Raw(b"")
-    data: msgspec.Raw = msgspec.Raw(b"")
-    usage: msgspec.Raw = _NULL
-    object: Any = None
-    error: msgspec.Raw = _NULL
-
-
-class _Message(Struct):
-    content: msgspec.Raw = _NULL
-
-
-class _Choice(Struct):
-    """A choice, as far as it is read: `message` of a chat, `text` of a legacy completion."""
-
-    message: msgspec.Raw = _NULL
-    text: msgspec.Raw = _NULL
-    finish_reason: Any = None
-    error: msgspec.Raw = _NULL
-
-    @property
-    def failed(self) -> bool:
-        return self.finish_reason == "error" or is_set(self.error)
-
-
 _Members = dict[str, msgspec.Raw]
-_listed = msgspec.json.Decoder(_Listed)
-_message = msgspec.json.Decoder(_Message)
-_choices = msgspec.json.Decoder(list[_Choice])
 _members = msgspec.json.Decoder(_Members)
 _lists = msgspec.json.Decoder(list[_Members])
 _floats = msgspec.json.Decoder(list[float])
@@ -74,53 +42,39 @@ _object = msgspec.json.Decoder(dict[str, Any])
 _encode = msgspec.json.Encoder().encode
 
 
-def checked(body: bytes, list_name: str, prompt_tokens: int | None, channel: Channel) -> bytes:
-    """The answer of a channel: an object with a list that begins with an object, `choices` or `data`. If it
-    has no usage, and `prompt_tokens` is given, the usage is counted, unless it has very many objects and
-    arrays. Raises FailedAttempt, also if the answer reports an error."""
+def completion(body: bytes, model: str, prompt_tokens: int, channel: Channel) -> bytes:
+    """A channel's completion with the name that the caller gave the model, with the usage, counted if there
+    is none, and with what servers leave out and clients with types need. Other members stay as they are, and
+    so do choices of very many objects and arrays. Raises FailedAttempt, also if it reports an error."""
     try:
-        read = body
-        try:
-            answer = _listed.decode(body)
-        except UNREADABLE:
-            body, read = repaired(body)
-            answer = _listed.decode(read)
-        found = bytes(answer.choices if list_name == "choices" else answer.data)
-        if not _OBJECT.match(found.lstrip()):
-            raise unusable("NoChoices", f"the answer has no {list_name}", body, channel)
-        counts = prompt_tokens is not None and not is_set(answer.usage)
-        reports = is_set(answer.error) or answer.object == "error"
-        choices: list[_Choice] = []
-        if (counts or ERROR in found) and not has_too_many_containers(found):
-            choices = _choices.decode(found)
-            reports = reports or any(choice.failed for choice in choices)
-        if reports:
-            raise of_error("ErrorAnswer", "the answer reports an error", body, channel)
-        if prompt_tokens is None or not (counts and choices):
-            return body
-        members = _members.decode(read)
-        usage = usage_of(prompt_tokens, sum(map(_han_count, choices)))
-        return _encode(members | {"usage": usage})
+        members, found = _checked(body, "choices", channel)
+        choices = None if has_too_many_containers(found) else _objects(found)
+        if any(one.get("finish_reason") == "error" or is_set(one.get("error")) for one in choices or ()):
+            raise of_error("ErrorAnswer", _REPORTS, body, channel)
+        named = {name: loads(bytes(members.pop(name))) for name in completions.MEMBERS if name in members}
     except UNREADABLE as error:
         raise _no_completion(error) from error
-
-
-def completed(body: bytes, model: str) -> bytes:
-    """A checked completion with the name that the caller gave the model, and with what servers leave out and
-    clients with types need. Members that are there stay as they are. Raises FailedAttempt."""
-    members = strict(_members.decode, body)
-    found = bytes(members["choices"])
     part = "text" if b'"text"' in found and b'"message"' not in found else "message"
     kind = "text_completion" if part == "text" else "chat.completion"
     missing: dict[str, Any] = {"id": COMPLETION_ID + new_name(), "object": kind, "created": int(time.time())}
-    try:
-        named = {name: loads(bytes(members.pop(name))) for name in completions.MEMBERS if name in members}
-        if not has_too_many_containers(found):
-            choices = [_completed(place, each, part) for place, each in enumerate(_objects(found))]
-            members["choices"] = msgspec.Raw(dumps(choices))
-    except UNREADABLE as error:
-        raise _no_completion(error) from error
+    if choices is not None:
+        if not is_set(named.get("usage")):
+            named["usage"] = usage_of(prompt_tokens, sum(map(_han_count, choices)))
+        choices = [_completed(place, each, part) for place, each in enumerate(choices)]
+        members["choices"] = msgspec.Raw(dumps(choices))
     return _encode(completions.members(named, missing) | members | {"model": model})
+
+
+def _checked(body: bytes, list_name: str, channel: Channel) -> tuple[_Members, bytes]:
+    """The members of a channel's answer, and its list of objects. Raises UNREADABLE, and FailedAttempt if
+    there is no such list or if the answer reports an error."""
+    members = strict(_members.decode, body)
+    found = bytes(members.get(list_name, _NULL))
+    if not _OBJECT.match(found.lstrip()):
+        raise unusable("NoChoices", f"the answer has no {list_name}", body, channel)
+    if is_set(members.get("error", _NULL)) or bytes(members.get("object", _NULL)) == ERROR:
+        raise of_error("ErrorAnswer", _REPORTS, body, channel)
+    return members, found
 
 
 def _objects(found: bytes) -> list[dict[str, Any]]:
@@ -135,25 +89,32 @@ def _completed(place: int, choice: dict[str, Any], part: str) -> dict[str, Any]:
     return whole | {"finish_reason": whole["finish_reason"] or ("tool_calls" if calls else "stop")}
 
 
-def embeddings(body: bytes, model: str, prompt_tokens: int, *, in_base64: bool) -> bytes:
-    """Checked embeddings with the name that the caller gave the model, with what clients with types need, and
-    each vector as the client asked for it, whatever the channel sends: in base64, of 32-bit floats in
+def _han_count(choice: dict[str, Any]) -> int:
+    """The Han characters of a choice's text; 0 if it has none."""
+    message = choice.get("message")
+    return han_count(text_of(message.get("content") if isinstance(message, dict) else choice.get("text")))
+
+
+def embeddings(body: bytes, model: str, prompt_tokens: int, channel: Channel, *, in_base64: bool) -> bytes:
+    """A channel's embeddings with the name that the caller gave the model, with what clients with types need,
+    and each vector as the client asked for it, whatever the channel sends: in base64, of 32-bit floats in
     little-endian order (openai-node decodes whatever comes), or as numbers. Raises FailedAttempt."""
-    members = strict(_members.decode, body)
-    if has_too_many_containers(body):
-        if in_base64:
-            raise FailedAttempt("LargeAnswer", _TOO_MANY)
-        return with_model(body, model)
     try:
+        members, found = _checked(body, "data", channel)
+        if has_too_many_containers(body):
+            if in_base64:
+                raise FailedAttempt("LargeAnswer", _TOO_MANY)
+            return with_model(body, model)
         vectors: list[dict[str, Any]] = []
-        item: dict[str, Any]
-        for place, item in enumerate(_lists.decode(members["data"])):
+        for place, item in enumerate(_lists.decode(found)):
+            if is_set(item.get("error", _NULL)):
+                raise of_error("ErrorAnswer", _REPORTS, body, channel)
             index = completions.place_of(loads(bytes(item.get("index", _NULL))), place)
-            vectors.append(item | {"object": "embedding", "index": index})
-        for item in vectors:
+            given: dict[str, Any] = item | {"object": "embedding", "index": index}
             vector = bytes(item.get("embedding", _NULL))
             if vector[:1] == (b"[" if in_base64 else b'"'):
-                item["embedding"] = _packed(vector) if in_base64 else _unpacked(vector)
+                given["embedding"] = _packed(vector) if in_base64 else _unpacked(vector)
+            vectors.append(given)
     except (*UNREADABLE, OverflowError, struct.error, ValueError) as error:
         raise _no_completion(error) from error
     usage = completions.usage(loads(bytes(members.get("usage", _NULL)))) or {"prompt_tokens": prompt_tokens}
@@ -193,15 +154,13 @@ def _no_completion(error: Exception) -> FailedAttempt:
     return FailedAttempt("NoCompletion", "the answer is not what was asked for", f": {error}")
 
 
-def _han_count(choice: _Choice) -> int:
-    """The Han characters of a choice's text; 0 if it has none."""
-    is_chat = bytes(choice.message).startswith(b"{")
-    text = _message.decode(choice.message).content if is_chat else choice.text
-    return han_count(text_of(loads(text)))
-
-
-def usage_of(prompt_tokens: int, completion_tokens: int) -> Usage:
-    return Usage(prompt_tokens, completion_tokens, prompt_tokens + completion_tokens)
+def usage_of(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
+    """The usage of an answer for which the channel states none."""
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+    }
 
 
 def as_events(body: bytes, *, with_usage: bool) -> list[bytes]:
@@ -209,7 +168,7 @@ def as_events(body: bytes, *, with_usage: bool) -> list[bytes]:
     wanted. Unchanged members are not decoded, so a large answer takes little time. Raises FailedAttempt."""
     try:
         if b"\n" in body or b"\r" in body:  # it would end a line of the event
-            body = strict(_compact, body)
+            body = strict(lambda data: msgspec.json.format(data, indent=-1), body)
         members = strict(_members.decode, body)
         choices: list[dict[str, Any]] = []
         for choice in _lists.decode(members["choices"]):
@@ -224,10 +183,6 @@ def as_events(body: bytes, *, with_usage: bool) -> list[bytes]:
     if with_usage and usage != _NULL:
         events.append(to_event(members | {"object": kind, "choices": [], "usage": usage}))
     return events
-
-
-def _compact(body: bytes) -> bytes:
-    return msgspec.json.format(body, indent=-1)
 
 
 def _delta(message: msgspec.Raw) -> Any:

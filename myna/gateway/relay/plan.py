@@ -1,6 +1,7 @@
 """What a request asks for: its route, the channels to try in order, the body to send them, and how a stream
 looks to the client: what is read of each event, the last ones, and an error."""
 
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -11,7 +12,7 @@ from myna.accounts.keys import UnverifiedCaller
 from myna.channels import routes
 from myna.channels.channels import PARROT, Channel, Channels
 from myna.channels.routes import Route, RouteKind
-from myna.config import ConfigCache, SiteSettings
+from myna.config import ConfigCache
 from myna.errors import InvalidRequest, MynaError
 from myna.gateway.chat import complete
 from myna.gateway.chat.failover import FailedAttempt
@@ -25,7 +26,6 @@ from myna.wire import completions
 from myna.wire.body import decode, to_event
 from myna.wire.lenient import is_set, object_of, objects_of, text_of
 from myna.wire.openai import CompletionRequest, EmbeddingsRequest, OpenAIChatRequest, RelayedRequest
-from myna.wire.responses.completion import usage_in
 
 N_MAX_UNITS: Final = 2**53 - 1
 LeftOut = dict[tuple[str, str, str], frozenset[str]]
@@ -103,7 +103,7 @@ class WithUsage(Passed):
         chunk = object_of(loaded(data))
         self._first = self._first or chunk
         self._is_sent = is_set(chunk.get("usage"))
-        self._usage = self._usage or completions.usage(usage_in(chunk))
+        self._usage = self._usage or completions.usage_in(chunk)
         self._completion_tokens += han_count_of(chunk)
 
     def last(self) -> bytes:
@@ -126,70 +126,12 @@ def han_count_of(chunk: dict[str, Any]) -> int:
     )
 
 
-class RelayPlan(Struct, frozen=True):
-    """`fields` is the body for a channel, without its model, as a JSON object: a call keeps bytes while it is
-    open. `choices` is how many choices the answer has. `counts_usage`: the client wants an event with the
-    usage; `in_base64`: vectors in base64. `instruction` is the last user message; `speaks`: it is to be
-    spoken, and no channel is asked."""
-
-    endpoint: Endpoint
-    route: Route
-    channels: list[Channel]
-    model: str
-    fields: bytes
-    choices: int
-    units: int
-    streams: bool
-    counts_usage: bool
-    prompt_tokens: int
-    instruction: str
-    speaks: bool
-    in_base64: bool
-
-    def path_for(self, channel: Channel) -> str:
-        """The path to ask, below the base URL of this channel."""
-        return self.endpoint.path
-
-    def body_for(self, channel: Channel) -> bytes:
-        """The body to send to this channel."""
-        model = routes.model_for(self.route, channel.model, self.model)
-        return b'{"model":%b,%b' % (msgspec.json.encode(model), self.fields[1:])
-
-    def adapt(self, channel: Channel, failed: FailedAttempt) -> bool:
-        """Whether this channel is to be asked again at once, with another body."""
-        return False
-
-    def answered(self, channel: Channel) -> None:
-        """This channel has answered what `body_for` returned last."""
-
-    def answer_of(self, channel: Channel, body: bytes) -> bytes:
-        """The whole answer, made from this channel's. Raises FailedAttempt."""
-        if self.endpoint.list_name != "choices":
-            checked = answers.checked(body, self.endpoint.list_name, None, channel)
-            return answers.embeddings(checked, self.model, self.prompt_tokens, in_base64=self.in_base64)
-        return answers.completed(answers.checked(body, "choices", self.prompt_tokens, channel), self.model)
-
-    def streamed(self, channel: Channel, body: bytes) -> bytes:
-        """The whole completion of a channel that was asked for a stream and does not stream. Raises
-        FailedAttempt."""
-        return answers.completed(answers.checked(body, "choices", self.prompt_tokens, channel), self.model)
-
-    def has_typed_events(self, channel: Channel) -> bool:
-        """Whether the events of this channel are those of a response, which have a type."""
-        return False
-
-    async def store_answer(self, account_id: int, answer: bytes) -> None:
-        """Called with a complete answer, or with the last events of one, before the call is kept. Raises
-        DatabaseUnavailable."""
-
-    def shape(self, answer_max_bytes: int) -> Shape:
-        """The shape of a stream's events. At most `answer_max_bytes` of the answer are kept in memory."""
-        return WithUsage(self.prompt_tokens, self.model) if self.counts_usage else Passed()
-
-
 class ReadRequest(Struct, frozen=True):
-    """A request as far as a plan needs it; the other fields are those of `RelayPlan`. It is refused, once its
-    model is known, if it `has_no_message` or makes more answers than are charged, `makes_more`."""
+    """A request as far as a plan needs it. `fields` is the body for a channel, without its model, as a JSON
+    object: a call keeps bytes while it is open. `choices` is how many choices the answer has.
+    `counts_usage`: the client wants an event with the usage; `in_base64`: vectors in base64. `instruction` is
+    the last user message. It is refused, once its model is known, if it `has_no_message` or makes more
+    answers than are charged, `makes_more`."""
 
     endpoint: Endpoint
     model: str
@@ -238,17 +180,71 @@ def read_fields(
     )
 
 
+class RelayPlan(Struct, frozen=True):
+    """A request, its route, the channels to try in order, and the price. `speaks`: its instruction is to be
+    spoken, and no channel is asked."""
+
+    request: ReadRequest
+    route: Route
+    channels: list[Channel]
+    units: int
+    speaks: bool
+
+    def path_for(self, channel: Channel) -> str:
+        """The path to ask, below the base URL of this channel."""
+        return self.request.endpoint.path
+
+    def body_for(self, channel: Channel) -> bytes:
+        """The body to send to this channel."""
+        model = routes.model_for(self.route, channel.model, self.request.model)
+        return b'{"model":%b,%b' % (msgspec.json.encode(model), self.request.fields[1:])
+
+    def adapt(self, channel: Channel, failed: FailedAttempt) -> bool:
+        """Whether this channel is to be asked again at once, with another body."""
+        return False
+
+    def answered(self, channel: Channel) -> None:
+        """This channel has answered what `body_for` returned last."""
+
+    def answer_of(self, channel: Channel, body: bytes) -> bytes:
+        """The whole answer, made from this channel's. Raises FailedAttempt."""
+        request = self.request
+        if request.endpoint is EMBEDDINGS:
+            return answers.embeddings(
+                body, request.model, request.prompt_tokens, channel, in_base64=request.in_base64
+            )
+        return answers.completion(body, request.model, request.prompt_tokens, channel)
+
+    def parrot(self) -> bytes:
+        """The completion of the built-in parrot."""
+        return answers.parrot(self.request.instruction, self.request.model, self.request.prompt_tokens)
+
+    def streamed(self, channel: Channel, body: bytes) -> bytes:
+        """The whole completion of a channel that was asked for a stream and does not stream. Raises
+        FailedAttempt."""
+        return answers.completion(body, self.request.model, self.request.prompt_tokens, channel)
+
+    def has_typed_events(self, channel: Channel) -> bool:
+        """Whether the events of this channel are those of a response, which have a type."""
+        return False
+
+    async def store_answer(self, account_id: int, answer: bytes) -> None:
+        """Called with a complete answer, or with the last events of one, before the call is kept. Raises
+        DatabaseUnavailable."""
+
+    def shape(self, answer_max_bytes: int) -> Shape:
+        """The shape of a stream's events. At most `answer_max_bytes` of the answer are kept in memory."""
+        request = self.request
+        return WithUsage(request.prompt_tokens, request.model) if request.counts_usage else Passed()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Planner:
     """Plans requests from this process's copy of the configuration."""
 
-    def __init__(self, config: ConfigCache, channels: Channels) -> None:
-        self._config = config
-        self._channels = channels
-        self.left_out: LeftOut = {}
-
-    @property
-    def settings(self) -> SiteSettings:
-        return self._config.settings
+    config: ConfigCache
+    channels: Channels
+    left_out: LeftOut = field(default_factory=dict)
 
     async def plan(self, endpoint: Endpoint, caller: UnverifiedCaller, body: bytes) -> RelayPlan:
         """Raises InvalidRequest, ModelNotFound, TooManyBodies."""
@@ -258,9 +254,9 @@ class Planner:
 
     def planned(self, request: ReadRequest) -> RelayPlan:
         """The plan of a request. Raises InvalidRequest, ModelNotFound."""
-        config, endpoint = self._config.current, request.endpoint
-        route = routes.find(config, self._config.settings, request.model, endpoint.kind)
-        channels = self._channels.of_route(config, route)
+        config, endpoint = self.config.current, request.endpoint
+        route = routes.find(config, self.config.settings, request.model, endpoint.kind)
+        channels = self.channels.of_route(config, route)
         if request.makes_more:
             raise InvalidRequest(
                 "must be at most n, the number of answers that are charged.", field="best_of"
@@ -271,19 +267,11 @@ class Planner:
             channels = [channel for channel in channels if channel.url != PARROT]  # it only chats
         is_spoken = route.intent and endpoint is CHAT and speech_text(request.instruction) is not None
         return RelayPlan(
-            endpoint=endpoint,
+            request=request,
             route=route,
             channels=channels,
-            model=request.model,
-            fields=request.fields,
-            choices=request.choices,
             units=min(route.units * request.choices, N_MAX_UNITS),
-            streams=request.streams,
-            counts_usage=request.counts_usage,
-            prompt_tokens=request.prompt_tokens,
-            instruction=request.instruction,
             speaks=is_spoken,
-            in_base64=request.in_base64,
         )
 
 

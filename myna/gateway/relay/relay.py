@@ -9,6 +9,7 @@ unless the call has an idempotency key, whose retry gets the whole answer.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
@@ -35,7 +36,7 @@ from myna.gateway.chat.intent import speech_text
 from myna.gateway.chat.text import note_tokens
 from myna.gateway.relay import answers
 from myna.gateway.relay.plan import DONE, RelayPlan
-from myna.gateway.relay.streaming import EVENTS, HEADERS, ClientLeft, Passage, StreamedAnswer
+from myna.gateway.relay.streaming import EVENTS, HEADERS, ChannelStream, ClientLeft, StreamedAnswer
 from myna.http.client import HttpClient, IdleTimedOut, TimedOut
 from myna.http.request import read_body
 from myna.http.responses import Response
@@ -74,26 +75,17 @@ class ToRelay(Struct, frozen=True):
     answer: StreamedAnswer | SpokenPlan
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Relay:
     """Relays calls for one process. `unit_headers` makes the headers about the units of a charged call."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        ledger: Ledger,
-        config: ConfigCache,
-        channels: Channels,
-        http_client: HttpClient,
-        chat: Chat,
-        unit_headers: UnitHeaders,
-    ) -> None:
-        self._settings = settings
-        self._ledger = ledger
-        self._config = config
-        self._channels = channels
-        self._http_client = http_client
-        self._chat = chat
-        self._unit_headers = unit_headers
+    settings: Settings
+    ledger: Ledger
+    config: ConfigCache
+    channels: Channels
+    http_client: HttpClient
+    chat: Chat
+    unit_headers: UnitHeaders
 
     async def answer(
         self,
@@ -108,20 +100,20 @@ class Relay:
             found = await plan()
             if not found.speaks:
                 return ToRelay(found, self._order(found), self._answer_to(caller, found, out))
-            summary = RequestSummary(found.model, found.prompt_tokens)
-            text = speech_text(found.instruction) or found.instruction
-            speech = await self._chat.plan_speech(caller, text, summary, slot, found.route.name)
+            summary = RequestSummary(found.request.model, found.request.prompt_tokens)
+            text = speech_text(found.request.instruction) or found.request.instruction
+            speech = await self.chat.plan_speech(caller, text, summary, slot, found.route.name)
             return ToRelay(found, speech.order, speech)
 
         with Slot() as slot:
-            outcome = await self._ledger.charge_plan(caller, planned)
+            outcome = await self.ledger.charge_plan(caller, planned)
             if isinstance(outcome, Replayed):
-                return self._replay(outcome.answer, caller.details, out)
+                return self._sent(outcome.answer.encode(), self.unit_headers(caller.details), out)
             charged, relayed = outcome
             if isinstance(relayed.answer, SpokenPlan):
-                answer = await self._chat.speak(charged, relayed.answer, client.disconnected)
+                answer = await self.chat.speak(charged, relayed.answer, client.disconnected)
                 return self._spoken(answer.encode(), relayed.plan, caller.details, out)
-        if not relayed.plan.streams:
+        if not relayed.plan.request.streams:
             async with charged as call:
                 return await self._whole(call, relayed.plan, out)
         await self._streamed(charged, relayed.plan, relayed.answer)
@@ -129,37 +121,39 @@ class Relay:
 
     def _answer_to(self, caller: UnverifiedCaller, plan: RelayPlan, out: ResponseStream) -> StreamedAnswer:
         """The stream of one client. Made before the charge, after which nothing may fail outside the call."""
-        shape = plan.shape(self._settings.answer_max_bytes)
+        shape = plan.shape(self.settings.answer_max_bytes)
         stores = caller.idempotency_key is not None
         return StreamedAnswer(out, shape, partial(self._headers, caller.details), stores=stores)
 
     def _order(self, plan: RelayPlan) -> ChargeOrder:
-        seconds = self._settings.stream_deadline_s if plan.streams else self._settings.call_deadline_s
+        seconds = self.settings.stream_deadline_s if plan.request.streams else self.settings.call_deadline_s
         return ChargeOrder(
-            pays=Scope.CHAT, units=plan.units, seconds=seconds, route=plan.route.name, model=plan.model
+            pays=Scope.CHAT,
+            units=plan.units,
+            seconds=seconds,
+            route=plan.route.name,
+            model=plan.request.model,
         )
 
     def _headers(self, details: RequestDetails) -> dict[str, str]:
-        return {**self._unit_headers(details), "X-Myna-Channel": details.channel}
-
-    def _replay(self, answer: str, details: RequestDetails, out: ResponseStream) -> Response | ResponseStream:
-        """The stored answer to a retry: one JSON object, or the events of a stream."""
-        headers = self._unit_headers(details)
-        if answer.startswith("{"):
-            return Response(answer.encode(), headers=headers)
-        out.start({**HEADERS, **headers}, EVENTS)
-        out.write(answer.encode())
-        out.end()
-        return out
+        return {**self.unit_headers(details), "X-Myna-Channel": details.channel}
 
     def _spoken(
         self, answer: bytes, plan: RelayPlan, details: RequestDetails, out: ResponseStream
     ) -> Response | ResponseStream:
         """The answer of a call that was spoken. Its content is the address of the audio."""
-        if not plan.streams:
-            return Response(answer, headers=self._headers(details))
-        out.start({**HEADERS, **self._headers(details)}, EVENTS)
-        out.write(b"".join([*answers.as_events(answer, with_usage=plan.counts_usage), DONE]))
+        if plan.request.streams:
+            answer = b"".join([*answers.as_events(answer, with_usage=plan.request.counts_usage), DONE])
+        return self._sent(answer, self._headers(details), out)
+
+    def _sent(
+        self, answer: bytes, headers: Mapping[str, str], out: ResponseStream
+    ) -> Response | ResponseStream:
+        """A whole answer: one JSON object, or the events of a stream."""
+        if answer.startswith(b"{"):
+            return Response(answer, headers=headers)
+        out.start({**HEADERS, **headers}, EVENTS)
+        out.write(answer)
         out.end()
         return out
 
@@ -168,8 +162,7 @@ class Relay:
     async def _whole(self, call: Call, plan: RelayPlan, out: ResponseStream) -> Response:
         async def attempt(channel: Channel, left_s: float) -> bytes:
             if channel.url == PARROT:
-                parrot = answers.parrot(plan.instruction, plan.model, plan.prompt_tokens)
-                return plan.answer_of(channel, parrot)
+                return plan.answer_of(channel, plan.parrot())
             return await self._request(call, plan, channel, left_s)
 
         try:
@@ -190,9 +183,9 @@ class Relay:
     async def _request(self, call: Call, plan: RelayPlan, channel: Channel, left_s: float) -> bytes:
         """The checked answer of a channel. Raises FailedAttempt, TooManyBodies."""
         embeds = plan.route.kind is RouteKind.EMBEDDINGS
-        limits = self._settings
+        limits = self.settings
         answer = await answer_of(
-            self._http_client,
+            self.http_client,
             channel,
             plan.path_for(channel),
             body := plan.body_for(channel),
@@ -222,12 +215,12 @@ class Relay:
                     return answer
 
         return await first_answer(
-            self._channels,
+            self.channels,
             plan.channels,
             adapted,
             asker=call,
             seconds=call.seconds_left,
-            fair_try_s=self._settings.fair_try_s,
+            fair_try_s=self.settings.fair_try_s,
             kind=plan.route.kind,
         )
 
@@ -239,7 +232,7 @@ class Relay:
         metrics.levels[metrics.STREAMS_OPEN] += 1
         try:
             async with charged as call:
-                streamed.begin_in(self._config.settings.stream_begin_s)
+                streamed.begin_in(self.config.settings.stream_begin_s)
                 failure = await self._stream(call, plan, streamed)
         except MynaError as error:
             if not streamed.begun:
@@ -263,11 +256,11 @@ class Relay:
         answer is not complete."""
 
         async def attempt(channel: Channel, left_s: float) -> bytes:
-            passage = Passage(streamed, plan, channel, answer_max_bytes=self._settings.answer_max_bytes)
+            stream = ChannelStream(streamed, plan, channel, answer_max_bytes=self.settings.answer_max_bytes)
             try:
-                return await passage.run(self._http_client, left_s)
+                return await stream.run(self.http_client, left_s)
             finally:
-                passage.note(call.details)
+                stream.note(call.details)
 
         try:
             last = await self._first(call, plan, attempt)
@@ -283,7 +276,7 @@ class Relay:
             if not streamed.sent or not isinstance(cause, FailedAttempt):
                 raise
             reason = REASONS.get(cause.kind, "the channel broke its stream")
-            if self._config.settings.broken_stream != KEPT_SETTING:
+            if self.config.settings.broken_stream != KEPT_SETTING:
                 raise StreamFailed(reason, kept=False) from cause
             failure = StreamFailed(reason, kept=True)
             streamed.failure_event = streamed.shape.failed(failure)

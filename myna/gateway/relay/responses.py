@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from myna.accounts.keys import UnverifiedCaller
 from myna.channels import routes
@@ -19,7 +19,6 @@ from myna.channels.channels import Channel
 from myna.errors import MynaError
 from myna.gateway.chat.failover import FailedAttempt, of_error, unusable
 from myna.gateway.relay import answers
-from myna.gateway.relay.answers import usage_of
 from myna.gateway.relay.events import BrokenEvents, Observer, loaded
 from myna.gateway.relay.plan import CHAT, LeftOut, Planner, ReadRequest, RelayPlan, han_count_of, read_fields
 from myna.gateway.relay.stored_responses import Earlier, StoredResponses, referenced_in
@@ -31,9 +30,7 @@ from myna.wire.body import convert, decode, has_too_many_containers, listed, to_
 from myna.wire.failures import REFUSED, UNSUPPORTED
 from myna.wire.lenient import UNREADABLE, dumps, is_set, loads, object_of, repaired
 from myna.wire.openai import OpenAIChatRequest
-from myna.wire.responses.answer import to_response
-from myna.wire.responses.completion import UnusableAnswer
-from myna.wire.responses.events import ResponseEvents
+from myna.wire.responses.events import ResponseEvents, UnusableAnswer, to_response
 from myna.wire.responses.output import ID_PREFIX
 from myna.wire.responses.request import ResponsesRequest, to_chat
 from myna.wire.responses.tools import Tools, is_of_tools
@@ -55,67 +52,69 @@ class _Response(Struct):
     error: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _PassedEvent(Struct):
-    """An event of a response that is passed on, as far as it is read."""
+class _Event(Struct):
+    """An event of a response, as far as it is read."""
 
     sequence_number: int = -1
     response: msgspec.Raw = msgspec.Raw(b"")
 
 
-class _Closing(Struct):
-    """The last event of a response."""
-
-    response: msgspec.Raw = msgspec.Raw(b"")
-
-
 _response = msgspec.json.Decoder(_Response)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_passed_event = msgspec.json.Decoder(_PassedEvent)
-_closing = msgspec.json.Decoder(_Closing)
+_event = msgspec.json.Decoder(_Event)
+
+
+class ReadResponses(Struct, frozen=True):
+    """A request as it was translated to a chat. `passed` is the request for a channel that has the endpoint,
+    without its model, as a JSON object, empty if each channel gets a chat. `repeated` are the members that a
+    response repeats. `own_items` are stored with it. `ignored_tools` are the types of tools that nothing here
+    can run, as the value of a header."""
+
+    chat: ReadRequest
+    passed: bytes
+    repeated: bytes
+    own_items: bytes
+    ignored_tools: str
 
 
 class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
-    """A plan of the chat that a request is translated to. `passed` is the request for a channel that has the
-    endpoint, without its model, as a JSON object, empty if each channel gets a chat. `repeated` are the
-    members that a response repeats. `created_at` in Unix seconds. `store` keeps the response, with the
-    `own_items` of the request and the id of the response that it continues.
+    """A plan of the chat that a request is translated to. `created_at` in Unix seconds. `store` keeps the
+    response, with the id of the response that it continues.
 
     Older servers refuse members that the translation adds. Such a channel is asked again without them, and
     they are `left_out` of later requests if it answers then. `leaves_out` is by channel, for this request.
     """
 
-    passed: bytes
-    repeated: bytes
+    translated: ReadResponses
     response_id: str
     created_at: int
     store: StoredResponses | None
-    own_items: bytes
     previous_id: str | None
     left_out: LeftOut
     leaves_out: dict[str, frozenset[str]]
 
     def passes_to(self, channel: Channel) -> bool:
         """Whether this channel gets the request as it is."""
-        return bool(channel.responses and self.passed)
+        return bool(channel.responses and self.translated.passed)
 
     def path_for(self, channel: Channel) -> str:
         return PATH if self.passes_to(channel) else super().path_for(channel)
 
     def body_for(self, channel: Channel) -> bytes:
-        model = routes.model_for(self.route, channel.model, self.model)
+        model = routes.model_for(self.route, channel.model, self.request.model)
         if self.passes_to(channel):
-            return b'{"model":%b,%b' % (msgspec.json.encode(model), self.passed[1:])
+            return b'{"model":%b,%b' % (msgspec.json.encode(model), self.translated.passed[1:])
         left_out = self._leaves_out(channel)
         if not left_out:
             return super().body_for(channel)
-        members = _members.decode(self.fields)
+        members = _members.decode(self.request.fields)
         older = {ADDED[name]: members.pop(name) for name in left_out if name in members}
         older.pop("", None)
         return msgspec.json.encode({"model": model} | members | older)
 
     def adapt(self, channel: Channel, failed: FailedAttempt) -> bool:
         left_out, error = self._leaves_out(channel), failed.server
-        sent = {name for name in ADDED if name.encode() in self.fields} - left_out
+        sent = {name for name in ADDED if name.encode() in self.request.fields} - left_out
         if self.passes_to(channel) or failed.meaning not in (REFUSED, UNSUPPORTED) or not sent:
             return False
         said = error.param + error.message
@@ -135,19 +134,18 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
         return self.leaves_out.get(channel.name, known)
 
     def _asked(self, channel: Channel) -> tuple[str, str, str]:
-        return channel.name, channel.url, routes.model_for(self.route, channel.model, self.model)
+        return channel.name, channel.url, routes.model_for(self.route, channel.model, self.request.model)
 
     def answer_of(self, channel: Channel, body: bytes) -> bytes:
         if self.passes_to(channel):
-            return answers.with_model(checked(body, channel), self.model)
+            return answers.with_model(checked(body, channel), self.request.model)
         completion = answers.decoded(super().answer_of(channel, body))
         try:
-            response = to_response(
-                completion, self.request(), self.response_id, self.created_at, int(time.time())
+            return to_response(
+                completion, self.repeated(), self.response_id, self.created_at, int(time.time())
             )
         except UnusableAnswer as error:
             raise FailedAttempt("NoCompletion", "the answer is no chat completion", f": {error}") from error
-        return msgspec.json.encode(response)
 
     def streamed(self, channel: Channel, body: bytes) -> bytes:
         if self.passes_to(channel):
@@ -161,16 +159,16 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
         if self.store is None:
             return
         _, _, data = answer.rpartition(b"\ndata: ")  # of the last event, if there are events
-        response = _closing.decode(data).response or answer
-        row = StoredResponse(self.response_id, self.previous_id, self.own_items, bytes(response))
+        response = _event.decode(data).response or answer
+        row = StoredResponse(self.response_id, self.previous_id, self.translated.own_items, bytes(response))
         await self.store.put(account_id, row)
 
     def shape(self, answer_max_bytes: int) -> "ResponseShape":
         return ResponseShape(self, answer_max_bytes)
 
-    def request(self) -> dict[str, Any]:
+    def repeated(self) -> dict[str, Any]:
         """The members of the request that a response repeats."""
-        return object_of(loads(self.repeated))
+        return object_of(loads(self.translated.repeated))
 
 
 class ResponseShape:
@@ -196,7 +194,7 @@ class ResponseShape:
 
     def _translation(self) -> ResponseEvents:
         return ResponseEvents(
-            self._plan.request(),
+            self._plan.repeated(),
             self._plan.response_id,
             self._plan.created_at,
             answer_max_bytes=self._answer_max_bytes,
@@ -221,11 +219,11 @@ class ResponseShape:
     def _note(self, data: bytes) -> None:
         """Notes of an event that passes what a failure repeats: its number, and the response that began."""
         try:
-            event = _passed_event.decode(data)
+            event = _event.decode(data)
             if event.response and not self._passed_response and not has_too_many_containers(data):
                 self._passed_response = dumps(object_of(loads(bytes(event.response))))
         except UNREADABLE:
-            event = _PassedEvent()  # clients that are less strict may read it
+            event = _Event()  # clients that are less strict may read it
         self._sequence = max(event.sequence_number, self._sequence + 1)
 
     def last(self) -> bytes:
@@ -233,8 +231,8 @@ class ResponseShape:
         if self._events is None:  # the channel's own last event was passed on
             return b""
         if not self._events.has_usage:
-            counted = usage_of(self._plan.prompt_tokens, self._completion_tokens)
-            self._events.feed({"choices": [], "usage": msgspec.to_builtins(counted)})
+            counted = answers.usage_of(self._plan.request.prompt_tokens, self._completion_tokens)
+            self._events.feed({"choices": [], "usage": counted})
         return b"".join(self._events.finish(int(time.time())))
 
     def failed(self, error: MynaError) -> bytes:
@@ -246,20 +244,9 @@ class ResponseShape:
         data = {
             "type": "response.failed",
             "sequence_number": self._sequence + 1,
-            "response": loads(self._passed_response) | members | {"model": self._plan.model},
+            "response": loads(self._passed_response) | members | {"model": self._plan.request.model},
         }
         return to_event(data, "response.failed")
-
-
-class ReadResponses(Struct, frozen=True):
-    """A request as it was translated, and what a `ResponsesPlan` needs of it besides. `ignored_tools` are the
-    types of tools that nothing here can run, as the value of a header."""
-
-    chat: ReadRequest
-    passed: bytes
-    repeated: bytes
-    own_items: bytes
-    ignored_tools: str
 
 
 def decoded(body: bytes) -> tuple[dict[str, Any], ResponsesRequest, list[str]]:
@@ -304,22 +291,24 @@ async def plan(
     InvalidRequest, ModelNotFound, TooManyBodies, and what `StoredResponses.earlier` raises."""
     fields, given, referenced = await read_body(partial(decoded, body), len(body), caller.details.account_id)
     earlier = await stored.earlier(caller, given, referenced)
-    refuses = planner.settings.hosted_tools == REFUSE_SETTING
+    refuses = planner.config.settings.hosted_tools == REFUSE_SETTING
     translate = partial(read, fields, given, earlier, refuses_hosted=refuses)
     size_bytes = len(body) + (earlier.size_bytes if earlier else 0)
     request = await read_body(translate, size_bytes, caller.details.account_id)
     caller.details.ignored_tools = request.ignored_tools
-    planned = structs.asdict(planner.planned(request.chat)) | {"speaks": False}
+    chat = planner.planned(request.chat)
     return ResponsesPlan(
-        **planned,
-        passed=request.passed,
-        repeated=request.repeated,
+        request=chat.request,
+        route=chat.route,
+        channels=chat.channels,
+        units=chat.units,
+        speaks=False,
+        translated=request,
         left_out=planner.left_out,
         leaves_out={},
         response_id=ID_PREFIX + new_name(),
         created_at=int(time.time()),
         store=stored if earlier and earlier.stores else None,
-        own_items=request.own_items,
         previous_id=given.previous_response_id,
     )
 

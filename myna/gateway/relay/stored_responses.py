@@ -4,7 +4,9 @@ Source: `store`, `previous_response_id` and references to items of OpenAI's /res
 one request and its response; those that it continues are read again each time.
 """
 
-from typing import Any, Final
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
@@ -16,14 +18,14 @@ from myna.errors import DiskFull, InvalidRequest, NotFound
 from myna.http.request import read_body
 from myna.settings import Settings
 from myna.store.database import Database, in_time
-from myna.store.files.free_space import FreeSpace
+from myna.store.files.storage import FreeSpace
 from myna.store.queries import stored_responses as store
 from myna.store.queries.stored_responses import StoredResponse
 from myna.wire.lenient import loads, objects_of
-from myna.wire.responses.items import reference_of
 from myna.wire.responses.output import response_and_place
-from myna.wire.responses.request import ResponsesRequest
+from myna.wire.responses.request import ResponsesRequest, reference_of
 
+T = TypeVar("T")
 NO_SPACE: Final = (
     "The disk has no space for new responses; nothing was charged, send store: false or try again later."
 )
@@ -58,25 +60,16 @@ class Earlier(Struct, frozen=True):
         return items[: len(before)], items[len(before) :]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class StoredResponses:
     """The stored responses of a process. A conversation may have as many bytes as a request."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        db: Database,
-        ledger: Ledger,
-        config: ConfigCache,
-        quota: Quota,
-        space: FreeSpace,
-    ) -> None:
-        self._db = db
-        self._ledger = ledger
-        self._config = config
-        self._quota = quota
-        self._space = space
-        self._wait_s = settings.charge_wait_s
-        self._bytes_max = settings.body_max_bytes
+    settings: Settings
+    db: Database
+    ledger: Ledger
+    config: ConfigCache
+    quota: Quota
+    space: FreeSpace
 
     async def earlier(
         self, caller: UnverifiedCaller, request: ResponsesRequest, referenced: list[str]
@@ -84,17 +77,17 @@ class StoredResponses:
         """What this request continues, which refers to items of the responses `referenced`; None on a site
         that keeps no responses. Raises InvalidRequest, DiskFull, InsufficientQuota, and Unauthorized if it
         has to look up the account."""
-        if not self._config.settings.responses_keep_days:
+        if not self.config.settings.responses_keep_days:
             return None
         stores, continues = request.store is not False, request.previous_response_id
-        if stores and self._space.low:
+        if stores and self.space.low:
             raise DiskFull(NO_SPACE)
-        checks = stores and self._quota.any_reached
+        checks = stores and self.quota.any_reached
         account_id = 0
         if checks or continues is not None or referenced:
-            account_id = await self._ledger.account_of(caller)
+            account_id = await self.ledger.account_of(caller)
         if checks:
-            self._quota.check(account_id)
+            self.quota.check(account_id)
         continued = [] if continues is None else await self._conversation(account_id, continues)
         inputs = [row.input for row in continued if _REFERENCE in row.input]
         size_bytes = sum(map(len, inputs))
@@ -105,42 +98,46 @@ class StoredResponses:
 
     async def put(self, account_id: int, row: StoredResponse) -> None:
         """Stores a response. Raises DatabaseUnavailable."""
-        await in_time(self._db, self._db.transaction(lambda db: store.put(db, account_id, row)), self._wait_s)
+        await self._in_time(self.db.transaction(lambda db: store.put(db, account_id, row)))
 
     async def one(self, account_id: int, response_id: str) -> bytes:
         """The JSON of a response of the account. Raises NotFound."""
-        row = await in_time(self._db, store.one(self._db, account_id, response_id), self._wait_s)
+        row = await self._in_time(store.one(self.db, account_id, response_id))
         if row is None:
             raise _not_found(response_id)
         return row.answer
 
     async def delete(self, account_id: int, response_id: str) -> None:
         """Deletes a response of the account. Raises NotFound."""
-        deleted = self._db.transaction(lambda db: store.delete(db, account_id, response_id))
-        if not await in_time(self._db, deleted, self._wait_s):
+        deleted = self.db.transaction(lambda db: store.delete(db, account_id, response_id))
+        if not await self._in_time(deleted):
             raise _not_found(response_id)
+
+    async def _in_time(self, query: Awaitable[T]) -> T:
+        return await in_time(self.db, query, self.settings.charge_wait_s)
 
     async def _referenced(self, account_id: int, ids: list[str]) -> dict[str, StoredResponse]:
         """The responses of the account with these ids."""
         if not ids:
             return {}
-        query = store.several(self._db, account_id, ids[:REFERENCED_MAX], self._bytes_max)
-        found = await in_time(self._db, query, self._wait_s)
-        if len(ids) > REFERENCED_MAX or sum(row.size_bytes for row in found.values()) > self._bytes_max:
+        query = store.several(self.db, account_id, ids[:REFERENCED_MAX], self.settings.body_max_bytes)
+        found = await self._in_time(query)
+        size_bytes = sum(row.size_bytes for row in found.values())
+        if len(ids) > REFERENCED_MAX or size_bytes > self.settings.body_max_bytes:
             raise InvalidRequest(
                 f"refers to items of more than {REFERENCED_MAX} responses, or of more than"
-                f" {self._bytes_max} bytes.",
+                f" {self.settings.body_max_bytes} bytes.",
                 field="input",
             )
         return found
 
     async def _conversation(self, account_id: int, response_id: str) -> list[StoredResponse]:
         """The response after those that it continues."""
-        query = store.conversation(self._db, account_id, response_id, self._bytes_max)
-        rows = await in_time(self._db, query, self._wait_s)
-        if sum(row.size_bytes for row in rows) > self._bytes_max:
+        query = store.conversation(self.db, account_id, response_id, self.settings.body_max_bytes)
+        rows = await self._in_time(query)
+        if sum(row.size_bytes for row in rows) > self.settings.body_max_bytes:
             raise InvalidRequest(
-                f"the conversation has more than {self._bytes_max} bytes; begin a new one.",
+                f"the conversation has more than {self.settings.body_max_bytes} bytes; begin a new one.",
                 field="previous_response_id",
             )
         if not rows or rows[0].previous_id is not None:

@@ -1,4 +1,4 @@
-"""The events of a streamed response, made from the chunks of a streamed chat completion.
+"""A response made from a chat completion: whole, or as events from the chunks of a streamed one.
 
     response.created, response.in_progress
       for each item:  response.output_item.added
@@ -20,21 +20,36 @@ A message or reasoning is done when another item begins. Calls are done at the e
 the parts of several calls may alternate.
 """
 
+import sys
 from collections.abc import Sequence
 from io import StringIO
 from typing import Any
 
 from msgspec import Raw
 
+from myna.wire import completions
 from myna.wire.body import to_event
-from myna.wire.lenient import dumps, is_json, joined
+from myna.wire.lenient import (
+    count_of,
+    dumps,
+    is_json,
+    joined,
+    json_text_of,
+    object_of,
+    objects_of,
+    reason_of,
+    text_of,
+)
 from myna.wire.responses import output
-from myna.wire.responses.completion import ChatMessage, ChatUsage, ToolCall, UnusableAnswer, read
-from myna.wire.responses.output import ItemIds, PartKind
+from myna.wire.responses.output import PartKind, item_id
 from myna.wire.responses.tools import Called, Tools
 
 ITEM_BYTES = 1000
 """What an item counts for in the limit, beside its text."""
+
+
+class UnusableAnswer(Exception):
+    """The server's answer is not a chat completion, or is larger than the limit."""
 
 
 class _Text:
@@ -75,17 +90,25 @@ class _Call:
 class ResponseEvents:
     """Translates one stream. `request` is the valid body of the request; `created_at` is in Unix seconds.
 
-    The answer is accumulated for the closing events, up to `answer_max_bytes`.
+    The answer is accumulated for the closing events, up to `answer_max_bytes`. A response that is not to be
+    streamed has no events.
     """
 
     def __init__(
-        self, request: dict[str, Any], response_id: str, created_at: int, *, answer_max_bytes: int
+        self,
+        request: dict[str, Any],
+        response_id: str,
+        created_at: int,
+        *,
+        answer_max_bytes: int,
+        streams: bool = True,
     ) -> None:
         members = output.request_members(request, response_id, created_at)
-        self._members = dumps(members)[1:]  # as bytes, which take less memory
-        self._ids = ItemIds(response_id)
+        self._members = dumps(members)[:-1]  # as bytes, which take less memory
+        self._response_id = response_id
         self._tools = Tools(request.get("tools") or [])
         self._left_bytes = answer_max_bytes
+        self._streams = streams
         self._sequence = 0
         self._events: list[bytes] = []
         self._items: list[dict[str, Any]] = []
@@ -94,7 +117,7 @@ class ResponseEvents:
         self._calls: list[_Call] = []
         self._call_at: dict[int, _Call] = {}
         self._finish_reason: str | None = None
-        self._usage: ChatUsage | None = None
+        self._usage: dict[str, Any] | None = None
 
     @property
     def has_usage(self) -> bool:
@@ -102,22 +125,34 @@ class ResponseEvents:
         return self._usage is not None
 
     def feed(self, chunk: Any) -> list[bytes]:
-        """The events of a chunk, perhaps none. Raises UnusableAnswer if it is no chunk of a chat completion,
-        or if the answer is too large."""
-        decoded = read(chunk)
+        """The events of a chunk, perhaps none. Raises UnusableAnswer if it is not a chunk of a chat
+        completion, or if the answer is too large."""
+        choices = chunk.get("choices") if isinstance(chunk, dict) else False
+        if not isinstance(choices, list | None):
+            raise UnusableAnswer("the answer is no chat completion")
         self._begin()
-        self._usage = decoded.usage or self._usage
-        for choice in decoded.choices:
-            if not choice.index:
-                self._finish_reason = choice.finish_reason or self._finish_reason
-                self._has_deltas = self._has_deltas or choice.delta is not None
-                whole = None if self._has_deltas else choice.message  # some repeat it at the end
-                self._add(choice.delta or whole or ChatMessage())
+        self._usage = completions.usage_in(chunk) or self._usage
+        for choice in objects_of(choices):
+            if count_of(choice.get("index")):
+                continue
+            self._finish_reason = reason_of(choice.get("finish_reason")) or self._finish_reason
+            tokens = object_of(completions.logprobs(choice.get("logprobs"))).get("content") or []
+            if isinstance(delta := choice.get("delta"), dict):
+                self._has_deltas = True
+                self._add(delta, tokens)
+            elif not self._has_deltas:  # some servers repeat the whole message at the end
+                self._add(object_of(choice.get("message")), tokens, whole=True)
         return self._taken()
 
     def finish(self, ended_at: int) -> list[bytes]:
         """The closing events of an answer that has ended well. `ended_at` in Unix seconds."""
         self._begin()
+        response = self.response(ended_at)
+        self._emit(f"response.{output.status_of(self._finish_reason)}", response=response)
+        return self._taken()
+
+    def response(self, ended_at: int) -> Raw:
+        """The whole response, after which nothing may follow. `ended_at` in Unix seconds."""
         status = output.status_of(self._finish_reason)
         last = len(self._items) - 1
         if self._text is not None:
@@ -125,8 +160,7 @@ class ResponseEvents:
         for call in self._calls:
             self._close_call(call, status if call.place == last else "completed")
         members = output.ended_members(self._finish_reason, self._items, self._usage, ended_at)
-        self._emit(f"response.{status}", response=self._response(members))
-        return self._taken()
+        return self._response(members)
 
     def failed(self, message: str, code: str = "server_error") -> bytes:
         """The last event of an answer that has failed."""
@@ -136,20 +170,25 @@ class ResponseEvents:
         return b"".join(self._taken())
 
     def _begin(self) -> None:
-        if self._sequence == 0:
+        if self._streams and self._sequence == 0:
             response = self._response(output.answer_members("in_progress", [], None))
             self._emit("response.created", response=response)
             self._emit("response.in_progress", response=response)
 
-    def _add(self, delta: ChatMessage) -> None:
-        if delta.reasoning:
-            self._add_text("reasoning_text", delta.reasoning)
-        if delta.content:
-            self._add_text("output_text", delta.content, delta.logprobs)
-        if delta.refusal:
-            self._add_text("refusal", delta.refusal)
-        for call in delta.tool_calls:
-            self._add_call(call)
+    def _add(self, given: dict[str, Any], logprobs: list[dict[str, Any]], *, whole: bool = False) -> None:
+        """Adds a message of the assistant, or a part of one; `logprobs` are those of its content's tokens."""
+        message = completions.message(given, whole=False)
+        if not isinstance(message.get("content"), str | list | None):
+            raise UnusableAnswer("the answer's content is no text")
+        if thought := text_of(message.get("reasoning_content")) or text_of(message.get("reasoning")):
+            self._add_text("reasoning_text", thought)
+        if content := text_of(message.get("content")):
+            self._add_text("output_text", content, logprobs)
+        if refusal := text_of(message.get("refusal")):
+            self._add_text("refusal", refusal)
+        for place, call in enumerate(objects_of(given.get("tool_calls"))):
+            index = count_of(call.get("index"))
+            self._add_call(call, index if index is not None else place if whole else 0)
 
     def _add_text(self, kind: PartKind, text: str, logprobs: Sequence[dict[str, Any]] = ()) -> None:
         encoded = [dumps(each) for each in logprobs]
@@ -172,8 +211,8 @@ class ResponseEvents:
         else:
             self._close_text("completed")
             place = self._new_place()
-            item_id = self._ids.reasoning(place) if kind == "reasoning_text" else self._ids.message(place)
-            opened = self._text = _Text(item_id, place, kind)
+            id_kind: output.IdKind = "rs" if kind == "reasoning_text" else "msg"
+            opened = self._text = _Text(item_id(id_kind, self._response_id, place), place, kind)
             self._open_item(opened)
         self._emit("response.content_part.added", **self._at(opened), part=output.part(kind, ""))
         return opened
@@ -194,16 +233,19 @@ class ResponseEvents:
             self._close_item(self._text, status)
             self._text = None
 
-    def _add_call(self, delta: ToolCall) -> None:
-        name, arguments = delta.name, delta.arguments
-        self._count(name + arguments + delta.id)
-        call = self._call_at.get(delta.index)
-        if call is None or _is_next(call, delta):
+    def _add_call(self, given: dict[str, Any], index: int) -> None:
+        """Adds a call of a function, or a part of one: the parts of one call have the same index."""
+        function = object_of(given.get("function"))
+        name, call_id = text_of(function.get("name")), str(given.get("id") or "")
+        arguments = json_text_of(function.get("arguments"))
+        self._count(name + arguments + call_id)
+        call = self._call_at.get(index)
+        if call is None or _is_next(call, name, call_id):
             self._close_text("completed")
-            place = self._new_place()
-            called, call_id = self._tools.called(name), delta.id or self._ids.call(place)
-            item_id = self._ids.tool_call(place, called.kind)
-            call = self._call_at[delta.index] = _Call(item_id, place, call_id, called)
+            place, called = self._new_place(), self._tools.called(name)
+            own_id = item_id("ctc" if called.kind == "custom" else "fc", self._response_id, place)
+            call_id = call_id or item_id("call", self._response_id, place)
+            call = self._call_at[index] = _Call(own_id, place, call_id, called)
             self._calls.append(call)
             self._open_item(call)
         if not call.called.name:
@@ -252,9 +294,11 @@ class ResponseEvents:
 
     def _response(self, members: dict[str, Any]) -> Raw:
         """The whole response with these members."""
-        return Raw(dumps(members)[:-1] + b"," + self._members)
+        return Raw(self._members + b"," + dumps(members)[1:])
 
     def _emit(self, kind: str, **members: Any) -> None:
+        if not self._streams:
+            return
         data = {"type": kind, "sequence_number": self._sequence, **members}
         self._sequence += 1
         self._events.append(to_event(data, kind))
@@ -264,9 +308,22 @@ class ResponseEvents:
         return events
 
 
-def _is_next(call: _Call, delta: ToolCall) -> bool:
+def _is_next(call: _Call, name: str, call_id: str) -> bool:
     """Whether a part begins another call, though it has the index of this one: some servers give the same to
     all calls, or none, and some no ids."""
-    if not delta.name:
+    if not name:
         return False
-    return delta.id != call.call_id if delta.id else is_json(call.arguments.getvalue())
+    return call_id != call.call_id if call_id else is_json(call.arguments.getvalue())
+
+
+def to_response(
+    completion: dict[str, Any], request: dict[str, Any], response_id: str, created_at: int, ended_at: int
+) -> bytes:
+    """The JSON of the response to a valid request, from the first choice of a completion. Times in Unix
+    seconds. Raises UnusableAnswer."""
+    choice = next(iter(objects_of(completion.get("choices"))), {})
+    if not isinstance(choice.get("message"), dict):
+        raise UnusableAnswer("the answer has no choices with a message")
+    made = ResponseEvents(request, response_id, created_at, answer_max_bytes=sys.maxsize, streams=False)
+    made.feed(completion | {"choices": [choice | {"index": 0, "delta": None}]})
+    return bytes(made.response(ended_at))

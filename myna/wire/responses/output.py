@@ -3,12 +3,11 @@
 import re
 from typing import Any, Literal
 
-from myna.wire.responses.completion import ChatUsage
-from myna.wire.responses.items import REASONING_ID_PREFIX
-from myna.wire.responses.tools import Called, CallKind, to_input
+from myna.wire.responses.tools import Called, to_input
 
 Status = Literal["in_progress", "completed", "incomplete"]
 PartKind = Literal["output_text", "refusal", "reasoning_text"]
+IdKind = Literal["msg", "rs", "fc", "ctc", "call"]
 
 ID_PREFIX = "resp_"
 _ITEM_ID = re.compile(r"(?:msg|fc|ctc)_([0-9a-f]{32})_([0-9]{1,6})")
@@ -52,7 +51,7 @@ def request_members(request: dict[str, Any], response_id: str, created_at: int) 
     }
 
 
-def answer_members(status: str, output: list[Any], usage: ChatUsage | None) -> dict[str, Any]:
+def answer_members(status: str, output: list[Any], usage: dict[str, Any] | None) -> dict[str, Any]:
     """The other members, which the answer changes. `status` is the response's."""
     return {
         "status": status,
@@ -60,12 +59,12 @@ def answer_members(status: str, output: list[Any], usage: ChatUsage | None) -> d
         "error": None,
         "incomplete_details": None,
         "output": output,
-        "usage": usage and usage_of(usage),
+        "usage": usage and _usage(usage),
     }
 
 
 def ended_members(
-    finish_reason: str | None, output: list[Any], usage: ChatUsage | None, ended_at: int
+    finish_reason: str | None, output: list[Any], usage: dict[str, Any] | None, ended_at: int
 ) -> dict[str, Any]:
     """The members of an answer that has ended. `ended_at` in Unix seconds."""
     members = answer_members(status_of(finish_reason), output, usage)
@@ -81,17 +80,19 @@ def status_of(finish_reason: str | None) -> Status:
     return "incomplete" if finish_reason in _INCOMPLETE else "completed"
 
 
-def usage_of(usage: ChatUsage) -> dict[str, Any]:
-    """The usage of a response."""
+def _usage(usage: dict[str, Any]) -> dict[str, Any]:
+    """The usage of a response, from that of a chat."""
+    prompt = usage.get("prompt_tokens_details") or {}
+    completion = usage.get("completion_tokens_details") or {}
     return {
-        "input_tokens": usage.prompt_tokens,
+        "input_tokens": usage["prompt_tokens"],
         "input_tokens_details": {
-            "cached_tokens": usage.cached_tokens,
-            "cache_write_tokens": usage.cache_write_tokens,
+            "cached_tokens": prompt.get("cached_tokens") or 0,
+            "cache_write_tokens": prompt.get("cache_write_tokens") or 0,
         },
-        "output_tokens": usage.completion_tokens,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "output_tokens": usage["completion_tokens"],
+        "output_tokens_details": {"reasoning_tokens": completion.get("reasoning_tokens") or 0},
+        "total_tokens": usage["prompt_tokens"] + usage["completion_tokens"],
     }
 
 
@@ -142,27 +143,12 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     return {"description": None, "parameters": None, "strict": None, **tool}
 
 
+def item_id(kind: IdKind, response_id: str, place: int) -> str:
+    """The id of the item at this place of a response's output; `call` is for a call without an id."""
+    return f"{kind}_{response_id.removeprefix(ID_PREFIX)}_{place}"
+
+
 def response_and_place(item_id: str) -> tuple[str, int] | None:
-    """The response and the place in its output for an id that `ItemIds` made."""
+    """The response and the place in its output for the id of a message or a call."""
     match = _ITEM_ID.fullmatch(item_id)
     return (ID_PREFIX + match[1], int(match[2])) if match else None
-
-
-class ItemIds:
-    """Ids of a response's items, made from the response's id and the place of the item."""
-
-    def __init__(self, response_id: str) -> None:
-        self._name = response_id.removeprefix(ID_PREFIX)
-
-    def message(self, place: int) -> str:
-        return f"msg_{self._name}_{place}"
-
-    def reasoning(self, place: int) -> str:
-        return f"{REASONING_ID_PREFIX}{self._name}_{place}"
-
-    def tool_call(self, place: int, kind: CallKind) -> str:
-        return f"{'ctc' if kind == 'custom' else 'fc'}_{self._name}_{place}"
-
-    def call(self, place: int) -> str:
-        """For a server that gives its call no id."""
-        return f"call_{self._name}_{place}"

@@ -1,15 +1,23 @@
-"""The body of POST /responses as the body of POST /chat/completions."""
+"""The body of POST /responses as the body of POST /chat/completions.
+
+The input of a response is a text or a list of items: messages, calls of tools and their outputs. The
+consecutive items of the assistant become one message, since a chat's tool calls and the text before them are
+one message, and so do those of the system and the developer: templates of models refuse a second message of
+the system. Items of reasoning, and references to them, are left out: a chat has no place for them. So are
+tools and calls of hosted ones, which `Tools` reads.
+"""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from myna.errors import InvalidRequest
 from myna.wire.body import convert
-from myna.wire.responses.items import messages_of
-from myna.wire.responses.tools import Tools, given
+from myna.wire.responses.tools import Tools, given, is_of_tools, to_arguments
 
+REASONING_ID_PREFIX = "rs_"
+"""The beginning of the ids of reasoning items. The AI SDK sends these ids back."""
 STATELESS = "this service is stateless and keeps no responses"
 LOGPROBS = "message.output_text.logprobs"
 """In `include`: the log probabilities of the answer's tokens."""
@@ -146,3 +154,202 @@ def _response_format(text: TextOptions) -> dict[str, Any] | None:
             return {"type": "json_schema", "json_schema": given(schema)}
         case _:
             return None
+
+
+class InputText(Struct, frozen=True, tag_field="type", tag="input_text"):
+    """Text of the caller."""
+
+    text: str
+
+
+class InputImage(Struct, frozen=True, tag_field="type", tag="input_image"):
+    """An image by its address or as a data URL."""
+
+    image_url: str | None = None
+    detail: str | None = None
+
+
+class InputFile(Struct, frozen=True, tag_field="type", tag="input_file"):
+    """A file as a data URL."""
+
+    file_data: str | None = None
+    filename: str | None = None
+
+
+class InputAudio(Struct, frozen=True, tag_field="type", tag="input_audio"):
+    """Sound, as a chat has it."""
+
+    input_audio: dict[str, Any]
+
+
+class OutputText(Struct, frozen=True, tag_field="type", tag="output_text"):
+    """Text of the assistant."""
+
+    text: str
+
+
+class Refusal(Struct, frozen=True, tag_field="type", tag="refusal"):
+    """The assistant's refusal, which is text for the model."""
+
+    refusal: str
+
+
+Part = InputText | InputImage | InputFile | InputAudio | OutputText | Refusal
+
+
+class Message(Struct, frozen=True):
+    """A message of the caller, or an earlier one of the assistant."""
+
+    role: Literal["user", "assistant", "system", "developer"]
+    content: str | list[Part]
+
+
+class FunctionCall(Struct, frozen=True):
+    """A call of a function by the model. `arguments` is JSON."""
+
+    call_id: str
+    name: str
+    arguments: str
+    namespace: str | None = None
+
+
+class CustomToolCall(Struct, frozen=True):
+    """A call of a custom tool by the model."""
+
+    call_id: str
+    name: str
+    input: str
+    namespace: str | None = None
+
+
+class CallOutput(Struct, frozen=True):
+    """What the called function or custom tool returned."""
+
+    call_id: str
+    output: str | list[Part]
+
+
+_SHAPES: dict[str, type[Message] | type[FunctionCall] | type[CustomToolCall] | type[CallOutput]] = {
+    "message": Message,
+    "function_call": FunctionCall,
+    "function_call_output": CallOutput,
+    "custom_tool_call": CustomToolCall,
+    "custom_tool_call_output": CallOutput,
+}
+
+
+def messages_of(
+    instructions: str | None,
+    items: str | Sequence[dict[str, Any]],
+    tools: Tools,
+    earlier: Sequence[dict[str, Any]] = (),
+) -> list[dict[str, Any]]:
+    """The messages of the chat, with those of `earlier` items before those of the request. The time is linear
+    in the size of the items. Raises InvalidRequest."""
+    messages: list[dict[str, Any]] = []
+    if instructions:
+        messages.append({"role": "system", "content": _parts(instructions, "instructions")})
+    if isinstance(items, str):
+        items = [{"role": "user", "content": items}]
+    if not items:
+        raise InvalidRequest("must have at least one item.", field="input")
+    for number, item in enumerate([*earlier, *items], -len(earlier)):
+        _add(messages, item, tools, f"input[{number}]")
+    if not messages:
+        raise InvalidRequest("has no item that a model reads; send a message too.", field="input")
+    for message in messages:
+        message["content"] = _simplified(message["content"])
+        if not message["content"]:
+            message["content"] = None if message["role"] == "assistant" else ""
+    return messages
+
+
+def _add(messages: list[dict[str, Any]], item: dict[str, Any], tools: Tools, path: str) -> None:
+    """Adds an item to the messages, whose contents are lists of parts until all items are added."""
+    kind = _kind(item, path)
+    if kind not in _SHAPES:
+        return
+    match convert(item, _SHAPES[kind], path):
+        case Message(role="assistant") as message:
+            _assistants(messages)["content"] += _parts(message.content, f"{path}.content")
+        case Message() as message:
+            role = "user" if message.role == "user" else "system"
+            parts = _parts(message.content, f"{path}.content")
+            if role == "system" and messages and messages[-1]["role"] == role:
+                messages[-1]["content"] += parts
+            else:
+                messages.append({"role": role, "content": parts})
+        case FunctionCall() | CustomToolCall() as call:
+            arguments = call.arguments if isinstance(call, FunctionCall) else to_arguments(call.input)
+            function = {"name": tools.name_of(call.name, call.namespace), "arguments": arguments}
+            calls = _assistants(messages).setdefault("tool_calls", [])
+            calls.append({"id": call.call_id, "type": "function", "function": function})
+        case CallOutput() as result:
+            content = _parts(result.output, f"{path}.output")
+            messages.append({"role": "tool", "tool_call_id": result.call_id, "content": content})
+
+
+def reference_of(item: dict[str, Any]) -> str | None:
+    """The id of the item that this one refers to; None if it is no reference."""
+    kind = item.get("type")
+    is_reference = kind == "item_reference" or (kind is None and "id" in item and "role" not in item)
+    return str(item.get("id")) if is_reference else None
+
+
+def _kind(item: dict[str, Any], path: str) -> str:
+    """The type of an item. Messages and references may have none. Raises InvalidRequest for other types than
+    those of `_SHAPES`, reasoning, and what `Tools` reads."""
+    reference = reference_of(item)
+    if reference is not None:
+        if reference.startswith(REASONING_ID_PREFIX):
+            return "reasoning"
+        raise InvalidRequest(
+            "this service keeps no such item to refer to; send the item itself"
+            " (the AI SDK does with the provider option store: false).",
+            field=path,
+        )
+    kind = "message" if item.get("type") is None else item["type"]
+    if isinstance(kind, str) and (kind in _SHAPES or kind == "reasoning" or is_of_tools(kind)):
+        return kind
+    names = ", ".join(f'"{name}"' for name in (*_SHAPES, "reasoning"))
+    raise InvalidRequest(f"must be one of {names}; other tools are not run here.", field=f"{path}.type")
+
+
+def _assistants(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    """The message of the assistant at the end, added if there is none."""
+    if not messages or messages[-1]["role"] != "assistant":
+        messages.append({"role": "assistant", "content": []})
+    return messages[-1]
+
+
+def _parts(content: str | list[Part], path: str) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [_part(part, f"{path}[{number}]") for number, part in enumerate(content)]
+
+
+def _part(part: Part, path: str) -> dict[str, Any]:
+    match part:
+        case InputText() | OutputText():
+            return {"type": "text", "text": part.text}
+        case Refusal():
+            return {"type": "text", "text": part.refusal}
+        case InputImage():
+            if part.image_url is None:
+                raise InvalidRequest("is missing; this service keeps no files.", field=f"{path}.image_url")
+            detail = {} if part.detail is None else {"detail": part.detail}
+            return {"type": "image_url", "image_url": {"url": part.image_url, **detail}}
+        case InputAudio():
+            return {"type": "input_audio", "input_audio": part.input_audio}
+        case InputFile():
+            if part.file_data is None:
+                raise InvalidRequest("is missing; this service keeps no files.", field=f"{path}.file_data")
+            name = {} if part.filename is None else {"filename": part.filename}
+            return {"type": "file", "file": {"file_data": part.file_data, **name}}
+
+
+def _simplified(parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """Parts that are all text as a string, which every server accepts, as vLLM and llama.cpp join them."""
+    if all(part["type"] == "text" for part in parts):
+        return "\n".join(part["text"] for part in parts)
+    return parts

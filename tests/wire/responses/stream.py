@@ -9,7 +9,7 @@ import openai
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from myna.wire.responses.events import ResponseEvents
+from myna.wire.responses.events import ResponseEvents, to_response
 
 REQUEST: dict[str, Any] = {
     "model": "svc-chat",
@@ -28,6 +28,12 @@ _event = TypeAdapter[Any](ResponseStreamEvent)
 
 def translator(answer_max_bytes: int = 2_000_000) -> ResponseEvents:
     return ResponseEvents(REQUEST, RESPONSE_ID, CREATED_AT, answer_max_bytes=answer_max_bytes)
+
+
+def response_to(completion: dict[str, Any], request: dict[str, Any] = REQUEST) -> dict[str, Any]:
+    """The response that is made from a whole completion."""
+    found: dict[str, Any] = json.loads(to_response(completion, request, RESPONSE_ID, CREATED_AT, ENDED_AT))
+    return found
 
 
 def chunk(finish_reason: str | None = None, **delta: Any) -> dict[str, Any]:

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from openai.types.responses import Response
 
-from myna.wire.responses.answer import to_response
-from myna.wire.responses.completion import UnusableAnswer
-from tests.wire.responses.stream import CREATED_AT, ENDED_AT, REQUEST, RESPONSE_ID
+from myna.wire.responses.events import UnusableAnswer
+from tests.wire.responses.stream import CREATED_AT, ENDED_AT, REQUEST, response_to
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}}
 
@@ -19,7 +18,7 @@ def response(
     **more: Any,
 ) -> dict[str, Any]:
     choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish_reason}
-    translated = to_response({"choices": [choice], **more}, request, RESPONSE_ID, CREATED_AT, ENDED_AT)
+    translated = response_to({"choices": [choice], **more}, request)
     Response.model_validate(translated)
     return translated
 
@@ -160,17 +159,6 @@ def test_usage_is_renamed() -> None:
     }
 
 
-def test_usage_may_have_no_details() -> None:
-    usage = {"prompt_tokens": 11, "completion_tokens": None, "prompt_tokens_details": None}
-    assert response({"content": "Hello!"}, usage=usage)["usage"] == {
-        "input_tokens": 11,
-        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-        "output_tokens": 0,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": 11,
-    }
-
-
 def test_the_response_repeats_the_request() -> None:
     given = {
         "model": "svc-chat",
@@ -212,4 +200,4 @@ def test_the_response_repeats_the_request() -> None:
 )
 def test_another_answer_is_unusable(completion: dict[str, Any]) -> None:
     with pytest.raises(UnusableAnswer):
-        to_response(completion, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)
+        response_to(completion)

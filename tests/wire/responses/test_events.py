@@ -6,16 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myna.wire.responses.answer import to_response
-from myna.wire.responses.completion import UnusableAnswer
+from myna.wire.responses.events import UnusableAnswer
 from tests.wire.responses.stream import (
-    CREATED_AT,
-    ENDED_AT,
-    REQUEST,
-    RESPONSE_ID,
     accumulated,
     chunk,
     parsed,
+    response_to,
     translated,
     translator,
     usage,
@@ -149,7 +145,7 @@ def test_log_probabilities_are_those_of_the_text_whole_and_streamed() -> None:
     assert deltas == [[first], [second]]
     (done,) = [event["logprobs"] for event in events if event["type"] == "response.output_text.done"]
     answer = {"message": {"content": "Hey"}, "logprobs": {"content": tokens}}
-    whole = to_response({"choices": [answer]}, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)
+    whole = response_to({"choices": [answer]})
     for response in (events[-1]["response"], whole):
         (part,) = response["output"][0]["content"]
         assert part["logprobs"] == done == [first, second]
@@ -215,7 +211,7 @@ def test_a_stream_ends_with_the_response_of_the_whole_answer(
     }
     whole = {"choices": [{"index": 0, "message": message, "finish_reason": finish_reason}]}
     events = parsed(translated([*chunks, chunk(finish_reason)]))
-    assert events[-1]["response"] == to_response(whole, REQUEST, RESPONSE_ID, CREATED_AT, ENDED_AT)
+    assert events[-1]["response"] == response_to(whole)
 
 
 @pytest.mark.parametrize(

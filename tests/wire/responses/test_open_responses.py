@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from myna.wire.responses.answer import to_response
 from myna.wire.responses.events import ResponseEvents
-from tests.wire.responses.stream import CREATED_AT, ENDED_AT, RESPONSE_ID, chunk, parsed, usage
+from tests.wire.responses.stream import CREATED_AT, ENDED_AT, RESPONSE_ID, chunk, parsed, response_to, usage
 
 # A name of a type, or several; "?" after it: or null; "[…]": an array of it.
 TYPES: dict[str, type | tuple[type, ...]] = {
@@ -123,7 +122,7 @@ REASONS = ["stop", "length"]
 def test_a_whole_response(request_of: dict[str, Any], reason: str) -> None:
     choice = {"message": MESSAGE, "finish_reason": reason}
     completion = {"choices": [choice]} | {"usage": usage(11, 22)["usage"]}
-    response = to_response(completion, request_of, RESPONSE_ID, CREATED_AT, ENDED_AT)
+    response = response_to(completion, request_of)
     check(response, "Response", "response")
     assert response["completed_at"] == (ENDED_AT if reason == "stop" else None)
 
