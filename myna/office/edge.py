@@ -28,7 +28,7 @@ from myna.office.messages import N_
 from myna.office.page import Handler, Page
 from myna.office.pages import ALL_PAGES
 from myna.office.refill import Refill
-from myna.office.render import LANGUAGES, STATIC, preferred, renderers
+from myna.office.render import LANGUAGES, STATIC, Renderer, preferred
 from myna.office.visit import LANGUAGE, ROOT, Parts, Streamed, Visit
 from myna.office.web_security import (
     FORM_COOKIE,
@@ -58,7 +58,7 @@ class Office:
     def __init__(self, parts: Parts, pages: Sequence[Page] = ALL_PAGES) -> None:
         self._parts = parts
         self._routes = [(page, self._route(page)) for page in pages]
-        self._renderers = renderers()
+        self._renderers = {language: Renderer(language) for language in LANGUAGES}
         self._https = parts.settings.base_url.startswith("https:")
         self._cookies = Cookies(self._https)
         self._rate = FormRate()

@@ -27,7 +27,6 @@ from myna.office.runs import Disconnected, Run
 from myna.office.visit import Streamed, Visit
 from myna.store.batch import CallState
 from myna.store.queries import accounts, history
-from myna.store.queries import config as config_store
 from myna.store.queries.history import CallRow
 from myna.wire.v1 import MODELS
 
@@ -69,7 +68,6 @@ class Chat(Struct):
 
 async def show(visit: Visit) -> Response:
     """An empty conversation."""
-    await visit.parts.config.at(await visit.read(config_store.version))  # it has the price
     return await page(visit, Chat(), [])
 
 
@@ -117,15 +115,15 @@ async def page(
 ) -> Response:
     """The page with a conversation of whole turns. A message that has no answer is in the form."""
     asked = [*said, form.text] if run and form.text else said[:-1]
-    config = await visit.read(config_store.load)
+    config = await visit.config()
     models = [
         route
         for route in listed(config, visit.parts.config.settings)
         if route.kind is RouteKind.CHAT and not route.name.endswith("*")
     ]
-    render = partial(
-        visit.page,
+    return visit.page(
         "try_chat.html",
+        status=run.status if run else 200,
         form=form,
         said=messages_of(said),
         models=models,
@@ -139,7 +137,6 @@ async def page(
         ),
         once=form.once if run and run.in_doubt else runs.new_once(),
     )
-    return render(status=run.status if run else 200)
 
 
 LOOKS_MAX = 40
