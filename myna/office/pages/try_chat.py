@@ -33,6 +33,12 @@ from myna.wire.v1 import MODELS
 SAID_MAX = 40
 """Messages of a conversation that the form carries and the model sees."""
 FORM_MAX_BYTES = 512 * 1024
+LOOKS_MAX = 40
+LOOKS_EVERY_S = 0.05
+"""How often to look for the end of a call whose stream has ended."""
+NOT_BEGUN = N_("Stopped before the answer arrived. The ledger says whether the call was charged.")
+ERROR_MAX_CHARS = 1000
+Milliseconds = Annotated[int, Meta(ge=0, le=10**9)]
 
 
 class _Said(Struct):
@@ -137,14 +143,6 @@ async def page(
         ),
         once=form.once if run and run.in_doubt else runs.new_once(),
     )
-
-
-LOOKS_MAX = 40
-LOOKS_EVERY_S = 0.05
-"""How often to look for the end of a call whose stream has ended."""
-NOT_BEGUN = N_("Stopped before the answer arrived. The ledger says whether the call was charged.")
-ERROR_MAX_CHARS = 1000
-Milliseconds = Annotated[int, Meta(ge=0, le=10**9)]
 
 
 class Ended(Chat):

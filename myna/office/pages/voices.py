@@ -27,6 +27,24 @@ from myna.store.states import CloneStatus
 from myna.voices import clones
 from myna.voices.clones import CONSENTS, is_clone
 
+GENDERS = {"female": N_("female"), "male": N_("male"), "neutral": N_("neutral")}
+STATES = {
+    CloneStatus.QUEUED: N_("queued"),
+    CloneStatus.CLONING: N_("cloning"),
+    CloneStatus.READY: N_("ready"),
+    CloneStatus.FAILED: N_("failed"),
+}
+UNFINISHED = (CloneStatus.QUEUED, CloneStatus.CLONING)
+FORM_MAX_BYTES = SAMPLE_MAX_BYTES + 256 * 1024
+TO_READ = {
+    "zh": "今天早上我去公园散步，湖边的柳树刚刚发芽。几个孩子在草地上放风筝，一位老人坐在长椅上看报纸。我买了一杯热豆浆，慢慢地走回家。",  # noqa: E501  a text to read aloud
+    "en": "This morning I walked through the park. The trees along the lake were just turning green, and some"
+    " children were flying kites on the grass. I bought a cup of hot tea and went slowly home.",
+}
+"""Texts to read aloud, of some 12 seconds, by language."""
+NO_NODE = N_("Voices are cloned by compute nodes, and no node of this site does.")
+NO_RECORDING = N_("Record your voice, or choose a file.")
+
 
 class UsableVoices(Struct, frozen=True):
     """Public voices and the account's cloned ones. `default` is the id of the first one, "" without one."""
@@ -51,16 +69,6 @@ async def usable_voices(visit: Visit) -> UsableVoices:
         cloned=catalogue.usable_clones(ready, config, nodes),
         config=config,
     )
-
-
-GENDERS = {"female": N_("female"), "male": N_("male"), "neutral": N_("neutral")}
-STATES = {
-    CloneStatus.QUEUED: N_("queued"),
-    CloneStatus.CLONING: N_("cloning"),
-    CloneStatus.READY: N_("ready"),
-    CloneStatus.FAILED: N_("failed"),
-}
-UNFINISHED = (CloneStatus.QUEUED, CloneStatus.CLONING)
 
 
 class PublicRow(Struct, frozen=True):
@@ -207,17 +215,6 @@ async def delete(visit: Visit) -> Response:
         name=clone.name,
         count=deleted.refunded,
     )
-
-
-FORM_MAX_BYTES = SAMPLE_MAX_BYTES + 256 * 1024
-TO_READ = {
-    "zh": "今天早上我去公园散步，湖边的柳树刚刚发芽。几个孩子在草地上放风筝，一位老人坐在长椅上看报纸。我买了一杯热豆浆，慢慢地走回家。",  # noqa: E501  a text to read aloud
-    "en": "This morning I walked through the park. The trees along the lake were just turning green, and some"
-    " children were flying kites on the grass. I bought a cup of hot tea and went slowly home.",
-}
-"""Texts to read aloud, of some 12 seconds, by language."""
-NO_NODE = N_("Voices are cloned by compute nodes, and no node of this site does.")
-NO_RECORDING = N_("Record your voice, or choose a file.")
 
 
 async def show_new(visit: Visit) -> Response:

@@ -51,6 +51,7 @@ FAILURES = (
     N_("the stream had no event"),
 )
 """What opens most circuits, as it is stored."""
+HOURS = 24
 
 
 class Row(Struct, frozen=True):
@@ -159,9 +160,6 @@ async def move(visit: Visit) -> Response:
         names[place], names[other] = names[other], names[place]
     await visit.perform(OrderChannels(names=tuple(names)))
     return visit.redirect(PATH)
-
-
-HOURS = 24
 
 
 class Latency(Struct, frozen=True):
