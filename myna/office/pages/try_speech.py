@@ -21,7 +21,7 @@ from myna.office.runs import Run
 from myna.office.visit import Visit
 from myna.speech.catalogue import spoken_language
 from myna.speech.plan import check_text
-from myna.speech.status import status_text
+from myna.speech.synthesize import status_text
 from myna.store.batch import TaskStatus
 from myna.store.queries import tasks
 from myna.store.queries import voices as store
