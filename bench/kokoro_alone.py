@@ -23,11 +23,10 @@ from myna.engines.kokoro.symbols import NUMBERS
 VOICE = "zf_xiaobei"
 _SPLIT = """
 import sys
-from functools import partial
 from myna.engines.espeak.phonemizer import Phonemizer
-from myna.engines.kokoro.text.pieces import pieces
-english = partial(Phonemizer().ipa, language="en-us")
-print("".join(piece.phonemes for piece in pieces(sys.argv[1], "zh-CN", english)))
+from myna.engines.kokoro.job import TextJob
+from myna.engines.kokoro.text.pieces import read
+print("".join(piece.phonemes for piece in read(TextJob(sys.argv[1], "zh-CN"), Phonemizer().ipa).pieces))
 """
 
 

@@ -7,15 +7,15 @@ name and the pinyin of its first character. Numbers are compared as the phonemes
 
 import json
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import regex
 
 from myna.engines.espeak.phonemizer import Phonemizer
-from myna.engines.kokoro.text.pieces import in_words, pieces
-from myna.engines.kokoro.text.words import words
+from myna.engines.kokoro.job import TextJob
+from myna.engines.kokoro.text.mandarin import words
+from myna.engines.kokoro.text.pieces import read
 
 _LANGUAGES = {"zh_numbers": "zh-CN", "en": "en-US"}
 _SOUNDLESS = regex.compile(r"[\s\p{P}]")
@@ -37,16 +37,17 @@ def _wrong(kind: str, cases: list[Any], phonemizer: Phonemizer) -> Iterator[str]
             language = _LANGUAGES[kind]
             right = {_sounds(reading, language, phonemizer) for reading in expected[0]}
             if _sounds(text, language, phonemizer) not in right:
-                yield f"{text!r}: {in_words(text, language)!r}, not {expected[0][0]!r}"
+                found = read(TextJob(text, language), phonemizer.ipa).reading
+                yield f"{text!r}: {found!r}, not {expected[0][0]!r}"
         else:
             part, wanted = (text[0], expected[0]) if kind == "zh_names" else expected
-            found = _pinyin(text, part)
-            if not _matches(found, wanted.split()):
-                yield f"{text}: {' '.join(found)}, not {wanted}"
+            syllables = _pinyin(text, part)
+            if not _matches(syllables, wanted.split()):
+                yield f"{text}: {' '.join(syllables)}, not {wanted}"
 
 
 def _sounds(text: str, language: str, phonemizer: Phonemizer) -> str:
-    spoken = pieces(text, language, partial(phonemizer.ipa, language="en-us"))
+    spoken = read(TextJob(text, language), phonemizer.ipa).pieces
     without: str = _SOUNDLESS.sub("", "".join(piece.phonemes for piece in spoken))
     return without
 

@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 
 from listen import measure, report, results
-from listen.ear import CannotFetch
 from myna.errors import CommandError
 
 ALL = 1000
@@ -45,7 +44,7 @@ def measured(chosen: argparse.Namespace) -> results.Listening:
                 before=before,
             ):
                 results.save(found, results.UNFINISHED)
-        except (CannotFetch, CommandError) as reason:
+        except CommandError as reason:
             sys.exit(str(reason))
     return found
 

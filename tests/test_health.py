@@ -22,7 +22,7 @@ from myna.errors.sentences import CHAT_CHANNELS_FAIL
 from myna.lib.telemetry import metrics
 from myna.server.app import SCHEMA_CHANGED
 from myna.settings import POSTGRESQL_CONNECTIONS
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import Folder
 from myna.store.schema import newest
 from tests.conformance.caller import UNCHARGED, Caller, check_error

@@ -7,7 +7,7 @@ from myna.actions.voices import AddWord, RemoveWord
 from myna.config import ConfigCache
 from myna.errors import CommandError
 from myna.store.database import Transaction
-from myna.store.queries import words as store
+from myna.store.queries import voices as store
 from myna.store.queries.accounts import AccountRow
 from myna.voices import lexicon
 from myna.voices.lexicon import Lexicons
@@ -93,7 +93,7 @@ async def test_an_account_has_so_many_words(books: Books) -> None:
 
     async def fill(db: Transaction) -> None:
         for number in range(lexicon.WORDS_MAX):
-            await store.put(db, ann.id, f"w{number}", "w")
+            await store.put_word(db, ann.id, f"w{number}", "w")
 
     await books.db.transaction(fill)
     await perform(books.db, AddWord(word="w0", reading="other", account=ann.name))

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from myna.store.database import Queries, Transaction
-from myna.store.queries import activity as store
-from myna.store.queries.activity import PAST_ALL, ActivityRow
+from myna.store.queries import accounts as store
+from myna.store.queries.accounts import ActivityRow
+from myna.store.rows import ID_MAX
 
 PROGRAM = "myna"
 
@@ -57,7 +58,7 @@ async def record(
     the account that the change concerns, 0 for none. `note` is a comment behind the command, for a change
     that the command alone would not make."""
     text = shlex.join([PROGRAM, *command])
-    await store.add(
+    await store.add_activity(
         connection,
         actor_id=actor.account_id,
         actor=actor.name,
@@ -70,7 +71,7 @@ async def record(
 async def page(
     db: Queries,
     *,
-    before: int = PAST_ALL,
+    before: int = ID_MAX,
     limit: int = 50,
     prefix: str = "",
     actor_id: int | None = None,
@@ -78,7 +79,7 @@ async def page(
 ) -> list[ActivityRow]:
     """Changes with ids below `before`, newest first. `prefix` is the beginning of the command after `myna`,
     such as `account grant`; `actor_id` (0: the command line) and `account_id` select, None for all."""
-    return await store.page(
+    return await store.activity_page(
         db, before, limit, prefix=f"{PROGRAM} {prefix}", actor_id=actor_id, account_id=account_id
     )
 

@@ -18,12 +18,11 @@ from myna.errors import CommandError
 from myna.lib.names import check_name
 from myna.settings import Settings
 from myna.store.database import Database
-from myna.store.files.audio import AudioStore
-from myna.store.files.samples import SampleStore
+from myna.store.files.named_files import AudioStore, SampleStore
 from myna.store.files.storage import check_storage, open_storage
 from myna.store.queries import clones as store
 from myna.store.queries import config as config_store
-from myna.store.queries import storage, tasks, voices
+from myna.store.queries import site, tasks, voices
 from myna.store.queries.clones import CloneRow, Deleted, NewClone
 from myna.voices.clones import CONSENT, StoredSample
 from myna.wire.farm import CLONE_PREFIX
@@ -113,7 +112,7 @@ class CloneVoice(Action[CloneRow], frozen=True):
                 clones_max=CLONES_MAX,
             )
         mib_max = settings_of(await config_store.load(change.db)).account_storage_mib
-        if mib_max and await storage.of_account(change.db, account.id) > mib_max * MIB:
+        if mib_max and await site.stored_bytes(change.db, account.id) > mib_max * MIB:
             raise CommandError(
                 "The account {name!r} may store {mib_max} MiB of audio and samples"
                 " (account_storage_mib), and this sample would exceed that. Delete some of its"

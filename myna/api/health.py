@@ -31,7 +31,7 @@ from myna.http.asgi_types import draining
 from myna.lib.files import DiskThreads
 from myna.lib.telemetry import metrics
 from myna.store.database import Database, in_time
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 
 T = TypeVar("T")
 

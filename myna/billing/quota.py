@@ -11,7 +11,7 @@ from collections.abc import Callable
 from myna.config import MIB, ConfigCache
 from myna.errors import InsufficientQuota, sentences
 from myna.store.database import Database
-from myna.store.queries import storage
+from myna.store.queries import site
 
 SHARE_MAX = 0.02
 """The share of its time that a process spends on the sums: those of a large site are refreshed less often."""
@@ -41,7 +41,7 @@ class Quota:
             return
         if bytes_max:
             self._stored = await self._db.snapshot(
-                lambda db: storage.reached(db, bytes_max), query_max_s=QUERY_MAX_S
+                lambda db: site.accounts_that_store(db, bytes_max), query_max_s=QUERY_MAX_S
             )
         else:
             self._stored = {}

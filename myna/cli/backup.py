@@ -26,11 +26,11 @@ from myna.cli.console import (
 )
 from myna.errors import CommandError
 from myna.settings import Settings
-from myna.store.backup import backup as backups
-from myna.store.backup.archive import ArchiveReader, ArchiveWriter, Manifest
-from myna.store.backup.backup import MISSING_SHOWN_MAX, BackupResult, RestoreInDoubt
+from myna.store import backup as backups
+from myna.store.archive import ArchiveReader, ArchiveWriter, Manifest
+from myna.store.backup import MISSING_SHOWN_MAX, BackupResult, RestoreInDoubt
 from myna.store.database import Database
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import open_storage
 from myna.store.queries.audit import Breach, Counts
 

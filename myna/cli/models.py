@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from myna.cli.console import Json, Row, Whole, Wide, owner_of_files, read_settings, show, show_rows
-from myna.engines.interface import EngineFailed, EngineVoice, SpeechResult, Utterance
+from myna.engines.interface import EngineFailed, EngineLimits, EngineVoice, SpeechResult, Utterance
 from myna.engines.models import install
 from myna.engines.models.progress import ProgressFile, Report
 from myna.engines.models.published import MODELS, Model, folder_of, missing
@@ -210,7 +210,7 @@ def add(
     if not 1 <= threads <= THREADS_MAX:
         raise ConfigError(f"The threads must be from 1 to {THREADS_MAX}.")
     model = SherpaConfig(str(folder.resolve()), threads).model(Path())
-    engine = Sherpa(model, queue_max=1, job_deadline_s=TRIAL_S)
+    engine = Sherpa(model, EngineLimits(processes=1, queue_max=1, job_deadline_s=TRIAL_S))
     with tempfile.TemporaryDirectory() as scratch:
         said = Path(scratch, "said.mp3")
         try:

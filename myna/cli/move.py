@@ -34,11 +34,11 @@ from myna.cli.console import (
 )
 from myna.errors import CommandError, ConfigError
 from myna.settings import PREFIX, Settings
-from myna.store.backup import backup as backups
-from myna.store.backup.archive import FILES, ArchiveReader, ArchiveWriter, Manifest
-from myna.store.backup.backup import RestoreInDoubt
+from myna.store import backup as backups
+from myna.store.archive import FILES, ArchiveReader, ArchiveWriter, Manifest
+from myna.store.backup import RestoreInDoubt
 from myna.store.database import Database, Transaction
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import (
     FOLDERS,
     MARKER,
@@ -49,7 +49,7 @@ from myna.store.files.storage import (
     marker_of,
     open_storage,
 )
-from myna.store.queries import storage as queries
+from myna.store.queries import site as queries
 from myna.store.queries.audit import OVERDUE_RULE
 from myna.store.sqlite_writer import WriterHandover
 
@@ -196,7 +196,7 @@ async def _move_files(settings: Settings, source: Storage, target: Storage) -> d
                 )
             await connection.tables.begin_load()
             site_id = await queries.site_id(connection)
-            await queries.mark(connection)
+            await queries.mark_storage(connection)
             return _copy(source, target, site_id)
 
         return await db.transaction(work)

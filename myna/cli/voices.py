@@ -45,12 +45,12 @@ from myna.errors import CommandError, ConfigError
 from myna.farm.nodes import Nodes, NodeState
 from myna.lib.sandbox import AllowedPaths
 from myna.store.database import Database
-from myna.store.files.free_space import smallest
-from myna.store.files.samples import SampleStore
+from myna.store.files.named_files import SampleStore
+from myna.store.files.storage import least_free_bytes
 from myna.store.queries import clones as clones_store
-from myna.store.queries import words
+from myna.store.queries import voices
 from myna.store.queries.clones import OwnedClone
-from myna.store.queries.words import SITE, WordRow
+from myna.store.queries.voices import SITE, WordRow
 from myna.store.states import CloneStatus
 from myna.voices import clones, lexicon
 from myna.voices import overrides as voice_overrides
@@ -156,7 +156,7 @@ async def _note(db: Database, language: str) -> str:
 
 def _check_space() -> None:
     settings = read_settings()
-    if smallest(settings.data_folder) < settings.disk_reserve_bytes:
+    if least_free_bytes(settings.data_folder) < settings.disk_reserve_bytes:
         raise CommandError("The data folder's disk has less free space than MYNA_DISK_RESERVE_BYTES.")
 
 
@@ -208,7 +208,7 @@ async def list_words(
     ] = "",
 ) -> list[Row]:
     """List the words of the site, or of an account."""
-    return [_word(row, account) for row in await words.of_owner(db, await _owner(db, account))]
+    return [_word(row, account) for row in await voices.words(db, await _owner(db, account))]
 
 
 async def _owner(db: Database, account: str) -> int:

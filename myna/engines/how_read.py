@@ -3,12 +3,11 @@
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from myna.engines.espeak.engine import VOICES as ESPEAK_VOICES
-from myna.engines.interface import EngineVoice
 from myna.engines.jobs import Phonemes, PhonemesJob
 from myna.engines.kokoro.job import TextJob, TextPieces
 from myna.engines.kokoro.voices import VOICES as KOKORO_VOICES
@@ -16,9 +15,7 @@ from myna.engines.pool.pool import Pool
 from myna.errors import CommandError, Overloaded
 from myna.lib.sandbox import AllowedPaths
 
-_ON_KOKORO: Final = {voice.voice_id: voice for voice in KOKORO_VOICES}
-_ON_ESPEAK: Final = {voice.voice_id: voice for voice in ESPEAK_VOICES}
-VOICES: Final = {**_ON_KOKORO, **_ON_ESPEAK}
+VOICES: Final = {voice.voice_id: voice for voice in (*KOKORO_VOICES, *ESPEAK_VOICES)}
 """Those whose way of reading is known, by id; the first one is the default."""
 BUSY: Final = "Another text is being read; try again."
 _JOB_S: Final = 60.0
@@ -33,23 +30,18 @@ class Reading(msgspec.Struct, frozen=True):
     phonemes: str
 
 
-class _Reader(Protocol):
-    pool: Pool[Any]
-
-    async def read(self, text: str) -> Reading: ...
-
-
 async def readings(texts: Iterable[str], voice_id: str) -> AsyncGenerator[Reading, None]:
     """The texts one after another as the voice reads them, one of `VOICES`; starts the program that converts
     them. Raises EngineFailed."""
     voice = VOICES[voice_id]
-    reader: _Reader = _OfKokoro(voice) if voice_id in _ON_KOKORO else _OfEspeak(voice)
+    module, result, read = _KOKORO if voice in KOKORO_VOICES else _ESPEAK
+    pool: Pool[Any] = Pool(module, result, processes=1, queue_max=1, job_deadline_s=_JOB_S)
     try:
-        await reader.pool.start(AllowedPaths())
+        await pool.start(AllowedPaths())
         for text in texts:
-            yield await reader.read(text)
+            yield await read(pool, text, voice.language)
     finally:
-        await reader.pool.close()
+        await pool.close()
 
 
 async def reading(text: str, voice_id: str) -> Reading:
@@ -63,26 +55,17 @@ async def reading(text: str, voice_id: str) -> Reading:
         return await anext(found)
 
 
-class _OfKokoro:
-    def __init__(self, voice: EngineVoice) -> None:
-        self._language = voice.language
-        self.pool = Pool(
-            "myna.engines.kokoro.text_child", TextPieces, processes=1, queue_max=1, job_deadline_s=_JOB_S
-        )
-
-    async def read(self, text: str) -> Reading:
-        read = await self.pool.run(TextJob(text, self._language, with_reading=True), _JOB_S)
-        return Reading(text, read.reading, " ".join(piece.phonemes for piece in read.pieces))
+async def _read_for_kokoro(pool: Pool[TextPieces], text: str, language: str) -> Reading:
+    found = await pool.run(TextJob(text, language), _JOB_S)
+    return Reading(text, found.reading, " ".join(piece.phonemes for piece in found.pieces))
 
 
-class _OfEspeak:
-    def __init__(self, voice: EngineVoice) -> None:
-        self._language = voice.language
-        self._han_language = "zh-CN" if voice.language.startswith("en") else voice.language
-        self.pool = Pool(
-            "myna.engines.espeak.phonemizer", Phonemes, processes=1, queue_max=1, job_deadline_s=_JOB_S
-        )
+async def _read_for_espeak(pool: Pool[Phonemes], text: str, language: str) -> Reading:
+    han_language = "zh-CN" if language.startswith("en") else language
+    found = await pool.run(PhonemesJob(text, language, han_language), _JOB_S)
+    return Reading(text, found.reading, " ".join(found.pieces))
 
-    async def read(self, text: str) -> Reading:
-        read = await self.pool.run(PhonemesJob(text, self._language, self._han_language), _JOB_S)
-        return Reading(text, read.reading, " ".join(read.pieces))
+
+_KOKORO: Final = ("myna.engines.kokoro.text.pieces", TextPieces, _read_for_kokoro)
+_ESPEAK: Final = ("myna.engines.espeak.phonemizer", Phonemes, _read_for_espeak)
+"""A program, its result, and how it reads."""

@@ -2,23 +2,8 @@
 
 The site's speech channels and the compute nodes use the same engines. `registry.py` lists them.
 
-EngineFailed              the engine made no audio; no file is left at the path
-├── EngineBusy            the queue is full; the job was not started
-│   ├── ServerBusy        the speech server has reached a limit of its own
-│   └── NoConnection      this process has no place or file for a connection to the speech server
-├── EngineUnavailable     no process of the engine runs, or it is closing
-├── EngineTimedOut        the deadline passed; the job was ended
-├── EngineCrashed         the process died during the job
-├── CallerDisconnected    the client disconnected while the job waited; it was not started
-├── NothingSpoken         the text makes no sound in this voice
-├── UtteranceRefused      the engine refused this text, voice or speed; others may work
-├── UnsupportedUtterance  the engine does not have the voice, or the speed is out of range
-├── SoundTooLong          the text makes more sound than the limit
-├── LanguageUnknown       the model transcribes no such language
-├── SampleRefused         the recording can't be a voice sample; the message says what to change
-└── NoAudio               the file is not an mp3 with sound
-
-Messages contain no text, path or secret, so they may be logged and shown.
+Its errors are EngineFailed and the classes below it. After one, no file is left at the path. Messages contain
+no text, path or secret, so they may be logged and shown.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping, Sequence
@@ -77,6 +62,11 @@ class Utterance(msgspec.Struct, frozen=True):
     def flat(self) -> str:
         """The text for an engine that does not read the notation."""
         return flat(self.encodable)
+
+    def check_speed(self) -> None:
+        """Raises UnsupportedUtterance for a speed out of range."""
+        if not SPEED_MIN <= self.speed <= SPEED_MAX:
+            raise UnsupportedUtterance(f"The speed must be from {SPEED_MIN} to {SPEED_MAX}.")
 
 
 class WordTime(msgspec.Struct, frozen=True, array_like=True):

@@ -17,8 +17,6 @@ from myna.errors import ConfigError
 from myna.wire.farm import Label, Language, VoiceId
 
 VoiceIds = Annotated[list[VoiceId], Meta(min_length=1)]
-
-
 PARTS_MIN: Final = 2
 PARTS_MAX: Final = 5
 EXAMPLE: Final = "zf_xiaoxiao:2+zf_xiaobei:1"

@@ -33,7 +33,7 @@ from myna.gateway.models import ask, models_in
 from myna.http.client import HttpClient, RequestFailed
 from myna.lib.net import without_login
 from myna.settings import Settings
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.queries.config import Config
 from myna.wire.failures import FULL, NO_FILE, NOT_OFFERED, REFUSED, read
 

@@ -12,7 +12,14 @@ from typing import Final
 from msgspec import Struct
 
 from myna.engines.espeak.engine import Espeak
-from myna.engines.interface import Engine, EngineFailed, EngineUnavailable, Utterance, VoiceReference
+from myna.engines.interface import (
+    Engine,
+    EngineFailed,
+    EngineLimits,
+    EngineUnavailable,
+    Utterance,
+    VoiceReference,
+)
 from myna.lib.sandbox import AllowedPaths
 from myna.node.engines import JOB_MAX_S, start, too_many_voices
 
@@ -84,7 +91,7 @@ def sentence(language: str) -> str:
 
 async def reference_voice(language: str, wav: Path) -> VoiceReference:
     """A reference spoken by espeak-ng to `wav`, in this language if it has a voice for it."""
-    espeak = Espeak(processes=1, queue_max=1, job_deadline_s=TRIAL_MAX_S)
+    espeak = Espeak(EngineLimits(processes=1, queue_max=1, job_deadline_s=TRIAL_MAX_S))
     code = language.partition("-")[0]
     candidates = (voice for voice in espeak.voices if voice.language.partition("-")[0] == code)
     voice = next(candidates, espeak.voices[0])

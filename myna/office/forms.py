@@ -29,21 +29,39 @@ from myna.http.asgi_types import Message
 from myna.office.messages import N_
 from myna.office.web_security import RESULT_COOKIE, Cookies
 from myna.store.database import Database, Transaction
-from myna.store.queries import form_submissions as store
+from myna.store.queries import sessions as store
 from myna.wire.validation_errors import FieldError, parsed_error
 
 F = TypeVar("F", bound=Struct)
 
 FORM_MAX_BYTES = 64 * 1024
 FIELDS_MAX = 100
-_NAMES = {
+LABELS = {
+    "cap_period": N_("The cap renews"),
+    "cap_units": N_("Units at most"),
     "concurrent": N_("Concurrent requests"),
+    "consent_by": N_("Who declares this"),
     "count": N_("How many codes"),
+    "email": N_("E-mail"),
+    "expires_in": N_("Expires"),
+    "grace": N_("The old key works for another"),
+    "intent": N_("Answer requests to read aloud with speech"),
+    "key_env": N_("Variable with the key"),
     "low_balance": N_("Low balance"),
     "model": N_("Model"),
+    "responses": N_("Its server offers POST /responses"),
+    "route": N_("Models it may use"),
+    "rpm": N_("Calls per minute at most"),
+    "sample": N_("Recording"),
+    "scope": N_("Scopes"),
     "units": N_("Units"),
+    "units_per_day": N_("Units in 24 hours at most"),
+    "upstream_model": N_("Model to request"),
+    "url": N_("Base URL"),
     "uses": N_("Uses"),
+    "voice_id": N_("Voice"),
 }
+"""What the pages call a field, where it is not its name."""
 _LISTS = {list, tuple}
 _NO_TEXT = re.compile(r"[\0\ud800-\udfff]")
 _NO_CHOICE = "Invalid enum value"
@@ -114,9 +132,14 @@ def upload(form: FormData, name: str) -> UploadFile | None:
     return found if isinstance(found, UploadFile) and found.filename else None
 
 
+def label_of(name: str) -> str:
+    """What an error calls a field, in English."""
+    return LABELS.get(name, name.replace("_", " ").capitalize())
+
+
 def _refused(wrong: FieldError) -> InvalidRequest:
     name = wrong.path or wrong.missing
-    what = _NAMES.get(name, name.replace("_", " ").capitalize())
+    what = label_of(name)
     if wrong.missing:
         return InvalidRequest("{what}: must be filled in.", what=what)
     if wrong.message.startswith(_NO_CHOICE):
@@ -193,7 +216,7 @@ class Submission:
 
     async def claim(self, connection: Transaction) -> None:
         """Records in the transaction of a change that this submission makes it. Raises AlreadySent."""
-        if not await store.claim(connection, self._hash, self._attempt):
+        if not await store.claim_form(connection, self._hash, self._attempt):
             raise AlreadySent
 
     async def claim_now(self) -> None:
@@ -207,7 +230,7 @@ class Submission:
         changed anything. Raises InvalidRequest if its fields were others, if it was refused, or if its answer
         is not known."""
         pause_s = LOOK_S
-        while row := await store.by_hash(self._plain, self._hash):
+        while row := await store.submission(self._plain, self._hash):
             if row.answer is not None:
                 return await self._again(_unsealed(self._once, row.answer))
             if row.attempt == self._attempt:
@@ -238,7 +261,7 @@ class Submission:
 
         async def work(connection: Transaction) -> None:
             await self.claim(connection)
-            await store.put_answer(connection, self._hash, self._attempt, sealed)
+            await store.put_form_answer(connection, self._hash, self._attempt, sealed)
 
         await self._plain.transaction(work)
         return response if refused else self._sent(answer)
@@ -249,7 +272,9 @@ class Submission:
         if answer.status >= 400:
             raise InvalidRequest(NO_RESULT)
         if answer.at:
-            await self._plain.transaction(lambda connection: store.show_again(connection, self._hash))
+            await self._plain.transaction(
+                lambda connection: store.show_form_answer_again(connection, self._hash)
+            )
         return self._sent(answer)
 
     def _sent(self, answer: Answer) -> Response:
@@ -288,13 +313,13 @@ async def shown(db: Database, once: str, address: str, account_id: int) -> Respo
     cookie."""
     if not _ONCE.fullmatch(once):
         return None
-    row = await store.by_hash(db, hash_of(once))
+    row = await store.submission(db, hash_of(once))
     if row is None or row.answer is None:
         return None
     answer = _unsealed(once, row.answer)
     if (answer.at, answer.account_id) != (address, account_id):
         return None
-    first = await db.transaction(lambda connection: store.show(connection, hash_of(once)))
+    first = await db.transaction(lambda connection: store.show_form_answer(connection, hash_of(once)))
     return HTMLResponse(answer.body) if first else None
 
 

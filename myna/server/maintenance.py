@@ -30,15 +30,14 @@ from myna.gateway.trial import Prober
 from myna.lib.telemetry import metrics
 from myna.settings import Settings
 from myna.store.database import Database, Transaction
-from myna.store.files.audio import AudioStore
-from myna.store.files.free_space import FreeSpace
-from myna.store.files.samples import SampleStore
-from myna.store.files.spool import Spool
+from myna.store.files.named_files import AudioStore, SampleStore, Spool
+from myna.store.files.storage import FreeSpace
 from myna.store.group_commit import GroupCommit
-from myna.store.queries import audit_state, form_submissions, stored_responses
+from myna.store.queries import audit_state, stored_responses
 from myna.store.queries import ledger as ledger_store
+from myna.store.queries import sessions as session_store
 from myna.store.queries import tasks as tasks_store
-from myna.store.queries.due import due
+from myna.store.queries.site import due
 from myna.voices import clones
 
 log = logging.getLogger(__name__)
@@ -164,7 +163,7 @@ class Maintenance:
 
     async def remove_old_submissions(self) -> None:
         """Deletes the stored results of forms of the back office, and old forms."""
-        await self.db.transaction(form_submissions.delete_old)
+        await self.db.transaction(session_store.delete_old_submissions)
 
     async def remove_old_audio(self) -> None:
         """Removes audio older than `audio_keep_days`, a page at a time."""

@@ -51,11 +51,8 @@ from myna.speech.previews import Previews
 from myna.speech.site_engines import SiteEngines, speech_engines
 from myna.speech.synthesize import Synthesizer
 from myna.store.database import Database, connect
-from myna.store.files.audio import AudioStore
-from myna.store.files.free_space import FreeSpace
-from myna.store.files.samples import SampleStore
-from myna.store.files.spool import Spool
-from myna.store.files.storage import open_storage
+from myna.store.files.named_files import AudioStore, SampleStore, Spool
+from myna.store.files.storage import FreeSpace, open_storage
 from myna.store.group_commit import GroupCommit
 from myna.store.migrate import migrate
 

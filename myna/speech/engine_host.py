@@ -39,7 +39,7 @@ from myna.speech.shared_engines import (
     read_frame,
 )
 from myna.speech.site_engines import SiteEngines, host_engines
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import open_storage
 
 log = logging.getLogger(__name__)

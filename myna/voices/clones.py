@@ -20,7 +20,7 @@ from myna.engines.media.job import Measured
 from myna.engines.media.media import Inspector
 from myna.errors import CommandError, StorageUnavailable
 from myna.store.database import Queries
-from myna.store.files.samples import SampleStore
+from myna.store.files.named_files import SampleStore
 from myna.store.queries import clones as store
 from myna.store.queries import config as config_store
 from myna.store.queries import voices

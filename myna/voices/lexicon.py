@@ -13,15 +13,15 @@ from typing import Any, Final
 import regex
 
 from myna.config import ConfigCache
-from myna.engines.kokoro.text.syllables import is_syllable
+from myna.engines.kokoro.symbols import is_syllable
 from myna.engines.text.notation import kind_of, outside
 from myna.engines.text.signs import speakable
 from myna.engines.text.ssml import unmarked
 from myna.errors import CommandError, DatabaseUnavailable
 from myna.lib.names import is_line
 from myna.store.database import Database, Queries
-from myna.store.queries import words as store
-from myna.store.queries.words import SITE
+from myna.store.queries import voices as store
+from myna.store.queries.voices import SITE
 
 WORDS_MAX: Final = 500
 WORD_MAX_CHARS: Final = 64

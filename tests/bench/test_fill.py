@@ -22,7 +22,7 @@ from myna.accounts.keys import Scope, UnverifiedCaller
 from myna.billing import audit
 from myna.settings import Settings
 from myna.store.database import connect
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import Folder
 from myna.store.queries import accounts as accounts_store
 from tests.rig.processes import proc_file

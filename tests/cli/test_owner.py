@@ -8,7 +8,7 @@ import pytest
 from myna.cli.console import owner_of_files
 from myna.errors import CommandError
 from myna.settings import Settings
-from myna.store.files.samples import SampleStore
+from myna.store.files.named_files import SampleStore
 from myna.store.files.storage import Folder
 
 OTHER_UID, ROOT = 4711, 0

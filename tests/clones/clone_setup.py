@@ -14,8 +14,7 @@ from myna.farm.tasks import Tasks
 from myna.settings import Settings
 from myna.store.batch import Audio, Charge, NewTask, TaskStatus
 from myna.store.database import Database, Transaction
-from myna.store.files.audio import AudioStore
-from myna.store.files.samples import SampleStore
+from myna.store.files.named_files import AudioStore, SampleStore
 from myna.store.files.storage import Folder
 from myna.store.queries import clones as store
 from myna.store.queries import config as config_store

@@ -8,7 +8,7 @@ from myna.accounts import activity
 from myna.actions.voices import HideVoice, OrderVoices, RenameVoice, ShowVoice
 from myna.channels.channels import Channels
 from myna.engines.espeak.engine import VOICES, Espeak
-from myna.engines.interface import EngineVoice
+from myna.engines.interface import EngineLimits, EngineVoice
 from myna.engines.registry import ESPEAK
 from myna.errors import CommandError
 from myna.farm.nodes import Nodes
@@ -34,7 +34,7 @@ async def channels() -> AsyncIterator[Channels]:
         settings=Settings(speech="espeak"),
         environ={},
         http_client=outbound,
-        local={ESPEAK: Espeak(processes=1, queue_max=1, job_deadline_s=1.0)},
+        local={ESPEAK: Espeak(EngineLimits(processes=1, queue_max=1, job_deadline_s=1.0))},
     )
     await outbound.close()
 

@@ -17,9 +17,13 @@ from myna.engines.interface import Client, EngineLimits, SoundParts, SpeechResul
 from myna.engines.kokoro.engine import Kokoro, KokoroConfig
 from myna.engines.media.media import Inspector
 from myna.engines.openai.engine import OpenAISpeech
+from myna.engines.pool.child_handle import Child, PendingJob
+from myna.engines.pool.child_main import JobDone, JobFailed
+from myna.engines.pool.pool import Pool
 from myna.http.client import HttpClient
 from myna.lib.files import DiskExecutor, wait_shielded
 from myna.lib.sandbox import AllowedPaths
+from tests.engines.process_child import Command, Word
 from tests.engines.speech_upstream import SpeechUpstream
 from tests.rig.waiting import SOON_S
 
@@ -68,7 +72,7 @@ async def started(engine: Started, **files: Sequence[Path]) -> AsyncIterator[Sta
 
 @pytest.fixture(scope="module")
 async def espeak() -> AsyncIterator[Espeak]:
-    async with started(Espeak(processes=2, queue_max=400, job_deadline_s=60)) as engine:
+    async with started(Espeak(EngineLimits(processes=2, queue_max=400, job_deadline_s=60))) as engine:
         yield engine
 
 
@@ -157,3 +161,25 @@ async def speak(
 def names(folder: Path) -> list[str]:
     """The names in the folder, in order."""
     return sorted(path.name for path in folder.iterdir())
+
+
+def child_pool(child: str = "process_child", **changes: Any) -> Pool[Word]:
+    """A pool of a program of this folder, which is not started yet."""
+    limits = {"processes": 1, "queue_max": 9, "job_deadline_s": 60, **changes}
+    return Pool(f"tests.engines.{child}", Word, **limits)
+
+
+async def busy(pool: Pool[Word], queue_key: str | None = None) -> "asyncio.Task[Word]":
+    """A job that the child has reported as started and that hangs."""
+    jobs: list[PendingJob] = []
+    run = Child.run
+
+    async def noted(child: Child, job: PendingJob) -> JobDone | JobFailed | None:
+        jobs.append(job)
+        return await run(child, job)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Child, "run", noted)
+        task = asyncio.create_task(pool.run(Command("hang"), 60, queue_key=queue_key))
+        await until(lambda: bool(jobs) and jobs[-1].started)
+    return task

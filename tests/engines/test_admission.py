@@ -7,8 +7,8 @@ from myna.engines.pool.admission import ACCOUNT_FULL, ENGINE_FULL, LONG_S, TOO_L
 SOON_S = 60.0
 
 
-def admission_of(processes: int = 2, slots_max: int = 100, account_max: int = 10) -> Admission:
-    return Admission(processes=processes, slots_max=slots_max, account_max=account_max)
+def admission_of(processes: int = 2, queue_max: int = 100, account_max: int = 10) -> Admission:
+    return Admission(processes, queue_max, account_max)
 
 
 def acquire(admission: Admission, account: str, count: int, sound_s: float = 1.0) -> list[Slot]:
@@ -32,7 +32,7 @@ def test_a_request_that_is_planned_again_has_one_slot() -> None:
 
 
 def test_a_full_engine_refuses_all_accounts() -> None:
-    admission = admission_of(slots_max=3, account_max=2)
+    admission = admission_of(queue_max=1, account_max=2)
     acquire(admission, "a", 2)
     acquire(admission, "b", 1)
     assert admission.refusal("c", 1.0, SOON_S) == ENGINE_FULL
@@ -55,9 +55,7 @@ def test_texts_ahead_are_estimated_by_fair_queueing() -> None:
 
 
 def test_where_pieces_are_spoken_in_turns_a_short_text_waits_for_a_turn_not_for_a_long_text() -> None:
-    admission = Admission(
-        processes=2, slots_max=100, account_max=10, pace=1.0, processes_per_text=2, turn_s=6.0
-    )
+    admission = Admission(2, 100, 10, pace=1.0, processes_per_text=2, turn_s=6.0)
     for account in ("a", "b"):
         admission.acquire(account, 370.0)
     assert admission.refusal("c", 4.0, within_s=16.0) == ""  # 4 and a turn of each, by two processes, then 2
@@ -70,7 +68,7 @@ def test_where_pieces_are_spoken_in_turns_a_short_text_waits_for_a_turn_not_for_
 
 
 def test_a_streamed_text_is_limited_until_it_begins_and_as_a_whole() -> None:
-    admission = Admission(processes=1, slots_max=100, account_max=10, pace=1.0, turn_s=6.0)
+    admission = Admission(1, 100, 10, pace=1.0, turn_s=6.0)
     admission.acquire("a", 370.0)
     assert admission.refusal("b", 100.0, within_s=900.0, begins_s=8.1) == ""  # a turn of the other one
     assert admission.refusal("b", 100.0, within_s=900.0, begins_s=7.9) == TOO_LATE
@@ -80,9 +78,7 @@ def test_a_streamed_text_is_limited_until_it_begins_and_as_a_whole() -> None:
 
 def slow(processes_per_text: int = 1) -> Admission:
     """An engine that takes a second for a second of sound."""
-    return Admission(
-        processes=2, slots_max=100, account_max=10, pace=1.0, processes_per_text=processes_per_text
-    )
+    return Admission(2, 100, 10, pace=1.0, processes_per_text=processes_per_text)
 
 
 @pytest.mark.parametrize("processes_per_text", [1, 2])
@@ -119,14 +115,13 @@ def test_on_one_process_long_and_short_texts_wait_for_each_other(ahead_s: float,
 
 
 def test_a_refusal_estimates_when_to_retry() -> None:
-    admission = admission_of(processes=1, slots_max=6, account_max=5)
+    admission = admission_of(processes=1, queue_max=8)
     admission.measured(60.0, 594.6)  # a second of sound takes one of work
     acquire(admission, "a", 5, sound_s=4.0)
-    assert admission.refusal("a", 3.0, within_s=100.0) == ACCOUNT_FULL
+    assert admission.refusal("a", 3.0, within_s=100.0) == ACCOUNT_FULL  # a process and half of the queue
     assert admission.retry_s("a", 3.0, within_s=100.0) == pytest.approx(4.0)  # one of its texts is spoken
-    acquire(admission, "b", 1, sound_s=2.0)
+    acquire(admission, "b", 4, sound_s=2.0)
     assert admission.refusal("c", 3.0, within_s=100.0) == ENGINE_FULL
     assert admission.retry_s("c", 3.0, within_s=100.0) == pytest.approx(4.0 + 2.0)  # one of each
-    assert admission.retry_s("a", 3.0, within_s=20.0) == pytest.approx(
-        5 * 4.0 + 2.0 + 3.0 - 15.0
-    )  # too late so far
+    late_s = 5 * 4.0 + 4 * 2.0 + 3.0 - 15.0
+    assert admission.retry_s("a", 3.0, within_s=20.0) == pytest.approx(late_s)

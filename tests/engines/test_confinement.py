@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from myna.engines.espeak.engine import VOICES, Espeak
-from myna.engines.interface import EngineFailed, Utterance
+from myna.engines.interface import EngineFailed, EngineLimits, Utterance
 from myna.engines.pool.pool import Pool
-from tests.engines.conftest import started
-from tests.engines.pool_jobs import child_pool
+from tests.engines.conftest import child_pool, started
 from tests.engines.process_child import Command, Word
 from tests.rig.calls import call
 from tests.rig.processes import children, proc_file
@@ -215,7 +214,9 @@ async def test_the_embedded_voice_writes_only_to_allowed_folders(tmp_path: Path)
     own, elsewhere = tmp_path / "audio", tmp_path / "elsewhere"
     for folder in (own, elsewhere):
         folder.mkdir()
-    async with started(Espeak(processes=1, queue_max=5, job_deadline_s=60), writes=(own,)) as espeak:
+    async with started(
+        Espeak(EngineLimits(processes=1, queue_max=5, job_deadline_s=60)), writes=(own,)
+    ) as espeak:
         for number, voice in enumerate(VOICES):
             utterance = Utterance("你好，2024年有1/3。", voice.voice_id, 0.3)
             assert (await espeak.speak(utterance, own / "ab" / f"{number}.mp3", 60)).seconds > 0.5
@@ -242,11 +243,13 @@ def test_the_service_dumps_no_core_and_its_audio_is_private(
 
 INSTALLED = """
 import asyncio
-from myna.engines.espeak.engine import Espeak
+from pathlib import Path
+from myna.engines.espeak.engine import EspeakConfig
+from myna.engines.interface import EngineLimits
 from myna.lib.sandbox import AllowedPaths
 
 async def main():
-    engine = Espeak(processes=1, queue_max=1, job_deadline_s=60)
+    engine = EspeakConfig().build(EngineLimits(processes=1, queue_max=1, job_deadline_s=60), Path())
     try:
         await engine.start(AllowedPaths.of())
     finally:

@@ -1,7 +1,6 @@
 """The real engine: every voice speaks at the requested speed, into a file that is complete or missing."""
 
 import asyncio
-import hashlib
 import os
 import signal
 from pathlib import Path
@@ -13,6 +12,7 @@ from myna.engines.espeak.engine import VOICES, Espeak
 from myna.engines.interface import (
     Client,
     EngineCrashed,
+    EngineLimits,
     EngineTimedOut,
     NothingSpoken,
     SoundTooLong,
@@ -62,16 +62,6 @@ async def test_a_voice_speaks_at_the_requested_speed(espeak: Espeak, tmp_path: P
     for speed in (0.25, 0.75, 1.5, 4):
         await _say(espeak, path, text, voice.voice_id, speed)
         assert _decoded_seconds(path) == pytest.approx(plain_s / speed, rel=0.05), speed
-
-
-async def test_the_result_has_the_length_size_and_hash_of_the_file(espeak: Espeak, tmp_path: Path) -> None:
-    path = tmp_path / "said.mp3"
-    said = await _say(espeak, path, "你好，世界。")
-    content = path.read_bytes()
-    assert said.size_bytes == len(content)
-    assert said.sha256 == hashlib.sha256(content).digest()
-    assert said.seconds == pytest.approx(_decoded_seconds(path), abs=0.001)
-    assert names(tmp_path) == ["said.mp3"]
 
 
 @pytest.mark.parametrize("language", ["en-US", "en-GB"])
@@ -131,7 +121,7 @@ async def _speaking(espeak: Espeak, path: Path, times: int = 140) -> "asyncio.Ta
 
 
 async def test_children_killed_while_speaking_leave_no_file_and_the_next_job_works(tmp_path: Path) -> None:
-    async with started(Espeak(processes=1, queue_max=5, job_deadline_s=60)) as espeak:
+    async with started(Espeak(EngineLimits(processes=1, queue_max=5, job_deadline_s=60))) as espeak:
         job = await _speaking(espeak, tmp_path / "said.mp3", times=5000)
         [first] = espeak.pids()
 
@@ -151,7 +141,7 @@ def _works(pid: int) -> bool:
 
 
 async def test_a_job_over_its_deadline_or_cancelled_leaves_no_file(tmp_path: Path) -> None:
-    async with started(Espeak(processes=1, queue_max=5, job_deadline_s=60)) as espeak:
+    async with started(Espeak(EngineLimits(processes=1, queue_max=5, job_deadline_s=60))) as espeak:
         [pid] = espeak.pids()
 
         job = await _speaking(espeak, tmp_path / "said.mp3")
@@ -177,12 +167,6 @@ async def test_a_sound_over_its_limit_is_refused_and_leaves_no_file(
     assert (await espeak.speak(Utterance("你好", _PLAIN, 1.0, sound_max_s=3.0), path, 60)).seconds < 3
 
 
-async def test_a_slower_speed_makes_longer_audio(espeak: Espeak, tmp_path: Path) -> None:
-    speeds = (0.5, 0.45, 0.4, 0.35, 0.3, 0.25)
-    lengths_s = [(await _say(espeak, tmp_path / "a.mp3", "你好，世界", speed=s)).seconds for s in speeds]
-    assert lengths_s == sorted(lengths_s)
-
-
 @pytest.mark.parametrize("voice", _ONE_OF_EACH, ids=lambda v: v.voice_id)
 async def test_every_voice_speaks_digits_in_any_form(espeak: Espeak, tmp_path: Path, voice) -> None:  # type: ignore[no-untyped-def]
     for text in ("１２３", "①②", "٣٤", "ⅷ", "½", "¾", "⅛", "²", "❶", "〣", "⼀"):
@@ -205,12 +189,6 @@ async def test_an_unspeakable_character_drops_no_other_text(espeak: Espeak, tmp_
     assert said.seconds == pytest.approx(plain.seconds, rel=0.1)
 
 
-async def test_a_thousand_han_characters_are_all_spoken(espeak: Espeak, tmp_path: Path) -> None:
-    few = await _say(espeak, tmp_path / "few.mp3", "今天天气很好" * 10)
-    many = await _say(espeak, tmp_path / "many.mp3", ("今天天气很好" * 167)[:1000])
-    assert many.seconds == pytest.approx(few.seconds * 1000 / 60, rel=0.1)
-
-
 @pytest.mark.parametrize(
     ("word", "voice_id"),
     [
@@ -220,6 +198,7 @@ async def test_a_thousand_han_characters_are_all_spoken(espeak: Espeak, tmp_path
         ("好", "yue-male-1"),
         ("supercalifragilistic", "en-us-male-1"),
         ("fine ", _PLAIN),
+        ("今天天气很好", _PLAIN),
     ],
 )
 async def test_a_text_without_stops_is_spoken_to_its_end(

@@ -14,7 +14,7 @@ from myna.engines.audio.mp3 import Mp3File
 from myna.engines.audio.stretch import Stretch
 from myna.engines.espeak.child import Pace, paced
 from myna.engines.espeak.library import runs_of
-from myna.engines.interface import UnsupportedUtterance
+from myna.engines.interface import SpeechResult, UnsupportedUtterance
 from myna.engines.jobs import Phonemes, PhonemesJob
 from myna.engines.pool.pool import Pool
 from tests.engines.conftest import started
@@ -75,7 +75,7 @@ def test_an_mp3_plays_exactly_as_long_as_its_sound(tmp_path: Path, samples: int)
     sound, rate_hz = soundfile.read(tmp_path / "sound.mp3", dtype="int16")
     assert (len(sound), rate_hz) == (samples, _RATE_HZ)
     content = (tmp_path / "sound.mp3").read_bytes()
-    assert made == (samples / _RATE_HZ, len(content), hashlib.sha256(content).digest())
+    assert made == SpeechResult(samples / _RATE_HZ, len(content), hashlib.sha256(content).digest())
     assert not (tmp_path / "part").exists()
 
 

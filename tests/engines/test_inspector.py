@@ -1,25 +1,36 @@
-"""The inspector's process: its lifetime and limits, and files that crash or hang it."""
+"""The inspector: its process, which files of speech it accepts, and files that crash or hang it."""
 
 import asyncio
 import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+import lameenc
 import numpy as np
 import pytest
 import soundfile
+from numpy.typing import NDArray
 
 from myna.engines.interface import EngineFailed, EngineUnavailable, NoAudio, SampleRefused
 from myna.engines.media.job import Measured
 from myna.engines.media.media import Inspector
-from tests.engines.conftest import names, until
+from tests.engines.conftest import DAMAGED, names, put, until
 from tests.rig import processes
 from tests.rig.disks import StuckFile
 from tests.rig.processes import runs
-from tests.rig.samples import FFMPEG_RATE_HZ, FFMPEG_SHAPES, RATE_HZ, ffmpeg_file, voice, write_voice
+from tests.rig.samples import (
+    FFMPEG_RATE_HZ,
+    FFMPEG_SHAPES,
+    RATE_HZ,
+    ffmpeg_file,
+    voice,
+    write_mp3,
+    write_voice,
+    write_wav,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
@@ -28,7 +39,8 @@ _MUTANTS = 120
 
 
 @pytest.fixture
-async def inspector() -> AsyncIterator[Inspector]:
+async def own() -> AsyncIterator[Inspector]:
+    """An inspector of the test alone."""
     inspector = Inspector(job_deadline_s=300, deadline_s=300)
     yield inspector
     await inspector.close()
@@ -46,51 +58,47 @@ def stuck(tmp_path: Path) -> Iterator[StuckFile]:
     stuck.close()
 
 
-def _children() -> set[int]:
-    return set(processes.children(os.getpid()))
-
-
-async def _stalled(inspector: Inspector, stuck: StuckFile, target: Path) -> "asyncio.Task[Measured]":
+async def _stalled(own: Inspector, stuck: StuckFile, target: Path) -> "asyncio.Task[Measured]":
     """A sample that the child reads without end."""
-    task = asyncio.create_task(inspector.sample(stuck.path, target))
+    task = asyncio.create_task(own.sample(stuck.path, target))
     await until(stuck.has_reader)
     return task
 
 
 async def test_a_closed_inspector_has_no_process_and_refuses_files(
-    inspector: Inspector, good: Path, tmp_path: Path
+    own: Inspector, good: Path, tmp_path: Path
 ) -> None:
-    await inspector.sample(good, tmp_path / "sample.wav")
-    [pid] = inspector.pids()
+    await own.sample(good, tmp_path / "sample.wav")
+    [pid] = own.pids()
 
-    await inspector.close()
-    await inspector.close()
+    await own.close()
+    await own.close()
 
     assert not runs(pid)
     with pytest.raises(EngineUnavailable):
-        await inspector.sample(good, tmp_path / "second.wav")
+        await own.sample(good, tmp_path / "second.wav")
     assert names(tmp_path) == ["sample.wav", "voice.wav"]
 
 
 async def test_a_file_that_crashes_the_child_is_refused_and_the_next_is_accepted(
-    inspector: Inspector, good: Path, stuck: StuckFile, tmp_path: Path
+    own: Inspector, good: Path, stuck: StuckFile, tmp_path: Path
 ) -> None:
-    reading = await _stalled(inspector, stuck, tmp_path / "sample.wav")
-    [pid] = inspector.pids()
+    reading = await _stalled(own, stuck, tmp_path / "sample.wav")
+    [pid] = own.pids()
 
     os.kill(pid, signal.SIGSEGV)
 
     with pytest.raises(SampleRefused, match=r"^The recording could not be read; export it again, as wav\.$"):
         await reading
     assert names(tmp_path) == ["stuck", "voice.wav"]
-    assert (await inspector.sample(good, tmp_path / "sample.wav")).seconds == 6
-    assert inspector.pids() != [pid]
+    assert (await own.sample(good, tmp_path / "sample.wav")).seconds == 6
+    assert own.pids() != [pid]
 
 
-async def test_speech_that_crashes_the_child_is_refused(inspector: Inspector, stuck: StuckFile) -> None:
-    reading = asyncio.create_task(inspector.speech(stuck.path, sender=1))
+async def test_speech_that_crashes_the_child_is_refused(own: Inspector, stuck: StuckFile) -> None:
+    reading = asyncio.create_task(own.speech(stuck.path, sender=1))
     await until(stuck.has_reader)
-    os.kill(inspector.pids()[0], signal.SIGSEGV)
+    os.kill(own.pids()[0], signal.SIGSEGV)
     with pytest.raises(NoAudio, match=r"^The file could not be read; it must be an mp3\.$"):
         await reading
 
@@ -114,16 +122,16 @@ async def test_a_sender_with_slow_files_does_not_block_others(stuck: StuckFile, 
 
 
 async def test_a_target_that_cannot_be_written_leaves_no_file(
-    inspector: Inspector, good: Path, tmp_path: Path
+    own: Inspector, good: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(EngineFailed, match=r"^Not a directory$"):
-        await inspector.sample(good, good / "too" / "sample.wav")
+        await own.sample(good, good / "too" / "sample.wav")
     assert names(tmp_path) == ["voice.wav"]
 
 
-async def test_the_child_has_resource_limits(inspector: Inspector, good: Path, tmp_path: Path) -> None:
-    await inspector.sample(good, tmp_path / "sample.wav")
-    limits = processes.proc_file(inspector.pids()[0], "limits")
+async def test_the_child_has_resource_limits(own: Inspector, good: Path, tmp_path: Path) -> None:
+    await own.sample(good, tmp_path / "sample.wav")
+    limits = processes.proc_file(own.pids()[0], "limits")
 
     def limit(name: str) -> tuple[str, str]:
         [(soft, hard)] = re.findall(rf"{name} +(\d+) +(\d+)", limits)
@@ -136,7 +144,7 @@ async def test_the_child_has_resource_limits(inspector: Inspector, good: Path, t
 
 
 async def test_a_header_that_claims_gigabytes_is_refused_within_the_memory_limit(
-    inspector: Inspector, good: Path, tmp_path: Path
+    own: Inspector, good: Path, tmp_path: Path
 ) -> None:
     """ALAC's header states how long frames may be, and the decoder makes room for three, in each channel."""
     data = bytearray(ffmpeg_file("m4a without loss", voice(4, FFMPEG_RATE_HZ)))
@@ -145,15 +153,15 @@ async def test_a_header_that_claims_gigabytes_is_refused_within_the_memory_limit
     data[header + 17] = 8
     source = tmp_path / "greedy.m4a"
     source.write_bytes(data)
-    await inspector.sample(good, tmp_path / "sample.wav")
-    before = inspector.pids()
+    await own.sample(good, tmp_path / "sample.wav")
+    before = own.pids()
 
     with pytest.raises(SampleRefused):
-        await inspector.sample(source, tmp_path / "second.wav")
+        await own.sample(source, tmp_path / "second.wav")
 
     peak_kib = re.findall(r"VmHWM:\s+(\d+) kB", processes.proc_file(before[0], "status"))[0]
     assert int(peak_kib) < 300 * 1024
-    assert await inspector.sample(good, tmp_path / "second.wav") and inspector.pids() == before
+    assert await own.sample(good, tmp_path / "second.wav") and own.pids() == before
 
 
 def _seeds(folder: Path) -> list[bytes]:
@@ -190,20 +198,71 @@ def _mutant(seed: bytes, random: np.random.Generator) -> bytes:
     return bytes(data)
 
 
-async def test_many_damaged_files_are_each_accepted_or_refused(inspector: Inspector, tmp_path: Path) -> None:
+async def test_many_damaged_files_are_each_accepted_or_refused(own: Inspector, tmp_path: Path) -> None:
     seeds, random = _seeds(tmp_path), np.random.default_rng(3)
     source, target = tmp_path / "upload", tmp_path / "sample.wav"
     refused = 0
     for number in range(_MUTANTS):
         source.write_bytes(_mutant(seeds[number % len(seeds)], random))
         try:
-            await inspector.sample(source, target)
+            await own.sample(source, target)
             target.unlink()
         except SampleRefused:
             refused += 1
         try:
-            assert isinstance(await inspector.speech(source, sender=1), Measured)
+            assert isinstance(await own.speech(source, sender=1), Measured)
         except NoAudio:
             refused += 1
         assert names(tmp_path) == ["upload"]
     assert _MUTANTS < refused < 2 * _MUTANTS
+
+
+_NOISE = np.random.default_rng(1)
+
+
+def _mp3(folder: Path, sound: NDArray[np.float32]) -> bytes:
+    return write_mp3(folder / "made.mp3", sound).read_bytes()
+
+
+def _hour_and_more() -> bytes:
+    encoder = lameenc.Encoder()
+    encoder.set_channels(1)
+    encoder.set_in_sample_rate(8_000)
+    encoder.set_bit_rate(8)
+    encoder.silence()
+    ten_s = bytes(encoder.encode((voice(10, 8_000) * 9_999).astype("<i2").tobytes())) + bytes(encoder.flush())
+    return ten_s * 361
+
+
+async def test_speech_is_decoded_from_end_to_end(inspector: Inspector, tmp_path: Path) -> None:
+    one, two = _mp3(tmp_path, voice(5)), _mp3(tmp_path, voice(4))
+    assert await inspector.speech(put(tmp_path, one), sender=1) == Measured(5.0)
+    assert await inspector.speech(put(tmp_path, one + two), sender=1) == Measured(9.0)
+    assert await inspector.speech(put(tmp_path, _mp3(tmp_path, voice(0.05))), sender=1) == Measured(0.05)
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (lambda folder: b"", r"^The file is not an mp3\.$"),
+        (lambda folder: write_wav(folder / "made.wav", voice(5)).read_bytes(), r"^The file is not an mp3\.$"),
+        (lambda folder: _NOISE.bytes(50_000), r"^The file is not an mp3\.$"),
+        (lambda folder: b"ID3\4\0\0\0\0\0\0" + _NOISE.bytes(50_000), DAMAGED),
+        (lambda folder: _mp3(folder, voice(5))[:-50], DAMAGED),
+        (lambda folder: _mp3(folder, 0 * voice(5)), r"^The mp3 is silent from its beginning to its"),
+        (lambda folder: _hour_and_more(), r"^The mp3 is longer than 3600 s\.$"),
+    ],
+)  # fmt: skip
+async def test_a_file_that_is_not_a_complete_mp3_is_refused(
+    inspector: Inspector, tmp_path: Path, made: Callable[[Path], bytes], says: str
+) -> None:
+    with pytest.raises(NoAudio, match=says):
+        await inspector.speech(put(tmp_path, made(tmp_path)), sender=1)
+
+
+async def test_speech_over_64_mb_is_refused(inspector: Inspector, tmp_path: Path) -> None:
+    source = put(tmp_path, _mp3(tmp_path, voice(5)))
+    with source.open("r+b") as file:
+        file.truncate(64 * 2**20 + 1)
+    with pytest.raises(NoAudio, match=r"^The file is over 64 MB\.$"):
+        await inspector.speech(source, sender=1)

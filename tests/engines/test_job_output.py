@@ -17,6 +17,7 @@ from myna.engines.interface import (
     STREAM_RATE_HZ,
     Client,
     EngineCrashed,
+    EngineLimits,
     SoundParts,
     SpeechResult,
     StreamingEngine,
@@ -27,8 +28,7 @@ from myna.engines.pool.pool import Pool
 from myna.engines.sherpa.engine import Sherpa
 from myna.engines.sherpa.models import inspect
 from myna.engines.sound import Samples
-from tests.engines.conftest import started, until
-from tests.engines.pool_jobs import child_pool
+from tests.engines.conftest import child_pool, started, until
 from tests.engines.process_child import Command, Word
 from tests.rig.processes import runs
 
@@ -52,7 +52,9 @@ async def pool() -> AsyncIterator[Pool[Word]]:
 @pytest.fixture(scope="module")
 async def sherpa(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sherpa]:
     folder = tiny_voices.vits(tmp_path_factory.mktemp("model") / "vits")
-    async with started(Sherpa(inspect(folder), queue_max=5, job_deadline_s=DEADLINE_S)) as engine:
+    async with started(
+        Sherpa(inspect(folder), EngineLimits(processes=1, queue_max=5, job_deadline_s=DEADLINE_S))
+    ) as engine:
         yield engine
 
 

@@ -360,7 +360,7 @@ async def phonemes(_folder: Path) -> AsyncIterator[Made]:
 
 @asynccontextmanager
 async def pieces(_folder: Path) -> AsyncIterator[Made]:
-    pool = Pool("myna.engines.kokoro.text_child", TextPieces, processes=1, queue_max=4, job_deadline_s=20)
+    pool = Pool("myna.engines.kokoro.text.pieces", TextPieces, processes=1, queue_max=4, job_deadline_s=20)
     await pool.start()
     yield lambda text, language: pool.run(
         TextJob(text, "zh-CN" if language == "cmn" else "en-US"), DEADLINE_S

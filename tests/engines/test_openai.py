@@ -1,8 +1,9 @@
-"""Speaking through a speech server: the request, the stored file, and the failure of each bad answer."""
+"""Speaking through a speech server: the request, the stored file, bad answers, and disks that stall."""
 
 import asyncio
 import hashlib
 import logging
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ import pytest
 from myna.engines.interface import EngineBusy, EngineFailed, EngineTimedOut, EngineUnavailable, NothingSpoken
 from myna.engines.openai.engine import OpenAISpeech
 from myna.http.client import HttpClient
-from tests.engines.conftest import HELLO, KEY, names, speak, speech_server
+from myna.lib.files import QUEUE_MAX, THREADS, DiskExecutor
+from tests.engines.conftest import HELLO, KEY, names, speak, speech_server, until
 from tests.engines.speech_upstream import AUDIO_MPEG, SpeechUpstream
 from tests.http_client.faulty_server import PeerConnection, answer
 from tests.rig.samples import mp3
+from tests.rig.waiting import LoopClock
 
 pytestmark = pytest.mark.anyio
 
@@ -47,29 +50,23 @@ async def test_the_audio_is_stored_unchanged_as_the_only_file(engine: OpenAISpee
     assert len(names(tmp_path)) == 1
 
 
+@pytest.mark.parametrize("streams", [False, True])
 async def test_a_long_text_is_spoken_in_pieces_and_joined(
-    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path, streams: bool
 ) -> None:
     text = "山高水长。" * 2000
+    heard: list[bytes] = []
 
-    spoken = await speak(engine, tmp_path, text)
+    spoken = await speak(engine, tmp_path, text, heard if streams else None)
 
     inputs = [order["input"] for order in upstream.orders()]
     assert "".join(inputs) == text
     assert [len(each) for each in inputs] == [4095, 4095, 1810]
-    assert (tmp_path / "a.mp3").read_bytes() == mp3(1.0) * 3
+    audio = mp3(1.0) * 3
+    assert (tmp_path / "a.mp3").read_bytes() == audio
     assert spoken.seconds == pytest.approx(3.0, abs=0.3)
-    assert spoken.sha256 == hashlib.sha256(mp3(1.0) * 3).digest()
-
-
-async def test_a_listener_hears_what_is_stored(
-    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
-) -> None:
-    heard: list[bytes] = []
-    spoken = await speak(engine, tmp_path, "山高水长。" * 2000, heard)
-    assert len(upstream.orders()) == 3 and len(heard) >= 3
-    assert b"".join(heard) == (tmp_path / "a.mp3").read_bytes() == mp3(1.0) * 3
-    assert spoken.size_bytes == len(mp3(1.0) * 3)
+    assert (spoken.size_bytes, spoken.sha256) == (len(audio), hashlib.sha256(audio).digest())
+    assert b"".join(heard) == (audio if streams else b"") and (len(heard) >= 3) is streams
 
 
 async def test_the_size_limit_is_for_all_pieces_together(
@@ -224,3 +221,52 @@ async def test_a_blank_text_sends_no_request(
         await speak(engine, tmp_path, text)
 
     assert upstream.requests == []
+
+
+LONG_S = 600.0
+
+
+async def _idle(disk: DiskExecutor) -> None:
+    """Waits until every thread has finished its jobs."""
+    everybody = threading.Barrier(THREADS)
+    await asyncio.gather(*(disk.run(everybody.wait) for _ in range(THREADS)))
+    await disk.run_metadata(lambda: None)
+
+
+async def test_a_stalled_disk_is_a_timeout(
+    engine: OpenAISpeech, disk: DiskExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It blocks nothing else, and leaves no file when it responds again."""
+    asked, moves = threading.Event(), threading.Event()
+
+    def block_forever(_: int) -> None:
+        asked.set()
+        assert moves.wait(LONG_S)
+
+    monkeypatch.setattr("myna.lib.files.os.fsync", block_forever)
+    clock = LoopClock()
+    call = asyncio.create_task(engine.speak(HELLO, tmp_path / "a.mp3", LONG_S))
+    await until(asked.is_set)
+    clock.move(LONG_S)
+
+    with pytest.raises(EngineTimedOut, match=r"^The disk took too long to store the audio\.$"):
+        await call
+
+    assert await asyncio.to_thread(lambda: "at once") == "at once"
+    moves.set()
+    await _idle(disk)
+    assert names(tmp_path) == []
+
+
+async def test_a_full_disk_queue_refuses_calls(
+    engine: OpenAISpeech, disk: DiskExecutor, upstream: SpeechUpstream, tmp_path: Path
+) -> None:
+    moves = threading.Event()
+    blocked = [asyncio.ensure_future(disk.run(moves.wait)) for _ in range(THREADS + QUEUE_MAX)]
+    await until(disk.full)
+    with pytest.raises(EngineBusy):
+        await speak(engine, tmp_path)
+    assert upstream.requests == [] and names(tmp_path) == []
+    moves.set()
+    await asyncio.gather(*blocked)
+    assert (await speak(engine, tmp_path)).seconds > 0

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -98,25 +99,33 @@ async def test_a_stalled_disk_times_out_and_blocks_nothing_else(tmp_path: Path, 
     assert len(disk.calls) == 2  # a job that timed out in the queue is not synced
 
 
+@asynccontextmanager
+async def _blocked_disk(
+    disk: StalledDisk, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> AsyncIterator[DiskExecutor]:
+    """A stalled disk for all files, with so many jobs, that responds after the block."""
+    executor = DiskExecutor(2)
+    monkeypatch.setattr("myna.engines.output_file.DiskExecutor", lambda _: executor)
+    work = partial(disk.block, Path("any"))
+    blocked = [asyncio.ensure_future(executor.run_metadata(work)) for _ in range(jobs)]
+    await until(lambda: bool(disk.calls))
+    yield executor
+    disk.resume()
+    await asyncio.gather(*blocked)
+
+
 async def test_a_refused_job_removes_no_file(
     tmp_path: Path, disk: StalledDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refused(_part: Path) -> SpeechResult:
         raise EngineBusy("The engine's queue is full.")
 
-    executor = DiskExecutor(2)
-    monkeypatch.setattr("myna.engines.output_file.DiskExecutor", lambda _: executor)
-    files = _files_of_two()
-    blocked = [
-        asyncio.ensure_future(executor.run_metadata(partial(disk.block, tmp_path))) for _ in range(QUEUE_MAX)
-    ]
-    for _ in range(20):
-        with pytest.raises(EngineBusy):
-            await files.write(tmp_path / "said.mp3", 60, refused)
-    await until(lambda: bool(disk.calls))
-    assert not executor.full()
-    disk.resume()
-    await asyncio.gather(*blocked)
+    async with _blocked_disk(disk, monkeypatch, QUEUE_MAX) as executor:
+        files = _files_of_two()
+        for _ in range(20):
+            with pytest.raises(EngineBusy):
+                await files.write(tmp_path / "said.mp3", 60, refused)
+        assert not executor.full()
 
 
 async def test_a_stalled_disk_with_a_full_queue_refuses_jobs(
@@ -125,16 +134,10 @@ async def test_a_stalled_disk_with_a_full_queue_refuses_jobs(
     async def never(_part: Path) -> SpeechResult:
         raise AssertionError("it was started")
 
-    executor = DiskExecutor(2)
-    monkeypatch.setattr("myna.engines.output_file.DiskExecutor", lambda _: executor)
-    files = _files_of_two()
-    work = partial(disk.block, tmp_path)
-    blocked = [asyncio.ensure_future(executor.run_metadata(work)) for _ in range(1 + QUEUE_MAX)]
-    await until(executor.full)
-    with pytest.raises(EngineBusy):
-        await files.write(tmp_path / "said.mp3", 60, never)
-    disk.resume()
-    await asyncio.gather(*blocked)
+    async with _blocked_disk(disk, monkeypatch, 1 + QUEUE_MAX) as executor:
+        await until(executor.full)
+        with pytest.raises(EngineBusy):
+            await _files_of_two().write(tmp_path / "said.mp3", 60, never)
     assert not executor.full()
 
 

@@ -20,8 +20,7 @@ from myna.engines.interface import (
 )
 from myna.engines.pool.child_handle import Child
 from myna.engines.pool.pool import Pool
-from tests.engines.conftest import started, until
-from tests.engines.pool_jobs import busy, child_pool
+from tests.engines.conftest import busy, child_pool, started, until
 from tests.engines.process_child import Command, Word
 from tests.rig.processes import runs, state
 
@@ -229,24 +228,13 @@ async def test_a_pool_is_down_while_no_child_can_be_started(
     assert await pool.run(Command("echo", "again"), 60) == Word("again")
 
 
-async def test_the_job_after_an_idle_child_was_killed_works(pool: Pool[Word]) -> None:
+async def test_a_child_killed_while_idle_fails_no_job_and_is_replaced_without_one(pool: Pool[Word]) -> None:
     os.kill(pool.pids()[0], signal.SIGKILL)
     assert await pool.run(Command("echo", "again"), 60) == Word("again")
-
-
-async def test_a_child_killed_while_idle_is_replaced_without_a_job(pool: Pool[Word]) -> None:
     [before] = pool.pids()
     os.kill(before, signal.SIGKILL)
     await until(lambda: pool.pids() != [before])
     assert pool.up()
-
-
-async def test_a_child_killed_while_busy_fails_its_job_and_the_next_works(pool: Pool[Word]) -> None:
-    job = await busy(pool)
-    os.kill(pool.pids()[0], signal.SIGKILL)
-    with pytest.raises(EngineCrashed):
-        await job
-    assert await pool.run(Command("echo", "again"), 60) == Word("again")
 
 
 async def test_a_job_is_ended_at_the_deadline_of_the_pool() -> None:

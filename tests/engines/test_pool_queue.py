@@ -13,8 +13,7 @@ import pytest
 from myna.engines.interface import CallerDisconnected, EngineUnavailable
 from myna.engines.pool.fair_queue import FairQueue
 from myna.engines.pool.pool import Pool
-from tests.engines.conftest import started, until
-from tests.engines.pool_jobs import busy, child_pool
+from tests.engines.conftest import busy, child_pool, started, until
 from tests.engines.process_child import Command, StartMode, Word
 from tests.rig.processes import runs
 

@@ -1,4 +1,4 @@
-"""Which recordings are valid voice samples, in every format, and the errors of the others."""
+"""Which recordings are valid voice samples, in every format, and what can be read of one that breaks off."""
 
 import functools
 import hashlib
@@ -16,6 +16,7 @@ from myna.engines.espeak.engine import Espeak
 from myna.engines.interface import SampleRefused, Utterance
 from myna.engines.media.job import Measured
 from myna.engines.media.media import Inspector
+from myna.engines.media.recording import DamagedRecording, UnreadableRecording, opened
 from tests.engines.conftest import DAMAGED, names, put
 from tests.rig.samples import (
     FFMPEG_RATE_HZ,
@@ -159,21 +160,15 @@ async def test_a_file_over_20_mb_is_refused(inspector: Inspector, tmp_path: Path
 
 
 @pytest.mark.parametrize("share", [0.3, 0.97])
-@pytest.mark.parametrize("name", ["WAV", "FLAC", "OGG", "MP3", "AIFF"])
+@pytest.mark.parametrize(
+    "name",
+    ["WAV", "FLAC", "OGG", "MP3", "AIFF", *(name for name in FFMPEG_SHAPES if name not in WITHOUT_LENGTH)],
+)
 async def test_a_truncated_file_is_refused(
     inspector: Inspector, tmp_path: Path, name: str, share: float
 ) -> None:
     data = _ten_seconds(name)
     await _refused(inspector, tmp_path, data[: int(len(data) * share) + 1], DAMAGED)
-
-
-@pytest.mark.parametrize("share", [0.3, 0.97])
-@pytest.mark.parametrize("name", [name for name in FFMPEG_SHAPES if name not in WITHOUT_LENGTH])
-async def test_a_truncated_m4a_or_webm_is_refused(
-    inspector: Inspector, tmp_path: Path, name: str, share: float
-) -> None:
-    data = _ten_seconds(name)
-    await _refused(inspector, tmp_path, data[: int(len(data) * share)], DAMAGED)
 
 
 async def test_a_file_truncated_between_boxes_is_refused_by_its_stated_length(
@@ -249,3 +244,54 @@ async def test_recordings_of_phones_and_browsers_become_samples(
 ) -> None:
     data = ffmpeg_file(name, voice(5, FFMPEG_RATE_HZ))
     assert (await _sampled(inspector, tmp_path, data)).seconds == pytest.approx(5, abs=0.05)
+
+
+def readable_s(data: bytes) -> float:
+    """Seconds that are decoded."""
+    with opened(data, whole=False) as recording:
+        return sum(len(block) for block in recording.blocks) / recording.rate_hz
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("WAV", "AIFF", "FLAC", "OGG", "MP3"),
+        *("mp4 in fragments", "webm", "aac", "amr", "caf without compression"),
+    ],
+)
+def test_the_first_half_of_a_file_is_read(name: str) -> None:
+    data = _ten_seconds(name)
+    half = data[: len(data) // 2]
+    assert readable_s(half) == pytest.approx(5, rel=0.3)
+    if name not in WITHOUT_LENGTH:
+        with pytest.raises(DamagedRecording), opened(half) as recording:
+            list(recording.blocks)
+
+
+def test_the_first_half_of_a_short_flac_is_read() -> None:
+    data = _encoded(voice(2), "FLAC")
+    assert readable_s(data[: len(data) // 2]) == pytest.approx(1, rel=0.3)
+
+
+def test_a_damaged_frame_ends_the_recording() -> None:
+    data = bytearray(_ten_seconds("FLAC"))
+    data[len(data) // 2 : len(data) // 2 + 2_000] = bytes(2_000)
+    assert 0 < readable_s(bytes(data)) < 10
+
+
+@pytest.mark.parametrize(
+    "made",
+    [lambda: b"fLaC" + bytes(99), lambda: _ten_seconds("m4a")[:9_000], lambda: b"ID3\4" + bytes(999)],
+)
+def test_a_file_of_which_nothing_can_be_decoded_is_refused(made: Callable[[], bytes]) -> None:
+    """An m4a has its index at its end."""
+    with pytest.raises(DamagedRecording):
+        readable_s(made())
+
+
+def test_a_file_that_changes_midway_is_refused_not_cut(tmp_path: Path) -> None:
+    mono = write_mp3(tmp_path / "a.mp3", voice(2)).read_bytes()
+    slower = write_mp3(tmp_path / "b.mp3", voice(2, 16_000), 16_000).read_bytes()
+    with pytest.raises(UnreadableRecording, match="changes its sample rate"):
+        readable_s(mono + slower)
+    assert not np.isnan(readable_s(mono))

@@ -1,5 +1,6 @@
 """Every kind of engine behaves alike, on the site and on a node."""
 
+import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from myna.engines.interface import (
 from myna.engines.registry import DEFAULT_SPEECH, ESPEAK, KINDS, KOKORO, EngineConfig, site_engines
 from myna.errors import ConfigError
 from myna.node.benchmark import check
-from tests.engines.conftest import started
+from tests.engines.conftest import names, started
 from tests.engines.speech_upstream import SpeechUpstream
 from tests.http_client.faulty_server import answer
 
@@ -55,10 +56,12 @@ async def engine(table: dict[str, Any], tmp_path: Path) -> AsyncIterator[Engine]
 
 
 async def test_it_speaks_an_mp3_in_its_first_voice(engine: Engine, tmp_path: Path) -> None:
-    path = tmp_path / "a.mp3"
+    path = tmp_path / "said" / "a.mp3"
     spoken = await engine.speak(Utterance(TEXT, engine.voices[0].voice_id, 1.0), path, 60)
     assert engine.up() and not engine.full() and engine.label
-    assert path.stat().st_size == spoken.size_bytes
+    data = path.read_bytes()
+    assert (len(data), hashlib.sha256(data).digest()) == (spoken.size_bytes, spoken.sha256)
+    assert names(tmp_path / "said") == ["a.mp3"]
     assert soundfile.info(path).channels == 1
     assert soundfile.info(path).duration == pytest.approx(spoken.seconds, abs=0.1)
 

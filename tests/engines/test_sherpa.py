@@ -1,6 +1,5 @@
 """Neural voices with tiny models and the real library: every family speaks, or raises a clear error."""
 
-import hashlib
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import soundfile
 from demo import tiny_voices
 from myna.engines.interface import (
     EngineFailed,
+    EngineLimits,
     EngineUnavailable,
     SpeechResult,
     UnsupportedUtterance,
@@ -29,10 +29,11 @@ pytestmark = pytest.mark.anyio
 HAN = "你好，世界。你好！"
 ENGLISH = "Hello, world. It costs 3.14!"
 PAUSE_S = 0.25
+LIMITS = EngineLimits(processes=1, queue_max=8, job_deadline_s=60)
 
 
 def _engine(folder: Path) -> Sherpa:
-    return Sherpa(inspect(folder), queue_max=8, job_deadline_s=60, start_deadline_s=60)
+    return Sherpa(inspect(folder), LIMITS)
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +99,6 @@ async def test_a_model_of_each_family_speaks_at_double_speed(
         quick = await _say(engine, said / "quick.mp3", text, speed=2, reference=reference)
     assert names(said) == ["plain.mp3", "quick.mp3"]
     for spoken, path in ((plain, said / "plain.mp3"), (quick, said / "quick.mp3")):
-        data = path.read_bytes()
-        assert (spoken.size_bytes, spoken.sha256) == (len(data), hashlib.sha256(data).digest())
         sound, found_hz = soundfile.read(path)
         assert found_hz == rate_hz and sound.ndim == 1 and abs(sound).max() > 0.01
         assert len(sound) / rate_hz == pytest.approx(spoken.seconds, abs=0.05)
@@ -176,7 +175,7 @@ async def test_an_unsupported_utterance_is_refused_before_the_job(
 async def test_a_voice_with_an_unknown_speaker_fails_the_start(tmp_path: Path) -> None:
     folder = tiny_voices.vits(tmp_path / "model")
     voice = VoiceConfig(id="far", name="遥", language="zh-CN", speaker=2)
-    engine = Sherpa(SherpaConfig(str(folder), voice=[voice]).model(Path()), queue_max=1, job_deadline_s=10)
+    engine = Sherpa(SherpaConfig(str(folder), voice=[voice]).model(Path()), LIMITS)
     said = r"^The voice far is speaker 2 of a model that has 2, counted from 0"
     with pytest.raises(EngineUnavailable, match=said):
         await engine.start()

@@ -232,7 +232,7 @@ RATE_HZ = 24_000
 
 def test_samples_out_of_range_are_clipped() -> None:
     pcm = pcm_of(np.array([0, 1, -1, 7, -7, 0.5], np.float32))
-    assert np.frombuffer(pcm, "<i2").tolist() == [0, 32767, -32767, 32767, -32767, 16383]
+    assert np.frombuffer(pcm, "<i2").tolist() == [0, 32767, -32767, 32767, -32767, 16384]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

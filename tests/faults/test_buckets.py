@@ -9,7 +9,7 @@ import pytest
 
 from myna.errors import StorageUnavailable
 from myna.settings import Settings
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import Folder, Storage, is_empty, open_storage
 from tests.rig.s3 import BROKEN, BUCKET, S3, SECRET, SKEWED, Fault
 

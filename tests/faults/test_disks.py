@@ -89,4 +89,4 @@ def capabilities(service: Service) -> tuple[dict[str, bool], dict[str, str]]:
 def logged(service: Service) -> list[str]:
     """The levels of the log messages about the reserve."""
     lines = [json.loads(line) for line in service.stderr.splitlines()]
-    return [line["level"] for line in lines if line["logger"] == "myna.store.files.free_space"]
+    return [line["level"] for line in lines if line["logger"] == "myna.store.files.storage"]

@@ -182,7 +182,7 @@ main(['serve'])
 """With short waits for what does not end."""
 STALLED_DISK = f"""
 import builtins, io, time
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 stat, opened = AudioStore.stat, io.open
 def stalled_stat(self, name):
     return time.sleep(600) if name == {NOT_FOUND!r} else stat(self, name)

@@ -10,6 +10,7 @@ from myna.actions.keys import RenameKey, RevokeKey, RollKey
 from myna.errors import CommandError, Unauthorized
 from myna.lib.times import parse_duration
 from myna.store.queries import keys as store
+from myna.store.rows import ID_MAX
 from tests.rig.actors import perform
 from tests.store.books import Books
 from tests.store.fixtures import each_database
@@ -111,7 +112,7 @@ async def test_an_internal_key_is_not_listed_and_not_changed(books: Books) -> No
     await keys.try_hash(books.db, owner.account_id)
     listed, internal = await store.of_account(books.db, owner.account_id)
     assert (listed.internal, internal.internal) == (0, 1)
-    assert await store.page(books.db, owner.account_id, store.PAST_ALL, 10) == [listed]
+    assert await store.page(books.db, owner.account_id, ID_MAX, 10) == [listed]
     for change in (
         perform(books.db, RevokeKey(key=str(internal.id))),
         perform(books.db, RenameKey(key=str(internal.id), name="mine")),

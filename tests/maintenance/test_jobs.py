@@ -14,12 +14,13 @@ from myna.channels.circuits import FAILURES_MAX
 from myna.lib.telemetry import metrics
 from myna.server.maintenance import LEFTOVER_AGE_S
 from myna.server.service import Service
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import Folder
-from myna.store.queries import audit_state, form_submissions, oidc
+from myna.store.queries import audit_state, sign_in
 from myna.store.queries import config as config_store
+from myna.store.queries import sessions as session_store
 from myna.store.queries.config import ChannelRow
-from myna.store.queries.oidc import AttemptRow
+from myna.store.queries.sign_in import AttemptRow
 from tests.maintenance.serving import AUDIT_EVERY_S
 from tests.rig.actors import perform
 from tests.rig.service import ServiceMaker
@@ -88,7 +89,9 @@ async def test_expired_sessions_links_and_failures_are_deleted(books: Books, ser
     with pytest.raises(SignInRefused):
         await passwords.verify(books.db, "ann", OTHER_PASSWORD, ELSEWHERE)
     attempt = AttemptRow("nonce", "verifier", "sign-in", session_id=0, target="", created_at=0)
-    await books.db.transaction(lambda connection: oidc.begin(connection, b"s", b"b", attempt, ADDRESS))
+    await books.db.transaction(
+        lambda connection: sign_in.begin_attempt(connection, b"s", b"b", attempt, ADDRESS)
+    )
     await service.jobs.remove_expired_sign_ins()
     assert await rows(books) == [1, 1, 2, 1]
     await books.move_clock(sessions.LIFE_MS)
@@ -109,9 +112,9 @@ async def test_the_result_of_a_form_is_deleted_soon_and_the_form_with_its_sessio
 ) -> None:
     await books.stop_clock()
     once, attempt = b"a hash", b"an attempt"
-    assert await books.db.transaction(lambda db: form_submissions.claim(db, once, attempt))
-    await books.db.transaction(lambda db: form_submissions.put_answer(db, once, attempt, b"sealed"))
-    await books.move_clock(form_submissions.ANSWER_LIFE_MS - 1)
+    assert await books.db.transaction(lambda db: session_store.claim_form(db, once, attempt))
+    await books.db.transaction(lambda db: session_store.put_form_answer(db, once, attempt, b"sealed"))
+    await books.move_clock(session_store.FORM_ANSWER_LIFE_MS - 1)
     await service.jobs.remove_old_submissions()
     assert await stored(books) == [(b"an attempt", b"sealed")]
     await books.move_clock(1)

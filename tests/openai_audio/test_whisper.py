@@ -15,7 +15,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from myna.engines.espeak.engine import Espeak
-from myna.engines.interface import Utterance
+from myna.engines.interface import EngineLimits, Utterance
 from tests.engines.conftest import until
 from tests.openai_audio.scripted_site import UNITS, Visitor, scripted_site
 from tests.openai_audio.test_transcriptions import transcribe
@@ -38,7 +38,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="module")
 async def recording(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """SENTENCE, spoken by espeak."""
-    engine = Espeak(processes=1, queue_max=1, job_deadline_s=60)
+    engine = Espeak(EngineLimits(processes=1, queue_max=1, job_deadline_s=60))
     await engine.start()
     path = tmp_path_factory.mktemp("recording") / "a.mp3"
     await engine.speak(Utterance(SENTENCE, "en-us-male-1", 0.9), path, 60)

@@ -15,7 +15,7 @@ from myna.errors import DiskFull, InsufficientQuota, InvalidRequest
 from myna.gateway.relay.stored_responses import Earlier, StoredResponses, own_items, referenced_in
 from myna.server.service import Service
 from myna.settings import Settings
-from myna.store.files.free_space import FreeSpace
+from myna.store.files.storage import FreeSpace
 from myna.store.queries.stored_responses import StoredResponse
 from myna.wire.responses.request import ResponsesRequest
 from tests.conformance.caller import Caller

@@ -12,7 +12,7 @@ from myna.accounts.sign_in.oidc import flow, provider
 from myna.accounts.sign_in.oidc.flow import LIFE_MS, Answer, Finished, Oidc, Purpose
 from myna.accounts.sign_in.oidc.provider import Failure, OidcRefused
 from myna.http.client import ClientResponse, HttpClient
-from myna.store.queries.oidc import AttemptRow
+from myna.store.queries.sign_in import AttemptRow
 from tests.rig.oidc_provider import DROP, WELL_KNOWN, OidcProvider, Plan, key_of, public
 from tests.sign_in.oidc_site import CLIENT, COOKIE, OidcSite
 from tests.sign_in.people import at_once

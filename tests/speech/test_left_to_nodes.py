@@ -20,11 +20,10 @@ from myna.lib.files import DiskExecutor
 from myna.settings import Settings
 from myna.speech.catalogue import VoiceChoice
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
-from myna.speech.synthesize import Answers, Synthesizer
+from myna.speech.synthesize import SpokenPlan, Synthesizer
 from myna.store.batch import CallState, TaskStatus
-from myna.store.files.audio import AudioStore
-from myna.store.files.free_space import FreeSpace
-from myna.store.files.storage import Folder
+from myna.store.files.named_files import AudioStore
+from myna.store.files.storage import Folder, FreeSpace
 from myna.store.postgresql import Postgresql
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.store.books import AUDIO, Books, speech
@@ -48,7 +47,7 @@ class SpeechService:
 
     def __init__(self, books: Books, service: LedgerService, tasks: Tasks) -> None:
         self.outbound = HttpClient(connections_max=1)
-        self.admission, slot = Admission(processes=1, slots_max=1, account_max=1), Slot()
+        self.admission, slot = Admission(processes=1, queue_max=0, account_max=1), Slot()
         slot.acquire(self.admission, 1, 2.0, 60.0)
         engine = OpenAISpeech(
             self.outbound, DiskExecutor(), url=CLOSED_PORT_URL, key=None, model="m", answer_max_bytes=1
@@ -95,9 +94,8 @@ class SpeechService:
         """As POST /tts does. The slot is free before a refund, which tells the client that it may retry."""
         try:
             async with call:
-                answers = Answers(lambda *_: "", lambda *_: "")
                 try:
-                    spoken = await self.speaks.deliver(call, self.plan, answers, stays)
+                    spoken = await self.speaks.deliver(call, SpokenPlan(self.plan, lambda _: "", 1), stays)
                 finally:
                     assert not self.admission.refusal(1, 2.0, 60.0)
                 assert spoken is None

@@ -16,7 +16,6 @@ from myna.accounts import accounts, keys
 from myna.accounts.keys import Issued, Scope
 from myna.actions.accounts import AddAccount
 from myna.actions.keys import IssueKey
-from myna.billing import audit as whole_audit
 from myna.lib.ids import new_id
 from myna.store.batch import (
     Audio,
@@ -37,6 +36,7 @@ from myna.store.migrate import migrate
 from myna.store.postgresql import Postgresql
 from myna.store.queries import audit, audit_reports
 from myna.store.queries import keys as key_store
+from myna.store.rows import ID_MAX
 from myna.store.sqlite import Sqlite, clock_ms
 from tests.rig.actors import perform
 
@@ -224,7 +224,7 @@ async def _migrated() -> bytes:
 async def broken_rules(db: Queries) -> list[audit.Breach]:
     """Every rule that is broken, as this transaction sees the books."""
     known: dict[int, Any] = {}
-    page = (db, 0, audit.ID_MAX, audit.FIRST, known)
+    page = (db, 0, ID_MAX, audit.FIRST, known)
     found = await audit.broken_in(db, audit.FIRST, audit.LAST) + await audit.broken_now(db)
     found += audit.breach_of(audit.BALANCE_RULE, await audit.wrong_balances(*page, stored=False))
     found += audit.breach_of(audit.USAGE_RULE, await audit.wrong_counters(*page, stored=False))
@@ -233,14 +233,14 @@ async def broken_rules(db: Queries) -> list[audit.Breach]:
 
 async def broken_reports(db: Queries, broken: set[str]) -> list[audit.Breach]:
     """The rules on the tables of the reports that are broken, besides these."""
-    everyone = (db, 0, audit.ID_MAX)
+    everyone = (db, 0, ID_MAX)
     wrong = {
         audit_reports.ENTRIES_RULE: await audit_reports.missing_entries(db, audit.FIRST, audit.LAST),
         audit_reports.SUMS_RULE: await audit_reports.wrong_sums(*everyone),
         audit_reports.RUNNING_RULE: await audit_reports.wrong_running_sums(*everyone),
-        audit_reports.HOURS_RULE: await whole_audit.wrong_hours(*everyone, full=True),
-        audit_reports.DAYS_RULE: await whole_audit.wrong_days(*everyone, full=True),
-        audit_reports.SITE_RULE: await whole_audit.wrong_site_hours(db, full=True),
+        audit_reports.HOURS_RULE: await audit_reports.wrong_hours(*everyone, full=True),
+        audit_reports.DAYS_RULE: await audit_reports.wrong_days(*everyone, full=True),
+        audit_reports.SITE_RULE: await audit_reports.wrong_site_hours(db, full=True),
     }
     if audit.BALANCE_RULE in broken:
         del wrong[audit_reports.SUMS_RULE]

@@ -14,7 +14,7 @@ from myna.actions.keys import LimitKey, SetKeyCap
 from myna.billing import audit, rollup
 from myna.store.batch import Audio, TaskStatus
 from myna.store.database import Transaction
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import Folder
 from myna.store.queries.audit import (
     BALANCE_RULE,

@@ -14,7 +14,7 @@ from myna.lib.ids import first_of, millis_of, new_id
 from myna.store import postgresql
 from myna.store.batch import Audio, CallState, Charge, Charged, ChargeRefused, End, RefusalReason
 from myna.store.database import Database, Transaction
-from myna.store.files.audio import AudioStore
+from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import Folder
 from myna.store.postgresql import Postgresql
 from myna.store.queries import audit_state

@@ -10,9 +10,8 @@ import pytest
 
 from myna.errors import CommandError, DiskFull
 from myna.lib.telemetry import metrics
-from myna.store.files import free_space as module
-from myna.store.files.free_space import FreeSpace
-from myna.store.files.storage import MARKER, Folder, check_storage
+from myna.store.files import storage as module
+from myna.store.files.storage import MARKER, Folder, FreeSpace, check_storage
 from tests.store.books import Books
 
 pytestmark = pytest.mark.anyio

@@ -14,13 +14,11 @@ from myna.actions.accounts import ResetAccount
 from myna.actions.media import DeleteVoice
 from myna.billing import audit
 from myna.settings import Settings
-from myna.store import postgresql, tables
-from myna.store.backup import backup
-from myna.store.backup.archive import ArchiveReader, ArchiveWriter
+from myna.store import backup, postgresql, tables
+from myna.store.archive import ArchiveReader, ArchiveWriter
 from myna.store.batch import Audio
 from myna.store.database import Database, Transaction, connect
-from myna.store.files.audio import AudioStore
-from myna.store.files.samples import SampleStore
+from myna.store.files.named_files import AudioStore, SampleStore
 from myna.store.files.storage import FOLDERS, Folder
 from myna.store.postgresql import Postgresql
 from myna.store.queries import clones, tasks

@@ -3,7 +3,7 @@
 import pytest
 
 from myna.config import DAY_MS
-from myna.store.queries import storage
+from myna.store.queries import site
 from myna.store.queries import stored_responses as store
 from myna.store.queries.stored_responses import StoredResponse
 from tests.store.books import Books, Customer
@@ -84,6 +84,6 @@ async def test_the_responses_of_an_account_are_deleted_with_it(books: Books) -> 
 async def test_the_bytes_count_in_the_storage_of_the_account(books: Books) -> None:
     owner, other = await books.customer(), await books.customer()
     size_bytes = sum([(await put(books, owner, name)).size_bytes for name in ("resp_1", "resp_2")])
-    assert await storage.of_account(books.db, owner.account_id) == size_bytes
-    assert await storage.of_account(books.db, other.account_id) == 0
-    assert await storage.reached(books.db, size_bytes) == {owner.account_id: size_bytes}
+    assert await site.stored_bytes(books.db, owner.account_id) == size_bytes
+    assert await site.stored_bytes(books.db, other.account_id) == 0
+    assert await site.accounts_that_store(books.db, size_bytes) == {owner.account_id: size_bytes}

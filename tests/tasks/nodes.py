@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from myna import __version__
 from myna.accounts.throttle import KeyThrottle
 from myna.actions.site import EnrollNode
 from myna.api.farm import FarmApi
@@ -12,10 +13,8 @@ from myna.farm.tasks import Tasks
 from myna.lib.ids import new_id
 from myna.settings import Settings
 from myna.store.database import Database
-from myna.store.files.audio import AudioStore
-from myna.store.files.free_space import FreeSpace
-from myna.store.files.samples import SampleStore
-from myna.store.files.storage import Folder
+from myna.store.files.named_files import AudioStore, SampleStore
+from myna.store.files.storage import Folder, FreeSpace
 from myna.wire.farm import Hello, NodeVoice
 from tests.rig.actors import perform
 
@@ -36,7 +35,10 @@ async def join_node(
         voice if isinstance(voice, NodeVoice) else NodeVoice(voice, voice, "female", "zh-CN")
         for voice in voices
     ]
-    await nodes.hello(node, Hello(voices=offered, clones=list(clones), slots=slots, chars_per_s=chars_per_s))
+    offer = Hello(
+        voices=offered, clones=list(clones), slots=slots, chars_per_s=chars_per_s, version=__version__
+    )
+    await nodes.hello(node, offer)
     return node.id, credential
 
 

@@ -19,7 +19,7 @@ from myna.settings import Settings
 from myna.speech.plan import CheckedSpeech, Planner
 from myna.store.batch import Charge, NewTask, Replayed, TaskStatus
 from myna.store.database import Database, Transaction
-from myna.store.files.free_space import FreeSpace
+from myna.store.files.storage import FreeSpace
 from myna.store.queries import clones
 from myna.store.queries import config as config_store
 from myna.store.queries.clones import NewClone

@@ -9,9 +9,9 @@ from myna.billing import quota as module
 from myna.errors import DiskFull, InsufficientQuota, NoSpeechChannel, Overloaded
 from myna.farm.nodes import Capacity
 from myna.store.batch import Audio
-from myna.store.files.free_space import FreeSpace
+from myna.store.files.storage import FreeSpace
 from myna.store.queries import config as config_store
-from myna.store.queries import storage, tasks
+from myna.store.queries import site, tasks
 from myna.store.queries.farm.able import ONLINE_MS
 from tests.rig.actors import perform
 from tests.store.books import AUDIO, Customer, keep_of
@@ -275,7 +275,7 @@ async def test_removed_audio_or_a_larger_quota_allows_new_orders(service: TaskSe
         await service.admitted(customer)
 
     await service.db.transaction(lambda connection: tasks.mark_audio_removed(connection, task_id))
-    assert await storage.of_account(service.db, customer.account_id) == 0
+    assert await site.stored_bytes(service.db, customer.account_id) == 0
     await service.quota.refresh()
     await service.admitted(customer)
 
@@ -286,7 +286,7 @@ async def test_samples_and_previews_count_until_their_voice_is_deleted(service: 
     voice_id = await service.clone(customer)
     sizes = "UPDATE clones SET sample_bytes = 2000000, preview_bytes = 100 WHERE voice_id = $1"
     await service.books.sql(sizes, voice_id)
-    assert await storage.reached(service.db, 2000100) == {customer.account_id: 2000100}
-    assert await storage.reached(service.db, 2000101) == {}
+    assert await site.accounts_that_store(service.db, 2000100) == {customer.account_id: 2000100}
+    assert await site.accounts_that_store(service.db, 2000101) == {}
     await service.books.sql("DELETE FROM clones WHERE voice_id = $1", voice_id)
-    assert await storage.of_account(service.db, customer.account_id) == 0
+    assert await site.stored_bytes(service.db, customer.account_id) == 0

@@ -17,7 +17,7 @@ from myna.errors import BodyTooLarge, BodyTooSlow, InvalidRequest, ShuttingDown
 from myna.gateway.transcripts import Upload
 from myna.http.request import Request
 from myna.lib.files import DiskExecutor, remove
-from myna.store.files.spool import Spool
+from myna.store.files.named_files import Spool
 
 PATIENCE_S: Final = 30.0
 """How long a client may send nothing."""

@@ -62,7 +62,8 @@ def is_truncated(data: bytes, what: Container) -> bool:
 
     Always False for FLAC, whose decoder reports truncation, and for AAC and AMR, which state no size.
     """
-    return _ENDS[what](data)
+    ends_early = _ENDS.get(what)
+    return ends_early is not None and ends_early(data)
 
 
 def _wav(data: bytes) -> bool:
@@ -126,10 +127,6 @@ def _caf(data: bytes) -> bool:
     return at != len(data)
 
 
-def _states_none(_: bytes) -> bool:
-    return False
-
-
 def _ebml_size(data: bytes, at: int) -> tuple[int | None, int]:
     """A size of 1 to 8 bytes, None for "unknown", and its end offset. Leading zeros give its length."""
     first = data[at] if at < len(data) else 0
@@ -140,15 +137,12 @@ def _ebml_size(data: bytes, at: int) -> tuple[int | None, int]:
 
 _ENDS: Final[dict[Container, Callable[[bytes], bool]]] = {
     Container.WAV: _wav,
-    Container.FLAC: _states_none,
     Container.OGG: _ogg,
     Container.MP3: mp3.is_truncated,
     Container.MP4: _mp4,
     Container.WEBM: _webm,
     Container.AIFF: _aiff,
     Container.CAF: _caf,
-    Container.AAC: _states_none,
-    Container.AMR: _states_none,
 }
 
 

@@ -7,7 +7,6 @@ import functools
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numpy.typing import NDArray
 
 TARGET_LUFS: Final = -18.0
@@ -36,7 +35,6 @@ _LIMITER_FRAMES: Final = 4
 """The gain falls this long before a peak and rises this long after it."""
 _MEASURED_S: Final = 10
 
-_Samples = npt.NDArray[np.float32]
 Sound = NDArray[np.float32]
 """Samples from -1 to 1; of several channels, one row for each moment."""
 CLIPPED: Final = 0.999  # |x| from here on is counted as clipped
@@ -48,12 +46,12 @@ _BACKGROUND_PERCENTILE: Final = 5
 _VOICE_DB: Final = 10.0
 
 
-def levelled(samples: _Samples, rate_hz: int) -> _Samples:
+def levelled(samples: Sound, rate_hz: int) -> Sound:
     """Mono samples at TARGET_LUFS whose true peak is at most PEAK_MAX_DBTP."""
     return limited(samples * gain(samples, rate_hz), rate_hz)
 
 
-def gain(samples: _Samples, rate_hz: int) -> np.float32:
+def gain(samples: Sound, rate_hz: int) -> np.float32:
     """The factor that brings the samples to TARGET_LUFS; 1 for silence."""
     loudness = integrated(samples, rate_hz)
     if loudness <= _ABSOLUTE_GATE_LUFS:
@@ -61,7 +59,7 @@ def gain(samples: _Samples, rate_hz: int) -> np.float32:
     return np.float32(10 ** (min(TARGET_LUFS - loudness, GAIN_MAX_DB) / 20))
 
 
-def integrated(samples: _Samples, rate_hz: int) -> float:
+def integrated(samples: Sound, rate_hz: int) -> float:
     """The integrated loudness in LUFS, gated; -inf for silence. A sound shorter than a block is one block."""
     powers = _block_powers(samples, rate_hz)
     powers = powers[_lufs(powers) > _ABSOLUTE_GATE_LUFS]
@@ -71,7 +69,7 @@ def integrated(samples: _Samples, rate_hz: int) -> float:
     return float(_lufs(powers.mean()))
 
 
-def limited(samples: _Samples, rate_hz: int) -> _Samples:
+def limited(samples: Sound, rate_hz: int) -> Sound:
     """The samples, made softer for some milliseconds around each peak over PEAK_MAX_DBTP."""
     ceiling = 10 ** (PEAK_MAX_DBTP / 20)
     peaks = _true_peaks(samples, ceiling * _UNDER_PEAK)
@@ -132,7 +130,7 @@ class Leveller:
         return b"".join(out)
 
 
-def _floats(pcm: bytearray) -> _Samples:
+def _floats(pcm: bytearray) -> Sound:
     return np.frombuffer(bytes(pcm), "<i2") * np.float32(1 / 32768)
 
 
@@ -140,7 +138,7 @@ def _frame(rate_hz: int) -> int:
     return round(_FRAME_S * rate_hz)
 
 
-def _block_powers(samples: _Samples, rate_hz: int) -> npt.NDArray[np.float64]:
+def _block_powers(samples: Sound, rate_hz: int) -> NDArray[np.float64]:
     """The K-weighted mean square of each block, computed on the spectra of its hops."""
     hop = round(_HOP_S * rate_hz)
     hops = min(_BLOCK_HOPS, len(samples) // hop)
@@ -154,7 +152,7 @@ def _block_powers(samples: _Samples, rate_hz: int) -> npt.NDArray[np.float64]:
     return np.convolve(powers, np.full(hops, 1 / hops), mode="valid")
 
 
-def _hop_powers(hops: _Samples, rate_hz: int) -> npt.NDArray[np.float64]:
+def _hop_powers(hops: Sound, rate_hz: int) -> NDArray[np.float64]:
     """The K-weighted mean square of each row.
 
     Two rows are the real and the imaginary part of one transform, which takes half the time of two. Of its
@@ -175,7 +173,7 @@ def _hop_powers(hops: _Samples, rate_hz: int) -> npt.NDArray[np.float64]:
 
 
 @functools.lru_cache(maxsize=8)
-def _k_weights(size: int, rate_hz: int) -> _Samples:
+def _k_weights(size: int, rate_hz: int) -> Sound:
     """The squared magnitude of the two filters of BS.1770 at the frequencies of a transform between 0, where
     it is 0, and half of the rate."""
     z = np.exp(-2j * np.pi * np.fft.rfftfreq(size, 1 / rate_hz)[1 : (size + 1) // 2] / 48_000)
@@ -183,7 +181,7 @@ def _k_weights(size: int, rate_hz: int) -> _Samples:
     return np.asarray(np.abs(gains[0] * gains[1]) ** 2, np.float32)
 
 
-def _true_peaks(samples: _Samples, least: float) -> _Samples:
+def _true_peaks(samples: Sound, least: float) -> Sound:
     """The magnitude of each sample, or of the sound up to the next ones if it is at least `least`."""
     peaks = np.abs(samples)
     near = np.flatnonzero(peaks >= least)
@@ -194,7 +192,7 @@ def _true_peaks(samples: _Samples, least: float) -> _Samples:
 
 
 @functools.cache
-def _between() -> _Samples:
+def _between() -> Sound:
     """The weights of the samples around one for the sound at each fraction of a sample before and after."""
     steps = np.arange(1, _OVERSAMPLING) / _OVERSAMPLING
     distances = np.arange(-_REACH, _REACH + 1)[:, np.newaxis] - np.concatenate([-steps, steps])
@@ -202,7 +200,7 @@ def _between() -> _Samples:
     return np.asarray(np.sinc(distances) * window, np.float32)
 
 
-def _lufs(power: npt.NDArray[np.float64] | np.float64) -> npt.NDArray[np.float64]:
+def _lufs(power: NDArray[np.float64] | np.float64) -> NDArray[np.float64]:
     return np.asarray(_OFFSET + 10 * np.log10(np.maximum(power, 1e-12)))
 
 

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Self
 
 import lameenc
 
+from myna.engines.interface import SpeechResult
 from myna.lib.files import remove
 
 BIT_RATE_KBPS = 48  # speech of 22 kHz, mono: 6 kB a second
@@ -29,14 +30,6 @@ _HEADER_BYTES: Final = 4
 _ID3V1_BYTES: Final = 128
 _ID3V2_HEAD_BYTES: Final = 10
 _APE_HEAD_BYTES: Final = 32
-
-
-class Mp3(NamedTuple):
-    """A finished file: the length of its sound in seconds, its size and its SHA-256."""
-
-    seconds: float
-    size_bytes: int
-    sha256: bytes
 
 
 def mp3_encoder(rate_hz: int) -> lameenc.Encoder:
@@ -95,7 +88,7 @@ class Mp3File:
             self._samples += len(pcm) // _SAMPLE_BYTES
             self._append(bytes(self._encoder.encode(pcm)))
 
-    def finish(self, tag: bytes = b"") -> Mp3:
+    def finish(self, tag: bytes = b"") -> SpeechResult:
         """Moves the file to `target`, with a tag at its end. Requires at least one sample."""
         self._append(bytes(self._encoder.flush()))
         self._file.write(tag)
@@ -106,7 +99,7 @@ class Mp3File:
         size_bytes = self._file.tell()
         self._file.close()
         self._part.replace(self._target)
-        return Mp3(self._samples / self.rate_hz, size_bytes, sha256)
+        return SpeechResult(self._samples / self.rate_hz, size_bytes, sha256)
 
     def _append(self, encoded: bytes) -> None:
         if encoded and not self._head:

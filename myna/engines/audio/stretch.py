@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
-FACTOR_MIN = 0.52
-FACTOR_MAX = 1.92
+_FACTOR_MIN = 0.52
+_FACTOR_MAX = 1.92
 # A piece is a period of a deep voice or several of a high one: 8 to 15 ms, so that pieces stay few.
 _PIECES_MIN_HZ, _PIECES_MAX_HZ = 65, 125
 _COARSE_HZ = 3700  # enough to tell one period from another
@@ -23,10 +23,32 @@ _Fine = npt.NDArray[np.float64]
 
 
 class Stretch:
-    """Stretches 16-bit mono PCM. `factor` is output over input length, from FACTOR_MIN to FACTOR_MAX."""
+    """Stretches 16-bit mono PCM, in as many passes as `factor` needs, which is output over input length."""
 
     def __init__(self, rate_hz: int, factor: float) -> None:
-        self._factor = min(max(factor, FACTOR_MIN), FACTOR_MAX)
+        limit = _FACTOR_MAX if factor > 1 else _FACTOR_MIN
+        passes = math.ceil(math.log(factor) / math.log(limit))
+        self._passes = [_Pass(rate_hz, factor ** (1 / passes)) for _ in range(passes)]
+
+    def feed(self, pcm: bytes) -> bytes:
+        """The stretched sound so far; up to a second of each pass is buffered until `flush`."""
+        for one in self._passes:
+            pcm = one.feed(pcm)
+        return pcm
+
+    def flush(self) -> bytes:
+        """The rest. Its last hundredths of a second are unchanged."""
+        pcm = b""
+        for one in self._passes:
+            pcm = one.feed(pcm) + one.flush()
+        return pcm
+
+
+class _Pass:
+    """Stretches by a factor from _FACTOR_MIN to _FACTOR_MAX."""
+
+    def __init__(self, rate_hz: int, factor: float) -> None:
+        self._factor = factor
         self._skip = max(1, rate_hz // _COARSE_HZ)
         self._lag_min = rate_hz // _PIECES_MAX_HZ // self._skip
         self._lag_max = rate_hz // _PIECES_MIN_HZ // self._skip
@@ -40,7 +62,6 @@ class Stretch:
         self._copy = 0  # samples to copy before the next period is changed
 
     def feed(self, pcm: bytes) -> bytes:
-        """Returns the stretched sound so far; up to a second of input is buffered."""
         self._input += pcm
         pieces = []
         while len(self._input) >= 2 * self._block:
@@ -50,7 +71,6 @@ class Stretch:
         return b"".join(pieces)
 
     def flush(self) -> bytes:
-        """Returns the rest. Its last hundredths of a second are unchanged."""
         out, taken = self._stretched(_sound(self._input))
         rest = bytes(self._input[2 * taken :])
         self._input.clear()
@@ -71,7 +91,8 @@ class Stretch:
                 at += part
             else:
                 at += self._change(sound[at:], periods[at // (_STEP * self._skip)], pieces)
-        return _pcm(pieces), at
+        stretched = np.rint(np.concatenate(pieces)) if pieces else np.empty(0)
+        return stretched.astype(np.int16).tobytes(), at
 
     def _change(self, sound: _Sound, period: int, pieces: list[_Sound]) -> int:
         """Inserts or removes one period. Returns the number of input samples consumed."""
@@ -122,7 +143,3 @@ def _cross_fade(first: _Sound, second: _Sound) -> _Sound:
 
 def _sound(pcm: bytes | bytearray) -> _Sound:
     return np.frombuffer(pcm, np.int16).astype(np.float32)
-
-
-def _pcm(pieces: list[_Sound]) -> bytes:
-    return np.rint(np.concatenate(pieces)).astype(np.int16).tobytes() if pieces else b""

@@ -6,6 +6,7 @@ know at the end of an mp3; libav takes an ID3v2 tag there for damage.
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from html import escape
 from pathlib import Path
 from typing import Final
 
@@ -73,7 +74,7 @@ def srt(words: Sequence[WordTime]) -> str:
 def vtt(words: Sequence[WordTime]) -> str:
     """WebVTT captions."""
     return "WEBVTT\n\n" + "".join(
-        f"{_clock(begin_s)} --> {_clock(end_s)}\n{_escaped(text)}\n\n"
+        f"{_clock(begin_s)} --> {_clock(end_s)}\n{escape(text, quote=False)}\n\n"
         for text, begin_s, end_s in _cues(words)
     )
 
@@ -101,7 +102,3 @@ def _cue(words: Sequence[WordTime]) -> tuple[str, float, float]:
 def _clock(seconds: float, point: str = ".") -> str:
     whole, ms = divmod(round(seconds * 1000), 1000)
     return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}{point}{ms:03}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

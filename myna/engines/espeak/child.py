@@ -25,7 +25,7 @@ from myna.engines.espeak.library import PAUSE, Run, load, runs_of
 from myna.engines.interface import EngineFailed, NothingSpoken, SpeechResult
 from myna.engines.jobs import EspeakJob
 from myna.engines.pool.child_main import Work
-from myna.engines.sound import Sink, make_sound
+from myna.engines.sound import Sink, is_audible, make_sound
 from myna.engines.text.signs import MEANS, kind_of
 
 RATE_PLAIN = 175
@@ -39,7 +39,6 @@ _TRIES_MAX = 4
 # speak_lib.h
 _RATE, _POSITION_IN_CHARACTERS, _UTF8, _END_PAUSE = 1, 1, 1, 0x1000
 _SAMPLE_BYTES = 2
-_AUDIBLE_PEAK = 200  # of 32767
 _ASKED = regex.compile(rf"[{MEANS.pattern}--[\p{{Han}}\p{{Latin}}0-9]]", regex.VERSION1)
 _SAMPLE_CHARS_MAX = 160  # spoken and discarded to find the rate of a text
 _uint, _pointer = ctypes.c_uint, ctypes.c_void_p
@@ -161,7 +160,7 @@ def speak(
         _speak_into(lambda pcm: sink(leveller.feed(pcm)), library, runs, pace)
         sink(leveller.flush())
 
-    return make_sound(job.file, library.rate_hz, job.sound_max_s, send_part, into)
+    return make_sound(job, library.rate_hz, send_part, into)
 
 
 def unspoken(library: Library, runs: Sequence[Run]) -> dict[str, int]:
@@ -182,21 +181,20 @@ def unspoken(library: Library, runs: Sequence[Run]) -> dict[str, int]:
 def _speak_into(sink: Sink, library: Library, runs: Sequence[Run], pace: Pace) -> None:
     """Raises NothingSpoken if all of the sound is silent, before the sink was called, and errors of the
     sink."""
-    stretch = None if pace.stretch == 1 else Stretch(library.rate_hz, pace.stretch)
+    stretch = Stretch(library.rate_hz, pace.stretch)
     silent, audible = bytearray(), False
 
     def write(pcm: bytes) -> None:
         nonlocal audible
-        audible = audible or max(memoryview(pcm).cast("h"), default=0) > _AUDIBLE_PEAK
+        audible = audible or is_audible(pcm)
         if not audible:
             silent.extend(pcm)
             return
         sink(bytes(silent) + pcm)
         silent.clear()
 
-    library.speak(runs, pace.rate, write if stretch is None else lambda pcm: write(stretch.feed(pcm)))
-    if stretch is not None:
-        write(stretch.flush())
+    library.speak(runs, pace.rate, lambda pcm: write(stretch.feed(pcm)))
+    write(stretch.flush())
     if not audible:
         raise NothingSpoken("This voice has no sound for the text.")
 

@@ -14,7 +14,7 @@ import regex
 from myna.engines.espeak.library import PAUSE, load, runs_of
 from myna.engines.interface import UnsupportedUtterance
 from myna.engines.jobs import Phonemes, PhonemesJob
-from myna.engines.pool.child_main import RunningJob, Work
+from myna.engines.pool.child_main import Work
 from myna.engines.sherpa.text import pieces
 
 # speak_lib.h
@@ -40,19 +40,15 @@ class Phonemizer:
         self._sounds.argtypes = [ctypes.POINTER(ctypes.c_char_p), ctypes.c_int, ctypes.c_int]
         self._sounds.restype = ctypes.c_char_p
 
-    def phonemes(self, text: str, language: str) -> tuple[list[str], str]:
-        """The text's pieces in IPA, decomposed (NFD), and the text in words. Raises UnsupportedUtterance for
-        an unknown language."""
-        self._select(language)
-        found = pieces(text, language)
-        return [self._piece(piece) for piece in found], " ".join(found)
-
-    def phonemes_of_voice(self, text: str, language: str, han_language: str) -> tuple[list[str], str]:
-        """The same for the text of a voice of espeak-ng, whose Han are read in `han_language`."""
-        runs = [run for run in runs_of(text, language, han_language) if run[0] != PAUSE]
-        return [self._ipa_or_english(run, language) for language, run in runs], "".join(
-            run for _, run in runs
-        )
+    def phonemes(self, job: PhonemesJob) -> Phonemes:
+        """The pieces are decomposed (NFD). Raises UnsupportedUtterance for an unknown language."""
+        if job.han_language:
+            runs = [run for run in runs_of(job.text, job.language, job.han_language) if run[0] != PAUSE]
+            ipa = [self._ipa_or_english(text, language) for language, text in runs]
+            return Phonemes(ipa, "".join(text for _, text in runs))
+        self._select(job.language)
+        found = pieces(job.text, job.language)
+        return Phonemes([self._piece(piece) for piece in found], " ".join(found))
 
     def _ipa_or_english(self, text: str, language: str) -> str:
         """The IPA of a run, whose language may be named by the text."""
@@ -61,11 +57,11 @@ class Phonemizer:
         except UnsupportedUtterance:
             return self.ipa(text, "en-us")
 
-    def ipa(self, text: str, language: str, *, tied: bool = False) -> str:
-        """The text in IPA, with its stress marks, without punctuation; `tied` writes a sound of two letters
-        with ^ between them. Raises UnsupportedUtterance for an unknown language."""
+    def ipa(self, text: str, language: str) -> str:
+        """The text in IPA, with its stress marks, without punctuation, and with ^ between the letters of one
+        sound. Raises UnsupportedUtterance for an unknown language."""
         self._select(language)
-        return self._words(text, _PHONEMES_ARE_TIED_IPA if tied else _PHONEMES_ARE_IPA)
+        return self._words(text, _PHONEMES_ARE_TIED_IPA)
 
     def _select(self, language: str) -> None:
         """Selects the voice of the whole code, else of its first part: espeak-ng has en-us but not fr-fr."""
@@ -77,7 +73,10 @@ class Phonemizer:
         raise UnsupportedUtterance("There are no phonemes for the language of this voice.")
 
     def _piece(self, text: str) -> str:
-        clauses = (self._words(found["words"]) + _mark(found["stop"]) for found in _CLAUSE.finditer(text))
+        clauses = []
+        for found in _CLAUSE.finditer(text):
+            mark = (found["stop"] or "")[-1:]
+            clauses.append(self._words(found["words"]) + _STOPS.get(mark, mark))
         return unicodedata.normalize("NFD", " ".join(clauses))
 
     def _words(self, text: str, mode: int = _PHONEMES_ARE_IPA) -> str:
@@ -91,19 +90,8 @@ class Phonemizer:
         return " ".join(phonemes)
 
 
-def _mark(stop: str | None) -> str:
-    return _STOPS.get(stop[-1], stop[-1]) if stop else ""
-
-
 def warm(_setup: bytes) -> Work:
     """Loads everything that the first job needs, and returns the work."""
     phonemizer = Phonemizer()
     decoder = msgspec.msgpack.Decoder(PhonemesJob)
-
-    def work(packed: bytes, _running: RunningJob) -> Phonemes:
-        job = decoder.decode(packed)
-        if job.han_language:
-            return Phonemes(*phonemizer.phonemes_of_voice(job.text, job.language, job.han_language))
-        return Phonemes(*phonemizer.phonemes(job.text, job.language))
-
-    return work
+    return lambda packed, _running: phonemizer.phonemes(decoder.decode(packed))

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from myna.engines.audio.loudness import levelled
+from myna.engines.audio.stretch import Stretch
 from myna.engines.interface import EngineFailed, EngineUnavailable, WordTime
 from myna.engines.kokoro.job import (
     MODEL_FILE,
@@ -29,7 +30,7 @@ from myna.engines.kokoro.job import (
 )
 from myna.engines.kokoro.symbols import NUMBERS, SYMBOLS_MAX
 from myna.engines.pool.child_main import RunningJob, Work, silence_libraries
-from myna.engines.sound import Samples, Tempo, pcm_of
+from myna.engines.sound import Samples, pcm_of
 from myna.lib.sandbox import unnamed_file
 
 _PROVIDERS: Final = {"cuda": "CUDAExecutionProvider", "coreml": "CoreMLExecutionProvider"}
@@ -73,7 +74,7 @@ class LoadedModel:
         sounding = _sounding(samples)
         pcm = pcm_of(levelled(_faded(samples[sounding]), RATE_HZ))
         if job.speed != own:
-            tempo = Tempo(RATE_HZ, job.speed / own)
+            tempo = Stretch(RATE_HZ, own / job.speed)
             pcm = tempo.feed(pcm) + tempo.flush()
         times: list[WordTime] = []
         if lengths:

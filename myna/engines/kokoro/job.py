@@ -58,17 +58,16 @@ class TextJob(msgspec.Struct, frozen=True):
 
     text: str
     language: str
-    with_reading: bool = False
     begin_early: bool = False
 
 
 class TextPieces(msgspec.Struct, frozen=True):
     """The text in the order in which it is spoken, and how many letters and signs of which scripts are not
-    spoken. `reading` is the text in words, if the job asked for it."""
+    spoken. `reading` is the text in words."""
 
     pieces: list[Piece]
     unspoken: dict[str, int]
-    reading: str = ""
+    reading: str
 
 
 class PieceJob(msgspec.Struct, frozen=True):

@@ -4,10 +4,9 @@ transcribes them.
 Its memory is limited, a crash or hang ends only this process, and the output of the libraries is discarded.
 """
 
-import io
 import os
-import wave
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -15,14 +14,13 @@ import msgspec
 import numpy as np
 
 from myna.engines.audio.containers import Container, kind
-from myna.engines.audio.encoders import HEAD_BYTES, RATE_HZ, encoder_of, with_length
+from myna.engines.audio.encoders import HEAD_BYTES, RATE_HZ, SoundFormat, encoder_of, with_length
 from myna.engines.audio.loudness import Sound, clipped, levels
 from myna.engines.interface import EngineFailed, EngineUnavailable, NoAudio, SampleRefused, SoundTooLong
 from myna.engines.media.job import (
     SAMPLE_MAX_BYTES,
     SAMPLE_MAX_S,
     SAMPLE_MIN_S,
-    SAMPLE_RATE_HZ,
     SPEECH_MAX_BYTES,
     SPEECH_MAX_S,
     VOICE_MIN_S,
@@ -45,7 +43,6 @@ from myna.lib.sandbox import limit_resources
 _QUIET_DB: Final = -50.0  # of full scale; speech is at -25 to -10
 _CLIPPED_SHARE_MAX: Final = 0.001
 _PADDING_S: Final = 0.5  # encoders and recorders add padding; 60.02 s must not be refused
-_FULL_SCALE: Final = 32_767
 
 
 def sample(job: SampleJob) -> Measured:
@@ -53,66 +50,72 @@ def sample(job: SampleJob) -> Measured:
     too_large = (
         f"The file is over {SAMPLE_MAX_BYTES // 2**20} MB; send a shorter recording, or the same as mp3."
     )
-    data = _read(job.source, SAMPLE_MAX_BYTES, SampleRefused(too_large))
-    try:
-        with opened(data) as recording:
-            sound = _checked(recording)
-    except UnreadableRecording as error:
-        raise SampleRefused(str(error)) from error
+    with _recording(job.source, SAMPLE_MAX_BYTES, SampleRefused, too_large) as recording:
+        sound = _checked(recording)
+    wav = encoder_of(SoundFormat.WAV).encode(pcm_of(sound))
     file = AtomicFile(Path(os.fsdecode(job.target)), Path(os.fsdecode(job.part)))
     try:
         file.begin()
-        file.write(_wav(sound))
+        file.write(with_length(SoundFormat.WAV, wav, len(sound)))
         size_bytes, sha256 = file.commit()
     finally:
         file.abort()
-    return Measured(len(sound) / SAMPLE_RATE_HZ, size_bytes, sha256)
+    return Measured(len(sound) / RATE_HZ, size_bytes, sha256)
 
 
 def decode(job: DecodeJob) -> Measured:
     """The length of the job's mp3. Raises NoAudio or OSError."""
-    data = _speech(job.source)
-    if kind(data) is not Container.MP3:
-        raise NoAudio("The file is not an mp3.")
-    try:
-        with opened(data) as recording:
-            return Measured(_length_s(recording))
-    except UnreadableRecording as error:
-        raise NoAudio(str(error)) from error
+    with _speech(job.source, only_mp3=True) as recording:
+        frames, silent = 0, True
+        for block in recording.blocks:
+            frames += len(block)
+            silent = silent and not block.any()
+            if frames > SPEECH_MAX_S * recording.rate_hz:
+                raise NoAudio(f"The mp3 is longer than {SPEECH_MAX_S:g} s.")
+    if silent:
+        raise NoAudio("The mp3 is silent from its beginning to its end.")
+    return Measured(frames / recording.rate_hz)
 
 
 def transcode(job: TranscodeJob) -> Measured:
     """Writes the job's target. Raises NoAudio, SoundTooLong or OSError; then the caller removes it."""
-    data = _speech(job.source)
     encoder, samples = encoder_of(job.format), 0
     too_long = SoundTooLong("The file makes more sound than the limit.")
-    try:
-        with opened(data) as recording, Path(os.fsdecode(job.target)).open("x+b") as target:
-            for sound in mono(recording, RATE_HZ, SPEECH_MAX_S, too_long):
-                target.write(encoder.encode(pcm_of(sound)))
-                samples += len(sound)
-            target.write(encoder.finish())
-            size_bytes = target.tell()
-            target.seek(0)
-            head = with_length(job.format, target.read(HEAD_BYTES), samples)
-            target.seek(0)
-            target.write(head)
-            return Measured(samples / RATE_HZ, size_bytes)
-    except UnreadableRecording as error:
-        raise NoAudio(str(error)) from error
+    with _speech(job.source) as recording, Path(os.fsdecode(job.target)).open("x+b") as target:
+        for sound in mono(recording, RATE_HZ, SPEECH_MAX_S, too_long):
+            target.write(encoder.encode(pcm_of(sound)))
+            samples += len(sound)
+        target.write(encoder.finish())
+        size_bytes = target.tell()
+        target.seek(0)
+        head = with_length(job.format, target.read(HEAD_BYTES), samples)
+        target.seek(0)
+        target.write(head)
+    return Measured(samples / RATE_HZ, size_bytes)
 
 
-def _read(path: bytes, size_max: int, too_large: EngineFailed) -> bytes:
-    """Raises `too_large` over so many bytes, without reading the rest."""
+def _speech(path: bytes, *, only_mp3: bool = False) -> AbstractContextManager[Recording]:
+    too_large = f"The file is over {SPEECH_MAX_BYTES // 2**20} MB."
+    return _recording(path, SPEECH_MAX_BYTES, NoAudio, too_large, only_mp3=only_mp3)
+
+
+@contextmanager
+def _recording(
+    path: bytes, size_max: int, refused: type[EngineFailed], too_large: str, *, only_mp3: bool = False
+) -> Iterator[Recording]:
+    """Opens a recording. Raises `refused` for one over so many bytes, without reading the rest, or of another
+    container, and where it can't be decoded, also in the body."""
     with Path(os.fsdecode(path)).open("rb") as file:
         data = file.read(size_max + 1)
     if len(data) > size_max:
-        raise too_large
-    return data
-
-
-def _speech(path: bytes) -> bytes:
-    return _read(path, SPEECH_MAX_BYTES, NoAudio(f"The file is over {SPEECH_MAX_BYTES // 2**20} MB."))
+        raise refused(too_large)
+    if only_mp3 and kind(data) is not Container.MP3:
+        raise refused("The file is not an mp3.")
+    try:
+        with opened(data) as recording:
+            yield recording
+    except UnreadableRecording as error:
+        raise refused(str(error)) from error
 
 
 def _checked(recording: Recording) -> Sound:
@@ -132,7 +135,7 @@ def _checked(recording: Recording) -> Sound:
 
     too_long = SampleRefused(f"The recording is longer than {SAMPLE_MAX_S:g} s; send a part of it.")
     counting = recording._replace(blocks=counted())
-    sound = np.concatenate([*mono(counting, SAMPLE_RATE_HZ, SAMPLE_MAX_S + _PADDING_S, too_long)])
+    sound = np.concatenate([*mono(counting, RATE_HZ, SAMPLE_MAX_S + _PADDING_S, too_long)])
     if frames < SAMPLE_MIN_S * recording.rate_hz:
         seconds = _tenths(frames / recording.rate_hz)
         raise SampleRefused(f"The recording is {seconds} s long; send at least {SAMPLE_MIN_S:g} s.")
@@ -140,7 +143,7 @@ def _checked(recording: Recording) -> Sound:
         raise SampleRefused(
             "The recording is too loud and distorted; turn the microphone down and record again."
         )
-    found = levels(sound, SAMPLE_RATE_HZ)
+    found = levels(sound, RATE_HZ)
     if found.loud_db < _QUIET_DB:
         raise SampleRefused("The recording is silent or nearly so; speak closer to the microphone.")
     if found.voice_s < VOICE_MIN_S:
@@ -154,28 +157,6 @@ def _checked(recording: Recording) -> Sound:
 def _tenths(seconds: float) -> float:
     """Rounded down, so that a refused length is never shown as long enough."""
     return int(seconds * 10) / 10
-
-
-def _wav(sound: Sound) -> bytes:
-    file = io.BytesIO()
-    with wave.open(file, "wb") as writer:
-        writer.setnchannels(1)
-        writer.setsampwidth(2)
-        writer.setframerate(SAMPLE_RATE_HZ)
-        writer.writeframes(np.rint(np.clip(sound, -1, 1) * _FULL_SCALE).astype("<i2").tobytes())
-    return file.getvalue()
-
-
-def _length_s(recording: Recording) -> float:
-    frames, silent = 0, True
-    for block in recording.blocks:
-        frames += len(block)
-        silent = silent and not block.any()
-        if frames > SPEECH_MAX_S * recording.rate_hz:
-            raise NoAudio(f"The mp3 is longer than {SPEECH_MAX_S:g} s.")
-    if silent:
-        raise NoAudio("The mp3 is silent from its beginning to its end.")
-    return frames / recording.rate_hz
 
 
 def warm(packed: bytes) -> Work:

@@ -10,7 +10,6 @@ import msgspec
 
 from myna.engines.audio.encoders import SoundFormat
 
-SAMPLE_RATE_HZ: Final = 24_000
 SAMPLE_MIN_S, SAMPLE_MAX_S = 3.0, 60.0
 VOICE_MIN_S: Final = 2.0
 """Minimum voice in a sample, without its pauses."""

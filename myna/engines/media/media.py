@@ -40,12 +40,12 @@ _INSPECTOR: Final = MediaSetup(256 * _MIB, 4 * _MIB)  # a file, twice, and decod
 _TRANSCODER: Final = MediaSetup(256 * _MIB, 256 * _MIB)  # an hour of PCM has 173 MB
 _WHISPER: Final = MediaSetup(4096 * _MIB, _MIB)  # the model, and two hours with their spectrum; no file
 _MODEL_START_S: Final = 120.0
+_TRANSCODE_S: Final = 60.0
 
 
 class _Media(Generic[R]):
-    """`processes` children, which may open only `files`; `queue_max` jobs may wait, of them three quarters
-    for one sender. A job may take `job_deadline_s` seconds, and `deadline_s` with its waiting and the start.
-    """
+    """A child, which may open only `files`; `queue_max` jobs may wait, of them three quarters for one sender.
+    A job may take `job_deadline_s` seconds, and `deadline_s` with its waiting and the start."""
 
     def __init__(
         self,
@@ -56,12 +56,11 @@ class _Media(Generic[R]):
         queue_max: int,
         job_deadline_s: float,
         deadline_s: float,
-        processes: int = 1,
     ) -> None:
         self._pool = Pool(
             "myna.engines.media.child",
             result,
-            processes=processes,
+            processes=1,
             queue_max=queue_max,
             job_deadline_s=job_deadline_s,
             setup=setup,
@@ -72,7 +71,8 @@ class _Media(Generic[R]):
         self._deadline_s = deadline_s
         self._lifecycle = asyncio.Lock()
         self._started = self._closed = False
-        self._places = Shares[Hashable](self._pool.places, self._pool.places * 3 // 4, _busy)
+        busy = partial(EngineBusy, "The engine's queue is full.")
+        self._places = Shares[Hashable](self._pool.places, self._pool.places * 3 // 4, busy)
 
     def pids(self) -> list[int]:
         """The process ids, for monitoring; empty before the first job."""
@@ -112,24 +112,12 @@ class Inspector(_Media[Measured]):
     """Decodes recordings to clone a voice from, and speech from compute nodes."""
 
     def __init__(
-        self,
-        *,
-        processes: int = 1,
-        queue_max: int = 32,
-        job_deadline_s: float = 30.0,
-        deadline_s: float = 60.0,
-        files: AllowedPaths | None = None,
+        self, files: AllowedPaths | None = None, job_deadline_s: float = 30.0, deadline_s: float = 60.0
     ) -> None:
-        self._disk = DiskExecutor()
         super().__init__(
-            Measured,
-            _INSPECTOR,
-            files,
-            processes=processes,
-            queue_max=queue_max,
-            job_deadline_s=job_deadline_s,
-            deadline_s=deadline_s,
+            Measured, _INSPECTOR, files, queue_max=32, job_deadline_s=job_deadline_s, deadline_s=deadline_s
         )
+        self._disk = DiskExecutor()
 
     async def sample(self, source: Path, target: Path, sender: Hashable = None) -> Measured:
         """Writes the recording as a voice sample (wav, 16 bits, mono, 24 kHz) to `target`, durably.
@@ -163,16 +151,9 @@ class Transcoder(_Media[Measured]):
     """Converts stored speech, an mp3 that may come from a speech server or a node, to the format of a
     response."""
 
-    def __init__(
-        self, *, queue_max: int = 64, deadline_s: float = 60.0, files: AllowedPaths | None = None
-    ) -> None:
+    def __init__(self, files: AllowedPaths) -> None:
         super().__init__(
-            Measured,
-            _TRANSCODER,
-            files,
-            queue_max=queue_max,
-            job_deadline_s=deadline_s,
-            deadline_s=deadline_s,
+            Measured, _TRANSCODER, files, queue_max=64, job_deadline_s=_TRANSCODE_S, deadline_s=_TRANSCODE_S
         )
 
     async def transcode(
@@ -213,7 +194,3 @@ class Whisper(_Media[Transcript]):
 def whisper_is_installed() -> bool:
     """Whether this installation has the extra `hear`."""
     return all(importlib.util.find_spec(name) for name in ("faster_whisper", "opencc"))
-
-
-def _busy() -> EngineBusy:
-    return EngineBusy("The engine's queue is full.")

@@ -59,6 +59,11 @@ class UnreadableRecording(Exception):
 class DamagedRecording(UnreadableRecording):
     """The recording breaks off, or can't be decoded from some point on."""
 
+    def __init__(self) -> None:
+        super().__init__(
+            "The file breaks off before its end, or is damaged; send it whole, or export it again."
+        )
+
 
 class Recording(NamedTuple):
     """Sound that is decoded block by block, as the iterator is consumed; one column for each channel."""
@@ -72,12 +77,6 @@ _DECODER_ERRORS: Final = (soundfile.SoundFileError, MemoryError, *(() if av is N
 _READ_HERE: Final = (
     "wav, aiff, flac, mp3 or ogg" if av is None else "wav, aiff, flac, mp3, ogg, m4a, aac, amr, caf or webm"
 )
-
-
-def _damaged() -> DamagedRecording:
-    return DamagedRecording(
-        "The file breaks off before its end, or is damaged; send it whole, or export it again."
-    )
 
 
 def _changing() -> UnreadableRecording:
@@ -99,13 +98,13 @@ def opened(data: bytes, *, whole: bool = True) -> Iterator[Recording]:
             " Myna with its extra 'm4a'."
         )
     if whole and is_truncated(data, container):
-        raise _damaged()
+        raise DamagedRecording
     try:
         format_name = _FFMPEG.get(container)
         with _ffmpeg(data, format_name) if format_name else _sndfile(data, container) as recording:
             yield recording if whole else recording._replace(blocks=_readable(recording.blocks))
     except _DECODER_ERRORS as error:
-        raise _damaged() from error
+        raise DamagedRecording from error
 
 
 def mono(recording: Recording, rate_hz: int, max_s: float, too_long: Exception) -> Iterator[Sound]:
@@ -135,7 +134,7 @@ def _readable(blocks: Iterator[Sound]) -> Iterator[Sound]:
 def _check_format(rate_hz: int, channels: int) -> None:
     """Raises UnreadableRecording for rates and channels out of range; 0 is FFmpeg's value for unknown."""
     if not rate_hz or not channels:
-        raise _damaged()
+        raise DamagedRecording
     if not RATE_MIN_HZ <= rate_hz <= RATE_MAX_HZ:
         raise UnreadableRecording(
             f"The file has {rate_hz} samples a second; export it with {RATE_MIN_HZ} to {RATE_MAX_HZ}."
@@ -169,9 +168,9 @@ def _sndfile_blocks(data: bytes, container: Container, rate_hz: int, channels: i
             guessed = container is Container.MP3 and not mp3.info_frames(part)
             stated = 0 if guessed or file.frames > _FRAMES_MAX else file.frames
             if frames - before < stated - _SLACK_S * rate_hz:
-                raise _damaged()
+                raise DamagedRecording
     if container is Container.MP3 and frames < (mp3.duration_s(data) - _SLACK_S) * rate_hz:
-        raise _damaged()
+        raise DamagedRecording
 
 
 @contextlib.contextmanager
@@ -206,7 +205,7 @@ def _ffmpeg_blocks(file: "av.container.InputContainer", stream: "av.AudioStream"
             frames += block.samples
             yield block.to_ndarray().T.astype(np.float32, copy=False)
     if frames < (_stated_s(file, stream) - _SLACK_S) * stream.rate:
-        raise _damaged()
+        raise DamagedRecording
 
 
 def _stated_s(file: "av.container.InputContainer", stream: "av.AudioStream") -> float:

@@ -5,9 +5,11 @@ those that wait or run. The limits are per account: an account that exceeds its 
 """
 
 import math
+from collections import Counter
 from collections.abc import Hashable
-from types import TracebackType
-from typing import Final, Self
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Final
 
 from msgspec import Struct
 
@@ -50,65 +52,41 @@ class _AccountUse(Struct):
     sound_s: float = 0.0
 
 
+@dataclass(eq=False)
 class Admission:
-    """The slots of an engine with `processes`: `slots_max` in all, `account_max` for one account. `pace` is
-    the seconds of work for a second of sound until it is measured. `processes_per_text` work on one text.
-    Accounts take turns of at most `turn_s` seconds of sound: by default of a whole text."""
+    """The slots of an engine: one for each of `processes`, and `queue_max`. An account has at most
+    `account_max`, and at most one for each process and half of the queue. `pace` is the seconds of work for a
+    second of sound until it is measured. `processes_per_text` work on one text. Accounts have turns of at
+    most `turn_s` seconds of sound: by default of a whole text."""
 
-    def __init__(
-        self,
-        *,
-        processes: int,
-        slots_max: int,
-        account_max: int,
-        pace: float = PACE_INITIAL,
-        processes_per_text: int = 1,
-        turn_s: float = math.inf,
-    ) -> None:
-        self._processes = processes
-        self._slots_max = slots_max
-        self._account_max = account_max
-        self._in_use = 0
-        self._counts: dict[Hashable, int] = {}
-        self._lanes: dict[bool, dict[Hashable, _AccountUse]] = {False: {}, True: {}}
-        self._pace = self._pace_initial = pace
-        self._processes_per_text = processes_per_text
-        self._turn_s = turn_s
+    processes: int
+    queue_max: int
+    account_max: int
+    pace: float = PACE_INITIAL
+    processes_per_text: int = 1
+    turn_s: float = math.inf
+    _measured_pace: float = field(init=False)
+    _in_use: int = field(default=0, init=False)
+    _counts: Counter[Hashable] = field(default_factory=Counter, init=False)
+    _lanes: dict[bool, dict[Hashable, _AccountUse]] = field(init=False)
 
-    @classmethod
-    def of_pool(
-        cls,
-        *,
-        processes: int,
-        queue_max: int,
-        account_max: int,
-        pace: float = PACE_INITIAL,
-        processes_per_text: int = 1,
-        turn_s: float = math.inf,
-    ) -> "Admission":
-        """The slots of a pool. One account has at most one per process and half of the queue."""
-        return cls(
-            processes=processes,
-            slots_max=processes + queue_max,
-            account_max=min(account_max, processes + queue_max // 2),
-            pace=pace,
-            processes_per_text=processes_per_text,
-            turn_s=turn_s,
-        )
+    def __post_init__(self) -> None:
+        self._measured_pace = self.pace
+        self._lanes = {False: {}, True: {}}
 
     def refusal(self, account: Hashable, sound_s: float, within_s: float, begins_s: float = math.inf) -> str:
         """Why a text of the account with `sound_s` seconds of sound gets no slot; empty if it gets one.
 
         `within_s` is its time limit, waiting included, and `begins_s` that of its first turn.
         """
-        if self._counts.get(account, 0) >= self._account_max:
+        if self._counts[account] >= min(self.account_max, self.processes + self.queue_max // 2):
             return ACCOUNT_FULL
-        if self._in_use >= self._slots_max:
+        if self._in_use >= self.processes + self.queue_max:
             return ENGINE_FULL
         if self._late_s(account, sound_s, within_s, begins_s) > 0:
             return TOO_LATE
         # By the initial pace: the measured one improves by jobs alone, so an idle engine must get some.
-        possible_s = sound_s * self._pace_initial / self._processes_per_text
+        possible_s = sound_s * self.pace / self.processes_per_text
         return TOO_LONG if possible_s > within_s else ""
 
     def retry_s(
@@ -117,13 +95,13 @@ class Admission:
         """Seconds until a refused text may get a slot, at the measured pace: when each account has had one
         more text spoken and the texts ahead leave this one enough time."""
         uses = [use for lane in self._lanes.values() for use in lane.values()]
-        round_s = sum(use.sound_s / use.count for use in uses) * self._pace / self._processes
+        round_s = sum(use.sound_s / use.count for use in uses) * self._measured_pace / self.processes
         return max(round_s, self._late_s(account, sound_s, within_s, begins_s))
 
     def acquire(self, account: Hashable, sound_s: float) -> None:
         """Adds a slot to the account's. `release` takes the same arguments."""
         self._in_use += 1
-        self._counts[account] = self._counts.get(account, 0) + 1
+        self._counts[account] += 1
         use = self._lanes[is_long(sound_s)].setdefault(account, _AccountUse())
         use.count += 1
         use.sound_s += sound_s
@@ -144,18 +122,18 @@ class Admission:
     def measured(self, sound_s: float, took_s: float) -> None:
         """Records that a process took `took_s` for a text estimated at `sound_s` seconds of sound."""
         weight = PACE_WEIGHT * min(1.0, sound_s / PACE_SOUND_S)
-        self._pace += weight * (took_s / sound_s - self._pace)
+        self._measured_pace += weight * (took_s / sound_s - self._measured_pace)
 
     def _late_s(self, account: Hashable, sound_s: float, within_s: float, begins_s: float) -> float:
         """By how many seconds the account's next text would miss its limits because of the texts ahead."""
         if not self._in_use:
             return 0.0
-        own_s = sound_s * self._pace / self._processes_per_text
+        own_s = sound_s * self._measured_pace / self.processes_per_text
         long = is_long(sound_s)
-        ahead_s = self._ahead_s(account, sound_s, long=long) * self._pace
+        ahead_s = self._ahead_s(account, sound_s, long=long) * self._measured_pace
         if not ahead_s:
             return 0.0
-        first_s = self._ahead_s(account, 0.0, long=long) * self._pace
+        first_s = self._ahead_s(account, 0.0, long=long) * self._measured_pace
         return max(ahead_s + own_s - WAIT_SHARE_MAX * within_s, first_s - WAIT_SHARE_MAX * begins_s)
 
     def _ahead_s(self, account: Hashable, sound_s: float, *, long: bool) -> float:
@@ -166,30 +144,25 @@ class Admission:
         process speaks long and short texts in turns, so both are ahead; so they are where all processes speak
         one text, in short pieces.
         """
-        one_lane = self._processes == 1 or self._processes_per_text > 1
+        one_lane = self.processes == 1 or self.processes_per_text > 1
         lanes = list(self._lanes.values()) if one_lane else [self._lanes[long]]
         own = [lane[account] for lane in lanes if account in lane]
         own_s, own_count = sum(use.sound_s for use in own), sum(use.count for use in own)
         others_s = sum(
-            min(use.sound_s * min(1.0, (own_count + 1) / use.count), own_s + sound_s + self._turn_s)
+            min(use.sound_s * min(1.0, (own_count + 1) / use.count), own_s + sound_s + self.turn_s)
             for lane in lanes
             for other, use in lane.items()
             if other != account
         )
         if one_lane:
-            return (own_s + others_s) / self._processes
-        for_long = long_max(self._processes)
-        speaking = for_long if long else max(1, self._processes - (for_long if self._lanes[True] else 0))
+            return (own_s + others_s) / self.processes
+        for_long = long_max(self.processes)
+        speaking = for_long if long else max(1, self.processes - (for_long if self._lanes[True] else 0))
         return (own_s + others_s) / speaking
 
 
-class Slot:
-    """A request's slot, if it has one: a context manager that releases it."""
-
-    def __init__(self) -> None:
-        self._admission: Admission | None = None
-        self._account: Hashable = None
-        self._sound_s = 0.0
+class Slot(ExitStack):
+    """A request's slot, if it has one. The end of its block releases it, and so does `close`."""
 
     def acquire(
         self,
@@ -200,25 +173,9 @@ class Slot:
         begins_s: float = math.inf,
     ) -> str:
         """Acquires a slot, or returns why there is none. Releases an earlier slot first."""
-        self.release()
+        self.close()
         refusal = admission.refusal(account, sound_s, within_s, begins_s)
         if not refusal:
             admission.acquire(account, sound_s)
-            self._admission = admission
-            self._account = account
-            self._sound_s = sound_s
+            self.callback(admission.release, account, sound_s)
         return refusal
-
-    def release(self) -> None:
-        """Releases the slot, if there is one."""
-        if self._admission is not None:
-            self._admission.release(self._account, self._sound_s)
-            self._admission = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()

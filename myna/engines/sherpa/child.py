@@ -23,6 +23,7 @@ import numpy as np
 import regex
 
 from myna.engines.audio.loudness import levelled
+from myna.engines.audio.stretch import Stretch
 from myna.engines.interface import (
     EngineFailed,
     EngineUnavailable,
@@ -34,7 +35,7 @@ from myna.engines.interface import (
 from myna.engines.pool.child_main import RunningJob, Work, silence_libraries
 from myna.engines.sherpa.job import Describe, JobAnswer, ModelInfo, SherpaModel, SpeakJob
 from myna.engines.sherpa.text import pieces, readable
-from myna.engines.sound import Samples, Sink, Tempo, is_audible, make_sound, pcm_of, silence
+from myna.engines.sound import Samples, Sink, is_audible, make_sound, pcm_of
 from myna.lib.sandbox import unnamed_file
 
 _PAUSE_S: Final = 0.25  # between sentences, at speed 1
@@ -81,15 +82,15 @@ class LoadedModel:
 
     def speak(self, job: SpeakJob, running: RunningJob) -> SpeechResult:
         """Makes the job's sound. Raises EngineFailed or OSError."""
-
-        def into(sink: Sink) -> None:
-            self._speak_into(sink, job, running)
-
-        return make_sound(job.file, self.info.rate_hz, job.sound_max_s, running.part, into)
+        into = functools.partial(self._speak_into, job, running)
+        return make_sound(job, self.info.rate_hz, running.part, into)
 
     def _settings(self, job: SpeakJob) -> Any:
+        """Raises UnsupportedUtterance for an unknown speaker."""
+        if job.reference is None and not 0 <= job.speaker < self.info.speakers:
+            raise UnsupportedUtterance("The model does not have this speaker.")
         settings = self._sherpa.GenerationConfig()
-        settings.sid = self._speaker(job)
+        settings.sid = job.speaker if job.reference is None else 0
         settings.speed = 1.0 if self._model.family in _FIXED_SPEED else job.speed
         settings.num_steps = _STEPS.get(self._model.family, settings.num_steps)
         if job.reference is not None:
@@ -100,14 +101,7 @@ class LoadedModel:
             settings.reference_text = readable(job.reference.transcript, job.language)
         return settings
 
-    def _speaker(self, job: SpeakJob) -> int:
-        if job.reference is not None:
-            return 0
-        if not 0 <= job.speaker < self.info.speakers:
-            raise UnsupportedUtterance("The model does not have this speaker.")
-        return job.speaker
-
-    def _speak_into(self, sink: Sink, job: SpeakJob, running: RunningJob) -> None:
+    def _speak_into(self, job: SpeakJob, running: RunningJob, sink: Sink) -> None:
         """Raises NothingSpoken if all of the sound is silent, before the sink was called; UtteranceRefused if
         a piece has no sound, before it was called if the lexicon tells."""
         settings = self._settings(job)
@@ -115,8 +109,8 @@ class LoadedModel:
         spoken = [self._words.any_in(text) for text in texts]
         if any(spoken) and not all(spoken):
             raise UtteranceRefused(_SILENT_SENTENCE)
-        tempo = Tempo(self.info.rate_hz, job.speed) if self._model.family in _FIXED_SPEED else None
-        pause = silence(_PAUSE_S / settings.speed, self.info.rate_hz)
+        stretch = Stretch(self.info.rate_hz, 1 / job.speed if self._model.family in _FIXED_SPEED else 1)
+        pause = bytes(2 * round(_PAUSE_S / settings.speed * self.info.rate_hz))
         total, done, missing, audible, unsent = sum(map(len, texts)), 0, False, False, b""
         for text in texts if any(spoken) else ():
             samples = self._generate(text, settings, phonemes=job.phonemes is not None)
@@ -127,14 +121,13 @@ class LoadedModel:
             pcm = pcm_of(levelled(samples, self.info.rate_hz))
             unsent += pcm if done == 0 else pause + pcm
             if audible:
-                sink(unsent if tempo is None else tempo.feed(unsent))
+                sink(stretch.feed(unsent))
                 unsent = b""
             done += len(text)
             running.progress(done / total)
         if not audible:
             raise NothingSpoken("This voice has no sound for the text.")
-        if tempo is not None:
-            sink(tempo.flush())
+        sink(stretch.flush())
 
     def _generate(self, text: str, settings: Any, *, phonemes: bool) -> Samples:
         """The sound of one piece, empty if the model has none for it."""

@@ -8,30 +8,25 @@ import asyncio
 import re
 from collections.abc import Hashable
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct, structs
 
 from myna.engines.interface import (
-    NO_CLIENT,
-    SPEED_MAX,
-    SPEED_MIN,
     Client,
     EngineFailed,
     EngineLimits,
     EngineUnavailable,
     EngineVoice,
-    SoundParts,
     SpeechResult,
     UnsupportedUtterance,
     Utterance,
 )
-from myna.engines.jobs import Phonemes, PhonemesJob, TakePart, sound_of
-from myna.engines.output_file import DurableFiles
-from myna.engines.pool.admission import Admission, is_long
+from myna.engines.jobs import Phonemes, PhonemesJob, TakePart
+from myna.engines.pool.admission import Admission
 from myna.engines.pool.child_main import path_bytes
+from myna.engines.pool.engine import PoolEngine
 from myna.engines.pool.pool import Pool
 from myna.engines.sherpa.job import (
     CLONERS,
@@ -60,55 +55,39 @@ _PACE: Final = 0.3
 THREADS_MAX: Final = 64
 
 
-class Sherpa:
-    """Speaks with one process that has loaded the model; `queue_max` jobs may wait.
+class Sherpa(PoolEngine[SpeakJob]):
+    """Speaks with one process that has loaded the model. The parts of a sentence come when it is spoken."""
 
-    A job may run `job_deadline_s` seconds, and loading the model may take `start_deadline_s`.
-    """
-
-    blends = False
-
-    def __init__(
-        self,
-        model: SherpaModel,
-        *,
-        queue_max: int,
-        job_deadline_s: float,
-        account_max: int = 64,
-        start_deadline_s: float = START_DEADLINE_S,
-    ) -> None:
-        self.label = f"{model.family} {model.folder}"
-        self._model = model
-        self._voices = {voice.voice.voice_id: voice for voice in model.voices}
-        self.info = ModelInfo(speakers=0, rate_hz=0, language="")  # until `start` has loaded the model
-        self._pool = Pool(
+    def __init__(self, model: SherpaModel, limits: EngineLimits) -> None:
+        pool = Pool(
             "myna.engines.sherpa.child",
             JobAnswer,
             processes=1,
-            queue_max=queue_max,
-            job_deadline_s=job_deadline_s,
+            queue_max=limits.queue_max,
+            job_deadline_s=limits.job_deadline_s,
             retries=True,
             setup=model,
-            start_deadline_s=start_deadline_s,
+            start_deadline_s=START_DEADLINE_S,
         )
-        self._files = DurableFiles(self._pool.counted_as_waiting, at_once=1)
+        super().__init__(pool, Admission(1, limits.queue_max, limits.account_max, pace=_PACE))
+        self.label = f"{model.family} {model.folder}"
+        self.info = ModelInfo(speakers=0, rate_hz=0, language="")  # until `start` has loaded the model
+        self._model = model
+        self._voices = {voice.voice.voice_id: voice for voice in model.voices}
         self._phonemizer = Pool(
             "myna.engines.espeak.phonemizer",
             Phonemes,
             processes=1,
-            queue_max=queue_max,
+            queue_max=limits.queue_max,
             job_deadline_s=_PHONEMES_S,
             retries=True,
-        )
-        self.admission = Admission.of_pool(
-            processes=1, queue_max=queue_max, account_max=account_max, pace=_PACE
         )
 
     async def start(self, files: AllowedPaths | None = None) -> None:
         """Loads the model and checks its voices. Raises EngineUnavailable."""
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self.close)
-            await self._pool.start(_with_model(files, self._model))
+            await super().start(_with_model(files, self._model))
             try:
                 self.info = (await self._pool.run(Describe(), _DESCRIBE_S)).info
                 self._check_voices()
@@ -119,14 +98,10 @@ class Sherpa:
             undo.pop_all()
 
     def up(self) -> bool:
-        return self._pool.up() and (not self._model.phonemes or self._phonemizer.up())
-
-    def full(self) -> bool:
-        return self._pool.full()
+        return super().up() and (not self._model.phonemes or self._phonemizer.up())
 
     def pids(self) -> list[int]:
-        """The process ids, for monitoring."""
-        return [*self._pool.pids(), *self._phonemizer.pids()]
+        return [*super().pids(), *self._phonemizer.pids()]
 
     @property
     def voices(self) -> tuple[EngineVoice, ...]:
@@ -137,28 +112,13 @@ class Sherpa:
     def clones(self) -> tuple[str, ...]:
         return self._model.clones
 
-    async def speak(
-        self, utterance: Utterance, path: Path, deadline_s: float, client: Client = NO_CLIENT
-    ) -> SpeechResult:
-        """Writes the model's sample rate, or STREAM_RATE_HZ for a client that hears. For files after a
-        failure see `DurableFiles.write`."""
-        result = await self._files.write_job(self._job(utterance), path, deadline_s, client, self._run)
-        if client.sound_s and result.took_s:
-            self.admission.measured(client.sound_s, result.took_s)
-        return result
-
-    def sound(self, utterance: Utterance, deadline_s: float, client: Client = NO_CLIENT) -> SoundParts:
-        """See `StreamingEngine.sound`. The parts of a sentence come when it is spoken."""
-        return sound_of(partial(self._run, self._job(utterance), deadline_s, client))
-
     async def close(self) -> None:
-        await self._pool.close()
+        await super().close()
         await self._phonemizer.close()
 
     def _job(self, utterance: Utterance) -> SpeakJob:
-        """The job, without its phonemes and its file. Raises UnsupportedUtterance."""
-        if not SPEED_MIN <= utterance.speed <= SPEED_MAX:
-            raise UnsupportedUtterance(f"The speed must be from {SPEED_MIN} to {SPEED_MAX}.")
+        """The job, without its phonemes and its file."""
+        utterance.check_speed()
         speaker, language = self._speaker_of(utterance)
         reference = utterance.reference
         return SpeakJob(
@@ -178,15 +138,8 @@ class Sherpa:
         if self._model.phonemes:
             phonemes = await self._phonemes(job.text, job.language, deadline_s, client.queue_key)
             job = structs.replace(job, phonemes=phonemes)
-        answer = await self._pool.run(
-            job,
-            ends_at - asyncio.get_running_loop().time(),
-            queue_key=client.queue_key,
-            long=is_long(client.sound_s),
-            progress=client.progress,
-            disconnected=client.disconnected,
-            take_part=take_part,
-        )
+        left_s = ends_at - asyncio.get_running_loop().time()
+        answer: JobAnswer = await super()._run(job, left_s, client, take_part)
         if answer.speech is None:
             raise EngineFailed("The engine's process did not speak.")
         return answer.speech
@@ -267,12 +220,7 @@ class SherpaConfig(Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
             raise ConfigError(
                 f"folder: there is no {folder / self.folder}; unpack the model there, or name where it is."
             )
-        return Sherpa(
-            self.model(folder),
-            queue_max=limits.queue_max,
-            job_deadline_s=limits.job_deadline_s,
-            account_max=limits.account_max,
-        )
+        return Sherpa(self.model(folder), limits)
 
     def model(self, folder: Path) -> SherpaModel:
         """The model. Raises ConfigError, which names what is missing."""

@@ -11,6 +11,7 @@ Of the same model in two precisions the smaller, `.int8.onnx`, is used. A lexico
 espeak-ng-data/ only shows that the model takes phonemes: Myna uses the espeak-ng that it ships.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -50,9 +51,6 @@ _FILES: Final[dict[Family, dict[str, tuple[str, ...]]]] = {
 }
 """The patterns of the files that a family needs."""
 _RELEASES: Final = "https://github.com/k2-fsa/sherpa-onnx/releases/download/"
-_VOICES: Final = f"{_RELEASES}tts-models/"
-_VOCODER_URLS: Final = f"{_RELEASES}vocoder-models/"
-_ENGLISH_WORDS: Final = f"{_VOICES}lexicon-en-us.txt"
 
 
 def inspect(folder: Path) -> SherpaModel:
@@ -61,12 +59,13 @@ def inspect(folder: Path) -> SherpaModel:
         raise ConfigError(f"There is no folder {folder}.")
     family = _family(folder)
     files = _files(family, folder)
-    phonemes = family not in CLONERS and "lexicon" not in files and _takes_phonemes(folder)
+    # Other models without a lexicon take characters.
+    with_espeak = (folder / "espeak-ng-data").is_dir() or bool(_names(folder, "*.onnx.json"))
     return SherpaModel(
         family=family,
         folder=str(folder.absolute()),
         files=files,
-        phonemes=phonemes,
+        phonemes=with_espeak and family not in CLONERS and "lexicon" not in files,
         language=_language(folder, files.get("lexicon", ())),
         threads=2,
         provider="cpu",
@@ -87,11 +86,6 @@ def _family(folder: Path) -> Family:
     if _names(folder, "*.onnx"):
         return "vits"
     raise ConfigError(f"{folder} has no model in it: there is no file *.onnx.")
-
-
-def _takes_phonemes(folder: Path) -> bool:
-    """Whether it was trained with espeak-ng. Other models without a lexicon take characters."""
-    return (folder / "espeak-ng-data").is_dir() or bool(_names(folder, "*.onnx.json"))
 
 
 def _clones(family: Family, folder: Path) -> tuple[str, ...]:
@@ -151,7 +145,7 @@ def _one(folder: Path, *patterns: str) -> tuple[str, ...]:
     return (_smallest(names),)
 
 
-def _smallest(names: "tuple[str, ...] | list[str]") -> str:
+def _smallest(names: Sequence[str]) -> str:
     return min(names, key=lambda name: (not name.endswith(".int8.onnx"), name))
 
 
@@ -161,51 +155,40 @@ def _names(folder: Path, *patterns: str) -> tuple[str, ...]:
 
 
 class KnownModel(msgspec.Struct, frozen=True):
-    """A model, its URL, and the URLs of files that belong in its folder. `size_mb` is the approximate size of
-    its archive."""
+    """A model of the releases of sherpa-onnx. `size_mb` is the approximate size of its archive; `beside` are
+    the URLs of files that belong in its folder."""
 
     name: str
     kind: str
     size_mb: int
     licence: str
     languages: tuple[str, ...]
-    url: str
     beside: tuple[str, ...] = ()
 
-
-def _known(
-    name: str, kind: str, size_mb: int, licence: str, languages: str, beside: tuple[str, ...] = ()
-) -> KnownModel:
-    return KnownModel(
-        name=name,
-        kind=kind,
-        size_mb=size_mb,
-        licence=licence,
-        languages=tuple(languages.split()),
-        url=f"{_VOICES}{name}.tar.bz2",
-        beside=beside,
-    )
+    @property
+    def url(self) -> str:
+        return f"{_RELEASES}tts-models/{self.name}.tar.bz2"
 
 
 KNOWN: Final = (
-    _known("vits-icefall-zh-aishell3", "174 voices", 32, "Apache-2.0", "zh"),
-    _known("kokoro-int8-multi-lang-v1_1", "103 voices", 147, "Apache-2.0", "zh en"),
-    _known("kokoro-int8-en-v0_19", "11 voices", 103, "Apache-2.0", "en"),
-    _known(
+    KnownModel("vits-icefall-zh-aishell3", "174 voices", 32, "Apache-2.0", ("zh",)),
+    KnownModel("kokoro-int8-multi-lang-v1_1", "103 voices", 147, "Apache-2.0", ("zh", "en")),
+    KnownModel("kokoro-int8-en-v0_19", "11 voices", 103, "Apache-2.0", ("en",)),
+    KnownModel(
         "matcha-icefall-zh-baker",
         "1 voice",
         75,
         "trained on data for non-commercial use",
-        "zh",
-        (f"{_VOCODER_URLS}vocos-22khz-univ.onnx",),
+        ("zh",),
+        (f"{_RELEASES}vocoder-models/vocos-22khz-univ.onnx",),
     ),
-    _known(
+    KnownModel(
         "sherpa-onnx-zipvoice-distill-int8-zh-en-emilia",
         "clones",
         148,
         "Apache-2.0",
-        "zh en",
-        (f"{_VOCODER_URLS}vocos_24khz.onnx", _ENGLISH_WORDS),
+        ("zh", "en"),
+        (f"{_RELEASES}vocoder-models/vocos_24khz.onnx", f"{_RELEASES}tts-models/lexicon-en-us.txt"),
     ),
-    _known("sherpa-onnx-pocket-tts-int8-2026-01-26", "clones", 98, "CC-BY-4.0", "en"),
+    KnownModel("sherpa-onnx-pocket-tts-int8-2026-01-26", "clones", 98, "CC-BY-4.0", ("en",)),
 )

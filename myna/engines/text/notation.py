@@ -14,14 +14,13 @@ text, so that engines and compute nodes have one thing to read. Brackets of any 
 import calendar
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal
 
 import regex
 from msgspec import Struct
 
-from myna.engines.kokoro.symbols import NUMBERS
-from myna.engines.kokoro.text.syllables import is_syllable
+from myna.engines.kokoro.symbols import NUMBERS, is_syllable
 from myna.engines.text.english import numerals as en
 from myna.engines.text.mandarin import numerals as zh
 
@@ -47,6 +46,15 @@ _YMD: Final = re.compile(r"\s*([0-9]{4})[-/.年]([0-9]{1,2})[-/.月]([0-9]{1,2})
 _PARTS: Final = re.compile(r"\s*([0-9]{1,2})[-/.]([0-9]{1,2})[-/.]([0-9]{4})\s*")
 _LETTER_A: Final = {"A": "ay"}
 """Alone it is an article."""
+_PINYIN_FROM: Final = 0xF0000
+_OTHERS_FROM: Final = 0x100000
+_MARKS_MAX: Final = 65_000
+MARK_OF_PINYIN: Final = "[\U000f0000-\U000ffffd]"
+OTHER_MARK: Final = "[\U00100000-\U0010fffd]"
+_ALL: Final = regex.compile(f"(?P<mark>{MARK_OF_PINYIN})囗*|(?P<mark>{OTHER_MARK})")
+_FILLER: Final = "囗"
+"""Stands for a syllable of a word that is not one Han for each syllable."""
+_ONLY_HAN: Final = regex.compile(r"\p{Script=Han}+")
 
 
 class Said(Struct, frozen=True):
@@ -116,6 +124,65 @@ def said_as(said: Said, language: str) -> str:
     return text
 
 
+class Marked(Struct, frozen=True):
+    """A text with marks in place of its readings, and what the marks mean.
+
+    A mark is a private-use character, so that no rule of reading matches it. Texts have none of these: they
+    are removed first. A mark of pinyin stands before the characters that it gives the readings of; any other
+    mark stands for its words.
+    """
+
+    text: str
+    said: Mapping[str, Said]
+
+    def as_words(self, sentence: str, language: str) -> str:
+        """A sentence of the text with the marks of say-as replaced by words to read, in zh, en or another
+        language."""
+        return self._replaced(
+            sentence, lambda mark, said: said_as(said, language) if said.how in AS else mark
+        )
+
+    def shown(self, sentence: str) -> str:
+        """A sentence in words, without its marks."""
+        return self._replaced(sentence, self._shown)
+
+    def _replaced(self, sentence: str, shown: Callable[[str, Said], str]) -> str:
+        if not self.said:
+            return sentence
+        replaced: str = _ALL.sub(lambda found: shown(found[0], self.said[found["mark"]]), sentence)
+        return replaced
+
+    def _shown(self, mark: str, said: Said) -> str:
+        if said.how == "pinyin" and len(mark) == 1:
+            return ""
+        return said.value if said.how == "words" else said.text
+
+
+def marked(text: str, clean: Callable[[str], str]) -> Marked:
+    """The text, cleaned between its readings, with marks for these."""
+    if "[" not in text:
+        return Marked(clean(text), {})
+    said: dict[str, Said] = {}
+    return Marked("".join(_marked_part(part, said, clean) for part in spans(text)), said)
+
+
+def given(text: str, said: Mapping[str, Said]) -> tuple[str, list[int], dict[int, str]]:
+    """A run of Han without its marks, the places of its characters in the run, those of the marks where these
+    begin a word, and the syllables that the marks give, by place without them."""
+    plain, mark = "", -1
+    places: list[int] = []
+    readings: dict[int, str] = {}
+    for place, character in enumerate(text):
+        if character in said:
+            readings |= dict(enumerate(said[character].value.split(), len(plain)))
+            mark = place
+        else:
+            plain += character
+            begins = mark >= 0 and (character == _FILLER or place == mark + 1)
+            places.append(mark if begins else place)
+    return plain, places, {at: syllable for at, syllable in readings.items() if at < len(plain)}
+
+
 def _said(text: str, reading: str | None, name: str | None, value: str | None) -> Said | None:
     if reading is not None:
         kind = kind_of(reading)
@@ -155,3 +222,17 @@ def _date(text: str, order: str) -> tuple[int, int, int] | None:
     else:
         return None
     return (year, month, day) if 1 <= month <= 12 and 1 <= day <= 31 else None
+
+
+def _marked_part(part: str | Said, said: dict[str, Said], clean: Callable[[str], str]) -> str:
+    if isinstance(part, str):
+        return clean(part)
+    if (part.how == "words" and _HAN.search(part.value)) or len(said) >= _MARKS_MAX:
+        return clean(part.value if part.how == "words" else part.text)
+    mark = chr((_PINYIN_FROM if part.how == "pinyin" else _OTHERS_FROM) + len(said))
+    said[mark] = Said(clean(part.text), part.how, part.value)
+    if part.how != "pinyin":
+        return mark
+    syllables = part.value.count(" ") + 1
+    own = _ONLY_HAN.fullmatch(part.text) and len(part.text) == syllables
+    return mark + (part.text if own else _FILLER * syllables)

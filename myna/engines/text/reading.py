@@ -1,27 +1,134 @@
-"""Text as it is spoken: years, money, times, phone numbers, signs and so on in words."""
+"""Text as it is spoken: years, money, times, phone numbers, signs, addresses and so on in words.
 
+The rules of Mandarin and English are in their packages, and are applied in order: the most specific ones are
+first, and each writes out what it matches, so that no later rule reads it again. Of French, Spanish, Italian,
+Portuguese and Hindi only what espeak-ng does not read by itself is written out. Its numbers, decimals and
+shares are right in all five: of 601 numbers those of num2words (which has no Hindi) differ in their sounds,
+not in their words. Times are read as two numbers.
+"""
+
+import re
+from collections.abc import Mapping
 from typing import Final
 
 import regex
 
-from myna.engines.text.addresses import addresses_in_words
-from myna.engines.text.english import reader as english
-from myna.engines.text.mandarin import reader as mandarin
-from myna.engines.text.signs import fractions_in_han, plain
+from myna.engines.text.english import amounts as english_amounts
+from myna.engines.text.english.dates import DATES as ENGLISH_DATES
+from myna.engines.text.english.words import CODES as ENGLISH_CODES
+from myna.engines.text.english.words import HETERONYMS, WORDS, acronyms
+from myna.engines.text.mandarin import amounts, codes
+from myna.engines.text.mandarin.dates import DATES
+from myna.engines.text.mandarin.numerals import by_one
+from myna.engines.text.mandarin.tables import NAMED_SIGNS, OPERATORS
+from myna.engines.text.rule import any_of, applied
+from myna.engines.text.signs import fractions_in_han, plain, unified
 
 _HAN: Final = regex.compile(r"\p{Script=Han}")
+_MANDARIN: Final = (
+    *amounts.NOTATIONS,
+    *codes.CODES,
+    *amounts.SCORES,
+    *DATES,
+    *amounts.AMOUNTS,
+    *amounts.FORMULAS,
+    *amounts.SPANS,
+    *codes.NAMES,
+    *amounts.LEFT,
+)
+_SIGNS: Final = re.escape("".join((*OPERATORS, *NAMED_SIGNS))) + "⁰¹²³⁴-⁹₀-₉%°^&#@Ͱ-Ͽ"
+_WRITTEN: Final = re.compile(rf"[0-9{_SIGNS}]|[-~–—](?:周|今)|[Nn][Oo]\.|(?<=[一-鿿 ])[IVXL]|[A-F]-")
+"""What some rule of Mandarin matches; most sentences have none of it."""
+_ENGLISH: Final = (
+    *english_amounts.NOTATIONS,
+    *HETERONYMS,
+    *ENGLISH_CODES,
+    *english_amounts.MONEY,
+    *ENGLISH_DATES,
+    *english_amounts.UNITS_AND_SHARES,
+    *english_amounts.FORMULAS,
+    *WORDS,
+    *english_amounts.LEFT,
+)
+_SPACES: Final = re.compile(" {2,}")
+_ADDRESS: Final = regex.compile(
+    r"(?:(?:https?|ftp)://|www\.)[!-~]+|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+    r"|(?<![\w.-])(?:[\w-]+\.)+(?:com|cn|net|org|io|ai|top|gov|edu|me|app|dev)(?![\w-])(?:/[!-~]*)?",
+    regex.ASCII | regex.IGNORECASE,
+)
+_SCHEME: Final = regex.compile(r"^(?:(?:https?|ftp)://)?(?:www\.)?|/$", regex.IGNORECASE)
+_STOPS: Final = ".,:;!?)'\""
+_ADDRESS_PART: Final = regex.compile(r"[A-Za-z]+|[0-9]|[^A-Za-z0-9]")
+_SIGNS_OF_ADDRESSES: Final = "./@:?=&%#_+~-"
+_IN_MANDARIN: Final = "点 斜杠 艾特 冒号 问号 等于 和 百分号 井号 下划线 加 波浪号 杠"
+_IN_ENGLISH: Final = "dot/slash/at/colon/question mark/equals/and/percent/hash/underscore/plus/tilde/dash"
+_CHINESE_SIGNS: Final = dict(zip(_SIGNS_OF_ADDRESSES, _IN_MANDARIN.split(), strict=True))
+_ENGLISH_SIGNS: Final = dict(zip(_SIGNS_OF_ADDRESSES, _IN_ENGLISH.split("/"), strict=True))
+_NUMBER: Final = r"[0-9][0-9.,\u00a0\u202f]*"
+_NAMES_OF_OTHERS: Final = {
+    "fr": "$ dollars|US$ dollars|€ euros|£ livres|¥ yuans|°C degrés Celsius|km/h kilomètres par heure|"
+    "km kilomètres|m mètres|cm centimètres|mm millimètres|kg kilos|g grammes|h heures|min minutes",
+    "es": "$ dólares|US$ dólares|€ euros|£ libras|¥ yuanes|°C grados Celsius|km/h kilómetros por hora|"
+    "km kilómetros|m metros|cm centímetros|mm milímetros|kg kilos|g gramos|h horas|min minutos",
+    "it": "$ dollari|US$ dollari|€ euro|£ sterline|¥ yuan|°C gradi Celsius|km/h chilometri all'ora|"
+    "km chilometri|m metri|cm centimetri|mm millimetri|kg chili|g grammi|h ore|min minuti",
+    "pt": "$ dólares|US$ dólares|R$ reais|€ euros|£ libras|¥ yuans|°C graus Celsius|"
+    "km/h quilômetros por hora|km quilômetros|m metros|cm centímetros|mm milímetros|kg quilos|g gramas|"
+    "h horas|min minutos",
+    "hi": "$ डॉलर|US$ डॉलर|₹ रुपये|€ यूरो|£ पाउंड|¥ युआन|°C डिग्री सेल्सियस|"
+    "km/h किलोमीटर प्रति घंटा|km किलोमीटर|m मीटर|cm सेंटीमीटर|mm मिलीमीटर|kg किलो|g ग्राम|h घंटे|min मिनट",
+}
+"""The signs of currencies and units, and their names in the plural."""
 
 
 def in_mandarin(text: str) -> str:
     """`text` in Mandarin words. Accepts any `str`, also lone surrogates, and raises nothing."""
-    return mandarin.numbers_in_words(fractions_in_han(addresses_in_words(plain(text), chinese=True)))
+    text = unified(fractions_in_han(_addresses_in_words(plain(text), chinese=True)))
+    return applied(_MANDARIN, text) if _WRITTEN.search(text) else text
 
 
 def in_english(text: str) -> str:
     """`text` in English words; its Han are unchanged. Accepts any `str` and raises nothing."""
-    return english.numbers_in_words(addresses_in_words(plain(text), chinese=False))
+    text = unified(_addresses_in_words(plain(text), chinese=False))
+    return acronyms(_SPACES.sub(" ", applied(_ENGLISH, text)))
+
+
+def others_in_words(text: str, language: str) -> str:
+    """The text of a language such as fr with its currencies and units in words after their numbers."""
+    if language not in _OTHERS:
+        return text
+    names, before, after = _OTHERS[language]
+    text = before.sub(lambda found: f"{found[2]} {names[found[1]]}", text)
+    return after.sub(lambda found: f"{found[1]} {names[found[2]]}", text)
 
 
 def spoken_form(text: str) -> str:
     """`text` in Mandarin words if there are Han in it, else with its digits and letters in plain form."""
     return in_mandarin(text) if _HAN.search(text) else plain(text)
+
+
+def _addresses_in_words(text: str, *, chinese: bool) -> str:
+    """The text with its web and mail addresses in words; the scheme and www. are omitted."""
+    said: str = _ADDRESS.sub(lambda found: _address(found[0], chinese), text)
+    return said
+
+
+def _address(address: str, chinese: bool) -> str:
+    end = len(address.rstrip(_STOPS))
+    names = _CHINESE_SIGNS if chinese else _ENGLISH_SIGNS
+    parts = _ADDRESS_PART.findall(_SCHEME.sub("", address[:end]))
+    said = (by_one(part) if chinese and part.isdigit() else names.get(part, part) for part in parts)
+    return f" {' '.join(said)} {address[end:]}"
+
+
+def _compiled(rows: str) -> tuple[Mapping[str, str], re.Pattern[str], re.Pattern[str]]:
+    names = dict(row.split(" ", 1) for row in rows.split("|"))
+    currencies = any_of(sign for sign in names if sign[-1] in "$€£¥₹")
+    return (
+        names,
+        re.compile(rf"({currencies})\s?({_NUMBER}(?<![.,]))", re.ASCII),
+        re.compile(rf"(?<![\w.])({_NUMBER}(?<![.,]))\s?({any_of(names)})(?![\w/])", re.ASCII),
+    )
+
+
+_OTHERS: Final = {language: _compiled(rows) for language, rows in _NAMES_OF_OTHERS.items()}

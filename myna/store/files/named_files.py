@@ -1,14 +1,17 @@
-"""Stored files, named by 128 random bits: `ab/<32 hex><suffix>` in a folder of the storage."""
+"""Files that are named by 128 random bits: stored audio and samples, and temporary files of requests."""
 
 import asyncio
 import contextlib
+import os
 import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from myna.engines.audio import word_times
+from myna.engines.interface import WordTime
 from myna.lib.files import DiskExecutor, DiskThreads, remove, wait_shielded
 from myna.store.files.storage import FOLDER_MODE, Storage, Stored
 
@@ -16,11 +19,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 _REQUESTS = 32
 """Concurrent ones, to a remote storage."""
+_FILE_MODE: Final = 0o600
+_TEMPORARY: Final = ".tmp"
 
 
 class NamedFiles:
-    """A folder of finished files. Who makes one writes it to the path of its name, and keeps it. The methods
-    that are not `async` block, except `new`, and must run in a thread."""
+    """A folder of finished files, `ab/<32 hex><suffix>` in the storage. Who makes one writes it to the path
+    of its name, and keeps it. The methods that are not `async`, except `new`, block: they belong in a thread.
+    """
 
     def __init__(self, storage: Storage, folder: str, suffix: str) -> None:
         self.storage = storage
@@ -115,3 +121,74 @@ class NamedFiles:
 
     def _path(self, name: str) -> Path:
         return self.storage.working / self.key(name)
+
+
+class AudioStore(NamedFiles):
+    """The audio files: `audio/ab/<32 hex>.mp3`."""
+
+    def __init__(self, storage: Storage) -> None:
+        super().__init__(storage, "audio", ".mp3")
+
+    def words(self, name: str) -> list[WordTime]:
+        """The words of a sound with their times; none if they are not known or there is no such file. Blocks,
+        and must run in a thread. Raises OSError, StorageUnavailable."""
+        stored = self.stat(name)
+        return word_times.read_parts(stored.size_bytes, partial(self.read, name)) if stored else []
+
+
+class SampleStore(NamedFiles):
+    """The samples of voices: `samples/ab/<32 hex>.wav`, private to the service's user. A sample is sent only
+    to a compute node that has leased a job in its voice."""
+
+    def __init__(self, storage: Storage, owner: tuple[int, int] | None = None) -> None:
+        """`owner` is the user and group id for new files, if the process is root."""
+        super().__init__(storage, "samples", ".wav")
+        self._owner = owner
+
+    def new(self) -> tuple[str, Path]:
+        """An unguessable name and its path. Creates the path's folder."""
+        name, path = super().new()
+        self.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=FOLDER_MODE, exist_ok=True)
+        return name, path
+
+    def make_private(self, name: str) -> None:
+        """Makes the file readable by this user only."""
+        path = self._path(name)
+        path.chmod(_FILE_MODE)
+        if self._owner:
+            for found in (self.folder, path.parent, path):
+                os.chown(found, *self._owner)
+
+
+class Spool:
+    """The folder of the temporary files of requests: sound that a slow client has not read yet, and uploads
+    that are being read. All methods except `new` block on the disk and must run in a thread.
+
+    It is a separate folder, since the system's folder for temporary files may be in memory, and since
+    confined processes open the files by their names.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def prepare(self) -> None:
+        """Creates the folder."""
+        self.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+
+    def new(self) -> Path:
+        """The path of a new file. Who creates it removes it."""
+        return self.folder / (secrets.token_hex(16) + _TEMPORARY)
+
+    def remove_old(self, before: float) -> int:
+        """Removes the files last written before `before` (Unix seconds), which a killed process has left.
+        Returns how many."""
+        removed = 0
+        for path in self.folder.glob(f"*{_TEMPORARY}"):
+            try:
+                if path.stat().st_mtime < before:
+                    path.unlink()
+                    removed += 1
+            except FileNotFoundError:  # removed concurrently
+                continue
+        return removed

@@ -9,20 +9,26 @@ folder than the others would look well, and its audio would be missing everywher
 """
 
 import asyncio
+import logging
 import pkgutil
 import secrets
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
 from msgspec import Struct
 
-from myna.errors import CommandError, StorageUnavailable
-from myna.lib.files import AtomicFile
+from myna.errors import CommandError, DiskFull, StorageUnavailable
+from myna.lib.files import AtomicFile, DiskThreads
 from myna.lib.setting_kinds import IN_FOLDER
+from myna.lib.telemetry import metrics
 from myna.settings import Settings
 from myna.store.database import Database, Transaction
-from myna.store.queries import storage as queries
+from myna.store.queries import site as queries
+
+log = logging.getLogger(__name__)
 
 FOLDER_MODE: Final = 0o700
 FOLDERS: Final = ("audio", "samples")
@@ -41,6 +47,7 @@ UNREADABLE_STORAGE: Final = (
 )
 _FILE_MODE: Final = 0o600
 _PROBE_BYTES: Final = 4096
+_MIB: Final = 2**20
 _BUCKET: Final = "myna.store.files.bucket:Bucket"
 """Imported on demand: its library is an extra."""
 
@@ -188,15 +195,52 @@ async def check_storage(db: Database, storage: Storage, *, claim: bool = False) 
     if claim and not found and not await _lacks_files(db, storage):
 
         async def mark(connection: Transaction) -> None:
-            if await queries.mark(connection):
+            if await queries.mark_storage(connection):
                 storage.put(MARKER, site_id.encode())
 
         await db.transaction(mark)
         found = await asyncio.to_thread(marker_of, storage)
-    if found != site_id and (found or claim or await queries.is_marked(db)):
+    if found != site_id and (found or claim or await queries.is_storage_marked(db)):
         raise CommandError(WRONG_STORAGE if found else UNMARKED_STORAGE, storage=storage.label, marker=MARKER)
 
 
 async def _lacks_files(db: Database, storage: Storage) -> bool:
     """Whether this is an empty bucket, and the database names audio."""
     return storage.remote and await asyncio.to_thread(is_empty, storage) and await queries.has_audio(db)
+
+
+class FreeSpace:
+    """Whether the file systems of the data folder have the reserve free that new audio must leave, as of the
+    last `refresh`."""
+
+    def __init__(self, data_folder: Path, reserve_bytes: int) -> None:
+        self._folder = data_folder
+        self._reserve_bytes = reserve_bytes
+        self._disk = DiskThreads(1)
+        self.low = False
+
+    async def refresh(self) -> None:
+        """Reads the free space in a thread, since a disk may stall. Logs when it falls below the reserve and
+        when it is above it again."""
+        free_bytes = await self._disk.run(partial(least_free_bytes, self._folder))
+        metrics.DISK_FREE_BYTES.set(free_bytes)
+        low = free_bytes < self._reserve_bytes
+        if low != self.low:
+            self.low = low
+            level, change = (logging.ERROR, "refused") if low else (logging.WARNING, "accepted again")
+            log.log(
+                level,
+                "speech and uploads are %s: the data folder's disk has %d MiB free, the reserve is %d MiB",
+                *(change, free_bytes // _MIB, self._reserve_bytes // _MIB),
+            )
+
+    def check(self) -> None:
+        """Raises DiskFull below the reserve."""
+        if self.low:
+            raise DiskFull
+
+
+def least_free_bytes(data_folder: Path) -> int:
+    """The least free bytes of the data folder's file systems. Blocks on the disk."""
+    folders = [data_folder / name for name in ("", *FOLDERS)]  # each may be on another file system
+    return min(shutil.disk_usage(folder).free for folder in folders if folder.is_dir())

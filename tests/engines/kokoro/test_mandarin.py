@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from myna.engines.kokoro.text.sandhi import phonemes, spoken_tones
-from myna.engines.kokoro.text.syllables import is_syllable, symbols
-from myna.engines.kokoro.text.words import has_reading, words
+from myna.engines.kokoro.symbols import is_syllable, symbols_of
+from myna.engines.kokoro.text.mandarin import has_reading, phonemes, spoken_tones, words
 
 
 def read(text: str) -> str:
@@ -42,14 +41,14 @@ def spoken(text: str) -> str:
     ],
 )
 def test_a_syllable_in_symbols_of_the_model(syllable: str, expected: str) -> None:
-    assert symbols(syllable) == expected
+    assert symbols_of(syllable) == expected
 
 
 @pytest.mark.parametrize("pinyin", ["", "5", "a", "xyz1", "q5", "zhong6", "ha ha1"])
 def test_pinyin_that_is_no_syllable(pinyin: str) -> None:
     assert not is_syllable(pinyin)
     with pytest.raises(ValueError, match="not a syllable"):
-        symbols(pinyin)
+        symbols_of(pinyin)
 
 
 @pytest.mark.parametrize(

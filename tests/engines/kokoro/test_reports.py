@@ -13,8 +13,8 @@ from demo import tiny_voices
 from myna.engines.interface import EngineFailed, SpeechResult, Utterance
 from myna.engines.kokoro.engine import Kokoro
 from myna.engines.kokoro.job import RATE_HZ
-from myna.engines.kokoro.text.pieces import pieces
 from tests.engines.conftest import kokoro, names, started
+from tests.engines.kokoro.test_text import pieces
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +39,7 @@ async def seconds_of(engine: Kokoro, text: str) -> float:
 
 def expected_s(text: str) -> float:
     """The length of the tiny model's sound of all symbols of the text, with the pauses."""
-    found = pieces(text, "zh-CN", str)
+    found = pieces(text)
     return sum((len(piece.phonemes) + 2) * SYMBOL_S + piece.pause_s for piece in found)
 
 
@@ -48,7 +48,7 @@ async def test_a_sound_of_many_minutes_is_written_to_its_end(engine: Kokoro, tmp
     expected = expected_s(text)
     spoken = await engine.speak(Utterance(text, VOICE_ID, 1.0), tmp_path / "long.mp3", DEADLINE_S)
     assert expected > 300
-    assert expected - len(pieces(text, "zh-CN", str)) * TRIMMED_S < spoken.seconds <= expected + 0.1
+    assert expected - len(pieces(text)) * TRIMMED_S < spoken.seconds <= expected + 0.1
     assert soundfile.info(tmp_path / "long.mp3").duration == pytest.approx(spoken.seconds, abs=0.1)
 
 

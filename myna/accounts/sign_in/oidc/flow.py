@@ -23,8 +23,8 @@ from myna.accounts.throttle import AddressBuckets
 from myna.http.client import HttpClient
 from myna.lib.net import client_network
 from myna.store.database import Database, Transaction
-from myna.store.queries import oidc as store
-from myna.store.queries.oidc import AttemptRow
+from myna.store.queries import sign_in as store
+from myna.store.queries.sign_in import AttemptRow
 
 LIFE_MS: Final = 600_000
 TOKEN: Final = re.compile(sessions.OIDC_PREFIX + "[0-9a-f]{64}")
@@ -89,8 +89,12 @@ class Oidc:
 
         async def work(connection: Transaction) -> None:
             row = AttemptRow(nonce, verifier, purpose.value, session_id, target, created_at=0)
-            await store.begin(connection, sessions.hash_of(state), sessions.hash_of(browser), row, network)
-            await store.delete_oldest(connection, network, OF_NETWORK_MAX if network else OF_PROXY_MAX)
+            await store.begin_attempt(
+                connection, sessions.hash_of(state), sessions.hash_of(browser), row, network
+            )
+            await store.delete_oldest_attempts(
+                connection, network, OF_NETWORK_MAX if network else OF_PROXY_MAX
+            )
 
         await db.transaction(work)
         challenge = hashlib.sha256(verifier.encode()).digest()
@@ -139,7 +143,7 @@ class Oidc:
 
 async def remove_expired(db: Database) -> None:
     """Deletes expired attempts."""
-    await db.transaction(lambda connection: store.delete_expired(connection, LIFE_MS))
+    await db.transaction(lambda connection: store.delete_expired_attempts(connection, LIFE_MS))
 
 
 async def _used(db: Database, state: str, browser: str) -> AttemptRow:
@@ -148,7 +152,9 @@ async def _used(db: Database, state: str, browser: str) -> AttemptRow:
     if not (TOKEN.fullmatch(state) and TOKEN.fullmatch(browser)):  # costs no write
         raise OidcRefused(Failure.EXPIRED, "the callback has no state, or its browser no token")
     state_hash, browser_hash = sessions.hash_of(state), sessions.hash_of(browser)
-    found = await db.transaction(lambda connection: store.take(connection, state_hash, browser_hash, LIFE_MS))
+    found = await db.transaction(
+        lambda connection: store.take_attempt(connection, state_hash, browser_hash, LIFE_MS)
+    )
     if found is None:
         raise OidcRefused(Failure.EXPIRED, "no attempt of this browser has this state")
     return found

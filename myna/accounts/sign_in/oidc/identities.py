@@ -15,9 +15,9 @@ from myna.accounts.throttle import SignInRefused
 from myna.errors import CommandError
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts
-from myna.store.queries import oidc as store
 from myna.store.queries import sessions as session_store
-from myna.store.queries.oidc import IdentityRow
+from myna.store.queries import sign_in as store
+from myna.store.queries.sign_in import IdentityRow
 
 
 class Identity(Struct, frozen=True):
@@ -29,7 +29,7 @@ class Identity(Struct, frozen=True):
 
 async def of_account(db: Queries, account_id: int) -> IdentityRow | None:
     """The identity that is linked to the account."""
-    return await store.of_account(db, account_id)
+    return await store.identity_of(db, account_id)
 
 
 async def sign_in(db: Database, identity: Identity, *, email: str, address: str, user_agent: str) -> str:
@@ -56,25 +56,25 @@ async def sign_in(db: Database, identity: Identity, *, email: str, address: str,
 async def link(connection: Transaction, account_id: int, identity: Identity, *, session: bytes) -> None:
     """Links the identity to a locked account. In place of another identity, it ends the account's sessions
     but that of the token hash `session`. Raises CommandError if it is linked to another account."""
-    if await store.unlink(connection, account_id):
+    if await store.unlink_identity(connection, account_id):
         await session_store.delete_all(connection, account_id, but=session)
-    if not await store.link(connection, account_id, identity.issuer, identity.subject):
+    if not await store.link_identity(connection, account_id, identity.issuer, identity.subject):
         raise CommandError("This identity is linked to another account. Unlink it there first.")
 
 
 async def unlink(connection: Transaction, account_id: int, *, session: bytes) -> None:
     """Unlinks the identity of a locked account, and ends its sessions but that of the token hash `session`.
     Raises CommandError if it has none."""
-    if not await store.unlink(connection, account_id):
+    if not await store.unlink_identity(connection, account_id):
         raise CommandError("The account is not linked.")
-    await store.keep_unlinked(connection, account_id)
+    await store.mark_unlinked(connection, account_id)
     await session_store.delete_all(connection, account_id, but=session)
 
 
 async def confirm(db: Database, session: Session, identity: Identity) -> str:
     """Records that the person of this session was authenticated now. Returns the session's new token. Raises
     OidcRefused if the identity is not the account's."""
-    found = await store.of_account(db, session.account.id)
+    found = await store.identity_of(db, session.account.id)
     if found is None or (found.issuer, found.subject) != (identity.issuer, identity.subject):
         raise OidcRefused(Failure.OTHER_IDENTITY, f"account {session.account.id} has another identity")
     try:
@@ -85,11 +85,11 @@ async def confirm(db: Database, session: Session, identity: Identity) -> str:
 
 async def _account_of(connection: Transaction, identity: Identity) -> int | None:
     """The account of the identity, locked. The link is read again under the lock."""
-    found = await store.by_subject(connection, identity.issuer, identity.subject)
+    found = await store.identity_by_subject(connection, identity.issuer, identity.subject)
     if found is None:
         return None
     await accounts.lock(connection, found.account_id)
-    current = await store.by_subject(connection, identity.issuer, identity.subject)
+    current = await store.identity_by_subject(connection, identity.issuer, identity.subject)
     return current.account_id if current and current.account_id == found.account_id else None
 
 
@@ -102,7 +102,7 @@ async def _linked_by_email(
         return None
     account = found[0]
     await accounts.lock(connection, account.id)
-    if await store.of_account(connection, account.id) or await store.was_unlinked(connection, account.id):
+    if await store.identity_of(connection, account.id) or await store.was_unlinked(connection, account.id):
         return None
     await link(connection, account.id, identity, session=b"")
     by = Actor(account_id=account.id, name=account.name, address=address)  # a part of the sign-in: no action

@@ -16,19 +16,18 @@ from myna.actions.accounts import (
 )
 from myna.actions.codes import AddCodes, DisableCodes
 from myna.errors import CommandError, NotFound
-from myna.office.limit_form import LimitFields, fields_of_account, of_site, typed_limits
+from myna.office.limit_form import LimitFields, limit_fields, of_site, typed_limits
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.visit import Visit
 from myna.store.queries import accounts as store
-from myna.store.queries import activity as activity_store
 from myna.store.queries import keys as keys_store
 from myna.store.queries import sign_in as sign_in_store
 from myna.store.queries.accounts import AccountRow
+from myna.store.rows import ID_MAX
 
 ROWS = 50
 ACTIVITY_ROWS = 10
-PAST_ALL = 2**63 - 1
 
 
 async def show(visit: Visit) -> Response:
@@ -37,7 +36,7 @@ async def show(visit: Visit) -> Response:
     before = visit.row_id("before")
     rows = await visit.read(store.search, prefix=prefix, before=before, limit=ROWS + 1)
     return visit.page(
-        "site/accounts.html", rows=rows[:ROWS], more=len(rows) > ROWS, q=prefix, first=before == PAST_ALL
+        "site/accounts.html", rows=rows[:ROWS], more=len(rows) > ROWS, q=prefix, first=before == ID_MAX
     )
 
 
@@ -56,12 +55,12 @@ async def add(visit: Visit) -> Response:
 async def show_one(visit: Visit) -> Response:
     """An account: balance, keys, limits, recent activity, and actions."""
     account = await _account(visit)
-    limit_form = await fields_of_account(visit, account.id)
+    limit_form = await limit_fields(visit, account.id)
     keys = await visit.read(keys_store.of_account, account_id=account.id)
     found = await visit.read(sign_in_store.password_of, account_id=account.id)
     changes = await visit.read(
-        activity_store.page,
-        before=PAST_ALL,
+        store.activity_page,
+        before=ID_MAX,
         limit=ACTIVITY_ROWS,
         prefix="",
         actor_id=None,

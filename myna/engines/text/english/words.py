@@ -1,4 +1,5 @@
-"""English readings of abbreviations, acronyms, codes, and numbers that are names."""
+"""English readings of abbreviations, acronyms, codes, numbers that are names, and words of one spelling
+and two sounds, spelled so that espeak-ng says the one that is meant."""
 
 import re
 
@@ -10,17 +11,27 @@ from myna.engines.text.english.tables import (
     FILE_ENDINGS,
     MONARCHS,
     NAMES,
+    NUMBERED,
     ROMAN_AFTER,
     SAME_WORDS,
     SPELLED,
     SPOKEN_ENDINGS,
     WITH_STOPS,
 )
-from myna.engines.text.rule import Rule, any_of, rule
+from myna.engines.text.rule import Rule, any_of, roman_value, rule
 
-_ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
+_OBJECT = "(?:the|a|an|it|them|this|that|these|those|your|my|our|his|her|all|its|their|every|each|up|down)"
+_AUXILIARY = (
+    "(?:to|will|would|can|could|should|must|may|might|shall|please|Please|don't|Don't|not|never|"
+    "let's|Let's|and|or|then)"
+)
+_PAST = (
+    "(?:yesterday|last (?:night|week|month|year|summer|winter|spring|fall|time)|ago|earlier today|"
+    "once|as a child)"
+)
 _SHOUTED = re.compile(r"(?<![A-Za-z])[A-Z]{2,}(?![A-Za-z])")
 _VOWEL = re.compile("[AEIOUY]")
+_ACRONYM = re.compile(r"(?<![A-Za-z'’-])([A-Z]{2,6})(s?)(?![A-Za-z])")
 
 
 def _grouped(match: re.Match[str]) -> str:
@@ -32,10 +43,6 @@ def _grouped(match: re.Match[str]) -> str:
 def _version(match: re.Match[str]) -> str:
     before = "version " if match[1] else ""
     return before + " point ".join(cardinal(part) for part in match[2].split("."))
-
-
-def _after(match: re.Match[str]) -> str:
-    return f"{match[1].replace('#', 'number ')}{by_one(match[2])}"
 
 
 def name_number(digits: str) -> str:
@@ -50,20 +57,6 @@ def name_number(digits: str) -> str:
 def _named(match: re.Match[str]) -> str:
     after = " " if match.string[match.end() : match.end() + 1].isalpha() else ""
     return f"{match[1]} {name_number(match[2])}{after}"
-
-
-def _roman_value(letters: str) -> int:
-    values = [_ROMAN[letter] for letter in letters]
-    following = [*values[1:], 0]
-    return sum(-value if value < after else value for value, after in zip(values, following, strict=True))
-
-
-def _roman(match: re.Match[str]) -> str:
-    return f"{match[1]} {cardinal(str(_roman_value(match[2])))}"
-
-
-def _monarch(match: re.Match[str]) -> str:
-    return f"{match[1]} the {ordinal(str(_roman_value(match[2])))}"
 
 
 def _abbreviation(match: re.Match[str]) -> str:
@@ -88,6 +81,82 @@ def _acronym(match: re.Match[str]) -> str:
     return match[0]
 
 
+HETERONYMS: tuple[Rule, ...] = (
+    # read: I read it yesterday, she read the book.
+    rule(rf"(?<!\w)(I|[Yy]ou|[Ww]e|[Tt]hey) read (?=[^.!?;]{{0,60}}\b{_PAST}\b)", r"\1 red "),
+    rule(r"(?<!\w)([Hh]e|[Ss]he|[Ii]t|[Ww]ho|[Nn]obody|[Ee]veryone) read(?!\w)", r"\1 red"),
+    rule(
+        r"(?<!\w)([Ww]as|[Ww]ere|[Bb]een|[Ii]s|[Bb]eing|[Gg]ot|[Ww]ell|'ve|'d) read (?=by|to|aloud|"
+        r"out|in|as)",
+        r"\1 red ",
+    ),
+    # close: the verb.
+    rule(rf"(?:(?<=^)|(?<=[.!?;:,] )|(?<=[\"“(]))([Cc])lose (?={_OBJECT}\b)", r"\1loze "),
+    rule(rf"(?<!\w)({_AUXILIARY}) close (?!to\b|by\b|enough\b|friend|together)", r"\1 cloze "),
+    # live: the adjective.
+    rule(
+        r"(?<!\w)([Gg]o|[Gg]oes|[Gg]oing|[Ww]ent|[Gg]one|[Ii]s|[Aa]re|[Ww]as|[Ww]atch(?:ed|ing)?|"
+        r"[Ss]hown|[Pp]erform(?:s|ed|ing)?|[Bb]roadcast|[Ss]tream(?:s|ed|ing)?|[Pp]lay(?:s|ed|ing)?|"
+        r"[Aa]ired) live(?!\w)",
+        r"\1 lyve",
+    ),
+    rule(
+        r"(?<!\w)([Ll])ive (?=(?:show|music|stream|broadcast|tv|TV|television|concert|event|band|"
+        r"performance|audience|coverage|chat|wire|ammunition|update|video|record|action|demo|"
+        r"session|feed|report|album|version|game|sport|on air|on stage|on TV|from the)s?)",
+        r"\1yve ",
+    ),
+    # lead: the metal.
+    rule(
+        r"(?<!\w)([Ll])ead (?=(?:pipe|paint|poison|acid|pencil|batter|weight|shield|free|bullet|ore|"
+        r"level|exposure|content|mine|glass|crystal|ball|solder|shot))",
+        r"\1ed ",
+    ),
+    rule(
+        r"(?<!\w)((?:made (?:of|from)|contains?|containing|molten|melted|heavy as|tons? of|"
+        r"of) )lead(?=[\s.,;!?]|$)(?! (?:the|a|an|to)\b)",
+        r"\1led",
+    ),
+    # wind, wound, tear, bow, dove, minute, bass, resume: the rarer sound by what stands beside.
+    rule(rf"(?<!\w)([Ww])ind (?={_OBJECT}\b|through\b|back\b|around\b)", r"\1ined "),
+    rule(r"(?<!\w)([Ww])inds (?=through|its|up|down|around|along)", r"\1ines "),
+    rule(r"(?<!\w)([Hh]e|[Ss]he|[Ii]t|[Ww]e|[Tt]hey|I|[Rr]oad|[Rr]iver|[Pp]ath) wound(?!\w)", r"\1 wownd"),
+    rule(r"(?<!\w)wound (?=up|down|around|through|its way|the clock|the watch)", "wownd "),
+    rule(
+        rf"(?<!\w)([Tt])ear (?={_OBJECT}\b|apart\b|off\b|out\b|open\b|into\b|through\b|away\b|at\b|"
+        rf"along\b)",
+        r"\1are ",
+    ),
+    rule(r"(?<!\w)((?:[Ww]ear and|[Tt]o|[Dd]on't|[Ww]ill|[Cc]an) )tear(?!\w)", r"\1tare"),
+    rule(
+        r"(?<!\w)([Tt])ear (?=in (?:the|his|her|my) (?:shirt|dress|fabric|muscle|pants|jacket|"
+        r"sleeve|paper))",
+        r"\1are ",
+    ),
+    rule(
+        r"(?<!\w)(take|takes|took|taking|to|must|a deep|the ship's|ship's|the) bow(?=[.,;!?]|$|"
+        r" (?:to|before|down|of the (?:ship|boat)))",
+        r"\1 bough",
+    ),
+    rule(r"(?<!\w)([Bb])ow (?=to|before|down)", r"\1ough "),
+    rule(r"(?<!\w)dove (?=in|into|down|off|under|deep|for|right|head)", "dohv "),
+    rule(
+        r"(?<!\w)([Mm])inute (?=detail|amount|difference|quantit|particle|trace|change|fraction|"
+        r"crack|variation)",
+        r"\1y newt ",
+    ),
+    rule(
+        r"(?<!\w)((?:[Ss]ea|[Ss]triped|[Ll]argemouth|[Ss]mallmouth|[Bb]lack|[Ff]ish for|[Cc]aught a|"
+        r"[Gg]rilled) )bass(?!\w)",
+        r"\1bas",
+    ),
+    rule(
+        r"(?<!\w)((?:[Mm]y|[Yy]our|[Hh]is|[Hh]er|[Aa]|[Tt]he|[Tt]heir|[Oo]ur) )resume(?=[.,;!?]|$|"
+        r" (?:and|is|was|to|for|with|in|on|shows|should|that|looks))",
+        r"\1résumé",
+    ),
+)
+"""espeak-ng knows most words of two sounds after `to`, a pronoun or an article; these it gets wrong."""
 CODES: tuple[Rule, ...] = (
     rule(
         r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\d|\.\d)",
@@ -113,7 +182,10 @@ CODES: tuple[Rule, ...] = (
         r"(?<![\w.,-])\d{3}-\d\d-\d{4}(?![\w-])|(?<![\w.,-])\d{3}([ -])\d{3}\2\d{3,4}(?![\w-]|[.,]\d)",
         _grouped,
     ),
-    rule(rf"(?<!\w)((?:{BY_ONE_AFTER})(?: number)?[: #]{{1,2}})(\d{{3,}})(?![\w:/%-]|[.,]\d)", _after),
+    rule(
+        rf"(?<!\w)((?:{BY_ONE_AFTER})(?: number)?[: #]{{1,2}})(\d{{3,}})(?![\w:/%-]|[.,]\d)",
+        lambda m: m[1].replace("#", "number ") + by_one(m[2]),
+    ),
     rule(r"(?<!\w)(40[13])\(?([kb])\)?(?!\w)", lambda m: f"{in_pairs(m[1])} {m[2]}"),
     rule(r"(?<!\w)([Ff]light [A-Z]{2}) (\d{3,4})(?![\w:/%]|[.,]\d)", _named),
     rule(r"(?<![\w.,:/-])911(?![\w:/%-]|[.,]\d)", "nine one one"),
@@ -134,13 +206,9 @@ CODES: tuple[Rule, ...] = (
 WORDS: tuple[Rule, ...] = (
     rule(r"(?<!\w)(UTC|GMT)-(?=\d)", r"\1 minus "),
     rule(rf"(?<![\w.]){any_of(WITH_STOPS)}(?![A-Za-z])(?!(?<=[a-z])\.\w)", lambda m: WITH_STOPS[m[0]]),
-    rule(r"(?<!\w)(?:No|Nos|no|NO)\. ?(?=\d)|№ ?(?=\d)", "number "),
-    rule(r"(?<![\w&])#(?=\d)", "number "),
-    rule(r"(?<!\w)(?:Fig|fig)\. ?(?=\d)", "figure "),
-    rule(r"(?<!\w)(?:Vol|vol)\. ?(?=\d|[IVX])", "volume "),
-    rule(r"(?<!\w)(?:Ch|ch|Chap)\. ?(?=\d|[IVX])", "chapter "),
-    rule(r"(?<!\w)pp\. ?(?=\d)", "pages "),
-    rule(r"(?<!\w)p\. ?(?=\d)", "page "),
+    rule(r"№ ?(?=\d)|(?<![\w&])#(?=\d)", "number "),
+    rule(rf"(?<!\w)({any_of(NUMBERED)})\. ?(?=\d)", lambda m: f"{NUMBERED[m[1]]} "),
+    rule(r"(?<!\w)(Vols?|vols?|Ch|ch|Chap)\. ?(?=[IVX])", lambda m: f"{NUMBERED[m[1]]} "),
     rule(
         r"(?<![\w.])([A-Z][a-z]+|\d(?:st|nd|rd|th)) (St|Dr)(?:\.|(?=$|,))(?! [A-Z][a-z])( (?=[a-z])|)",
         _street,
@@ -151,11 +219,14 @@ WORDS: tuple[Rule, ...] = (
     rule(rf"(?<![\w.])({any_of(ABBREVIATIONS)})\.(?!\w)", _abbreviation),
     rule(r"(?<![\w.])(Mr|Mrs|Ms|Mt|Ft|Sgt|Capt|Prof|Jr|Sr|vs)(?![\w.'])", lambda m: ABBREVIATIONS[m[1]]),
     rule(r"(?<=day) ?[-–] ?(?=(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun))", " to "),
-    rule(rf"(?<!\w)((?:{ROMAN_AFTER})\.?) ([IVXLC]{{1,6}})(?![\w'’])", _roman),
+    rule(
+        rf"(?<!\w)((?:{ROMAN_AFTER})\.?) ([IVXLC]{{1,6}})(?![\w'’])",
+        lambda m: f"{m[1]} {cardinal(str(roman_value(m[2])))}",
+    ),
     rule(
         rf"(?<!\w)((?:King |Queen |Pope |Emperor )?(?:{MONARCHS})) "
         r"((?!I[ ,](?!of )[a-z'])[IVX]{1,5})(?![\w'’])",
-        _monarch,
+        lambda m: f"{m[1]} the {ordinal(str(roman_value(m[2])))}",
     ),
     rule(r"(?<![A-Za-z0-9])(CO|NO|SO|NH|CH)(\d)(?!\w)", lambda m: f"{' '.join(m[1])} {cardinal(m[2])}"),
     rule(r"(?<!\w)WW(I{1,2})(?!\w)", lambda m: f"World War {cardinal(str(len(m[1])))}"),
@@ -192,6 +263,3 @@ def acronyms(text: str) -> str:
         if len(known) < len(capitals):
             return text
     return _ACRONYM.sub(_acronym, re.sub(r"(?<!\w)OK(?!\w)", "okay", text))
-
-
-_ACRONYM = re.compile(r"(?<![A-Za-z'’-])([A-Z]{2,6})(s?)(?![A-Za-z])")

@@ -23,7 +23,7 @@ from myna import __version__
 from myna.errors import CommandError
 from myna.lib.files import DiskThreads, remove, sync_folder
 from myna.store import migrate, schema, tables
-from myna.store.backup.archive import (
+from myna.store.archive import (
     FORMAT,
     HEADER,
     ArchiveBroken,
@@ -36,7 +36,7 @@ from myna.store.backup.archive import (
 from myna.store.database import Database, Transaction
 from myna.store.files.storage import FOLDERS, Storage, is_empty, marker_of
 from myna.store.queries import clones, tasks
-from myna.store.queries import storage as storage_queries
+from myna.store.queries import site as storage_queries
 from myna.store.tables import Kind, TableQueries
 
 PAGE_BYTES = 2**22
@@ -169,7 +169,7 @@ async def restore(
         await migrate.complete(db, connection, version)
         if not in_place:
             await _update_for_left_out(connection, manifest.left_out)
-            await storage_queries.forget(connection)
+            await storage_queries.forget_storage(connection)
         staged.move_in()
         return manifest
 

@@ -1,1 +1,0 @@
-"""Backup and restore of a whole site in one file."""
