@@ -33,22 +33,53 @@ from myna.store.queries import sessions as store
 from myna.wire.validation_errors import FieldError, parsed_error
 
 F = TypeVar("F", bound=Struct)
+T = TypeVar("T")
 
 FORM_MAX_BYTES = 64 * 1024
 FIELDS_MAX = 100
-_NAMES = {
+LABELS = {
+    "cap_period": N_("The cap renews"),
+    "cap_units": N_("Units at most"),
     "concurrent": N_("Concurrent requests"),
+    "consent_by": N_("Who declares this"),
     "count": N_("How many codes"),
+    "email": N_("E-mail"),
+    "expires_in": N_("Expires"),
+    "grace": N_("The old key works for another"),
+    "intent": N_("Answer requests to read aloud with speech"),
+    "key_env": N_("Variable with the key"),
     "low_balance": N_("Low balance"),
     "model": N_("Model"),
+    "responses": N_("Its server offers POST /responses"),
+    "route": N_("Models it may use"),
+    "rpm": N_("Calls per minute at most"),
+    "sample": N_("Recording"),
+    "scope": N_("Scopes"),
     "units": N_("Units"),
+    "units_per_day": N_("Units in 24 hours at most"),
+    "upstream_model": N_("Model to request"),
+    "url": N_("Base URL"),
     "uses": N_("Uses"),
+    "voice_id": N_("Voice"),
 }
+"""What the pages call a field, where it is not its name."""
 _LISTS = {list, tuple}
 _NO_TEXT = re.compile(r"[\0\ud800-\udfff]")
 _NO_CHOICE = "Invalid enum value"
 _LEAST, _MOST_CHARS = ">= ", "of length <= "
 """What `FieldError.limit` begins with."""
+FIELD: Final = "once"
+WAIT_MS: Final = 70_000
+"""How long the answer to the first of several submissions may take: longer than the test of a channel."""
+LOOK_S, LOOK_MAX_S = 0.03, 1.0
+"""Between two looks for that answer, at first and at most."""
+NO_RESULT: Final = N_(
+    "This form was sent before and has no result to show. Look whether its change was made before you fill it"
+    " in again."
+)
+_KEPT: Final = frozenset({"location", "set-cookie", "clear-site-data"})
+"""The headers of a response that the browser gets again."""
+_ONCE = re.compile(r"[0-9a-f]{64}")
 
 
 async def read(request: Request, max_bytes: int, timeout_s: float) -> FormData:
@@ -114,9 +145,14 @@ def upload(form: FormData, name: str) -> UploadFile | None:
     return found if isinstance(found, UploadFile) and found.filename else None
 
 
+def label_of(name: str) -> str:
+    """What an error calls a field, in English."""
+    return LABELS.get(name, name.replace("_", " ").capitalize())
+
+
 def _refused(wrong: FieldError) -> InvalidRequest:
     name = wrong.path or wrong.missing
-    what = _NAMES.get(name, name.replace("_", " ").capitalize())
+    what = label_of(name)
     if wrong.missing:
         return InvalidRequest("{what}: must be filled in.", what=what)
     if wrong.message.startswith(_NO_CHOICE):
@@ -131,22 +167,6 @@ def _refused(wrong: FieldError) -> InvalidRequest:
         most = wrong.limit[len(_MOST_CHARS) :]
         return InvalidRequest("{what}: may have at most {most} characters.", what=what, most=most)
     return InvalidRequest("{what}: {why}.", what=what, why=wrong.message)
-
-
-T = TypeVar("T")
-
-FIELD: Final = "once"
-WAIT_MS: Final = 70_000
-"""How long the answer to the first of several submissions may take: longer than the test of a channel."""
-LOOK_S, LOOK_MAX_S = 0.03, 1.0
-"""Between two looks for that answer, at first and at most."""
-NO_RESULT: Final = N_(
-    "This form was sent before and has no result to show. Look whether its change was made before you fill it"
-    " in again."
-)
-_KEPT: Final = frozenset({"location", "set-cookie", "clear-site-data"})
-"""The headers of a response that the browser gets again."""
-_ONCE = re.compile(r"[0-9a-f]{64}")
 
 
 class Answer(Struct):

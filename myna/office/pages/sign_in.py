@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlencode
 
-from msgspec import Struct
 from starlette.responses import Response
 
 from myna.accounts.sign_in import links, second_factor, sessions
@@ -28,26 +27,33 @@ from myna.office.page import Page
 from myna.office.visit import LANGUAGE, ROOT, Visit
 from myna.office.web_security import OIDC_COOKIE, SESSION_COOKIE
 
-
-class SignIn(Struct):
-    """The form of the sign-in page."""
-
-    name: str = ""
-    password: str = ""
-
-
-class Code(Struct):
-    """A code of the second factor."""
-
-    code: str = ""
-
-
-class NewPassword(Struct):
-    """The form of a one-time link."""
-
-    token: str = ""
-    name: str = ""
-    password: str = ""
+log = logging.getLogger(__name__)
+RETRY_AFTER_S: Final = 10
+TARGET_MAX_CHARS: Final = 2000
+"""A longer address is not stored: the start page opens instead."""
+PARAMETERS: Final = ("state", "code", "error", "iss")
+SENTENCES: Final[Mapping[Failure, str]] = {
+    Failure.PROVIDER: N_(
+        "The sign-in provider does not answer as it should. Nothing was changed. Try again later, or use your"
+        " password."
+    ),
+    Failure.NOT_VALID: N_(
+        "The provider's answer failed a check, so nothing was changed. Begin again; if it happens again, ask"
+        " the operator."
+    ),
+    Failure.EXPIRED: N_(
+        "This sign-in was used already, is older than ten minutes, or began in another browser. Begin again."
+    ),
+    Failure.CANCELLED: N_("The provider ended the sign-in, or you cancelled it there. Nothing was changed."),
+    Failure.TOO_MANY: N_("Too many sign-ins began at your address. Try again in a minute."),
+    Failure.NOT_LINKED: N_(
+        "No account is linked to you at the provider. Sign in with your password and link it on its page, or"
+        " ask the operator."
+    ),
+    Failure.OTHER_IDENTITY: N_("At the provider you are signed in as another person than the linked one."),
+}
+"""The messages of the error page."""
+BEGINS: Final = "it opens the page of the provider, where an attempt ends once"
 
 
 async def show_sign_in(visit: Visit, name: str = "", error: str = "") -> Response:
@@ -67,11 +73,11 @@ async def show_sign_in(visit: Visit, name: str = "", error: str = "") -> Respons
 
 async def sign_in(visit: Visit) -> Response:
     """Opens a session; with a second factor it is pending until the code is given."""
-    form = visit.fields(SignIn)
+    name, password = visit.typed("name"), visit.typed("password")
     try:
-        token = await sessions.sign_in(visit.db, form.name, form.password, visit.address, visit.user_agent)
+        token = await sessions.sign_in(visit.db, name, password, visit.address, visit.user_agent)
     except SignInRefused as refused:
-        return await show_sign_in(visit, form.name, visit.said(refused))
+        return await show_sign_in(visit, name, visit.said(refused))
     return await enter(visit, token, target_of(visit))
 
 
@@ -109,7 +115,7 @@ async def give_second_factor(visit: Visit) -> Response:
     """Completes a pending session, which gets a new token."""
     pending = visit.cookies.get(visit.request, SESSION_COOKIE)
     try:
-        token = await second_factor.give(visit.db, pending, visit.fields(Code).code, visit.address)
+        token = await second_factor.give(visit.db, pending, visit.typed("code"), visit.address)
     except SignInRefused as refused:
         return await show_second_factor(visit, visit.said(refused))
     response = visit.redirect(target_of(visit))
@@ -119,12 +125,12 @@ async def give_second_factor(visit: Visit) -> Response:
 
 async def show_welcome(visit: Visit, error: str = "") -> Response:
     """Shows what the one-time link does, without using it up: mail programs open links too."""
-    token = visit.fields(NewPassword).token or visit.parameter("token")
+    token = visit.typed("token") or visit.parameter("token")
     link = await links.find(visit.db, token)
     if link is None:
         no_operator = await links.first_is_needed(visit.db)
-        return visit.page("link_expired.html", status=410, no_operator=no_operator)
-    name = link.account.name if link.account else visit.fields(NewPassword).name
+        return visit.page("welcome.html", status=410, purpose="", no_operator=no_operator)
+    name = link.account.name if link.account else visit.typed("name")
     return visit.page(
         "welcome.html",
         status=400 if error else 200,
@@ -137,21 +143,21 @@ async def show_welcome(visit: Visit, error: str = "") -> Response:
 
 async def welcome(visit: Visit) -> Response:
     """Uses the link: makes the account if it is the first one, sets the password, and signs in."""
-    form = visit.fields(NewPassword)
-    link = await links.find(visit.db, form.token)
+    token, name = visit.typed("token"), visit.typed("name")
+    link = await links.find(visit.db, token)
     try:
-        token = await links.consume(
+        session = await links.consume(
             visit.db,
-            form.token,
-            form.password,
+            token,
+            visit.typed("password"),
             address=visit.address,
             user_agent=visit.user_agent,
-            new=links.NewAccount(form.name) if form.name else None,
+            new=links.NewAccount(name) if name else None,
         )
     except CommandError as error:
         return await show_welcome(visit, visit.said(error))
     is_first = link is not None and link.account is None
-    return await enter(visit, token, "/start" if is_first else "")
+    return await enter(visit, session, "/start" if is_first else "")
 
 
 async def sign_out(visit: Visit) -> Response:
@@ -162,35 +168,6 @@ async def sign_out(visit: Visit) -> Response:
     visit.cookies.delete(response, SESSION_COOKIE)
     response.headers["Clear-Site-Data"] = '"cache", "cookies", "storage"'
     return response
-
-
-log = logging.getLogger(__name__)
-
-RETRY_AFTER_S: Final = 10
-TARGET_MAX_CHARS: Final = 2000
-"""A longer address is not stored: the start page opens instead."""
-PARAMETERS: Final = ("state", "code", "error", "iss")
-SENTENCES: Final[Mapping[Failure, str]] = {
-    Failure.PROVIDER: N_(
-        "The sign-in provider does not answer as it should. Nothing was changed. Try again later, or use your"
-        " password."
-    ),
-    Failure.NOT_VALID: N_(
-        "The provider's answer failed a check, so nothing was changed. Begin again; if it happens again, ask"
-        " the operator."
-    ),
-    Failure.EXPIRED: N_(
-        "This sign-in was used already, is older than ten minutes, or began in another browser. Begin again."
-    ),
-    Failure.CANCELLED: N_("The provider ended the sign-in, or you cancelled it there. Nothing was changed."),
-    Failure.TOO_MANY: N_("Too many sign-ins began at your address. Try again in a minute."),
-    Failure.NOT_LINKED: N_(
-        "No account is linked to you at the provider. Sign in with your password and link it on its page, or"
-        " ask the operator."
-    ),
-    Failure.OTHER_IDENTITY: N_("At the provider you are signed in as another person than the linked one."),
-}
-"""The messages of the error page."""
 
 
 async def begin_sign_in(visit: Visit) -> Response:
@@ -295,9 +272,6 @@ def _oidc(visit: Visit) -> Oidc:
     if visit.parts.oidc is None:
         raise NotFound("There is no such page.")
     return visit.parts.oidc
-
-
-BEGINS: Final = "it opens the page of the provider, where an attempt ends once"
 
 
 PAGES = [
