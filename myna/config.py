@@ -185,16 +185,14 @@ class ConfigCache:
         return self.current
 
     def _replace(self, config: Config) -> None:
+        """Logs the settings that can't be parsed, once per version of the configuration."""
         self.current = config
         self.settings = settings_of(config)
-        self._report(unreadable(config))
-
-    def _report(self, found: list[UnreadableSetting]) -> None:
-        """Logs the settings that can't be parsed, once per version of the configuration."""
-        texts = [str(one) for one in found]
-        if self._reported != (self.current.version, texts):
-            self._reported = self.current.version, texts
-            for one in found:
+        failed = unreadable(config)
+        texts = [str(one) for one in failed]
+        if self._reported != (config.version, texts):
+            self._reported = config.version, texts
+            for one in failed:
                 default = getattr(self.settings, one.name)
                 log.error("the stored site setting %s; its default applies: %r", one, default)
 

@@ -15,9 +15,8 @@ from myna.config import SiteSettings
 from myna.errors import CommandError, ModelNotFound
 from myna.lib.names import check_model
 from myna.store.database import Queries
-from myna.store.queries import routes as store
-from myna.store.queries.config import Config
-from myna.store.queries.routes import RouteRow
+from myna.store.queries import config as store
+from myna.store.queries.config import Config, RouteRow
 
 SPEECH_ROUTE = "tts-1"
 """The route of POST /v1/tts."""
@@ -163,7 +162,7 @@ def price_setting(name: str) -> str:
 
 async def check_known(db: Queries, names: Iterable[str]) -> None:
     """Raises CommandError for a name that is no route, such as one to which a key shall be limited."""
-    known = [*BUILT_IN, *(row.name for row in await store.load(db))]
+    known = [*BUILT_IN, *(row.name for row in await store.load_routes(db))]
     for name in names:
         if name not in known:
             raise CommandError(

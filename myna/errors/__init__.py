@@ -54,9 +54,11 @@ NO_RETRY = MappingProxyType({"x-should-retry": "false"})  # OpenAI's SDKs obey i
 
 
 class MynaError(SentenceError):
-    """An error response. The message says what to change and contains no secret. Below /openai/v1, `code` is
-    OpenAI's word for it, `field` is the `param`, and `openai_status` and `openai_type` precede others."""
+    """An error response. The message says what to change and contains no secret; `default` is the sentence of
+    a class that is raised without one. Below /openai/v1, `code` is OpenAI's word for it, `field` is the
+    `param`, and `openai_status` and `openai_type` precede others."""
 
+    default: ClassVar[str] = ""
     status: ClassVar[int] = HTTPStatus.INTERNAL_SERVER_ERROR
     type: ClassVar[str] = "server_error"
     openai_status: int = 0
@@ -66,6 +68,9 @@ class MynaError(SentenceError):
     closes: ClassVar[bool] = False
     """Whether the connection is closed after the response, since the body was not read."""
 
+    def __init__(self, sentence: str = "", field: str = "", **values: Any) -> None:
+        super().__init__(sentence or self.default, field, **values)
+
 
 class InvalidRequest(MynaError):
     """The caller must change the request; the message begins with the field, if one is wrong. `wrong` is what
@@ -73,7 +78,7 @@ class InvalidRequest(MynaError):
 
     status, type = HTTPStatus.BAD_REQUEST, "invalid_request_error"
 
-    def __init__(self, sentence: str, *, field: str = "", **values: Any) -> None:
+    def __init__(self, sentence: str = "", *, field: str = "", **values: Any) -> None:
         self.wrong, whole = sentence, f"{field}: {sentence}" if field else sentence
         super().__init__(whole, field=field, **values)
 
@@ -81,8 +86,7 @@ class InvalidRequest(MynaError):
 class ClientDisconnected(InvalidRequest):
     """The client disconnected before a part of its answer was sent. Only the access log shows it."""
 
-    def __init__(self) -> None:
-        super().__init__("The client disconnected before its answer; the units were refunded.")
+    default = "The client disconnected before its answer; the units were refunded."
 
 
 class MethodNotAllowed(InvalidRequest):
@@ -201,8 +205,7 @@ class StaleLease(MynaError):
 
     status, type = HTTPStatus.CONFLICT, "conflict_error"
 
-    def __init__(self) -> None:
-        super().__init__("The node doesn't have the lease of this job, or no longer has it: discard the job.")
+    default = "The node doesn't have the lease of this job, or no longer has it: discard the job."
 
 
 class RateLimited(MynaError):
@@ -242,8 +245,7 @@ class StreamFailed(UpstreamFailed):
 class StreamUnread(UpstreamFailed):
     """The deadline of a stream passed while its client did not read it."""
 
-    def __init__(self) -> None:
-        super().__init__("The answer is incomplete: it was not read in time. The call was charged.")
+    default = "The answer is incomplete: it was not read in time. The call was charged."
 
 
 class InternalError(MynaError):
@@ -253,15 +255,13 @@ class InternalError(MynaError):
 class CallRefunded(InternalError):
     """The call's deadline passed and its units were refunded before the answer was kept."""
 
-    def __init__(self) -> None:
-        super().__init__("The call took longer than its deadline and was refunded; try again.")
+    default = "The call took longer than its deadline and was refunded; try again."
 
 
 class CallAbandoned(InternalError):
     """The process stopped before the call completed. The call was not charged, or was refunded."""
 
-    def __init__(self) -> None:
-        super().__init__("The service is shutting down; the call was given up and nothing is charged for it.")
+    default = "The service is shutting down; the call was given up and nothing is charged for it."
 
 
 class Unavailable(MynaError):
@@ -271,7 +271,7 @@ class Unavailable(MynaError):
     status, type = HTTPStatus.SERVICE_UNAVAILABLE, "service_unavailable"
     headers = MappingProxyType({"Retry-After": "0"})
 
-    def __init__(self, sentence: str, retry_after_s: float | None = None, **values: Any) -> None:
+    def __init__(self, sentence: str = "", retry_after_s: float | None = None, **values: Any) -> None:
         super().__init__(sentence, **values)
         if retry_after_s is not None:
             self.headers = MappingProxyType({"Retry-After": str(max(1, math.ceil(retry_after_s)))})
@@ -284,21 +284,14 @@ class NoSpeechChannel(Unavailable):
 class DiskFull(Unavailable):
     """The disk has less free space than the reserve. Old audio is removed once a minute."""
 
-    def __init__(
-        self, sentence: str = "The disk has no space for new audio; nothing was charged, try again later."
-    ) -> None:
-        super().__init__(sentence, 60)
+    default = "The disk has no space for new audio; nothing was charged, try again later."
+    headers = MappingProxyType({"Retry-After": "60"})
 
 
 class Overloaded(Unavailable):
     """More calls are waiting than the operator allows."""
 
-    def __init__(
-        self,
-        sentence: str = "The service is overloaded; nothing was charged, try again.",
-        retry_after_s: float | None = None,
-    ) -> None:
-        super().__init__(sentence, retry_after_s)
+    default = "The service is overloaded; nothing was charged, try again."
 
 
 class TextTooLong(Unavailable):
@@ -312,8 +305,7 @@ class TooManyBodies(Unavailable):
 
     closes = True
 
-    def __init__(self) -> None:
-        super().__init__("The memory for request bodies is used up; nothing was charged, try again.")
+    default = "The memory for request bodies is used up; nothing was charged, try again."
 
 
 class ShuttingDown(Unavailable):
@@ -321,24 +313,19 @@ class ShuttingDown(Unavailable):
 
     closes = True
 
-    def __init__(self) -> None:
-        super().__init__("The service is shutting down; nothing was charged, try again.")
+    default = "The service is shutting down; nothing was charged, try again."
 
 
 class DatabaseUnavailable(Unavailable):
     """The database doesn't answer; nothing was started."""
 
-    def __init__(
-        self, sentence: str = "The database is unavailable; nothing was charged, try again."
-    ) -> None:
-        super().__init__(sentence)
+    default = "The database is unavailable; nothing was charged, try again."
 
 
 class StorageUnavailable(Unavailable):
     """The bucket of audio and samples doesn't answer, or refuses; the log says why."""
 
-    def __init__(self) -> None:
-        super().__init__("The storage of audio is unavailable; nothing was charged, try again.")
+    default = "The storage of audio is unavailable; nothing was charged, try again."
 
 
 class CommitInDoubt(Exception):

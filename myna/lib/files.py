@@ -41,17 +41,17 @@ def make_durable(path: Path) -> None:
     Blocks on disk I/O, so it belongs in a thread. Raises OSError, on Linux also for a failed write since the
     writer closed the file, if the kernel has not dropped the error.
     """
-    handle = os.open(path, os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    _sync(path, os.O_RDWR)
     sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
     """Makes new names in the folder durable."""
-    handle = os.open(folder, os.O_RDONLY)
+    _sync(folder, os.O_RDONLY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    handle = os.open(path, flags)
     try:
         os.fsync(handle)
     finally:

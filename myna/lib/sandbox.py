@@ -233,7 +233,8 @@ class AllowedPaths(Struct, frozen=True, array_like=True):
 
     @classmethod
     def of(cls, *, reads: tuple[Path, ...] = (), writes: tuple[Path, ...] = ()) -> "AllowedPaths":
-        return cls(tuple(map(_packed, reads)), tuple(map(_packed, writes)))
+        packed = (tuple(os.fsencode(path.absolute()) for path in paths) for paths in (reads, writes))
+        return cls(*packed)
 
 
 def child_environ(environ: Mapping[str, str]) -> dict[str, str]:
@@ -299,10 +300,6 @@ def _new_file() -> IO[bytes]:
 
 def _libc() -> Any:
     return ctypes.CDLL(None, use_errno=True)
-
-
-def _packed(path: Path) -> bytes:
-    return os.fsencode(path.absolute())
 
 
 def _landlock_abi() -> int:

@@ -94,43 +94,27 @@ def limited(series: Sequence[Series]) -> list[Series]:
     return [*head, Series(f"+{len(rest)}", others)]
 
 
-def sparkline(values: Sequence[int], title: str, top: int = 0) -> Markup:
-    """Small bars without axes. Days without a value have a thin line. `top` is the value of a full bar, by
-    default the largest one; charts that are compared share it."""
+def small_bars(values: Sequence[int], title: str, top: int = 0, labels: Sequence[str] = ()) -> Markup:
+    """Bars without axes; a value of 0 has a thin line. With `labels`, as for a histogram or the hours of a
+    day, the chart is larger, and each bar has its label and exact value on hover. `top` is the value of a
+    full bar, by default the largest one; charts that are compared share it."""
     top = top or max(values, default=0) or 1
-    step = 96 / max(1, len(values))
-    parts = [
-        Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"{}/>').format(
-            index * step,
-            24 - max(1.0, value / top * 23),
-            step * 0.72,
-            max(1.0, value / top * 23),
-            Markup("") if value else Markup(' class="none"'),
-        )
-        for index, value in enumerate(values)
-    ]
-    return Markup('<svg class="spark" viewBox="0 0 96 24" role="img"><title>{}</title>{}</svg>').format(
-        title, Markup("").join(parts)
-    )
-
-
-def small_bars(labels: Sequence[str], values: Sequence[int], title: str, top: int = 0) -> Markup:
-    """Bars without axes, each with its label and exact value on hover: a histogram, or the hours of a day.
-    `top` is the value of a full bar, by default the largest one."""
-    top = top or max(values, default=0) or 1
-    step = 168 / max(1, len(values))
+    width, height = (168, 32) if labels else (96, 24)
+    step = width / max(1, len(values))
     parts = []
-    for index, (label, value) in enumerate(zip(labels, values, strict=True)):
-        height = max(1.0, value / top * 31)
-        hover = Markup('<rect x="{:.1f}" y="0" width="{:.1f}" height="32" class="hover"/>').format(
-            index * step, step
+    for index, value in enumerate(values):
+        bar = max(1.0, value / top * (height - 1))
+        place = index * step, height - bar, step * 0.8, bar
+        rect = Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"{}/>').format(
+            *place, Markup("") if value else Markup(' class="none"')
         )
-        bar = Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"{}/>').format(
-            index * step, 32 - height, step * 0.8, height, Markup("") if value else Markup(' class="none"')
-        )
-        parts.append(Markup("<g><title>{}: {:,}</title>{}{}</g>").format(label, value, hover, bar))
-    return Markup('<svg class="spark wide" viewBox="0 0 168 32" role="img" aria-label="{}">{}</svg>').format(
-        title, Markup("").join(parts)
+        if labels:
+            hover = Markup('<rect x="{:.1f}" y="0" width="{:.1f}" height="{}" class="hover"/>')
+            hover = hover.format(index * step, step, height)
+            rect = Markup("<g><title>{}: {:,}</title>{}{}</g>").format(labels[index], value, hover, rect)
+        parts.append(rect)
+    return Markup('<svg class="spark{}" viewBox="0 0 {} {}" role="img"><title>{}</title>{}</svg>').format(
+        " wide" if labels else "", width, height, title, Markup("").join(parts)
     )
 
 

@@ -12,9 +12,9 @@ from myna.office.messages import N_
 from myna.office.visit import Visit
 from myna.store.batch import NO_LIMITS
 from myna.store.queries import config as config_store
+from myna.store.queries import config as route_store
 from myna.store.queries import keys as store
-from myna.store.queries import routes as route_store
-from myna.store.queries.keys import OF_ACCOUNT, CapRow, KeyRow, LimitsRow
+from myna.store.queries.keys import OF_ACCOUNT, CapRow
 
 PERIODS = ((Period.DAY, N_("per day")), (Period.WEEK, N_("per week")), (Period.MONTH, N_("per month")))
 
@@ -33,21 +33,12 @@ def typed_limits(form: LimitFields) -> dict[str, str]:
     return {name: getattr(form, name) or DEFAULT for name in limits.NAMES}
 
 
-async def limit_fields(visit: Visit, key: KeyRow) -> LimitFields:
-    """The fields for what is stored."""
-    row = await store.limits_of(visit.db, key.account_id, key.id)
-    routes = await route_store.of_key(visit.db, key.id)
-    return structs.replace(_fields(row), route=list(routes or ()))
-
-
-async def fields_of_account(visit: Visit, account_id: int) -> LimitFields:
-    """The fields for the stored limits of an account."""
-    return _fields(await store.limits_of(visit.db, account_id, OF_ACCOUNT))
-
-
-def _fields(row: LimitsRow) -> LimitFields:
-    texts = {name: "" if text == DEFAULT else text for name, text in limits.shown(row).items()}
-    return LimitFields(texts["rpm"], texts["concurrent"], texts["units_per_day"])
+async def limit_fields(visit: Visit, account_id: int, key_id: int = OF_ACCOUNT) -> LimitFields:
+    """The fields for the stored limits of a key, with its routes, or of an account."""
+    stored = limits.shown(await store.limits_of(visit.db, account_id, key_id))
+    routes = await route_store.routes_of_key(visit.db, key_id) if key_id != OF_ACCOUNT else None
+    texts = {name: "" if text == DEFAULT else text for name, text in stored.items()}
+    return LimitFields(**texts, route=list(routes or ()))
 
 
 async def of_site(visit: Visit, *, account: bool = False) -> Mapping[str, str]:

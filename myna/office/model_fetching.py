@@ -48,7 +48,13 @@ class ModelFetching:
 
     def state(self, name: str) -> ModelState:
         """A published model. Raises CommandError for another name."""
-        model = _published(name)
+        if name not in MODELS:
+            raise CommandError(
+                "There is no model {name!r} to fetch; there is: {models}.",
+                name=name,
+                models=", ".join(MODELS),
+            )
+        model = MODELS[name]
         folder = folder_of(self._data_folder, name)
         lacking = missing(model, folder)
         return ModelState(
@@ -100,14 +106,6 @@ class ModelFetching:
             if process.poll() is None and time.monotonic() < at + START_MAX_S:
                 return True
         return _locked(self._data_folder / FOLDER / f".{name}.lock")
-
-
-def _published(name: str) -> Model:
-    if name not in MODELS:
-        raise CommandError(
-            "There is no model {name!r} to fetch; there is: {models}.", name=name, models=", ".join(MODELS)
-        )
-    return MODELS[name]
 
 
 def _locked(file: Path) -> bool:

@@ -301,16 +301,21 @@ class Visit:
         if refill:
             if not refill.said:
                 values["notice"] = notice or self.text(FILLED_AGAIN)
-            html = refilled(str(self.part(template, **{**values, "error": ""})), path, refill)
+            html = refilled(self._html(template, {**values, "error": ""}), path, refill)
             status = 400 if html and refill.said else status
-        response = HTMLResponse(html or self.part(template, **values), status)
+        response = HTMLResponse(html or self._html(template, values), status)
         if notice:
             self.cookies.delete(response, NOTICE_COOKIE)
         return response
 
     def part(self, template: str, **context: object) -> Markup:
-        """The HTML of a template, with what all templates have. `once_field()` is the hidden field that each
-        form needs. Its values are those of this visit, so that a part that is rendered again is the same."""
+        """The block `live` of a template."""
+        return Markup(self._html(template, context, "live"))  # noqa: S704  of a template with autoescape
+
+    def _html(self, template: str, context: Mapping[str, object], block: str = "") -> str:
+        """The HTML of a template, or of a block of it, with what all templates have. `once_field()` is the
+        hidden field that each form needs. Its values are those of this visit, so that a part that is rendered
+        again is the same."""
         numbers = itertools.count()
 
         def once_field() -> Markup:
@@ -329,7 +334,7 @@ class Visit:
             "notice": "",
             "error": "",
         }
-        return Markup(self.renderer.page(template, {**shared, **context}))  # noqa: S704  of a template with autoescape
+        return self.renderer.page(template, {**shared, **context}, block)
 
     def result(self, path: str, page: Response) -> Response:
         """The page of what a form did, such as a new key, to be shown once at this address below /office. A

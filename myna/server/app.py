@@ -40,27 +40,21 @@ SCHEMA_CHANGED = (
 )
 
 
-async def http_error(request: Request, error: Exception) -> Response:
-    """The answer to an HTTP error of Starlette: no such path or method."""
-    status = getattr(error, "status_code", 500)
-    if status == 404:
-        return _answer(request, NotFound(NO_V1_PATH if request.url.path.startswith("/v1/") else NO_PATH))
-    if status == 405:
-        allow = (getattr(error, "headers", None) or {}).get("Allow", "GET")
-        return _answer(request, MethodNotAllowed(request.method, allow))
-    return _answer(request, InvalidRequest(str(getattr(error, "detail", "The request can't be served."))))
-
-
 async def answer_for(request: Request, error: Exception) -> Response:
-    """The answer to any other error."""
-    return _answer(request, public_error(error))
-
-
-def _answer(request: Request, error: MynaError) -> Response:
-    request.scope[DETAILS].failed(error)
-    answer = envelope(error, request.url.path)
+    """The answer to an error of the applications behind the exact routes."""
+    public = _of_starlette(request, error) if isinstance(error, HTTPException) else public_error(error)
+    request.scope[DETAILS].failed(public)
+    answer = envelope(public, request.url.path)
     headers = dict(answer.headers or {})
     return Response(answer.body, answer.status, headers, media_type=JSON.decode())
+
+
+def _of_starlette(request: Request, error: HTTPException) -> MynaError:
+    if error.status_code == 404:
+        return NotFound(NO_V1_PATH if request.url.path.startswith("/v1/") else NO_PATH)
+    if error.status_code == 405:
+        return MethodNotAllowed(request.method, (error.headers or {}).get("Allow", "GET"))
+    return InvalidRequest(error.detail)
 
 
 def create(
@@ -100,7 +94,7 @@ def create(
 
     fallback = Starlette(
         lifespan=lifespan,
-        exception_handlers={HTTPException: http_error, MynaError: answer_for, Exception: answer_for},
+        exception_handlers=dict.fromkeys((HTTPException, MynaError, Exception), answer_for),
     )
     fallback.router.redirect_slashes = False
     limits = BodyLimits(

@@ -17,6 +17,25 @@ from myna.settings import Settings
 from tests.rig.upstream import Upstream
 
 pytestmark = pytest.mark.anyio
+FAIR_TRY_S = 5.0
+
+
+class Outbound:
+    """A client, and the channels `one` and `two` of an upstream. `limits` are those of the client."""
+
+    def __init__(self, upstream: Upstream | None = None, client: Any = None, **limits: Any) -> None:
+        self.client = client or HttpClient(**{"connections_max": 2} | limits)
+        self.channels = Channels(
+            settings=Settings(speech="none"), environ={}, http_client=self.client, local={}
+        )
+        url = upstream.url if upstream else "http://h/v1"
+        self.both = [Channel(kind="chat", name=name, url=url, model="", key="") for name in ("one", "two")]
+
+    async def ask(self, *candidates: Channel, fair_try_s: float = FAIR_TRY_S) -> ModelAnswer:
+        return await ask(
+            self.client, self.channels, list(candidates) or self.both, "svc-chat", b'{"messages":[]}', "",
+            asker=Nobody(), seconds=60, fair_try_s=fair_try_s, answer_max_bytes=1000,
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize(("fault", "others"), [("status:500", 0), ("close", 1), ("broken", 0)])
@@ -26,10 +45,8 @@ async def test_a_failed_call_leaves_no_reference_cycle(
     """Cycles stay in memory until the garbage collector runs, after some ten thousand allocations. With
     another channel that answers, and without."""
     caplog.set_level(logging.CRITICAL)  # records would be kept, with references to the exceptions
-    outbound = HttpClient(connections_max=1)
-    channels = Channels(settings=Settings(speech="none"), environ={}, http_client=outbound, local={})
-    channel = Channel(kind="chat", name="one", url=upstream.url, model="", key="")
-    candidates = [channel, *[Channel(kind="chat", name="two", url=PARROT, model="", key="")] * others]
+    outbound = Outbound(upstream)
+    parrot = Channel(kind="chat", name="parrot", url=PARROT, model="", key="")
     upstream.behave(fault)
     failed = 0
     gc.collect()
@@ -37,45 +54,35 @@ async def test_a_failed_call_leaves_no_reference_cycle(
     try:
         for _ in range(3):
             try:
-                await ask(
-                    outbound, channels, candidates, "svc-chat", b'{"messages":[]}', "",
-                    asker=Nobody(), seconds=60, fair_try_s=5, answer_max_bytes=1000,
-                )  # fmt: skip
+                await outbound.ask(outbound.both[0], *[parrot] * others)
             except UpstreamFailed:
                 failed += 1
         left = [found for found in gc.get_objects() if type(found) is FailedAttempt]
     finally:
         gc.enable()
-        await outbound.close()
+        await outbound.client.close()
     assert failed == (0 if others else 3) and not left
 
 
 async def ask_two(upstream: Upstream, *, times: int = 1, fair_try_s: float, idle_s: float = 0.1) -> Channels:
     """Asks two channels that never answer, with a client that times out after `idle_s`."""
-    outbound = HttpClient(connections_max=2, idle_s=idle_s)
-    channels = Channels(settings=Settings(speech="none"), environ={}, http_client=outbound, local={})
-    both = [Channel(kind="chat", name=name, url=upstream.url, model="", key="") for name in ("one", "two")]
+    outbound = Outbound(upstream, idle_s=idle_s)
     upstream.behave("hang")
     for _ in range(times):
         with pytest.raises(UpstreamFailed):
-            await ask(
-                outbound, channels, both, "svc-chat", b'{"messages":[]}', "",
-                asker=Nobody(), seconds=60, fair_try_s=fair_try_s, answer_max_bytes=1000,
-            )  # fmt: skip
-    await outbound.close()
-    return channels
+            await outbound.ask(fair_try_s=fair_try_s)
+    await outbound.client.close()
+    return outbound.channels
 
 
-async def test_after_a_timeout_the_next_channel_is_asked_if_time_is_left(upstream: Upstream) -> None:
-    await ask_two(upstream, fair_try_s=0.1, idle_s=0.3)
-    upstream.wait_for_requests(2)
-    assert len(upstream.requests) == 2
-
-
-async def test_a_timed_out_generation_is_not_repeated_without_enough_time(upstream: Upstream) -> None:
-    await ask_two(upstream, fair_try_s=60, idle_s=0.3)
-    upstream.wait_for_requests(1)
-    assert len(upstream.requests) == 1
+@pytest.mark.parametrize(("fair_try_s", "asked"), [(0.1, 2), (60, 1)])
+async def test_after_a_timeout_the_next_channel_is_asked_only_if_enough_time_is_left(
+    upstream: Upstream, fair_try_s: float, asked: int
+) -> None:
+    """A generation that timed out is perhaps still running."""
+    await ask_two(upstream, fair_try_s=fair_try_s, idle_s=0.3)
+    upstream.wait_for_requests(asked)
+    assert len(upstream.requests) == asked
 
 
 @pytest.mark.parametrize(("fair_try_s", "opened"), [(0.1, True), (61, False)])
@@ -98,13 +105,8 @@ class Answering:
 
 async def read(body: str) -> ModelAnswer:
     """What a channel's answer is read as."""
-    client: Any = Answering(body)
-    channels = Channels(settings=Settings(speech="none"), environ={}, http_client=client, local={})
-    channel = Channel(kind="chat", name="one", url="http://h/v1", model="", key="")
-    return await ask(
-        client, channels, [channel], "svc-chat", b'{"messages":[]}', "",
-        asker=Nobody(), seconds=60, fair_try_s=5, answer_max_bytes=1000,
-    )  # fmt: skip
+    outbound = Outbound(client=Answering(body))
+    return await outbound.ask(outbound.both[0])
 
 
 @pytest.mark.parametrize(("tool_calls", "taken"), [("null", None), ("[]", []), ('[{"id":"a"}]', [])])
@@ -134,16 +136,11 @@ async def test_invalid_or_too_large_tool_calls_are_a_failure(
 
 async def test_an_empty_answer_caused_by_the_request_opens_no_circuit(upstream: Upstream) -> None:
     """No caller can open circuits or cause requests to all channels by max_tokens or a stop sequence."""
-    outbound = HttpClient(connections_max=1)
-    channels = Channels(settings=Settings(speech="none"), environ={}, http_client=outbound, local={})
-    both = [Channel(kind="chat", name=name, url=upstream.url, model="", key="") for name in ("one", "two")]
+    outbound = Outbound(upstream)
     upstream.behave("empty")
     for _ in range(FAILURES_MAX):
         with pytest.raises(UpstreamFailed):
-            await ask(
-                outbound, channels, both, "svc-chat", b'{"messages":[]}', "",
-                asker=Nobody(), seconds=60, fair_try_s=5, answer_max_bytes=1000,
-            )  # fmt: skip
-    await outbound.close()
+            await outbound.ask()
+    await outbound.client.close()
     assert len(upstream.requests) == FAILURES_MAX
-    assert not channels.circuits.open("one")
+    assert not outbound.channels.circuits.open("one")

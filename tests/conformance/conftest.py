@@ -45,6 +45,7 @@ def serving(
     """Runs services with the shared chat upstream and the embedded voice, unless told otherwise."""
 
     def run(**parameters: Any) -> AbstractContextManager[Service]:
+        session_upstream.forget()  # a service reads the voices of its upstream when it starts
         chat = {"chat_url": session_upstream.url, "chat_key": session_upstream.key}
         given = {"chat_model": session_upstream.model, "speech": None, "env": LIMITS} | chat | parameters
         return running_service(database_url=new_database(), **given)

@@ -100,16 +100,6 @@ def test_the_refusal_that_tells_most_is_told_whichever_channel_gave_it(
     assert fresh_caller.stats() == Stats(calls=2, cost=0, ok_calls=0)
 
 
-def test_limits_of_channels_are_429_with_the_smallest_wait(
-    fresh_caller: Caller, model: str, upstream: Upstream, chat_upstream: Upstream
-) -> None:
-    upstream.behave("error:429,30 {}")
-    chat_upstream.behave("error:429,7 {}")
-    answer = ask(fresh_caller, model)
-    assert (answer.status, answer.json["error"]["code"]) == (429, "rate_limit_exceeded")
-    assert answer.headers["retry-after"] == "7" and "x-should-retry" not in answer.headers
-
-
 def test_on_v1_a_refusal_is_500_and_only_says_try_again_where_that_may_help(
     fresh_caller: Caller, chat_upstream: Upstream
 ) -> None:
@@ -160,8 +150,7 @@ def probes(upstream: Upstream) -> list[Any]:
 
 
 FAILURES = [
-    *(f"status:{status}" for status in (400, 401, 404, 429, 500)),
-    *("redirect", "close", "cut", "garbage", "list", "noise", "oversized"),
+    *("status:400", "status:500", "redirect", "cut", "noise", "oversized"),
 ]
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from myna.engines.text.mandarin.numerals import cardinal, number
+from myna.engines.text.mandarin.numerals import cardinal, number, ordinal
 from myna.engines.text.reading import in_english, spoken_form
 from myna.engines.text.sentences import sentences
 from myna.engines.text.signs import plain, speakable
@@ -157,8 +157,8 @@ def test_integers_are_read_with_place_values(digits: str, said: str) -> None:
     assert cardinal(digits) == said
 
 
-def test_cardinal_without_pairs_reads_2_as_er() -> None:
-    assert cardinal("2002", pairs=False) == "二千零二"
+def test_an_ordinal_reads_2_as_er() -> None:
+    assert ordinal("2002") == "二千零二"
 
 
 def test_a_decimal_keeps_its_trailing_zero() -> None:

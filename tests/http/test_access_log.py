@@ -26,19 +26,19 @@ def lines(stream: io.BytesIO) -> list[dict[str, object]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def note(access: AccessLog, path: str = "/v1/me", details: RequestDetails | None = None) -> None:
-    access.record(
-        CompletedRequest(
-            request_id="an-id",
-            method="GET",
-            route="/v1/me",
-            path=path,
-            status=200,
-            seconds=0.0123,
-            ended_at=1_767_225_600.0625,
-            details=details or RequestDetails(),
-        )
-    )
+def note(access: AccessLog, **changes: Any) -> None:
+    """A completed GET /v1/me, with these changes."""
+    request: dict[str, Any] = {
+        "request_id": "an-id",
+        "method": "GET",
+        "route": "/v1/me",
+        "path": "/v1/me",
+        "status": 200,
+        "seconds": 0.0123,
+        "ended_at": 1_767_225_600.0625,
+        "details": RequestDetails(),
+    }
+    access.record(CompletedRequest(**request | changes))
 
 
 def counted() -> tuple[float, float]:
@@ -52,7 +52,7 @@ async def test_lines_are_buffered_and_written_soon() -> None:
     stream = io.BytesIO()
     access = AccessLog(stream.write)
     note(access)
-    note(access, '/v1/"\n\x00')
+    note(access, path='/v1/"\n\x00')
     assert stream.getvalue() == b""
     async with asyncio.timeout(10):
         while not stream.getvalue():  # noqa: ASYNC110 - a timer of the event loop writes
@@ -78,18 +78,8 @@ async def test_of_many_refusals_all_are_counted_and_some_are_logged(monkeypatch:
     count, before = 10_000, refusals()
     for number in range(count):
         second = number // (count // 2)
-        access.record(
-            CompletedRequest(
-                request_id="an-id",
-                method="",
-                route=module.REFUSED,
-                path="",
-                status=400,
-                seconds=0.0,
-                ended_at=1_767_225_600.0 + second,
-                details=RequestDetails(),
-            )
-        )
+        refused = {"method": "", "route": module.REFUSED, "path": "", "status": 400}
+        note(access, **refused, ended_at=1_767_225_600.0 + second)
         if number % (count // 2) == 0:
             note(access)  # an accepted request is always logged
     access.flush()

@@ -9,75 +9,58 @@ import pytest
 from myna.wire import farm
 from tests.http.conftest import Edge
 from tests.rig.calls import call
-from tests.rig.service import Service
 
-GETS = ("/me", "/models", "/voices", "/task", "/records")
-POSTS = ("/chat/completions", "/tts")
-OPENAI_GETS = ("/models", "/models/{id}", "/responses/{id}", "/audio/voices")
-OPENAI_POSTS = (
-    "/chat/completions", "/responses", "/completions", "/embeddings", "/audio/speech",
-    "/audio/transcriptions", "/audio/translations",
+V1 = (
+    "GET /me", "GET /models", "GET /voices", "GET /task", "GET /records",
+    "POST /chat/completions", "POST /tts",
 )  # fmt: skip
-OF_NODES = ("join", "hello", "lease", "beat", "reference", "complete", "fail")
-
-
-def document(service: Service) -> dict[str, Any]:
-    found: dict[str, Any] = call("GET", f"{service.root_url}/openapi.json").json
-    return found
+OPENAI = (
+    "GET /models", "GET /models/{id}", "GET /responses/{id}", "DELETE /responses/{id}", "GET /audio/voices",
+    "POST /chat/completions", "POST /responses", "POST /completions", "POST /embeddings",
+    "POST /audio/speech", "POST /audio/transcriptions", "POST /audio/translations",
+)  # fmt: skip
+OF_NODES = (
+    "POST /join", "POST /hello", "POST /lease", "POST /beat", "GET /reference",
+    "POST /complete", "POST /fail",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def described(edge: Edge) -> dict[str, Any]:
-    return document(edge.service)
+    found: dict[str, Any] = call("GET", f"{edge.service.root_url}/openapi.json").json
+    return found
 
 
-def operations(described: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def operations(described: dict[str, Any]) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+    """The server, method and path of each operation, and the operation."""
     for path, methods in described["paths"].items():
+        (server,) = methods.get("servers", described["servers"])
         for method, operation in methods.items():
             if method != "servers":
-                yield path, operation
-
-
-def members(value: Any) -> Iterator[dict[str, Any]]:
-    """All objects of the document."""
-    if isinstance(value, dict):
-        yield value
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from members(inner)
+                yield server["url"], method.upper(), path, operation
 
 
 def test_every_operation_documents_its_errors(described: dict[str, Any]) -> None:
-    for path, operation in operations(described):
+    for _, method, path, operation in operations(described):
         statuses = set(operation["responses"])
         assert {"200", "401", "500", "503"} <= statuses, path
-        if path.startswith(farm.PREFIX):
-            assert {"400", "426"} <= statuses
-            assert "429" not in statuses
-            continue
-        assert "429" in statuses
-        if path in POSTS or path.removeprefix("/openai/v1") in OPENAI_POSTS:
-            assert {"400", "402", "413"} <= statuses
+        of_node = path.startswith(farm.PREFIX)
+        assert ("429" in statuses, "426" in statuses) == (not of_node, of_node), path
+        if method == "POST" and not of_node:
+            assert {"400", "402", "413"} <= statuses, path
     assert "409" in described["paths"][f"{farm.PREFIX}/complete"]["post"]["responses"]
 
 
 def test_every_path_is_documented_and_exists(described: dict[str, Any], edge: Edge) -> None:
-    prefixed = {f"{farm.PREFIX}/{name}" for name in OF_NODES}
-    openai = {f"/openai/v1{path}": "GET" for path in OPENAI_GETS}
-    openai |= {f"/openai/v1{path}": "POST" for path in OPENAI_POSTS}
-    assert set(described["paths"]) == {*GETS, *POSTS, *prefixed, *openai}
-    assert described["paths"]["/openai/v1/responses/{id}"].keys() == {"servers", "get", "delete"}
-    for path, method in openai.items():
-        (server,) = described["paths"][path]["servers"]
-        answer = call(method, server["url"] + path)
-        assert answer.status == 401 and answer.json["error"]["code"] == "invalid_api_key", path
-    for path in prefixed:
-        (server,) = described["paths"][path]["servers"]
-        assert server["url"] == edge.service.root_url
-        method = "GET" if "get" in described["paths"][path] else "POST"
-        assert call(method, server["url"] + path).status == 426
-    for path in (*GETS, *POSTS):
-        method = "GET" if path in GETS else "POST"
-        assert call(method, described["servers"][0]["url"] + path).status == 401
+    root, found = edge.service.root_url, set()
+    for server, method, path, _ in operations(described):
+        found.add(f"{method} {server}{path}")
+        answer = call(method, server + path)
+        assert answer.status == (426 if path.startswith(farm.PREFIX) else 401), path
+        if path.startswith("/openai/v1"):
+            assert answer.json["error"]["code"] == "invalid_api_key", path
+    below = {f"{root}/v1": V1, f"{root}/openai/v1": OPENAI, root + farm.PREFIX: OF_NODES}
+    assert found == {one.replace(" ", f" {url}") for url, known in below.items() for one in known}
 
 
 def test_every_reference_is_to_an_existing_schema(described: dict[str, Any]) -> None:

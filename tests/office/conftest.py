@@ -7,7 +7,7 @@ import pytest
 
 from tests.rig.commands import CommandLine
 from tests.rig.forks import Forks
-from tests.rig.office import People
+from tests.rig.office import People, Visitor
 from tests.rig.oidc_provider import OidcProvider, Plan
 from tests.rig.service import Service
 
@@ -30,6 +30,13 @@ def site(
 def people(site: Service) -> People:
     """The people of that site."""
     return People(site)
+
+
+@pytest.fixture(scope="module")
+def operator(site: Service, request: pytest.FixtureRequest) -> Visitor:
+    """An operator of that site, for one module: an account may send only so many forms in a minute."""
+    name = request.module.__name__.replace("tests.office.test_", "operator-of-")
+    return People(site).signed_in(name, operator=True)
 
 
 @pytest.fixture(scope="module")

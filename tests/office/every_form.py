@@ -10,6 +10,7 @@ import pyotp
 
 from tests.farm.node_client import NodeSite
 from tests.office.test_records import speak, with_key
+from tests.office.test_site import account_page
 from tests.rig.calls import Answer
 from tests.rig.office import PASSWORD, People, Visitor, text_of
 from tests.rig.samples import write_voice
@@ -39,8 +40,7 @@ class Scene:
         """An account without a password: its name and its page."""
         name = self.name()
         self.service.cli("account", "add", name)
-        html = self.operator.get(f"/site/accounts?q={name}").body.decode()
-        return name, re.findall(r'href="/office(/site/accounts/\d+)"', html)[0]
+        return name, account_page(self.operator, name)
 
     def key(self) -> tuple[Visitor, str, str]:
         visitor, name = self.person()
@@ -127,8 +127,7 @@ def new_name(scene: Scene) -> str:
 
 def reset(scene: Scene) -> Sent:
     _, name = scene.person()
-    html = scene.operator.get(f"/site/accounts?q={name}").body.decode()
-    return Sent(scene.operator, re.findall(r'href="/office(/site/accounts/\d+)"', html)[0] + "/reset")
+    return Sent(scene.operator, account_page(scene.operator, name) + "/reset")
 
 
 def second_factor(scene: Scene) -> tuple[Visitor, str, pyotp.TOTP]:

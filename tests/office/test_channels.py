@@ -20,11 +20,6 @@ HOSTILE = '<b>"up"</b> & co'
 PATH = "/site/channels"
 
 
-@pytest.fixture(scope="module")
-def operator(site: Service) -> Visitor:
-    return People(site).signed_in("channel-operator", operator=True)
-
-
 @pytest.fixture
 def channel(site: Service, operator: Visitor, upstream: Upstream) -> Iterator[str]:
     """A chat channel with a stored key, which the page added."""
@@ -60,7 +55,7 @@ def test_an_added_channel_is_tested_with_a_real_request(
     assert b"&lt;i&gt;Good&lt;/i&gt; morning." in answer.body
     assert upstream.requests[-1].headers["authorization"] == f"Bearer {KEY}"
     assert activity(site) == [f"myna channel test {channel}"]
-    assert site.cli("account", "show", "channel-operator")["balance"] == 1000
+    assert site.cli("account", "show", "operator-of-channels")["balance"] == 1000
 
 
 def test_a_mistake_in_an_added_channel_is_named(operator: Visitor, site: Service, upstream: Upstream) -> None:
@@ -102,13 +97,6 @@ def test_a_refused_form_keeps_what_was_typed_but_the_key(operator: Visitor) -> N
     assert 'value="tts-9"' in page
     assert KEY not in page
     assert HOSTILE not in page
-
-
-def test_a_channel_can_not_have_the_name_of_a_node(operator: Visitor, site: Service) -> None:
-    answer = operator.post(f"{PATH}/new", kind="chat", name="node:attic", url="parrot:")
-    assert answer.status == 400
-    assert "can't begin with node:" in html.unescape(text_of(answer))
-    assert "node:attic" not in rows(site)
 
 
 def test_without_a_recent_password_the_key_is_asked_for_again(

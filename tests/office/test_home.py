@@ -38,16 +38,6 @@ def test_the_balance_is_the_one_of_the_api_and_the_sum_of_its_entries(
     assert f"{balance // used:,} days" in text
 
 
-def test_the_entries_are_summed_when_the_page_is_opened(site: Service, module_people: People) -> None:
-    visitor = module_people.signed_in("audited", units=3)
-    site.cli("audit")
-    for page in ("", "/ledger"):
-        assert "the sum of 1 entry ✓ , last audit " in visitor.page(page)
-    site.cli("account", "grant", "audited", "1")
-    for page in ("", "/ledger"):
-        assert "the sum of 2 entries ✓ , last audit " in visitor.page(page)
-
-
 def test_a_low_balance_and_one_below_the_limit_are_said(site: Service, module_people: People) -> None:
     visitor = module_people.signed_in("nearly-empty", units=4)
     _, plain = make(visitor)

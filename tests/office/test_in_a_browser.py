@@ -1,26 +1,33 @@
-"""Paths of people through the pages in a real browser: keys, sign-ins, and every page's accessibility."""
+"""People's ways through the pages in a real browser: keys, forms, what pages show live, and accessibility."""
 
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-import pyotp
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
+from demo.tiny_voices import zipvoice
+from myna.office.pages.voices import TO_READ
+from myna.voices.clones import PREVIEW
+from tests.office.conftest import MakeSite
 from tests.office.test_records import speak
-from tests.rig.browser import OpenContext, signed_in_page
+from tests.office.test_try import entries, name_of
+from tests.rig.browser import OpenContext, page_with_microphone, record, signed_in_page
 from tests.rig.calls import call
+from tests.rig.compute_node import NodeMaker
 from tests.rig.office import PASSWORD, People, Visitor
+from tests.rig.samples import voice, write_wav
 from tests.rig.service import Account, Service
+from tests.rig.upstream import Upstream
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 WAIT_MS = 60_000
-ANOTHER = "a cupboard of purple kettles 7"
 PATHS = (
     "", "/keys", "/keys/new", "/try", "/voices", "/voices/new", "/records", "/usage", "/ledger", "/me",
     "/start", "/site/accounts", "/site/accounts/new", "/site/codes", "/site/channels", "/site/routes",
@@ -133,44 +140,6 @@ def test_a_form_is_sent_once_by_a_double_click_and_its_button_is_busy(
     assert site.cli("account", "show", account.name)["balance"] == 6
 
 
-def test_a_second_factor_is_turned_on_and_asked_for_and_a_sign_out_ends_every_tab(
-    site: Service, people: People, open_context: OpenContext
-) -> None:
-    people.signed_in("two-factors")
-    context = open_context()
-    page, tab = context.new_page(), context.new_page()
-    sign_in(page, site, "two-factors")
-    page.wait_for_url(re.compile(r"/office/?$"))
-    page.goto(f"{site.root_url}/office/me")
-    page.get_by_role("button", name="Turn on").click()
-    secret = page.locator("#secret").inner_text()
-    page.get_by_role("textbox", name="Code").fill("000000")
-    page.get_by_role("button", name="Turn on").click()
-    expect(page.get_by_role("alert")).to_contain_text("The code is wrong")
-    expect(page.locator("#secret")).to_have_text(secret)
-    page.get_by_role("textbox", name="Code").fill(pyotp.TOTP(secret).now())
-    page.get_by_role("button", name="Turn on").click()
-    page.wait_for_load_state()
-    recovery = re.findall(r"\b[a-z0-9-]{20,}\b", page.locator("main").inner_text())
-    assert len(set(recovery)) == 10
-
-    tab.goto(f"{site.root_url}/office/keys")
-    expect(tab.get_by_role("heading", name="Keys")).to_be_visible()
-    page.get_by_role("button", name="Sign out").click()
-    expect(page.get_by_label("Password")).to_be_visible()
-    tab.reload()
-    expect(tab.get_by_label("Password")).to_be_visible()
-
-    sign_in(page, site, "two-factors")
-    expect(page.get_by_role("heading", name="Second factor")).to_be_visible()
-    tab.goto(f"{site.root_url}/office/keys")
-    expect(tab.get_by_role("textbox", name="Code").or_(tab.get_by_label("Password"))).to_be_visible()
-    page.get_by_role("textbox", name="Code").fill(recovery[0])
-    page.get_by_role("button", name="Continue").click()
-    page.goto(f"{site.root_url}/office/keys")
-    expect(page.get_by_role("heading", name="Keys")).to_be_visible()
-
-
 # ---- all pages
 
 
@@ -260,40 +229,89 @@ def test_every_part_of_a_form_can_be_reached_by_keyboard(open_context: OpenConte
     assert "by keyboard" in page.content()
 
 
-def test_a_reset_ends_old_sessions_and_the_old_password(
-    site: Service, people: People, open_context: OpenContext
+CHARGED = [("charge", -1)]
+HOSTILE_ANSWER = '<img src=x onerror=alert(1)> & "you"'
+SPEAK_MS = 120_000
+
+
+# ---- the page Try
+
+
+@pytest.fixture(scope="module")
+def streaming(make_site: MakeSite, session_upstream: Upstream) -> Service:
+    """A site whose chat channel streams as the message says."""
+    return make_site(chat_url=session_upstream.url)
+
+
+@pytest.fixture
+def visitor(streaming: Service, session_upstream: Upstream, request: pytest.FixtureRequest) -> Visitor:
+    session_upstream.forget()
+    return People(streaming).signed_in(name_of(request), units=10)
+
+
+@pytest.fixture
+def try_page(streaming: Service, visitor: Visitor, open_context: OpenContext) -> Page:
+    """The page Try in a browser of the visitor."""
+    made = signed_in_page(open_context(), visitor)
+    made.goto(f"{streaming.root_url}/office/try")
+    return made
+
+
+def send(page: Page, text: str) -> None:
+    page.fill("#text", text)
+    page.get_by_role("button", name="Send").click()
+
+
+def test_the_answer_is_shown_while_it_is_written_and_as_text(
+    streaming: Service, try_page: Page, session_upstream: Upstream, request: pytest.FixtureRequest
 ) -> None:
-    operator = signed_in_page(open_context(), people.signed_in("reset-operator", operator=True))
-    old = signed_in_page(open_context(), people.signed_in("reset-owner"))
-    old.goto(f"{site.root_url}/office/ledger")
-    expect(old.get_by_role("heading", name="Ledger")).to_be_visible()
+    send(try_page, "fault=pause one two three four")
+    said = try_page.locator(".turns .assistant .said")
+    expect(said).to_have_text("fault=pause")
+    expect(try_page.locator("dl.run")).to_have_count(0)
+    session_upstream.release()
+    expect(try_page.locator("dl.run")).to_contain_text("First words")
+    expect(said).to_contain_text("three four")
+    expect(try_page.locator("dl.run")).to_contain_text("1 unit")
+    expect(try_page.locator("#text")).to_have_value("")
 
-    operator.goto(f"{site.root_url}/office/site/accounts")
-    operator.get_by_role("link", name="reset-owner").click()
-    operator.get_by_role("button", name="Start a reset").click()
-    link = operator.locator("#link").inner_text()
+    send(try_page, f"fault=echo {HOSTILE_ANSWER}")
+    expect(try_page.locator(".turns .assistant")).to_have_count(2)
+    expect(try_page.locator("dl.run")).to_contain_text("Balance8")
+    assert try_page.locator("img[src=x]").count() == 0
+    expect(said.last).to_contain_text("<img src=x")
+    roles = [message["role"] for message in session_upstream.requests[-1].json["messages"]]
+    assert roles == ["user", "assistant", "user"]
+    assert entries(streaming, name_of(request)) == CHARGED * 2
 
-    owner = open_context().new_page()
-    owner.goto(link)
-    old.reload()
-    expect(old.get_by_role("heading", name="Ledger")).to_be_visible()  # a link that is opened changes nothing
-    owner.get_by_label("Password").fill("passwordpassword")
-    owner.get_by_role("button", name="Continue").click()
-    expect(owner.get_by_role("alert")).to_contain_text("easy to guess")
-    owner.get_by_label("Password").fill(ANOTHER)
-    owner.get_by_role("button", name="Continue").click()
-    expect(
-        owner.get_by_role("link", name="Sign out").or_(owner.get_by_role("button", name="Sign out"))
-    ).to_be_attached()
 
-    old.reload()
-    expect(old.get_by_role("button", name="Sign in")).to_be_visible()
-    sign_in(old, site, "reset-owner")
-    expect(old.get_by_role("alert")).to_contain_text("wrong")
-    sign_in(old, site, "reset-owner", ANOTHER)
-    expect(old.get_by_role("heading", level=1)).not_to_have_text("Sign in")
-    expect(old).not_to_have_url(f"{site.root_url}/office/sign-in")
+# ---- clones
 
-    late = open_context().new_page()
-    late.goto(link)
-    expect(late.get_by_role("heading", name="This link can't be used")).to_be_visible()
+
+@pytest.fixture
+def cloning_site(make_site: MakeSite, make_node: NodeMaker, tmp_path: Path) -> Service:
+    """A site with a node process that clones, by a tiny model."""
+    site = make_site(chat_url="parrot:")
+    token = site.cli("node", "enroll", "cloner")["token"]
+    folder = zipvoice(tmp_path / "model", characters=PREVIEW["zh"] + TO_READ["zh"])
+    node = make_node(f'slots = 1\n[[engine]]\nkind = "sherpa"\nfolder = "{folder}"\n')
+    node.join(site.root_url, token).start()
+    People(site).signed_in("cara")
+    return site
+
+
+def test_a_recorded_voice_is_cloned_by_a_node_and_heard(
+    cloning_site: Service, chromium: Browser, tmp_path: Path
+) -> None:
+    heard = write_wav(tmp_path / "heard.wav", voice(20, 48_000), 48_000)
+    with page_with_microphone(chromium, heard, cloning_site.root_url) as page:
+        record(page, "cara", "zh")  # the only language of the tiny model
+        page.click("text=Clone the voice")
+        live = page.locator("[data-live]")
+        expect(live).to_contain_text("ready", timeout=SPEAK_MS)
+        audio = live.locator("audio")
+        expect(audio).to_be_visible()
+        audio.evaluate("audio => { audio.muted = true; return audio.play(); }")
+        page.wait_for_function("document.querySelector('[data-live] audio').currentTime > 0")
+    (made,) = cloning_site.cli("voice", "list", "--account", "cara")
+    assert (made["name"], made["status"]) == ("Recorded", "ready")

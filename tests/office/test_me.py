@@ -1,7 +1,6 @@
 """One's own account: password, second factor, sessions, preferences; and refusals in its language."""
 
 import re
-import time
 
 import pyotp
 import pytest
@@ -24,9 +23,6 @@ def test_a_second_factor_is_asked_for_after_the_password(people: People) -> None
     secret = re.search(r"<pre id=\"secret\"[^>]*>([A-Z2-7]{32})<", begun.body.decode())
     assert secret
     totp = pyotp.TOTP(secret[1])
-    elsewhere = visitor.post("/me/second-factor/confirm", code="000000", secret="A" * 32)
-    assert elsewhere.status == 400
-    assert secret[1] not in elsewhere.body.decode()
     mistyped = visitor.post("/me/second-factor/confirm", code="000000", secret=secret[1])
     assert mistyped.status == 400
     assert "The code is wrong" in text_of(mistyped)
@@ -44,11 +40,6 @@ def test_a_second_factor_is_asked_for_after_the_password(people: People) -> None
     assert second.post(path, code=codes[0]).headers["location"] == "/office/ledger"
     assert second.get("/keys").status == 200
 
-    third = people.visitor()
-    third.post("/sign-in", name="rosa", password=PASSWORD)
-    assert third.post("/second-factor", code=codes[0]).status == 400  # used already
-    next_code = totp.at(int(time.time()) + 30)
-    assert third.post("/second-factor", code=next_code).status == 303
     visitor.submit("/me/second-factor/remove")
     sign_in(people, "rosa").page("/keys")
 
@@ -87,43 +78,17 @@ def reader(site: Service) -> Visitor:
 
 
 @pytest.mark.parametrize(
-    ("password", "language", "said"),
-    [
-        ("short", "en", "at least 12 characters"),
-        ("passwordpassword", "en", "easy to guess"),
-        ("passwordpassword", "zh-CN", "此密码容易被猜到，请使用几个互不相关的词。"),
-    ],
-)
-def test_a_weak_password_is_refused_with_the_reason(
-    reader: Visitor, password: str, language: str, said: str
-) -> None:
-    answer = reader.post("/me/password", {"accept-language": language}, password=password)
-    assert answer.status == 400
-    assert said in text_of(answer)
-    assert password not in text_of(answer)
-
-
-@pytest.mark.parametrize(
     ("path", "fields", "said"),
     [
         ("/me", {"low_balance": "many"}, "余额提醒阈值必须是整数。"),
         ("/site/codes", {"units": "many"}, "点数必须是整数。"),
+        ("/site/voices/hide", {}, "音色必填。"),
     ],
 )
 def test_a_wrong_field_is_named(reader: Visitor, path: str, fields: dict[str, str], said: str) -> None:
     answer = reader.post(path, **fields)
     assert answer.status == 400
     assert said in text_of(answer)
-
-
-def test_a_page_that_does_not_exist_says_so(reader: Visitor) -> None:
-    assert "没有此页面。" in text_of(reader.get("/no-such-page"))
-
-
-def test_the_rules_of_the_audit_are_in_the_language_of_the_page(reader: Visitor) -> None:
-    page = reader.page("/site/health")
-    assert "账户余额等于其全部明细之和，且不低于 0" in page
-    assert "ledger" not in page
 
 
 def test_a_session_is_shown_by_its_browser_and_signing_out_keeps_the_language(people: People) -> None:

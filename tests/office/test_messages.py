@@ -1,22 +1,132 @@
 """Every text of the pages has a translation, and every translation a text."""
 
 import ast
+import importlib
+import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from pkgutil import walk_packages
+from types import ModuleType
 
 import jinja2
 
-from myna import config
+from myna import config, errors
+from myna.accounts import limits, throttle
 from myna.engines.models.published import MODELS
 from myna.errors import sentences
-from myna.office import messages
+from myna.errors.sentences import SentenceError
+from myna.office import messages, pages
+from myna.office.forms import label_of
 from myna.office.render import Renderer
+from myna.speech import synthesize
 from myna.store.queries import audit
-from tests.office import error_sentences
+from myna.wire import failures as channel_failures
 from tests.office.conftest import MakeSite
 from tests.rig.office import People
 
 OFFICE = Path(messages.__file__).parents[1]
+PACKAGE = OFFICE.parent
+APART = {
+    "myna.store.migrate",
+    "myna.store.backup",
+    "myna.store.archive",
+    "myna.settings",
+    "myna.wire.validation_errors",
+}
+"""They raise before there is a page; the last one's sentences are translated by patterns."""
+OF_NODES = {errors.NodeRefused, errors.NodeTooOld, errors.StaleLease}
+"""What compute nodes alone are told."""
+PHRASES_OF = ("_check_line", "_check_range", "_check_whole")
+"""Functions whose first argument is the phrase `what` of a sentence."""
+
+
+def error_classes() -> set[type[SentenceError]]:
+    """All classes of errors that a page may show."""
+    found: set[type[SentenceError]] = set()
+    waiting: list[type[SentenceError]] = [SentenceError]
+    while waiting:
+        for kind in waiting.pop().__subclasses__():
+            if kind not in found | OF_NODES and kind.__module__.startswith("myna."):
+                found.add(kind)
+                waiting.append(kind)
+    return found
+
+
+def error_sentences() -> set[str]:
+    """The sentences of all errors that the modules below the pages raise."""
+    modules = _modules()  # imports them, and so their classes
+    names = {kind.__name__ for kind in error_classes()}
+    found = set(limits.SENTENCES.values()) | set(synthesize.SENTENCES.values())
+    found |= {meaning.sentence for meaning in channel_failures.MEANINGS}
+    found |= {kind.default for kind in error_classes() if issubclass(kind, errors.MynaError) and kind.default}
+    found.add(throttle.WRONG)
+    for module in modules:
+        for call in _calls(module):
+            name = _name(call.func)
+            if name in names or (name == "__init__" and module in (errors, throttle)):
+                found |= {_field(call, name) + text for text in _texts(call.args[0], module)}
+            elif name in PHRASES_OF and isinstance(call.args[0], ast.Constant):
+                found.add(str(call.args[0].value))
+    return found
+
+
+def _field(call: ast.Call, name: str) -> str:
+    """What an InvalidRequest has before its sentence: the field."""
+    given = next((one.value for one in call.keywords if one.arg == "field"), None)
+    known = isinstance(given, ast.Constant) and name in ("InvalidRequest", "__init__")
+    return f"{given.value}: " if known and isinstance(given, ast.Constant) else ""
+
+
+def _calls(module: ModuleType) -> Iterator[ast.Call]:
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(node, ast.Call) and node.args:
+            yield node
+
+
+def _texts(argument: ast.expr, module: ModuleType) -> Iterator[str]:
+    """The texts that an argument may be: a constant, the name of one, or a choice of them."""
+    match argument:
+        case ast.Constant(value=str(text)):
+            yield text
+        case ast.Name(id=name) if isinstance(text := getattr(module, name, None), str):
+            yield text
+        case ast.Attribute(value=ast.Name(id=owner), attr=name) if isinstance(
+            text := getattr(getattr(module, owner, None), name, None), str
+        ):
+            yield text
+        case ast.IfExp(body=one, orelse=other):
+            yield from _texts(one, module)
+            yield from _texts(other, module)
+        case ast.JoinedStr():
+            raise AssertionError(
+                f"{module.__name__}:{argument.lineno}: give the values apart, not as an f-string"
+            )
+
+
+def _modules() -> list[ModuleType]:
+    """The modules of the office, those that it imports, and those of errors and of signing in."""
+    paths = [*OFFICE.rglob("*.py"), *(PACKAGE / "actions").glob("*.py")]
+    names = {_dotted(path) for path in [*paths, *(PACKAGE / "sign_in").glob("*.py")]}
+    names |= {"myna.errors", "myna.lib.names", "myna.wire.failures", "myna.wire.openai"}
+    names |= {"myna.accounts.caps", "myna.accounts.throttle", "myna.billing.quota"}
+    names |= {"myna.billing.refused_charges", "myna.store.sqlite_reports"}
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("myna"):
+                names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    files = {_dotted(path) for path in PACKAGE.rglob("*.py")}
+    return [importlib.import_module(name) for name in sorted(names & files - APART)]
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(("myna", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def _name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
 TEMPLATES = sorted((OFFICE / "templates").rglob("*.html"))
 
 
@@ -27,24 +137,42 @@ def used() -> set[str]:
     texts: set[str] = set()
     for path in TEMPLATES:
         for _, _, found in environment.extract_translations(path.read_text(encoding="utf-8")):  # type: ignore[attr-defined]  # added by the extension
-            texts.add(found[1] if isinstance(found, tuple) else found)  # Chinese has the plural alone
+            text = found[1] if isinstance(found, tuple) else found  # Chinese has the plural alone
+            texts |= {text} if text else set()
     for path in OFFICE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and (name := _name(node.func)) in ("text", "N_", "redirect"):
                 given = node.args[1:] if name == "redirect" else node.args
                 texts |= {arg.value for arg in given if isinstance(arg, ast.Constant)}
     texts |= {setting.kind.requirement for setting in config.SETTINGS.values()}
-    return texts | error_sentences.sentences() | set(audit.RULES) | set(sentences.UNAVAILABLE)
-
-
-def _name(function: ast.expr) -> str:
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return texts | error_sentences() | set(audit.RULES) | set(sentences.UNAVAILABLE)
 
 
 def test_every_text_is_translated() -> None:
     translated, texts = set(messages.read("zh")), used()
     assert sorted(texts - translated) == []
     assert sorted(translated - texts) == []
+
+
+NOT_TYPED = {
+    "again", "answer", "any_channel", "error", "first_ms", "once", "operator", "remove", "said", "statement",
+    "stopped", "stored", "sure", "untested", "waited_ms",
+}  # fmt: skip
+"""Fields that the pages fill in themselves."""
+
+
+def test_every_field_that_is_typed_has_a_translated_label() -> None:
+    found = walk_packages(pages.__path__, f"{pages.__name__}.")
+    modules = [importlib.import_module(one.name) for one in found]
+    kinds = [
+        getattr(module, call.args[0].id)
+        for module in modules
+        for call in _calls(module)
+        if _name(call.func) in ("fields", "performs") and isinstance(call.args[0], ast.Name)
+    ]
+    names = {name for kind in kinds for name in kind.__struct_fields__} - NOT_TYPED
+    assert "voice_id" in names
+    assert {label_of(name) for name in names} <= set(messages.read("zh"))
 
 
 def test_a_translation_has_the_placeholders_of_its_text() -> None:

@@ -3,8 +3,6 @@
 import re
 from urllib.parse import quote
 
-import pytest
-
 from tests.office.conftest import MakeSite
 from tests.rig.calls import Wire
 from tests.rig.compute_node import NodeMaker
@@ -20,11 +18,6 @@ slots = 1
 [[engine]]
 kind = "espeak"
 """
-
-
-@pytest.fixture(scope="module")
-def operator(site: Service) -> Visitor:
-    return People(site).signed_in("node-operator", operator=True)
 
 
 def states(site: Service) -> dict[str, str]:

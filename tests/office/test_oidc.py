@@ -4,8 +4,6 @@ import re
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
-import pyotp
-
 from tests.office.conftest import MakeSite
 from tests.office.test_edge import ASKED, forget_passwords, is_signed_in
 from tests.rig.calls import Answer
@@ -117,22 +115,6 @@ def test_a_link_is_finished_by_the_session_that_began_it(oidc_people: People, pr
     visitor.submit("/sign-in", name="gil", password=PASSWORD)
     assert come_back(visitor, parameters).status == 400
     assert "Link" in visitor.page("/me") and "linked" not in visitor.page("/me").lower()
-
-
-def test_a_second_factor_is_asked_for_after_the_provider(
-    oidc_site: Service, oidc_people: People, provider: OidcProvider
-) -> None:
-    visitor = linked(oidc_people, provider, "ida")
-    asked = visitor.result("/me/second-factor").body.decode()
-    secret = re.findall(r"<pre id=\"secret\"[^>]*>([A-Z2-7]{32})<", asked)[0]
-    confirmed = visitor.result("/me/second-factor/confirm", code=pyotp.TOTP(secret).now())
-    codes = re.findall(r"\b(?:[a-z2-9]{4}-){5}[a-z2-9]{4}\b", text_of(confirmed))
-    other = oidc_people.visitor()
-    answer = go(other, provider)
-    assert answer.headers["location"] == "/office/second-factor?next=%2Foffice"
-    assert not is_signed_in(other)
-    other.submit("/second-factor?next=/office/keys", code=codes[0])
-    assert is_signed_in(other)
 
 
 def test_the_provider_confirms_a_person_without_a_password(

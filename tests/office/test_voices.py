@@ -10,6 +10,7 @@ import pytest
 from myna.voices.clones import CONSENT, CONSENTS
 from tests.farm.node_client import NodeClient, NodeSite, mp3
 from tests.office.conftest import MakeSite
+from tests.office.test_keys import make
 from tests.rig.calls import Answer, call
 from tests.rig.office import People, Visitor
 from tests.rig.samples import write_voice
@@ -82,9 +83,8 @@ def rows(visitor: Visitor, query: str = "") -> list[str]:
 
 def test_the_page_lists_the_voices_of_the_api(site: Service, people: People) -> None:
     visitor = people.signed_in("voice-reader")
-    key = re.search(r"myna_[0-9a-f]{40}", visitor.result("/keys/new", name="k", scope="tts").body.decode())
-    assert key
-    answer = call("GET", f"{site.base_url}/voices", key=key[0]).json
+    _, key = make(visitor, scope="tts")
+    answer = call("GET", f"{site.base_url}/voices", key=key).json
     assert rows(visitor) == [one["voice_id"] for one in answer["data"]]
     page = visitor.page("/voices")
     assert page.count("default") == 1

@@ -298,7 +298,7 @@ async def scripted_site(
     audited, and no temporary file is left."""
     voice = ScriptedVoice()
     engines = {KOKORO: voice} if speech == "kokoro" else {}
-    patched.setattr(service, "speech_engines", lambda _: engines)
+    patched.setattr(service, "speech_engines", lambda *_: engines)
     chosen = Settings(
         data=str(folder / "data"), port=free_port(), speech=speech, chat_url="parrot:", **settings
     )

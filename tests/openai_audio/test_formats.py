@@ -39,25 +39,23 @@ def of(kind: TranscriptFormat, transcript: Transcript = SPOKEN, **more: bool) ->
     return encoded(transcript, kind, **given).decode()
 
 
-def test_json_has_the_text_and_the_seconds() -> None:
-    assert json.loads(of(TranscriptFormat.JSON)) == {
-        "text": "你好。 再见。",
-        "usage": {"type": "duration", "seconds": 3726},
-    }
-
-
-def test_text_is_the_text_and_a_line_end() -> None:
-    assert of(TranscriptFormat.TEXT) == "你好。 再见。\n"
-
-
-def test_srt_numbers_its_cues_and_writes_milliseconds_after_a_comma() -> None:
-    assert of(TranscriptFormat.SRT) == (
-        "1\n00:00:00,000 --> 00:00:01,250\n你好。\n\n2\n01:01:01,000 --> 01:02:05,000\n再见。\n\n"
-    )
-
-
-def test_vtt_begins_with_its_name_and_writes_milliseconds_after_a_point() -> None:
-    assert of(TranscriptFormat.VTT).startswith("WEBVTT\n\n00:00:00.000 --> 00:00:01.250\n你好。\n\n")
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (TranscriptFormat.JSON, '{"text":"你好。 再见。","usage":{"type":"duration","seconds":3726}}'),
+        (TranscriptFormat.TEXT, "你好。 再见。\n"),
+        (
+            TranscriptFormat.SRT,
+            "1\n00:00:00,000 --> 00:00:01,250\n你好。\n\n2\n01:01:01,000 --> 01:02:05,000\n再见。\n\n",
+        ),
+        (
+            TranscriptFormat.VTT,
+            "WEBVTT\n\n00:00:00.000 --> 00:00:01.250\n你好。\n\n01:01:01.000 --> 01:02:05.000\n再见。\n\n",
+        ),
+    ],
+)
+def test_a_transcript_in_each_format(kind: TranscriptFormat, body: str) -> None:
+    assert of(kind) == body
 
 
 def test_verbose_json_names_the_language_and_has_words_if_asked_for() -> None:
@@ -65,12 +63,8 @@ def test_verbose_json_names_the_language_and_has_words_if_asked_for() -> None:
     assert (found["task"], found["language"], found["duration"]) == ("transcribe", "chinese", 3725.5)
     assert found["segments"][1]["avg_logprob"] == -0.5
     assert "words" not in found
-    with_words = json.loads(of(TranscriptFormat.VERBOSE_JSON, words=True))
-    assert with_words["words"] == [{"word": "你好", "start": 0.0, "end": 1.0}]
-
-
-def test_a_translation_is_in_english() -> None:
-    found = json.loads(of(TranscriptFormat.VERBOSE_JSON, translated=True))
+    found = json.loads(of(TranscriptFormat.VERBOSE_JSON, words=True, translated=True))
+    assert found["words"] == [{"word": "你好", "start": 0.0, "end": 1.0}]
     assert (found["task"], found["language"]) == ("translate", "english")
 
 

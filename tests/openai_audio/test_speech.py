@@ -167,12 +167,6 @@ def test_a_key_without_the_scope_is_403(speaker: Speaker) -> None:
         assert (answer.status, answer.json["error"]["code"]) == (403, "missing_scope")
 
 
-def test_an_account_without_units_is_402(speaker: Speaker) -> None:
-    key = speaker.service.account(units=0).key().plain
-    answer = call("POST", f"{speaker.base_url}/audio/speech", key=key, data={"model": "tts-1", "input": TEXT})
-    assert (answer.status, answer.json["error"]["code"]) == (402, "insufficient_quota")
-
-
 def test_the_voices_are_those_of_the_catalogue_and_the_names_that_mean_one(speaker: Speaker) -> None:
     voices = {voice["id"]: voice for voice in speaker.voices()}
     assert list(voices)[: len(NEURAL)] == NEURAL

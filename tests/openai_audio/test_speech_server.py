@@ -101,6 +101,14 @@ async def read(answer: Answer, count: int) -> bytes:
     return answer.body
 
 
+async def begun(visitor: Visitor, server: Server) -> Answer:
+    """A response of which the client has got a part of the sound."""
+    answer = await visitor.speak(response_format="mp3")
+    server.send(ONE)
+    await read(await answer.head(), 1)
+    return answer
+
+
 async def test_an_mp3_is_passed_on_while_it_arrives(visitor: Visitor, server: Server) -> None:
     answer = await visitor.speak(response_format="mp3")
     server.send(ONE)
@@ -138,27 +146,11 @@ async def test_a_server_that_sends_no_sound_is_an_error_and_refunded(
     await visitor.balance_becomes(UNITS)
 
 
-async def test_a_server_that_breaks_off_after_sound_is_refunded(visitor: Visitor, server: Server) -> None:
-    answer = await visitor.speak(response_format="mp3")
-    server.send(ONE)
-    await answer.head()
-    await read(answer, 1)
-    server.send(Server.CUT)
-    await answer.rest()
-    assert not answer.whole
-    await visitor.balance_becomes(UNITS)
-    assert await visitor.task() == (TaskStatus.FAILED, "")
-    assert await visitor.reason() == (CallState.REFUNDED, "StreamFailed")
-
-
 async def test_a_server_that_breaks_off_is_kept_with_its_sound_if_the_site_says_so(
     visitor: Visitor, server: Server
 ) -> None:
     await visitor.set("broken_stream", "keep")
-    answer = await visitor.speak(response_format="mp3")
-    server.send(ONE)
-    await answer.head()
-    await read(answer, 1)
+    answer = await begun(visitor, server)
     server.send(Server.CUT)
     assert await answer.rest() == ONE
     assert not answer.whole
@@ -179,9 +171,7 @@ async def test_sound_after_a_large_tag_is_sent_when_it_is_complete(visitor: Visi
 async def test_sound_over_the_limit_is_refunded(visitor: Visitor, server: Server, broken_stream: str) -> None:
     await visitor.set("broken_stream", broken_stream)
     await visitor.set("tts_max_sound_s", "2")
-    answer = await visitor.speak(response_format="mp3")
-    server.send(ONE)
-    await read(await answer.head(), 1)
+    answer = await begun(visitor, server)
     server.send(TWO, THREE, Server.END)
     await answer.rest()
     assert not answer.whole
@@ -216,10 +206,7 @@ async def test_a_client_that_leaves_before_sound_ends_the_request_and_is_refunde
 async def test_a_client_that_leaves_after_sound_pays_and_all_of_it_is_stored(
     visitor: Visitor, server: Server
 ) -> None:
-    answer = await visitor.speak(response_format="mp3")
-    server.send(ONE)
-    await answer.head()
-    await read(answer, 1)
+    answer = await begun(visitor, server)
     answer.connection.reset()
     server.send(TWO, THREE, Server.END)
     await visitor.balance_becomes(UNITS - 1)
@@ -237,12 +224,3 @@ async def test_another_format_is_made_of_the_whole_mp3(visitor: Visitor, server:
     sound = heard(await answer.rest(), SoundFormat.WAV)
     assert abs(len(sound) - len(heard(SOUND, SoundFormat.MP3))) < 2000
     await visitor.balance_becomes(UNITS - 1)
-
-
-async def test_events_have_the_mp3_as_it_arrives(visitor: Visitor, server: Server) -> None:
-    answer = await visitor.speak(response_format="mp3", stream_format="sse")
-    server.send(ONE)
-    await answer.head()
-    assert b"speech.audio.delta" in await read(answer, 1)
-    server.send(TWO, Server.END)
-    assert b"speech.audio.done" in await answer.rest()

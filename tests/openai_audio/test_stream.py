@@ -5,6 +5,7 @@ import base64
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from myna.engines.registry import KOKORO
 from myna.speech import delivery
 from myna.store.batch import CallState, TaskStatus
 from tests.engines.conftest import until
-from tests.openai_audio.scripted_site import UNITS, Visitor, scripted_site, tone
+from tests.openai_audio.scripted_site import UNITS, Answer, Visitor, scripted_site, tone
 
 pytestmark = pytest.mark.anyio
 
@@ -37,6 +38,15 @@ async def visitor(site: Visitor) -> AsyncIterator[Visitor]:
 async def until_said(visitor: Visitor, parts: int) -> None:
     """Returns when the voice has said so many parts and waits for the next one."""
     await until(lambda: visitor.voice.said >= parts)
+
+
+async def begun(visitor: Visitor, **asked: Any) -> Answer:
+    """A response of which the client has got a part of the first sound."""
+    answer = await visitor.speak(**asked)
+    visitor.voice.say(ONE)
+    await answer.head()
+    assert await answer.more()
+    return answer
 
 
 async def test_the_first_part_arrives_while_the_second_is_not_spoken(visitor: Visitor) -> None:
@@ -84,10 +94,7 @@ async def test_an_engine_that_fails_before_a_sound_is_refunded_with_an_error(vis
 async def test_an_engine_that_fails_after_a_sound_is_refunded_and_the_connection_is_closed(
     visitor: Visitor, failure: Exception
 ) -> None:
-    answer = await visitor.speak()
-    visitor.voice.say(ONE)
-    await answer.head()
-    assert await answer.more()
+    answer = await begun(visitor)
     visitor.voice.say(failure)
     await answer.rest()
     assert not answer.whole
@@ -122,10 +129,7 @@ async def test_an_engine_that_fails_after_a_sound_is_kept_with_that_sound_if_the
     visitor: Visitor,
 ) -> None:
     await visitor.set("broken_stream", "keep")
-    answer = await visitor.speak()
-    visitor.voice.say(ONE)
-    await answer.head()
-    assert await answer.more()
+    answer = await begun(visitor)
     visitor.voice.say(EngineCrashed("crashed"))
     assert await answer.rest() == ONE
     assert not answer.whole
@@ -138,10 +142,7 @@ async def test_a_sound_over_the_limit_is_refunded_also_where_broken_streams_are_
     visitor: Visitor,
 ) -> None:
     await visitor.set("broken_stream", "keep")
-    answer = await visitor.speak()
-    visitor.voice.say(ONE)
-    await answer.head()
-    assert await answer.more()
+    answer = await begun(visitor)
     visitor.voice.say(SoundTooLong("too long"))
     await answer.rest()
     assert not answer.whole
@@ -151,10 +152,7 @@ async def test_a_sound_over_the_limit_is_refunded_also_where_broken_streams_are_
 async def test_a_client_that_leaves_after_a_sound_pays_and_the_text_is_spoken_to_its_end(
     visitor: Visitor,
 ) -> None:
-    answer = await visitor.speak()
-    visitor.voice.say(ONE)
-    await answer.head()
-    assert await answer.more()
+    answer = await begun(visitor)
     answer.connection.reset()
     visitor.voice.say(TWO, THREE, None)
     await visitor.balance_becomes(UNITS - 1)
@@ -284,10 +282,7 @@ async def test_events_have_the_sound_in_base64_and_end_with_the_usage(visitor: V
 
 
 async def test_events_tell_of_a_failure_and_of_the_refund(visitor: Visitor) -> None:
-    answer = await visitor.speak(stream_format="sse")
-    visitor.voice.say(ONE)
-    await answer.head()
-    assert await answer.more()
+    answer = await begun(visitor, stream_format="sse")
     visitor.voice.say(EngineCrashed("crashed"))
     await answer.rest()
     assert not answer.whole

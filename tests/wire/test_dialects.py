@@ -12,11 +12,8 @@ from myna.gateway.relay.events import EventRelay
 from myna.gateway.relay.plan import WithUsage
 from myna.wire import lenient
 from myna.wire.body import to_event
-from tests.wire.responses.stream import (
-    parsed,
-    response_to,
-    translated,
-)
+from tests.rig.answers import event
+from tests.wire.responses.stream import parsed, response_to, translated
 
 CHANNEL = Channel(kind="chat", name="up", url="http://127.0.0.1", model="m", key="k")
 HELLO = {"role": "assistant", "content": "Hello"}
@@ -70,8 +67,8 @@ def test_a_whole_answer_is_read_by_each_reader(name: str) -> None:
     passed = answers.completion(body, "m", 1, CHANNEL)
     assert json.loads(passed)["choices"][0]["message"]["role"] == "assistant"
     assert b"NaN" not in passed and not passed.startswith(lenient.BOM)
-    (event,) = answers.as_events(body, with_usage=False)
-    assert "delta" in json.loads(event.removeprefix(b"data: "))["choices"][0]
+    (sent,) = answers.as_events(body, with_usage=False)
+    assert "delta" in json.loads(sent.removeprefix(b"data: "))["choices"][0]
     response = response_to(answers.decoded(body))
     assert response["output"][-1]["content"][0]["text"] == text
     assert response["status"] == "completed"
@@ -91,7 +88,7 @@ def test_a_reason_to_finish_is_one_of_openais_for_each_reader(reason: str, known
     assert json.loads(answers.completion(body, "gpt", 1, CHANNEL))["choices"][0]["finish_reason"] == known
     choice = {"index": 0, "delta": {}, "finish_reason": reason}
     chunk = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
-    sent = EventRelay(model=b'"m"').feed(b"data: %b\n\n" % json.dumps(chunk).encode())
+    sent = EventRelay(model=b'"m"').feed(event(chunk))
     assert json.loads(sent[6:]) == chunk | {"choices": [choice | {"finish_reason": known}]}
     response = response_to(answer)
     assert response["status"] == ("completed" if known in ("stop", "tool_calls") else "incomplete")
@@ -155,7 +152,7 @@ def test_calls_have_an_index_of_their_own(indexes: tuple[Any, ...]) -> None:
     relay, found = EventRelay(model=b'"gpt"'), []
     for index, call in zip(indexes, calls, strict=True):
         one = {"choices": [{"delta": {"tool_calls": [call | {"index": index}]}}]}
-        sent = relay.feed(b"data: %b\n\n" % json.dumps(one).encode())
+        sent = relay.feed(event(one))
         found.append(json.loads(sent[6:])["choices"][0]["delta"]["tool_calls"][0]["index"])
     first = 1 if indexes[0] == 1 else 0
     assert found == [first, first + 1, first + 1]
@@ -167,7 +164,7 @@ def test_calls_without_index_and_id_as_gemini_sends_them_are_told_apart() -> Non
     response = parsed(translated(chunks))[-1]["response"]
     assert [item["name"] for item in response["output"]] == ["f", "g"]
     relay = EventRelay(model=b'"gpt"')
-    sent = b"".join(relay.feed(b"data: %b\n\n" % json.dumps(one).encode()) for one in chunks)
+    sent = b"".join(relay.feed(event(one)) for one in chunks)
     deltas = [json.loads(each[6:])["choices"][0]["delta"] for each in sent.split(b"\n\n") if each]
     calls = [delta["tool_calls"][0] for delta in deltas]
     assert [(call["index"], call["type"], call["function"]) for call in calls] == [
@@ -252,7 +249,7 @@ def passed(choice: dict[str, Any], members: dict[str, Any]) -> tuple[dict[str, A
     relay = EventRelay(model=b'"m"')
     rest = {name: value for name, value in choice.items() if name not in ("message", "finish_reason")}
     chunk = whole | {"choices": [delta | rest]}
-    sent = [relay.feed(b"data: %b\n\n" % json.dumps(one).encode()) for one in (good, chunk)]
+    sent = [relay.feed(event(one)) for one in (good, chunk)]
     return answer, json.loads(sent[1].removeprefix(b"data: "))
 
 

@@ -36,7 +36,7 @@ from myna.gateway.chat.intent import speech_text
 from myna.gateway.chat.text import note_tokens
 from myna.gateway.relay import answers
 from myna.gateway.relay.plan import DONE, RelayPlan
-from myna.gateway.relay.streaming import EVENTS, HEADERS, ClientLeft, Passage, StreamedAnswer
+from myna.gateway.relay.streaming import EVENTS, HEADERS, ChannelStream, ClientLeft, StreamedAnswer
 from myna.http.client import HttpClient, IdleTimedOut, TimedOut
 from myna.http.request import read_body
 from myna.http.responses import Response
@@ -108,7 +108,7 @@ class Relay:
         with Slot() as slot:
             outcome = await self.ledger.charge_plan(caller, planned)
             if isinstance(outcome, Replayed):
-                return self._replay(outcome.answer, caller.details, out)
+                return self._sent(outcome.answer.encode(), self.unit_headers(caller.details), out)
             charged, relayed = outcome
             if isinstance(relayed.answer, SpokenPlan):
                 answer = await self.chat.speak(charged, relayed.answer, client.disconnected)
@@ -138,24 +138,22 @@ class Relay:
     def _headers(self, details: RequestDetails) -> dict[str, str]:
         return {**self.unit_headers(details), "X-Myna-Channel": details.channel}
 
-    def _replay(self, answer: str, details: RequestDetails, out: ResponseStream) -> Response | ResponseStream:
-        """The stored answer to a retry: one JSON object, or the events of a stream."""
-        headers = self.unit_headers(details)
-        if answer.startswith("{"):
-            return Response(answer.encode(), headers=headers)
-        out.start({**HEADERS, **headers}, EVENTS)
-        out.write(answer.encode())
-        out.end()
-        return out
-
     def _spoken(
         self, answer: bytes, plan: RelayPlan, details: RequestDetails, out: ResponseStream
     ) -> Response | ResponseStream:
         """The answer of a call that was spoken. Its content is the address of the audio."""
-        if not plan.request.streams:
-            return Response(answer, headers=self._headers(details))
-        out.start({**HEADERS, **self._headers(details)}, EVENTS)
-        out.write(b"".join([*answers.as_events(answer, with_usage=plan.request.counts_usage), DONE]))
+        if plan.request.streams:
+            answer = b"".join([*answers.as_events(answer, with_usage=plan.request.counts_usage), DONE])
+        return self._sent(answer, self._headers(details), out)
+
+    def _sent(
+        self, answer: bytes, headers: Mapping[str, str], out: ResponseStream
+    ) -> Response | ResponseStream:
+        """A whole answer: one JSON object, or the events of a stream."""
+        if answer.startswith(b"{"):
+            return Response(answer, headers=headers)
+        out.start({**HEADERS, **headers}, EVENTS)
+        out.write(answer)
         out.end()
         return out
 
@@ -258,11 +256,11 @@ class Relay:
         answer is not complete."""
 
         async def attempt(channel: Channel, left_s: float) -> bytes:
-            passage = Passage(streamed, plan, channel, answer_max_bytes=self.settings.answer_max_bytes)
+            stream = ChannelStream(streamed, plan, channel, answer_max_bytes=self.settings.answer_max_bytes)
             try:
-                return await passage.run(self.http_client, left_s)
+                return await stream.run(self.http_client, left_s)
             finally:
-                passage.note(call.details)
+                stream.note(call.details)
 
         try:
             last = await self._first(call, plan, attempt)

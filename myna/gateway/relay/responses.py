@@ -52,23 +52,16 @@ class _Response(Struct):
     error: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _PassedEvent(Struct):
-    """An event of a response that is passed on, as far as it is read."""
+class _Event(Struct):
+    """An event of a response, as far as it is read."""
 
     sequence_number: int = -1
     response: msgspec.Raw = msgspec.Raw(b"")
 
 
-class _Closing(Struct):
-    """The last event of a response."""
-
-    response: msgspec.Raw = msgspec.Raw(b"")
-
-
 _response = msgspec.json.Decoder(_Response)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_passed_event = msgspec.json.Decoder(_PassedEvent)
-_closing = msgspec.json.Decoder(_Closing)
+_event = msgspec.json.Decoder(_Event)
 
 
 class ReadResponses(Struct, frozen=True):
@@ -166,7 +159,7 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
         if self.store is None:
             return
         _, _, data = answer.rpartition(b"\ndata: ")  # of the last event, if there are events
-        response = _closing.decode(data).response or answer
+        response = _event.decode(data).response or answer
         row = StoredResponse(self.response_id, self.previous_id, self.translated.own_items, bytes(response))
         await self.store.put(account_id, row)
 
@@ -226,11 +219,11 @@ class ResponseShape:
     def _note(self, data: bytes) -> None:
         """Notes of an event that passes what a failure repeats: its number, and the response that began."""
         try:
-            event = _passed_event.decode(data)
+            event = _event.decode(data)
             if event.response and not self._passed_response and not has_too_many_containers(data):
                 self._passed_response = dumps(object_of(loads(bytes(event.response))))
         except UNREADABLE:
-            event = _PassedEvent()  # clients that are less strict may read it
+            event = _Event()  # clients that are less strict may read it
         self._sequence = max(event.sequence_number, self._sequence + 1)
 
     def last(self) -> bytes:

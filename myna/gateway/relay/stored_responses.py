@@ -4,8 +4,9 @@ Source: `store`, `previous_response_id` and references to items of OpenAI's /res
 one request and its response; those that it continues are read again each time.
 """
 
+from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
@@ -24,6 +25,7 @@ from myna.wire.lenient import loads, objects_of
 from myna.wire.responses.output import response_and_place
 from myna.wire.responses.request import ResponsesRequest, reference_of
 
+T = TypeVar("T")
 NO_SPACE: Final = (
     "The disk has no space for new responses; nothing was charged, send store: false or try again later."
 )
@@ -96,15 +98,11 @@ class StoredResponses:
 
     async def put(self, account_id: int, row: StoredResponse) -> None:
         """Stores a response. Raises DatabaseUnavailable."""
-        await in_time(
-            self.db,
-            self.db.transaction(lambda db: store.put(db, account_id, row)),
-            self.settings.charge_wait_s,
-        )
+        await self._in_time(self.db.transaction(lambda db: store.put(db, account_id, row)))
 
     async def one(self, account_id: int, response_id: str) -> bytes:
         """The JSON of a response of the account. Raises NotFound."""
-        row = await in_time(self.db, store.one(self.db, account_id, response_id), self.settings.charge_wait_s)
+        row = await self._in_time(store.one(self.db, account_id, response_id))
         if row is None:
             raise _not_found(response_id)
         return row.answer
@@ -112,19 +110,20 @@ class StoredResponses:
     async def delete(self, account_id: int, response_id: str) -> None:
         """Deletes a response of the account. Raises NotFound."""
         deleted = self.db.transaction(lambda db: store.delete(db, account_id, response_id))
-        if not await in_time(self.db, deleted, self.settings.charge_wait_s):
+        if not await self._in_time(deleted):
             raise _not_found(response_id)
+
+    async def _in_time(self, query: Awaitable[T]) -> T:
+        return await in_time(self.db, query, self.settings.charge_wait_s)
 
     async def _referenced(self, account_id: int, ids: list[str]) -> dict[str, StoredResponse]:
         """The responses of the account with these ids."""
         if not ids:
             return {}
         query = store.several(self.db, account_id, ids[:REFERENCED_MAX], self.settings.body_max_bytes)
-        found = await in_time(self.db, query, self.settings.charge_wait_s)
-        if (
-            len(ids) > REFERENCED_MAX
-            or sum(row.size_bytes for row in found.values()) > self.settings.body_max_bytes
-        ):
+        found = await self._in_time(query)
+        size_bytes = sum(row.size_bytes for row in found.values())
+        if len(ids) > REFERENCED_MAX or size_bytes > self.settings.body_max_bytes:
             raise InvalidRequest(
                 f"refers to items of more than {REFERENCED_MAX} responses, or of more than"
                 f" {self.settings.body_max_bytes} bytes.",
@@ -135,7 +134,7 @@ class StoredResponses:
     async def _conversation(self, account_id: int, response_id: str) -> list[StoredResponse]:
         """The response after those that it continues."""
         query = store.conversation(self.db, account_id, response_id, self.settings.body_max_bytes)
-        rows = await in_time(self.db, query, self.settings.charge_wait_s)
+        rows = await self._in_time(query)
         if sum(row.size_bytes for row in rows) > self.settings.body_max_bytes:
             raise InvalidRequest(
                 f"the conversation has more than {self.settings.body_max_bytes} bytes; begin a new one.",

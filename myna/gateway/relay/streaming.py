@@ -63,12 +63,13 @@ class StreamedAnswer:
 
     def begin_in(self, seconds: float) -> None:
         """Begins the response with a comment after so many seconds without an event; 0: never."""
-        if seconds:
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._begin_with_comment)
 
-    def _begin_with_comment(self) -> None:
-        self._begin()
-        self.out.write(KEEP_ALIVE)
+        def begin_with_comment() -> None:
+            self._begin()
+            self.out.write(KEEP_ALIVE)
+
+        if seconds:
+            self._timer = asyncio.get_running_loop().call_later(seconds, begin_with_comment)
 
     def _begin(self) -> None:
         self.stop()
@@ -130,7 +131,7 @@ class StreamedAnswer:
         self._timer = loop.call_later(KEEP_ALIVE_EVERY_S, self._keep_alive)
 
 
-class Passage:
+class ChannelStream:
     """The response of one channel, on its way to the client. Used once. An answer that is not streamed and
     an event that must be read have at most `answer_max_bytes`."""
 
@@ -160,7 +161,10 @@ class Passage:
                 self._send_whole(self._plan.parrot())
             else:
                 await self._request(http_client, left_s)
-                self._finish()
+                if self._whole is None:
+                    self._answer.send(self._events.close())
+                else:
+                    self._send_whole(self._plan.streamed(self._channel, bytes(self._whole)))
             return self._events.last or self._answer.shape.last()
         except FailedAttempt as failed:
             self._note(failed)
@@ -212,7 +216,7 @@ class Passage:
                     body=self._plan.body_for(self._channel),
                     deadline_s=left_s,
                     answer_max_bytes=STREAM_MAX_BYTES,
-                    sink=self._take,
+                    sink=self._receive,
                     accept=lambda status, headers: status == HTTPStatus.OK,
                     flow=self._flow,
                 )
@@ -239,26 +243,22 @@ class Passage:
             model=msgspec.json.encode(self._plan.request.model),
         )
 
-    def _finish(self) -> None:
-        if self._whole is None:
-            self._answer.send(self._events.close())
-            return
-        self._send_whole(self._plan.streamed(self._channel, bytes(self._whole)))
-
     def _send_whole(self, whole: bytes) -> None:
         """Sends an answer that came whole as a stream."""
         relay = self._relay()
         events = answers.as_events(whole, with_usage=self._plan.request.counts_usage)
         self._answer.send(b"".join(map(relay.feed, events)))
 
-    def _take(self, part: bytes) -> object:
+    def _receive(self, part: bytes) -> object:
         """Called for each part of the body, on the event loop. Raises BrokenEvents."""
         if not self._parts:
             self._first_byte_s = time.monotonic() - self._began_s
         self._parts += part.count(b"\ndata:") or 1
         self._end = (self._end + part)[-text.END_BYTES :] if len(part) < text.END_BYTES else part
         if self._whole is not None:
-            self._add(self._whole, part)
+            self._whole += part
+            if len(self._whole) > self._answer_max_bytes:
+                raise BrokenEvents("AnswerTooLarge", "the answer is too large")
         elif self._is_known:
             self._pass(part)
         elif start := part.lstrip(_SPACES)[:1]:
@@ -274,11 +274,6 @@ class Passage:
         self._answer.within_event = self._events.passes_long
         if self._events.done and self._limit.when() is None:
             self._limit.reschedule(asyncio.get_running_loop().time() + AFTER_DONE_S)
-
-    def _add(self, whole: bytearray, part: bytes) -> None:
-        whole += part
-        if len(whole) > self._answer_max_bytes:
-            raise BrokenEvents("AnswerTooLarge", "the answer is too large")
 
     def _end_now(self) -> None:
         if not self._limit.expired():

@@ -1,8 +1,9 @@
 """The start page of an account: does it need units, and what is the next step?"""
 
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import timedelta
 from fractions import Fraction
+from functools import partial
 
 from markupsafe import Markup
 from msgspec import Struct
@@ -11,12 +12,11 @@ from starlette.responses import Response
 from myna.accounts import keys
 from myna.billing import reports
 from myna.billing.reports import DAY_MS, SPARKLINE_DAYS, Usage
-from myna.lib.times import day_of
+from myna.lib.times import EPOCH, day_of
 from myna.office.charts import Series, stacked_bars
 from myna.office.page import Page
 from myna.office.pages.reports import LABELS, memo_of
 from myna.office.visit import Visit
-from myna.store.batch import EntryKind
 from myna.store.queries import accounts as account_store
 from myna.store.queries import keys as key_store
 from myna.store.queries.keys import KeyRow
@@ -28,7 +28,6 @@ DAYS_MAX = 3650
 LOW_DAYS = 3
 """A balance that lasts fewer days is low."""
 ENTRIES = 8
-EPOCH = date(1970, 1, 1)
 
 
 class BalanceEstimate(Struct, frozen=True):
@@ -53,25 +52,6 @@ def estimate(balance: int, used: Sequence[int], age_days: int) -> BalanceEstimat
     return BalanceEstimate(units, days, left if left is None or left <= DAYS_MAX else None)
 
 
-class Day(Struct, frozen=True):
-    """A line of the table beside the chart."""
-
-    name: str
-    usage: Usage
-
-
-class Entry(Struct, frozen=True):
-    """A line of the last entries. `call` is the call's id in hexadecimal, "" without one."""
-
-    at: int
-    what: str
-    key: str
-    call: str
-    model: str
-    units: int
-    balance: int
-
-
 async def show(visit: Visit) -> Response:
     """Balance, how long it lasts, the next step, 30 days, and the last entries."""
     account = visit.account
@@ -79,7 +59,7 @@ async def show(visit: Visit) -> Response:
     days = await _days(visit)
     all_keys = await visit.read(key_store.of_account, account_id=account.id)
     own = [key for key in reversed(all_keys) if not key.internal]
-    used = [day.usage.units for day in days]
+    used = [usage.units for _, usage in days]
     age_days = (visit.now_ms - account.created_at) // DAY_MS + 1
     lasts = estimate(proof.balance, used, age_days)
     wanted = await visit.read(account_store.preferences_of, account_id=account.id)
@@ -90,14 +70,17 @@ async def show(visit: Visit) -> Response:
         lasts=lasts,
         days=days,
         total=sum(used),
-        chart=_chart(visit, days) if any(used) else None,
+        chart=_chart(visit, [day for day, _ in days], used) if any(used) else None,
         next_step=await _next_step(visit, own, proof.balance),
         newest_key=own[0] if own else None,
-        entries=await _entries(visit, all_keys),
+        entries=(await reports.ledger_page(visit.db, account.id, limit=ENTRIES)).entries,
+        labels=LABELS,
+        memo_of=partial(memo_of, visit),
+        names={key.id: visit.key_name(key) for key in all_keys},
     )
 
 
-async def _days(visit: Visit) -> list[Day]:
+async def _days(visit: Visit) -> list[tuple[str, Usage]]:
     """The account's usage on each of the last 30 days, the present one last."""
     today = day_of(visit.time_zone, visit.now_ms)
     first = today - SPARKLINE_DAYS + 1
@@ -105,16 +88,13 @@ async def _days(visit: Visit) -> list[Day]:
     async for rows in reports.usage_by_week(visit.db, visit.account.id, first, today):
         for row in rows:
             found[row.at - first] = found[row.at - first].plus(row.usage)
-    return [
-        Day((EPOCH + timedelta(days=first + place)).isoformat(), usage) for place, usage in enumerate(found)
-    ]
+    return [((EPOCH + timedelta(days=day)).isoformat(), usage) for day, usage in enumerate(found, first)]
 
 
-def _chart(visit: Visit, days: list[Day]) -> Markup:
-    units = Series(visit.text("Units"), [day.usage.units for day in days])
+def _chart(visit: Visit, days: list[str], units: list[int]) -> Markup:
     title = visit.text("Units by day, the last 30 days")
-    labels = [day.name for day in days]
-    return stacked_bars(labels, [units], title, 140, [label[5:] for label in labels])
+    series = [Series(visit.text("Units"), units)]
+    return stacked_bars(days, series, title, 140, [day[5:] for day in days])
 
 
 async def _next_step(visit: Visit, own: list[KeyRow], balance: int) -> str:
@@ -127,23 +107,6 @@ async def _next_step(visit: Visit, own: list[KeyRow], balance: int) -> str:
     if not any(keys.state(key, visit.now_ms) == "active" for key in own):
         return "key"
     return "" if await reports.last_used(visit.db, visit.account.id) else "call"
-
-
-async def _entries(visit: Visit, all_keys: list[KeyRow]) -> list[Entry]:
-    names = {key.id: visit.key_name(key) for key in all_keys}
-    page = await reports.ledger_page(visit.db, visit.account.id, limit=ENTRIES)
-    return [
-        Entry(
-            at=one.at,
-            what=visit.text(LABELS[one.kind]),
-            key=names.get(one.key_id, "") if one.key_id else memo_of(visit, one.memo),
-            call=one.call_id.hex() if one.kind in (EntryKind.CHARGE, EntryKind.REFUND) else "",
-            model=one.route,
-            units=one.units,
-            balance=one.balance,
-        )
-        for one in page.entries
-    ]
 
 
 PAGES = [Page("", show=show)]

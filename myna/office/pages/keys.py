@@ -4,7 +4,6 @@ A line under a new key waits for the first request, and says when it came or why
 """
 
 import time
-from functools import partial
 
 from markupsafe import Markup
 from msgspec import Struct, structs
@@ -26,22 +25,20 @@ from myna.billing import reports
 from myna.billing.reports import DAY_MS, HOURS_MAX_DAYS, Usage
 from myna.errors import NotFound
 from myna.lib.times import HOUR_MS
-from myna.office import live
-from myna.office.charts import sparkline
+from myna.office.charts import small_bars
 from myna.office.client_lines import PLACEHOLDER, client_lines
 from myna.office.limit_form import (
     PERIODS,
     CapFields,
     LimitFields,
     cap_fields,
+    limit_fields,
     of_site,
     routes_of_site,
     typed_limits,
 )
-from myna.office.limit_form import limit_fields as limits_of
-from myna.office.live import Part
 from myna.office.messages import N_
-from myna.office.page import Page
+from myna.office.page import Page, Values, live_page
 from myna.office.visit import Visit
 from myna.store.queries import keys as store
 from myna.store.queries.keys import CapRow, KeyRow, KeyUsage, Refusal
@@ -103,7 +100,7 @@ def _spark(visit: Visit, days: list[Usage], top: int) -> Markup:
     """The units of each day, on the scale of all keys of the account."""
     units = [day.units for day in days] or [0] * reports.SPARKLINE_DAYS
     title = visit.counted("{count} unit in 30 days", N_("{count} units in 30 days"), sum(units))
-    return sparkline(units, title, top)
+    return small_bars(units, title, top)
 
 
 async def show_one(visit: Visit) -> Response:
@@ -114,7 +111,7 @@ async def show_one(visit: Visit) -> Response:
         return visit.redirect("/try")
     scopes = Scope(key.scopes)
     cap = await visit.read(store.cap_of, key_id=key.id)
-    limit_form = await limits_of(visit, key)
+    limit_form = await limit_fields(visit, key.account_id, key.id)
     return visit.page(
         "key.html",
         key=key,
@@ -124,7 +121,7 @@ async def show_one(visit: Visit) -> Response:
         last_used_at=(await reports.last_used(visit.db, visit.account.id)).get(key.id, 0),
         refusal=await visit.read(store.last_refusal, account_id=visit.account.id, key_id=key.id),
         lines=client_lines(visit.base_url, PLACEHOLDER, scopes),
-        waiting=(await first_request(visit, key)).html,
+        first=await _first_request(visit, key),
         graces=GRACES,
         cap=cap,
         cap_used=caps.used(cap, visit.now_ms) if cap else 0,
@@ -151,12 +148,6 @@ async def _key_of_path(visit: Visit) -> KeyRow:
     return found
 
 
-async def show_live(visit: Visit) -> Response:
-    """The line that waits for the first request, as server-sent events."""
-    key = await own_key(visit)
-    return live.stream(visit, partial(first_request, visit, key))
-
-
 async def rename(visit: Visit) -> Response:
     """Renames the key."""
     key = await own_key(visit)
@@ -178,7 +169,7 @@ async def set_limits(visit: Visit) -> Response:
     form, key_id = visit.fields(LimitFields), str(key.id)
     limits = LimitKey(key=key_id, **typed_limits(form))
     limits.check()
-    if form.route != (await limits_of(visit, key)).route:
+    if form.route != (await limit_fields(visit, key.account_id, key.id)).route:
         routes = SetKeyRoutes(key=key_id, route=tuple(form.route) or None, any=not form.route)
         await visit.perform(routes, own=True)
     await visit.perform(limits, own=True)
@@ -230,13 +221,26 @@ LIVES = (
 """The durations that the form offers."""
 
 
-async def first_request(visit: Visit, key: KeyRow) -> Part:
-    """The line as it is now. It is final once a request has succeeded."""
+class FirstRequest(Struct, frozen=True):
+    """What the line under a new key says: its usage, the calls that ended, the last refused request."""
+
+    used: KeyUsage
+    ended: Usage
+    refusal: Refusal | None
+
+
+async def _first_request(visit: Visit, key: KeyRow) -> FirstRequest:
     used = (await visit.read(store.usage_of, key_ids=[key.id]))[key.id]
-    refusal = None if used.ok_calls else await _refusal(visit, key)
-    ended = await _ended(visit, key) if used.ok_calls else Usage()
-    html = visit.part("first_request.html", key=key, used=used, ended=ended, refusal=refusal)
-    return Part(html, final=used.ok_calls > 0)
+    if used.ok_calls:
+        return FirstRequest(used, await _ended(visit, key), None)
+    return FirstRequest(used, Usage(), await _refusal(visit, key))
+
+
+async def _live(visit: Visit) -> Values:
+    """The line of the key of the path. It is final once a request has succeeded."""
+    key = await own_key(visit)
+    first = await _first_request(visit, key)
+    return {"key": key, "first": first, "final": first.used.ok_calls > 0}
 
 
 async def _ended(visit: Visit, key: KeyRow) -> Usage:
@@ -290,7 +294,7 @@ async def made(visit: Visit, issued: Issued, old: KeyRow | None = None, old_expi
         plain=issued.key,
         scopes=issued.scopes,
         lines=client_lines(visit.base_url, issued.key, Scope(key.scopes)),
-        waiting=(await first_request(visit, key)).html,
+        first=await _first_request(visit, key),
         old=old,
         old_expires_at=old_expires_at * 1000,
     )
@@ -300,7 +304,7 @@ async def made(visit: Visit, issued: Issued, old: KeyRow | None = None, old_expi
 PAGES = [
     Page("/keys", show=show),
     Page("/keys/{id:number}", show=show_one),
-    Page("/keys/{id:number}/live", show=show_live),
+    live_page("/keys/{id:number}", "key.html", _live),
     Page("/keys/{id:number}/rename", submit=rename),
     Page("/keys/{id:number}/cap", submit=set_cap),
     Page("/keys/{id:number}/limits", submit=set_limits),

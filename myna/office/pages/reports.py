@@ -40,22 +40,6 @@ PERIODS = {
 MEASURES = {"units": N_("units"), "calls": N_("calls")}
 
 
-class Line(Struct, frozen=True):
-    """A key's sum in the period."""
-
-    name: str
-    key_id: int
-    usage: Usage
-
-
-class Sums(Struct, frozen=True):
-    """The series of the chart, the lines of the table, and the sum of each rate."""
-
-    series: list[charts.Series]
-    lines: list[Line]
-    by_rate: dict[int, Usage]
-
-
 class Report(Struct, frozen=True):
     """Usage in a period: the places of the chart, their labels, shorter ones for its axis, the names of keys,
     and the rows, a week at a time, since an account may have many."""
@@ -71,9 +55,9 @@ async def show_usage(visit: Visit) -> Response:
     """The chart and the sums by key."""
     period, measure = _choice(visit, "period", PERIODS, "30d"), _choice(visit, "measure", MEASURES, "units")
     report = await _report(visit, period)
-    sums = await _summed(report, measure)
+    series, lines, by_rate = await _summed(report, measure)
+    series = charts.limited(series)
     title = visit.text(N_("Usage by key"))
-    series = charts.limited(sums.series)
     return visit.page(
         "usage.html",
         period=period,
@@ -82,10 +66,10 @@ async def show_usage(visit: Visit) -> Response:
         measures=MEASURES,
         chart=charts.stacked_bars(report.labels, series, title, ticks=report.ticks),
         series=series,
-        lines=sums.lines,
-        total=reports.total(line.usage for line in sums.lines),
-        chat=sums.by_rate.get(Scope.CHAT, Usage()),
-        speech=sums.by_rate.get(Scope.TTS, Usage()),
+        lines=lines,
+        total=reports.total(usage for _, _, usage in lines),
+        chat=by_rate[Scope.CHAT],
+        speech=by_rate[Scope.TTS],
     )
 
 
@@ -143,7 +127,14 @@ def _day(number: int) -> date:
     return EPOCH + timedelta(days=number)
 
 
-async def _summed(report: Report, measure: str) -> Sums:
+Line = tuple[str, int, Usage]
+"""The name and the id of a key, and its sum in the period."""
+
+
+async def _summed(
+    report: Report, measure: str
+) -> tuple[list[charts.Series], list[Line], defaultdict[int, Usage]]:
+    """The series of the chart, the lines of the table, and the sum of each rate."""
     index = {place: number for number, place in enumerate(report.places)}
     values: defaultdict[int, list[int]] = defaultdict(lambda: [0] * len(report.places))
     by_key: defaultdict[int, Usage] = defaultdict(Usage)
@@ -153,9 +144,9 @@ async def _summed(report: Report, measure: str) -> Sums:
             values[row.key_id][index[row.at]] += getattr(row.usage, measure)
             by_key[row.key_id] = by_key[row.key_id].plus(row.usage)
             by_rate[row.kind] = by_rate[row.kind].plus(row.usage)
-    lines = [Line(report.names.get(key_id, f"#{key_id}"), key_id, usage) for key_id, usage in by_key.items()]
-    lines.sort(key=lambda line: (-line.usage.units, -line.usage.calls, line.key_id))
-    return Sums([charts.Series(line.name, values[line.key_id]) for line in lines], lines, by_rate)
+    ranked = sorted(by_key.items(), key=lambda item: (-item[1].units, -item[1].calls, item[0]))
+    lines = [(report.names.get(key_id, f"#{key_id}"), key_id, usage) for key_id, usage in ranked]
+    return [charts.Series(name, values[key_id]) for name, key_id, _ in lines], lines, by_rate
 
 
 ROWS = 50

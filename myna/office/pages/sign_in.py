@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlencode
 
-from msgspec import Struct
 from starlette.responses import Response
 
 from myna.accounts.sign_in import links, second_factor, sessions
@@ -27,27 +26,6 @@ from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.visit import LANGUAGE, ROOT, Visit
 from myna.office.web_security import OIDC_COOKIE, SESSION_COOKIE
-
-
-class SignIn(Struct):
-    """The form of the sign-in page."""
-
-    name: str = ""
-    password: str = ""
-
-
-class Code(Struct):
-    """A code of the second factor."""
-
-    code: str = ""
-
-
-class NewPassword(Struct):
-    """The form of a one-time link."""
-
-    token: str = ""
-    name: str = ""
-    password: str = ""
 
 
 async def show_sign_in(visit: Visit, name: str = "", error: str = "") -> Response:
@@ -67,11 +45,11 @@ async def show_sign_in(visit: Visit, name: str = "", error: str = "") -> Respons
 
 async def sign_in(visit: Visit) -> Response:
     """Opens a session; with a second factor it is pending until the code is given."""
-    form = visit.fields(SignIn)
+    name, password = visit.typed("name"), visit.typed("password")
     try:
-        token = await sessions.sign_in(visit.db, form.name, form.password, visit.address, visit.user_agent)
+        token = await sessions.sign_in(visit.db, name, password, visit.address, visit.user_agent)
     except SignInRefused as refused:
-        return await show_sign_in(visit, form.name, visit.said(refused))
+        return await show_sign_in(visit, name, visit.said(refused))
     return await enter(visit, token, target_of(visit))
 
 
@@ -109,7 +87,7 @@ async def give_second_factor(visit: Visit) -> Response:
     """Completes a pending session, which gets a new token."""
     pending = visit.cookies.get(visit.request, SESSION_COOKIE)
     try:
-        token = await second_factor.give(visit.db, pending, visit.fields(Code).code, visit.address)
+        token = await second_factor.give(visit.db, pending, visit.typed("code"), visit.address)
     except SignInRefused as refused:
         return await show_second_factor(visit, visit.said(refused))
     response = visit.redirect(target_of(visit))
@@ -119,12 +97,12 @@ async def give_second_factor(visit: Visit) -> Response:
 
 async def show_welcome(visit: Visit, error: str = "") -> Response:
     """Shows what the one-time link does, without using it up: mail programs open links too."""
-    token = visit.fields(NewPassword).token or visit.parameter("token")
+    token = visit.typed("token") or visit.parameter("token")
     link = await links.find(visit.db, token)
     if link is None:
         no_operator = await links.first_is_needed(visit.db)
-        return visit.page("link_expired.html", status=410, no_operator=no_operator)
-    name = link.account.name if link.account else visit.fields(NewPassword).name
+        return visit.page("welcome.html", status=410, purpose="", no_operator=no_operator)
+    name = link.account.name if link.account else visit.typed("name")
     return visit.page(
         "welcome.html",
         status=400 if error else 200,
@@ -137,21 +115,21 @@ async def show_welcome(visit: Visit, error: str = "") -> Response:
 
 async def welcome(visit: Visit) -> Response:
     """Uses the link: makes the account if it is the first one, sets the password, and signs in."""
-    form = visit.fields(NewPassword)
-    link = await links.find(visit.db, form.token)
+    token, name = visit.typed("token"), visit.typed("name")
+    link = await links.find(visit.db, token)
     try:
-        token = await links.consume(
+        session = await links.consume(
             visit.db,
-            form.token,
-            form.password,
+            token,
+            visit.typed("password"),
             address=visit.address,
             user_agent=visit.user_agent,
-            new=links.NewAccount(form.name) if form.name else None,
+            new=links.NewAccount(name) if name else None,
         )
     except CommandError as error:
         return await show_welcome(visit, visit.said(error))
     is_first = link is not None and link.account is None
-    return await enter(visit, token, "/start" if is_first else "")
+    return await enter(visit, session, "/start" if is_first else "")
 
 
 async def sign_out(visit: Visit) -> Response:

@@ -1,7 +1,6 @@
 """The page Try: speech with one's own units. And how words are read: in one's own texts, and in all."""
 
 from collections import Counter
-from functools import partial
 from urllib.parse import urlsplit
 
 import msgspec
@@ -14,16 +13,15 @@ from myna.engines.how_read import Reading, reading
 from myna.engines.interface import EngineFailed
 from myna.errors import NotFound
 from myna.errors.sentences import SentenceError
-from myna.office import live, runs
+from myna.office import runs
 from myna.office.client_lines import speech_lines
-from myna.office.live import Part
-from myna.office.page import Page
+from myna.office.page import Page, Values, live_page
 from myna.office.pages.voices import usable_voices
 from myna.office.runs import Run
 from myna.office.visit import Visit
 from myna.speech.catalogue import spoken_language
 from myna.speech.plan import check_text
-from myna.speech.status import status_text
+from myna.speech.synthesize import status_text
 from myna.store.batch import TaskStatus
 from myna.store.queries import tasks
 from myna.store.queries import voices as store
@@ -92,25 +90,17 @@ async def read(visit: Visit) -> Response:
 
 async def show_task(visit: Visit) -> Response:
     """A task of a compute node, for browsers without scripts."""
-    part = await _task(visit, visit.number("id"))
-    return visit.page("try_task.html", task_id=visit.number("id"), part=part)
+    return visit.page("try_task.html", **await _task(visit))
 
 
-async def follow_task(visit: Visit) -> Response:
-    """The state of a task, as server-sent events."""
-    task_id = visit.number("id")
-    await _task(visit, task_id)  # a 404 before the stream begins
-    return live.stream(visit, partial(_task, visit, task_id))
-
-
-async def _task(visit: Visit, task_id: int) -> Part:
-    """The state of a task of the account, with its player at the end. Raises NotFound."""
-    task = await visit.read(tasks.of_account, account_id=visit.account.id, task_id=task_id)
+async def _task(visit: Visit, task_id: int = 0) -> Values:
+    """A task of the account, that of the path if no other, with its state. Raises NotFound."""
+    wanted = task_id or visit.number("id")
+    task = await visit.read(tasks.of_account, account_id=visit.account.id, task_id=wanted)
     if task is None:
         raise NotFound("There is no such task.")
-    status = status_text(task, visit.renderer.language)
     final = task.status in (TaskStatus.COMPLETED, TaskStatus.FAILED)
-    return Part(visit.part("try_task_part.html", task=task, status=status), final)
+    return {"task": task, "state": status_text(task, visit.renderer.language), "final": final}
 
 
 def _request(form: Speech) -> dict[str, str]:
@@ -142,8 +132,7 @@ async def _page(
         alike={voice.voice_id for voice in every if named[voice.name, voice.language] > 1},
         run=run,
         audio=audio,
-        task_id=task_id,
-        part=await _task(visit, task_id) if task_id else None,
+        waiting=await _task(visit, task_id) if task_id else None,
         units=visit.parts.config.settings.tts_units,
         balance=run.balance if run else visit.account.balance,
         lines=speech_lines(visit.base_url + "/v1", _request(form)),
@@ -199,7 +188,7 @@ PAGES = [
         repeatable="it changes nothing",
     ),
     Page("/try/tasks/{id:number}", show=show_task),
-    Page("/try/tasks/{id:number}/live", show=follow_task),
+    live_page("/try/tasks/{id:number}", "try_task.html", _task),
     Page(_OWN, show=show_words, submit=add_word),
     Page(f"{_OWN}/remove", submit=remove_word),
     Page(_OF_SITE, show=show_words, submit=add_word),

@@ -2,7 +2,6 @@
 
 import asyncio
 import shutil
-from functools import partial
 from pathlib import Path
 
 from msgspec import Struct, structs
@@ -14,11 +13,10 @@ from myna.engines.interface import EngineVoice
 from myna.engines.media.job import SAMPLE_MAX_BYTES, SAMPLE_MAX_S, SAMPLE_MIN_S
 from myna.errors import CommandError, NotFound
 from myna.lib.files import remove
-from myna.office import forms, live
-from myna.office.live import Part
+from myna.office import forms
 from myna.office.messages import N_
-from myna.office.page import Page
-from myna.office.pages import calls
+from myna.office.page import Page, Values, live_page
+from myna.office.pages.records import PHRASES
 from myna.office.visit import Visit
 from myna.speech import catalogue
 from myna.speech.catalogue import spoken_language
@@ -120,13 +118,12 @@ async def show(visit: Visit) -> Response:
     return visit.page(
         "voices.html",
         rows=[row for row in rows if _matches(row, q, language, gender)],
-        own=await _own_part(visit),
-        clones=bool(await cloned_languages(visit)),
         languages=[(code, visit.renderer.language_name(code)) for code in codes],
         genders=[(name, visit.text(label)) for name, label in GENDERS.items()],
         q=q,
         spoken=language,
         gender=gender,
+        **await _own(visit),
     )
 
 
@@ -139,18 +136,12 @@ def _matches(row: PublicRow, q: str, language: str, gender: str) -> bool:
     )
 
 
-async def show_live(visit: Visit) -> Response:
-    """The table of the account's voices, as server-sent events."""
-    return live.stream(visit, partial(_own_part, visit))
-
-
-async def _own_part(visit: Visit) -> Part:
-    """The table of the account's voices. It is final when none of them is being cloned."""
+async def _own(visit: Visit) -> Values:
+    """The account's voices. They are final when none of them is being cloned."""
     owned = await visit.read(store.owned_by, account_id=visit.account.id)
     views = [await _view(visit, one.clone) for one in reversed(owned)]
-    final = not any(view.unfinished for view in views)
-    part = visit.part("voices_own.html", views=views, clones=bool(await cloned_languages(visit)))
-    return Part(part, final)
+    clones = bool(await cloned_languages(visit))
+    return {"views": views, "clones": clones, "final": not any(view.unfinished for view in views)}
 
 
 async def _view(visit: Visit, clone: CloneRow) -> CloneView:
@@ -161,7 +152,7 @@ async def _view(visit: Visit, clone: CloneRow) -> CloneView:
     return CloneView(
         clone=clone,
         state=visit.text(STATES[CloneStatus(clone.status)]),
-        reason=visit.renderer.stored(calls.PHRASES.get(clone.reason, clone.reason)),
+        reason=visit.renderer.stored(PHRASES.get(clone.reason, clone.reason)),
         language=visit.renderer.language_name(clone.language),
         able=any(row.language == clone.language and row.node_id in nodes for row in config.node_clones),
     )
@@ -191,19 +182,12 @@ async def own_clone(visit: Visit) -> CloneRow:
 
 async def show_one(visit: Visit) -> Response:
     """A cloned voice of the account: its state, its preview, its consent."""
-    clone = await own_clone(visit)
-    return visit.page("voice.html", view=await _view(visit, clone), part=await _one_part(visit))
+    return visit.page("voice.html", **await _one(visit))
 
 
-async def follow_one(visit: Visit) -> Response:
-    """The state of a cloned voice, as server-sent events."""
-    await own_clone(visit)  # a 404 before the stream begins
-    return live.stream(visit, partial(_one_part, visit))
-
-
-async def _one_part(visit: Visit) -> Part:
+async def _one(visit: Visit) -> Values:
     view = await _view(visit, await own_clone(visit))
-    return Part(visit.part("voice_state.html", view=view), not view.unfinished)
+    return {"view": view, "final": not view.unfinished}
 
 
 async def show_delete(visit: Visit) -> Response:
@@ -295,10 +279,10 @@ def _file_name(sample: UploadFile) -> str:
 
 PAGES = [
     Page("/voices", show=show),
-    Page("/voices/live", show=show_live),
+    Page("/voices/new", show=show_new, submit=clone, form_max_bytes=FORM_MAX_BYTES),
+    live_page("/voices", "voices.html", _own),
     Page("/voices/{id}", show=show_one),
-    Page("/voices/{id}/live", show=follow_one),
+    live_page("/voices/{id}", "voice.html", _one),
     Page("/voices/{id}/preview", show=preview),
     Page("/voices/{id}/delete", show=show_delete, submit=delete),
-    Page("/voices/new", show=show_new, submit=clone, form_max_bytes=FORM_MAX_BYTES),
 ]

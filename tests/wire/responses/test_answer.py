@@ -159,17 +159,6 @@ def test_usage_is_renamed() -> None:
     }
 
 
-def test_usage_may_have_no_details() -> None:
-    usage = {"prompt_tokens": 11, "completion_tokens": None, "prompt_tokens_details": None}
-    assert response({"content": "Hello!"}, usage=usage)["usage"] == {
-        "input_tokens": 11,
-        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-        "output_tokens": 0,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": 11,
-    }
-
-
 def test_the_response_repeats_the_request() -> None:
     given = {
         "model": "svc-chat",

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from openai.types.responses import Response
 
 from myna.errors import InvalidRequest
 from myna.wire.responses.events import ResponseEvents
@@ -21,7 +20,7 @@ AGENTS = {
     "name": "agents",
     "description": "Other agents.",
     "tools": [
-        {"type": "function", "name": "wait", "description": "Waits.", "parameters": SCHEMA},
+        {"type": "function", "name": "wait", "description": "Waits.", "parameters": SCHEMA, "strict": None},
         {"type": "custom", "name": "note"},
     ],
 }
@@ -80,14 +79,9 @@ def test_each_tool_becomes_a_function() -> None:
         {"name": "agents__wait", "description": "Waits.", "parameters": SCHEMA},
         {"name": "agents__note", "parameters": INPUT_SCHEMA},
     ]
-    assert chat()["tools"] == [{"type": "function", "function": function} for function in functions]
-
-
-def test_calls_become_calls_of_the_tools() -> None:
-    completion = {"choices": [{"message": {"content": None, "tool_calls": calls()}}]}
-    response = response_to(completion, REQUEST)
-    assert response["output"] == items()
-    Response.model_validate(response)
+    sent = chat(parallel_tool_calls=False)
+    assert sent["tools"] == [{"type": "function", "function": function} for function in functions]
+    assert sent["parallel_tool_calls"] is False
 
 
 def test_streamed_calls_become_calls_of_the_tools() -> None:

@@ -16,7 +16,7 @@ from myna.actions.accounts import (
 )
 from myna.actions.codes import AddCodes, DisableCodes
 from myna.errors import CommandError, NotFound
-from myna.office.limit_form import LimitFields, fields_of_account, of_site, typed_limits
+from myna.office.limit_form import LimitFields, limit_fields, of_site, typed_limits
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.visit import Visit
@@ -55,7 +55,7 @@ async def add(visit: Visit) -> Response:
 async def show_one(visit: Visit) -> Response:
     """An account: balance, keys, limits, recent activity, and actions."""
     account = await _account(visit)
-    limit_form = await fields_of_account(visit, account.id)
+    limit_form = await limit_fields(visit, account.id)
     keys = await visit.read(keys_store.of_account, account_id=account.id)
     found = await visit.read(sign_in_store.password_of, account_id=account.id)
     changes = await visit.read(

@@ -166,30 +166,16 @@ async def move(visit: Visit) -> Response:
 HOURS = 24
 
 
-class Bucket(Struct, frozen=True):
-    """Calls whose duration is within a power of two, such as `64 ms – 127 ms`."""
-
-    label: str
-    calls: int
-
-
 class Latency(Struct, frozen=True):
-    """The calls of a channel. `half` and `most` are the buckets by whose end half and 95 % of the delivered
-    ones had ended."""
+    """The calls of a channel. A bucket is a duration within a power of two, such as `64 ms – 127 ms`, with
+    its calls. `half` and `most` are those by whose end half and 95 % of the delivered ones had ended."""
 
     name: str
     calls: int
     ok_calls: int
     half: str
     most: str
-    buckets: list[Bucket]
-    chart: Markup
-
-
-class Strip(Struct, frozen=True):
-    """A channel's calls, hour by hour."""
-
-    calls: int
+    buckets: list[tuple[str, int]]
     chart: Markup
 
 
@@ -209,7 +195,7 @@ def _latency(visit: Visit, name: str, hours: Sequence[SiteHour]) -> Latency:
         for bucket, calls in enumerate(hour.latency):
             counts[bucket] += calls
     first = next((bucket for bucket, calls in enumerate(counts) if calls), 0)
-    buckets = [Bucket(_label(bucket), counts[bucket]) for bucket in range(first, len(counts))]
+    labels = [_label(bucket) for bucket in range(first, len(counts))]
     title = visit.text(N_("Calls of {name} by their time")).format(name=name)
     return Latency(
         name=name,
@@ -217,8 +203,8 @@ def _latency(visit: Visit, name: str, hours: Sequence[SiteHour]) -> Latency:
         ok_calls=sum(hour.ok_calls for hour in hours),
         half=_within(counts, 0.5),
         most=_within(counts, 0.95),
-        buckets=buckets,
-        chart=small_bars([one.label for one in buckets], [one.calls for one in buckets], title),
+        buckets=list(zip(labels, counts[first:], strict=True)),
+        chart=small_bars(counts[first:], title, labels=labels),
     )
 
 
@@ -232,19 +218,15 @@ def _within(counts: Sequence[int], share: float) -> str:
     return "–"
 
 
-def _end(bucket: int) -> int:
-    return (1 << bucket) - 1
-
-
 def _label(bucket: int) -> str:
     if bucket == 0:
         return "< 1 ms"
-    start, end = _end(bucket - 1) + 1, _end(bucket)
+    start, end = 1 << bucket - 1, (1 << bucket) - 1
     return duration(start) if start == end else f"{duration(start)} – {duration(end)}"
 
 
-async def strips(visit: Visit) -> dict[str, Strip]:
-    """The calls of each channel and node by hour. All have one scale."""
+async def strips(visit: Visit) -> dict[str, tuple[int, Markup]]:
+    """The calls of each channel and node in all, and by hour. All have one scale."""
     start, hours = await _hours(visit)
     calls: defaultdict[str, list[int]] = defaultdict(lambda: [0] * HOURS)
     for hour in hours:
@@ -254,7 +236,7 @@ async def strips(visit: Visit) -> dict[str, Strip]:
     labels = [visit.date(start + place * HOUR_MS) for place in range(HOURS)]
     title = visit.text(N_("Calls of {name} by hour"))
     return {
-        name: Strip(sum(values), small_bars(labels, values, title.format(name=name), top))
+        name: (sum(values), small_bars(values, title.format(name=name), top, labels))
         for name, values in calls.items()
     }
 

@@ -1,6 +1,5 @@
 """Compute nodes: a line to paste on a machine, its way to the first sentence, and its states."""
 
-from functools import partial
 from urllib.parse import quote
 
 from starlette.responses import Response
@@ -8,10 +7,8 @@ from starlette.responses import Response
 from myna.actions.site import DisableNode, DrainNode, EnableNode, EnrollNode, Invitation, RemoveNode
 from myna.errors import NotFound
 from myna.farm.nodes import Nodes, NodeState, NodeStatus, node_channel
-from myna.office import live
-from myna.office.live import Part
 from myna.office.messages import N_
-from myna.office.page import Page, performs
+from myna.office.page import Page, Values, live_page, performs
 from myna.office.pages.site.channels import strips
 from myna.office.visit import Visit
 
@@ -28,25 +25,12 @@ STATES = {
 
 async def show(visit: Visit) -> Response:
     """All nodes, and the form for a new one."""
-    return visit.page("site/nodes.html", part=(await _table(visit)).html)
+    return visit.page("site/nodes.html", **await _all(visit))
 
 
-async def follow(visit: Visit) -> Response:
-    """The table of nodes, as server-sent events."""
-    return live.stream(visit, partial(_table, visit))
-
-
-async def _table(visit: Visit) -> Part:
+async def _all(visit: Visit) -> Values:
     nodes = await Nodes(visit.db).list()
-    return Part(
-        visit.part(
-            "site/nodes_part.html",
-            nodes=nodes,
-            states=STATES,
-            strips=await strips(visit),
-            channel=node_channel,
-        )
-    )
+    return {"nodes": nodes, "states": STATES, "strips": await strips(visit), "channel": node_channel}
 
 
 async def enroll(visit: Visit) -> Response:
@@ -65,32 +49,19 @@ async def _page(visit: Visit, name: str, invitation: Invitation | None = None) -
     """The page of a node, with the line for its machine if it was just invited."""
     return visit.page(
         "site/node.html",
-        known=await _found(visit, name),
-        part=(await _steps(visit, name)).html,
         invitation=invitation,
         join=f"myna node join {visit.base_url} {invitation.token} && myna node run" if invitation else "",
+        **await _one(visit, name),
     )
 
 
-async def follow_one(visit: Visit) -> Response:
-    """The steps of a node, as server-sent events."""
-    name = visit.parameter("name")
-    await _found(visit, name)  # a 404 before the stream begins
-    return live.stream(visit, partial(_steps, visit, name))
-
-
-async def _found(visit: Visit, name: str) -> NodeStatus:
-    """The node of this name. Raises NotFound."""
+async def _one(visit: Visit, name: str = "") -> Values:
+    """The node of this name, or of the address. Raises NotFound."""
+    wanted = name or visit.parameter("name")
     for known in await Nodes(visit.db).list():
-        if known.node.name == name:
-            return known
+        if known.node.name == wanted:
+            return {"known": known, "states": STATES, "voice": await _own_voice(visit, known)}
     raise NotFound("There is no such node.")
-
-
-async def _steps(visit: Visit, name: str) -> Part:
-    known = await _found(visit, name)
-    voice = await _own_voice(visit, known)
-    return Part(visit.part("site/node_part.html", known=known, states=STATES, voice=voice))
 
 
 async def _own_voice(visit: Visit, known: NodeStatus) -> str:
@@ -105,9 +76,9 @@ async def _own_voice(visit: Visit, known: NodeStatus) -> str:
 
 PAGES = [
     Page(PATH, show=show),
-    Page(f"{PATH}/live", show=follow),
+    live_page(PATH, "site/nodes.html", _all),
     Page(f"{PATH}/one", show=show_one),
-    Page(f"{PATH}/one/live", show=follow_one),
+    live_page(f"{PATH}/one", "site/node.html", _one),
     Page(f"{PATH}/enroll", submit=enroll, recent=True),
     Page(f"{PATH}/drain", submit=performs(DrainNode, ONE)),
     Page(f"{PATH}/enable", submit=performs(EnableNode, ONE)),

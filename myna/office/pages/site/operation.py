@@ -2,7 +2,6 @@
 
 import platform
 
-from msgspec import Struct
 from starlette.responses import Response
 
 from myna import __version__, config, settings
@@ -46,40 +45,24 @@ async def change_setting(visit: Visit) -> Response:
     return visit.redirect("/site/settings", "{name} is {value} now.", name=action.name, value=action.value)
 
 
-class Check(Struct, frozen=True):
-    """A line: the name of the check, whether it passed, and the state in words."""
-
-    what: str
-    ok: bool
-    state: str
-
-
 async def show_health(visit: Visit) -> Response:
     """The last audit, the parts of the service, versions."""
     parts = visit.parts
     last = await visit.read(audit_state.state)
     schema = await visit.read(schema_version)
     missing = await parts.missing()
-    checks = [
-        Check(
-            N_("Ledger entries"),
-            not last.breaches,
-            visit.text(N_("no breach found"))
-            if not last.breaches
-            else visit.text(N_("breaches: see the log")),
-        ),
-        Check(N_("Database"), schema >= newest(visit.db.dialect), parts.settings.database_label),
-        Check(N_("Chat"), not missing["chat"], visit.text(missing["chat"] or N_("available"))),
-        Check(N_("Speech"), not missing["speech"], visit.text(missing["speech"] or N_("available"))),
-        Check(
-            N_("Storage"),
-            not parts.space.low,
-            visit.text(N_("low: new audio is refused") if parts.space.low else N_("enough free space")),
-        ),
-    ]
+    low = parts.space.low
+    books = N_("breaches: see the log") if last.breaches else N_("no breach found")
+    storage = N_("low: new audio is refused") if low else N_("enough free space")
     return visit.page(
         "site/health.html",
-        checks=checks,
+        checks=[  # each with whether it passed, and its state
+            (N_("Ledger entries"), not last.breaches, books),
+            (N_("Database"), schema >= newest(visit.db.dialect), parts.settings.database_label),
+            (N_("Chat"), not missing["chat"], missing["chat"] or N_("available")),
+            (N_("Speech"), not missing["speech"], missing["speech"] or N_("available")),
+            (N_("Storage"), not low, storage),
+        ],
         last=last,
         rules=audit.RULES,
         waiting=parts.commits.waiting,

@@ -3,9 +3,7 @@ are installed and can be fetched, with the progress of a fetch.
 """
 
 import asyncio
-from functools import partial
 
-from msgspec import Struct
 from starlette.responses import Response
 
 from myna.actions.media import DeleteVoice
@@ -15,11 +13,8 @@ from myna.engines.registry import AUTO
 from myna.engines.voices import EXAMPLE
 from myna.errors import CommandError
 from myna.gateway import trial as channel_trial
-from myna.office import live
-from myna.office.live import Part
 from myna.office.messages import N_
-from myna.office.model_fetching import ModelFetching
-from myna.office.page import Page, performs
+from myna.office.page import Page, Values, live_page, performs
 from myna.office.visit import Visit
 from myna.voices import overrides as voice_overrides
 from myna.voices.overrides import PublicVoice
@@ -37,15 +32,8 @@ SAMPLES = {
 SAMPLE = "Hello, nice to meet you. The weather is fine today, so let us go for a walk."
 
 
-class Heard(Struct, frozen=True):
-    """A voice that was just spoken, and the name of its audio."""
-
-    voice_id: str
-    audio: str
-
-
-async def show(visit: Visit, heard: Heard | None = None) -> Response:
-    """All public voices in their order, hidden ones included."""
+async def show(visit: Visit, spoken: str = "", audio: str = "") -> Response:
+    """All public voices in their order, hidden ones included; the `spoken` one with the name of its audio."""
     voices = await _list(visit)
     config = await visit.parts.config.with_nodes()
     by_channels = {
@@ -57,7 +45,8 @@ async def show(visit: Visit, heard: Heard | None = None) -> Response:
         sources={one.voice.voice_id: [_said(visit, source) for source in one.sources] for one in voices},
         by_channels=by_channels,
         example=EXAMPLE,
-        heard=heard,
+        spoken=spoken,
+        audio=audio,
         can_blend=any(channel.engine.blends for channel in visit.parts.channels.speech(config)),
     )
 
@@ -84,7 +73,7 @@ async def listen(visit: Visit) -> Response:
     text = sample_of(found.voice.language)
     await channel_trial.listen(parts.channels, parts.config.current, voice_id, text, path)
     await parts.audio.keep(audio)
-    return visit.result(PATH, await show(visit, Heard(voice_id, audio)))
+    return visit.result(PATH, await show(visit, voice_id, audio))
 
 
 def sample_of(language: str) -> str:
@@ -137,39 +126,24 @@ WORDS = (N_("Apache-2.0; its export to ONNX: MIT"), N_("and others"))
 
 async def show_models(visit: Visit) -> Response:
     """All published models."""
-    return visit.page("site/models.html", part=(await _models(visit)).html)
+    return visit.page("site/models.html", **await _models(visit))
 
 
-async def follow_models(visit: Visit) -> Response:
-    """The models with their progress, as server-sent events."""
-    return live.stream(visit, partial(_models, visit))
-
-
-async def _models(visit: Visit) -> Part:
-    states = await asyncio.to_thread(_fetching(visit).states)
-    speaking = {
-        channel.name.removeprefix("default-")
-        for channel in visit.parts.channels.speech(visit.parts.config.current)
+async def _models(visit: Visit) -> Values:
+    channels = visit.parts.channels.speech(visit.parts.config.current)
+    return {
+        "states": await asyncio.to_thread(visit.parts.models.states),
+        "speaking": {channel.name.removeprefix("default-") for channel in channels},
+        "speech": visit.parts.settings.speech,
+        "automatic": visit.parts.settings.speech == AUTO,
     }
-    html = visit.part(
-        "site/models_part.html",
-        states=states,
-        speaking=speaking,
-        speech=visit.parts.settings.speech,
-        automatic=visit.parts.settings.speech == AUTO,
-    )
-    return Part(html)
-
-
-def _fetching(visit: Visit) -> ModelFetching:
-    return visit.parts.models
 
 
 async def get_model(visit: Visit) -> Response:
     """Starts the command that fetches a model."""
     action = visit.fields(GetModel)
     await visit.claim()
-    await asyncio.to_thread(_fetching(visit).start, action.name)
+    await asyncio.to_thread(visit.parts.models.start, action.name)
     await visit.perform(action)
     return visit.redirect(MODELS_PATH)
 
@@ -179,7 +153,7 @@ async def remove_model(visit: Visit) -> Response:
     action = visit.fields(RemoveModel)
     visit.confirm(action.name)
     await visit.claim()
-    await asyncio.to_thread(_fetching(visit).remove, action.name)
+    await asyncio.to_thread(visit.parts.models.remove, action.name)
     await visit.perform(action)
     return visit.redirect(MODELS_PATH, "{name} is removed.", name=action.name)
 
@@ -194,7 +168,7 @@ PAGES = [
     Page(f"{PATH}/blend", submit=blend),
     Page(f"{PATH}/blend/delete", submit=delete_blend),
     Page(MODELS_PATH, show=show_models),
-    Page(f"{MODELS_PATH}/live", show=follow_models),
+    live_page(MODELS_PATH, "site/models.html", _models),
     Page(f"{MODELS_PATH}/get", submit=get_model, recent=True),
     Page(f"{MODELS_PATH}/remove", submit=remove_model, recent=True),
 ]
