@@ -17,8 +17,8 @@ J = TypeVar("J", bound=SpeechJob)
 
 
 class PoolEngine(Generic[J]):
-    """The members of `StreamingEngine` but `label` and `voices`. A subclass makes the job of a text. `pace` is
-    as in `Admission`, the other parameters as in `Pool`."""
+    """The members of `StreamingEngine` except `label` and `voices`. A subclass makes the job of a text.
+    `pace` is as in `Admission`, the other parameters are as in `Pool`."""
 
     blends = False
 
