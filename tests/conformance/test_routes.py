@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from myna.channels.circuits import FAILURES_MAX
-from tests.conformance.caller import COPY_WAIT_S, DELIVERED, REFUNDED, UNCHARGED, Caller, Stats
+from tests.conformance.caller import COPY_WAIT_S, REFUNDED, UNCHARGED, Caller, Stats
 from tests.rig.calls import Answer, EventReader, call
 from tests.rig.service import Service
 from tests.rig.upstream import Upstream
@@ -213,23 +213,6 @@ def test_completions_pass_through_whole_and_streamed(fresh_caller: Caller, chat_
     url = f"{fresh_caller.service.root_url}/openai/v1/completions"
     with EventReader(url, fresh_caller.key.plain, body).rest() as streamed:
         assert streamed.is_done and streamed.chunks[0]["choices"][0]["text"] == "fault=whole Once"
-
-
-@pytest.mark.parametrize("streams", [False, True])
-def test_a_retry_gets_its_stored_answer_after_its_route_was_removed(
-    service: Service, fresh_caller: Caller, streams: bool
-) -> None:
-    service.cli("route", "add", "short-lived", "--units", "1")
-    data = {"model": "short-lived", "stream": streams, "messages": [{"role": "user", "content": "hello"}]}
-    headers = {"Idempotency-Key": "short-lived"}
-    first = send(fresh_caller, "POST", "/chat/completions", data, headers)
-    service.cli("route", "remove", "short-lived")
-    other = send(fresh_caller, "POST", "/chat/completions", data)
-    assert other.status == HTTPStatus.NOT_FOUND
-    second = send(fresh_caller, "POST", "/chat/completions", data, headers)
-    assert (second.status, second.body) == (HTTPStatus.OK, first.body)
-    assert second.headers["content-type"] == first.headers["content-type"]
-    assert fresh_caller.stats() == DELIVERED
 
 
 def test_each_prompt_is_charged(fresh_caller: Caller) -> None:
