@@ -2,7 +2,6 @@
 
 import base64
 import json
-import re
 import struct
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -76,12 +75,10 @@ def test_a_model_without_a_route_of_its_kind_is_404(fresh_caller: Caller) -> Non
 def test_a_model_that_the_channel_does_not_have_is_404_if_the_caller_chose_it_and_opens_no_circuit(
     service: Service, fresh_caller: Caller
 ) -> None:
-    def counted() -> tuple[float, float]:
-        """Refusals of the channel, and how often its circuit opened, in one copy of the metrics."""
-        text = call("GET", f"{service.root_url}/metrics").body.decode()
-        patterns = (r'upstream_failures_total\{.*fault="Status404"\}', r"channel_circuit_opened_total\{.*\}")
-        found = [re.findall(rf"^myna_{each} (\S+)$", text, re.MULTILINE) for each in patterns]
-        return sum(map(float, found[0])), sum(map(float, found[1]))
+    def counted() -> list[float]:
+        """Refusals of the channel, and how often its circuit opened."""
+        refusals = r'myna_upstream_failures_total\{.*fault="Status404"\}'
+        return service.counted(refusals, r"myna_channel_circuit_opened_total\{.*\}")
 
     refused, opened = counted()
     for number in range(2 * FAILURES_MAX):

@@ -17,10 +17,8 @@ def refused(service: Service, *sent: bytes) -> Answer:
         return wire.answer("GET")
 
 
-def counted(service: Service, name: str) -> int:
-    text = call("GET", f"{service.root_url}/metrics").body.decode()
-    found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
-    return int(float(found[1])) if found else 0
+def counted(service: Service, name: str) -> float:
+    return service.counted(re.escape(name))[0]
 
 
 def test_a_malformed_request_is_logged_and_counted_without_its_content(make_service: ServiceMaker) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -135,6 +136,12 @@ class Service(Program):
     def log_lines(self) -> list[str]:
         """The whole lines of standard error so far; the last one may be half written."""
         return self.stderr.rpartition("\n")[0].split("\n")
+
+    def counted(self, *patterns: str) -> list[float]:
+        """The sums of the metrics whose names and labels match each pattern, in one copy of the metrics."""
+        text = call("GET", f"{self.root_url}/metrics").body.decode()
+        found = (re.findall(rf"^{pattern} (\S+)$", text, re.MULTILINE) for pattern in patterns)
+        return [sum(map(float, values)) for values in found]
 
     def logged(self, request_id: str) -> dict[str, Any]:
         """Waits for the line of the access log about this request, of which there is one."""
