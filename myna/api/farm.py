@@ -79,30 +79,24 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 DONE = to_json(Done())
 
 
+@dataclass(eq=False, kw_only=True)
 class FarmApi:
     """Handlers of the endpoints for compute nodes."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        db: Database,
-        nodes: Nodes,
-        tasks: Tasks,
-        audio: AudioStore,
-        samples: SampleStore,
-        inspector: Inspector,
-        space: FreeSpace,
-        throttle: KeyThrottle,
-    ) -> None:
-        self._lease_s = settings.lease_s
-        self._beat_s = settings.beat_s
-        self._db = db
-        self._nodes = nodes
-        self._tasks = tasks
-        self._samples = samples
-        self._node_auth = NodeAuth(db, nodes, settings.charge_wait_s, throttle)
+    settings: Settings
+    db: Database
+    nodes: Nodes
+    tasks: Tasks
+    audio: AudioStore
+    samples: SampleStore
+    inspector: Inspector
+    space: FreeSpace
+    throttle: KeyThrottle
+
+    def __post_init__(self) -> None:
+        self._node_auth = NodeAuth(self.db, self.nodes, self.settings.charge_wait_s, self.throttle)
         self._in_flight = ConcurrencyLimits()
-        self._uploads = Uploads(self._node_auth, tasks, audio, inspector, space)
+        self._uploads = Uploads(self._node_auth, self.tasks, self.audio, self.inspector, self.space)
 
     def routes(self) -> Routes:
         """By exact path."""
@@ -130,15 +124,14 @@ class FarmApi:
     async def hello(self, request: Request) -> Response:
         node, hello = await self._node_auth.node_and_body(request, Hello)
         _check_offer(hello)
-        await self._node_auth.in_time(self._nodes.hello(node, hello))
-        return _answer(
-            Welcome(name=node.name, lease_s=self._lease_s, beat_s=self._beat_s, poll_max_s=POLL_MAX_S)
-        )
+        await self._node_auth.in_time(self.nodes.hello(node, hello))
+        lease_s, beat_s = self.settings.lease_s, self.settings.beat_s
+        return _answer(Welcome(name=node.name, lease_s=lease_s, beat_s=beat_s, poll_max_s=POLL_MAX_S))
 
     async def lease(self, request: Request) -> Response:
         node, body = await self._node_auth.node_and_body(request, Lease)
-        await self._node_auth.in_time(self._nodes.record_request(node))
-        forget = await self._node_auth.in_time(self._tasks.unused_samples(body.references))
+        await self._node_auth.in_time(self.nodes.record_request(node))
+        forget = await self._node_auth.in_time(self.tasks.unused_samples(body.references))
         wait_s = 0.0 if forget else body.wait_s  # deleted samples are reported without delay
         polling = asyncio.ensure_future(self._poll(request, node, body.jobs, wait_s))
         disconnected = asyncio.ensure_future(request.disconnected())
@@ -151,7 +144,7 @@ class FarmApi:
                 return _answer(Leased([], forget))
             found = await polling
             if found and disconnected.done():  # the node would not receive them
-                await self._tasks.requeue(node.id, found)
+                await self.tasks.requeue(node.id, found)
                 found = []
             return _answer(Leased(found, forget))
         finally:
@@ -162,36 +155,36 @@ class FarmApi:
     async def beat(self, request: Request) -> Response:
         node, body = await self._node_auth.node_and_body(request, Heartbeats)
         if node.heard_at:  # a node that shuts down may still have jobs, and stays offline
-            await self._node_auth.in_time(self._nodes.record_request(node))
-        cancel = await self._node_auth.in_time(self._tasks.beat(node.id, body.beats))
-        return _answer(HeartbeatsAnswer(self._lease_s, cancel))
+            await self._node_auth.in_time(self.nodes.record_request(node))
+        cancel = await self._node_auth.in_time(self.tasks.beat(node.id, body.beats))
+        return _answer(HeartbeatsAnswer(self.settings.lease_s, cancel))
 
     async def reference(self, request: Request) -> Response:
         node = await self._node_auth.verify(request)
-        name = await self._node_auth.in_time(self._tasks.reference(node.id, _sha256(request)))
-        stored = await asyncio.to_thread(self._samples.stat, name) if name else None
+        name = await self._node_auth.in_time(self.tasks.reference(node.id, _sha256(request)))
+        stored = await asyncio.to_thread(self.samples.stat, name) if name else None
         if not name or stored is None:
             raise NotFound("No job that this node has leased uses such a sample.")
-        sample = await asyncio.to_thread(self._samples.read, name, 0, stored.size_bytes)
+        sample = await asyncio.to_thread(self.samples.read, name, 0, stored.size_bytes)
         return Response(sample, media_type=b"audio/wav")
 
     async def fail(self, request: Request) -> Response:
         node, failure = await self._node_auth.node_and_body(request, Failure)
-        await self._tasks.fail(node.id, structs.replace(failure, reason=_one_line(failure.reason)))
+        await self.tasks.fail(node.id, structs.replace(failure, reason=_one_line(failure.reason)))
         return _answer(Done())
 
     async def _poll(self, request: Request, node: NodeRow, jobs: int, wait_s: float) -> list[Job]:
         """Leases jobs; returns none after `wait_s`. Authenticates the node again after the lease: the jobs of
         a node that was disabled during the poll are requeued."""
         try:
-            found = await self._tasks.lease(node.id, jobs, wait_s)
-        except self._db.unavailable:
+            found = await self.tasks.lease(node.id, jobs, wait_s)
+        except self.db.unavailable:
             raise DatabaseUnavailable from None
         try:
             await self._node_auth.verify(request)
         except BaseException:
             if found:
-                await self._tasks.requeue(node.id, found)
+                await self.tasks.requeue(node.id, found)
             raise
         return found
 

@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from myna.errors import NotFound, RangeNotSatisfiable, StorageUnavailable, Unavailable
 from myna.lib.files import DiskExecutor
-from myna.speech import framing
+from myna.speech.delivery import CAPTIONS, Captions
 from myna.store.files.named_files import AudioStore
 
 READ_BYTES = 256 * 1024
@@ -96,10 +96,10 @@ class UploadsApi:
         return data
 
 
-def _named(name: str) -> tuple[str, framing.Captions | None]:
+def _named(name: str) -> tuple[str, Captions | None]:
     """The name of the sound, and how its captions are written if the address is that of these."""
     stem, _, ending = name.rpartition(".")
-    captions = framing.CAPTIONS.get(ending)
+    captions = CAPTIONS.get(ending)
     return (name, None) if captions is None else (f"{stem}.mp3", captions)
 
 

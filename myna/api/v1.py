@@ -18,8 +18,7 @@ from myna.http.asgi import Routes
 from myna.http.request import Request
 from myna.http.responses import Response
 from myna.speech import catalogue as voices
-from myna.speech.status import status_text
-from myna.speech.synthesize import Synthesizer
+from myna.speech.synthesize import Synthesizer, status_text
 from myna.store.database import Database
 from myna.store.queries import clones
 from myna.store.queries import keys as keys_store

@@ -42,6 +42,8 @@ FRESH_S = 0.25
 
 OnlineNodes = Mapping[int, OnlineNode]
 NO_NODES: OnlineNodes = {}
+NOTATION_SINCE = (0, 31)
+_VERSION = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})\b.*")
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +(mynanode_[0-9a-f]{40}) *")
 _TOKEN = re.compile(r"mynajoin_[0-9a-f]{40}")
 
@@ -146,6 +148,13 @@ def credential_in(authorization: bytes | None) -> bytes:
     """The credential in an Authorization header; empty for a header of another form."""
     match = _BEARER.fullmatch(authorization or b"")
     return match[1] if match else b""
+
+
+def reads_notation(version: str) -> bool:
+    """Whether nodes of this version of Myna read the notation of `engines/text/notation.py`. Older ones would
+    read its brackets aloud."""
+    found = _VERSION.fullmatch(version)
+    return found is not None and (int(found[1]), int(found[2])) >= NOTATION_SINCE
 
 
 def node_channel(name: str) -> str:

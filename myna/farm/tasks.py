@@ -18,8 +18,9 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
+from myna.engines.text.notation import flat
 from myna.errors import DatabaseUnavailable, StaleLease
-from myna.farm.nodes import node_channel
+from myna.farm.nodes import node_channel, reads_notation
 from myna.farm.polls import Notifications, Polls
 from myna.lib.files import wait_shielded
 from myna.lib.telemetry import metrics
@@ -147,7 +148,11 @@ class Tasks:
         if leased.kind == CLONE:
             return _job(leased, token, preview_text(leased.text))
         words = await lexicon.stored(db, next_job.account_id)
-        return _job(leased, token, lexicon.with_readings(leased.text, words))
+        text = lexicon.with_readings(leased.text, words)
+        plain = flat(text)
+        if text != plain and not reads_notation(await nodes_store.node_version(db, node_id)):
+            text = plain
+        return _job(leased, token, text)
 
     async def beat(self, node_id: int, beats: Sequence[Heartbeat]) -> list[LeaseProof]:
         """Extends the leases of these jobs. Returns those that the node has lost. Writes nothing if no lease

@@ -1,4 +1,5 @@
-"""Sends the sound of one text to its client while it is spoken, as bytes or as events.
+"""Sends the sound of one text to its client while it is spoken: as it is, as events, or with the times of its
+words. Those two shapes are of Kokoro-FastAPI's captioned speech: one object, or one a line.
 
 What is sent when, and who pays:
 
@@ -14,13 +15,15 @@ slow reader occupies a place on the disk, and neither a process of the engine no
 """
 
 import asyncio
+import base64
+import io
 import threading
-from collections.abc import AsyncGenerator, Callable, Hashable, Mapping
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Final, Self
+from typing import BinaryIO, Final, Literal, Self
 
 from msgspec import Struct, structs
 
@@ -34,15 +37,23 @@ from myna.engines.audio.encoders import (
     encoder_of,
     with_length,
 )
-from myna.engines.interface import CallerDisconnected, EngineFailed, SoundPart, SoundParts, SoundTooLong
+from myna.engines.interface import (
+    CallerDisconnected,
+    EngineFailed,
+    EngineTimedOut,
+    SoundPart,
+    SoundParts,
+    SoundTooLong,
+    WordTime,
+)
 from myna.engines.media.media import Transcoder
 from myna.errors import CallAbandoned, ClientDisconnected, MynaError, UpstreamFailed
 from myna.http.responses import openai_error
 from myna.http.stream import ResponseStream
 from myna.lib.files import DiskExecutor, remove
-from myna.speech.framing import Framing, Shape
 from myna.store.files.named_files import Spool
-from myna.wire.body import to_event
+from myna.wire.body import to_event, to_json
+from myna.wire.openai import CaptionedSpeech, SpeechDelta, SpeechEnd, SpeechUsage, WordTimestamp
 
 PART_MAX_BYTES: Final = 32 * 1024
 TAIL_BYTES: Final = 1024
@@ -50,19 +61,28 @@ TAIL_BYTES: Final = 1024
 NOT_CONVERTED = "The sound can't be converted to this format; the units were refunded, try mp3."
 _NEVER_KEPT = CallerDisconnected | SoundTooLong
 """Failures that the caller has caused."""
+Shape = Literal["sound", "events", "lines", "object"]
+_MEDIA_TYPES: Final[dict[Shape, bytes]] = {
+    "events": b"text/event-stream",
+    "lines": b"application/x-ndjson",
+    "object": b"application/json",
+}
+_OBJECT: Final = b'{"audio":"'
+_BASE64_BYTES: Final = 3
+"""Base64 of so many bytes can be followed by more."""
 
 
 class SoundStream:
-    """Takes samples with `write`, encoded sound with `write_encoded`, or one finished file with `adopt`, and
-    then `finish`. `parts` reads and encodes them: a slow encoder delays its client alone. Close it: that
-    removes the file."""
+    """The sound in one format. It gets samples with `write`, encoded sound with `write_encoded`, or a
+    finished file with `use_file`, and then `finish`. `parts` reads and encodes them: a slow encoder
+    delays its client alone. Close it: that removes the file."""
 
     def __init__(self, spool: Spool, disk: DiskExecutor, kind: SoundFormat) -> None:
         self._spool = spool
         self._disk = disk
         self._kind = kind
         self._encoder: Encoder | None = None
-        self._file: BinaryIO | None = None
+        self._file: BinaryIO = io.BytesIO()  # until there is sound
         self._file_lock = threading.Lock()
         self._size_bytes = 0
         self._whole = False
@@ -83,8 +103,8 @@ class SoundStream:
         self._size_bytes += await self._disk.run(partial(self._append, data))
         self._changed.set()
 
-    async def adopt(self, path: Path, *, temporary: bool) -> None:
-        """Takes a finished file; a temporary one loses its name. Raises OSError."""
+    async def use_file(self, path: Path, *, temporary: bool) -> None:
+        """Sends a finished file; a temporary one loses its name. Raises OSError."""
         self._size_bytes = await self._disk.run(partial(self._open_existing, path, temporary))
 
     def finish(self) -> None:
@@ -121,21 +141,23 @@ class SoundStream:
             await self._changed.wait()
 
     def _encoded(self, at: int, count: int) -> bytes:
-        data = self._read(at, count)
+        """Raises EOFError if the file is shorter."""
+        with self._file_lock:
+            self._file.seek(at)
+            data = self._file.read(count)
+        if len(data) < count:
+            raise EOFError("the sound is shorter than it was")
         return data if self._encoder is None else self._encoder.encode(data)
 
     def _append(self, data: bytes) -> int:
         with self._file_lock:
-            if self._file is None:
+            if not self._size_bytes:
                 path = self._spool.new()
                 self._file = path.open("x+b")
                 path.unlink()
-            return self._write(data)
-
-    def _write(self, data: bytes) -> int:
-        self._open_file.seek(0, 2)
-        self._open_file.write(data)
-        self._open_file.flush()
+            self._file.seek(0, 2)
+            self._file.write(data)
+            self._file.flush()
         return len(data)
 
     def _open_existing(self, path: Path, temporary: bool) -> int:
@@ -145,25 +167,9 @@ class SoundStream:
                 path.unlink()
             return self._file.seek(0, 2)
 
-    def _read(self, at: int, count: int) -> bytes:
-        """Raises EOFError if the file is shorter."""
-        with self._file_lock:
-            self._open_file.seek(at)
-            data = self._open_file.read(count)
-        if len(data) < count:
-            raise EOFError("the sound is shorter than it was")
-        return data
-
     def _close(self) -> None:
         with self._file_lock:
-            if self._file is not None:
-                self._file.close()
-
-    @property
-    def _open_file(self) -> BinaryIO:
-        if self._file is None:
-            raise ValueError("there is no file")
-        return self._file
+            self._file.close()
 
 
 class Style(Struct, frozen=True):
@@ -177,37 +183,101 @@ class Style(Struct, frozen=True):
     volume: float = 1.0
 
 
-class Outlet(Struct, frozen=True):
+class Framing:
+    """Writes one response. It has the times of words as far as the engine knows them."""
+
+    def __init__(self, style: Style) -> None:
+        self._style = style
+        self._words: list[WordTime] = []
+        self._sent_words = 0
+        self._rest = b""
+        self.media_type = _MEDIA_TYPES.get(style.shape, style.format.media_type)
+
+    def add_words(self, words: Sequence[WordTime]) -> None:
+        """These words come next."""
+        self._words += words
+
+    def begin(self) -> bytes:
+        return _OBJECT if self._style.shape == "object" else b""
+
+    def part(self, sound: bytes) -> bytes:
+        """A part of the sound."""
+        if self._style.shape == "sound":
+            return sound
+        if self._style.shape == "object":
+            whole = self._rest + sound
+            end = len(whole) - len(whole) % _BASE64_BYTES
+            self._rest = whole[end:]
+            return base64.b64encode(whole[:end])
+        captioned = self._captioned(base64.b64encode(sound).decode())
+        if self._style.shape == "lines":
+            return to_json(captioned) + b"\n"
+        return to_event(SpeechDelta(captioned.audio, captioned.timestamps if self._style.timed else None))
+
+    def end(self) -> bytes:
+        """The end of the response."""
+        chars = self._style.chars
+        if self._style.shape == "events":
+            return to_event(SpeechEnd(SpeechUsage(chars, 0, chars)))
+        if self._style.shape == "object":
+            end = to_json(self._captioned("")).removeprefix(_OBJECT)
+            return base64.b64encode(self._rest) + end
+        return b""
+
+    def _captioned(self, audio: str) -> CaptionedSpeech:
+        new = self._words[self._sent_words :]
+        self._sent_words = len(self._words)
+        kind = self._style.format.media_type.decode()
+        return CaptionedSpeech(audio, kind, timestamps(new) if self._words else None)
+
+
+def timestamps(words: Sequence[WordTime]) -> list[WordTimestamp]:
+    """The words without the spaces around them."""
+    return [WordTimestamp(word.text.strip(), round(word.begin_s, 3), round(word.end_s, 3)) for word in words]
+
+
+Captions = tuple[str, Callable[[Sequence[WordTime]], str]]
+CAPTIONS: Final[Mapping[str, Captions]] = {
+    "srt": ("application/x-subrip", word_times.srt),
+    "vtt": ("text/vtt", word_times.vtt),
+    "json": ("application/json", lambda words: to_json(timestamps(words)).decode()),
+}
+"""How the captions of a sound are written, by the ending of their name: the content type, and the content."""
+
+
+class SoundResponse(Struct, frozen=True):
     """The response: its stream, and what makes its headers when it starts."""
 
     stream: ResponseStream
     headers: Callable[[], Mapping[str, str]]
 
 
-class Workshop(Struct, frozen=True):
-    """What the deliveries of a process share."""
+class DeliveryTools(Struct, frozen=True):
+    """What the deliveries of a process share. An engine has `idle_s` seconds for the next part of a sound."""
 
     spool: Spool
     transcoder: Transcoder
     disk: DiskExecutor
+    idle_s: float
 
 
 class Delivery:
-    """The delivery of one text, and the listener of its engine. A context manager: after an error it tells a
-    client that reads events, and stops sending."""
+    """The delivery of one text. A context manager: after an error it tells a client that reads events, and
+    stops sending."""
 
     def __init__(
-        self, outlet: Outlet, style: Style, workshop: Workshop, *, keep_broken: bool = False
+        self, response: SoundResponse, style: Style, tools: DeliveryTools, *, keep_broken: bool = False
     ) -> None:
-        self._stream = outlet.stream
-        self._headers = outlet.headers
+        self._stream = response.stream
+        self._headers = response.headers
         self._style = style
-        self._framing = Framing(style.shape, style.format.media_type, timed=style.timed)
-        self._workshop = workshop
+        self._framing = Framing(style)
+        self._tools = tools
         self._keep_broken = keep_broken
-        self._sound = SoundStream(workshop.spool, workshop.disk, style.format)
+        self._sound = SoundStream(tools.spool, tools.disk, style.format)
         self._sending: asyncio.Task[None] | None = None
         self.begun = False
+        """It has sound: no other channel can begin the text again."""
         self.failure: EngineFailed | None = None
         """Why the engine broke off, if the sound so far is stored and kept."""
         self.abandoned = False
@@ -223,20 +293,22 @@ class Delivery:
             self._sending.cancel()
             await asyncio.wait({self._sending})
         reported = CallAbandoned() if self.abandoned else error
-        if self._stream.started and self._framing.events and isinstance(reported, MynaError):
+        if self._stream.started and self._style.shape == "events" and isinstance(reported, MynaError):
             self._stream.write(to_event(openai_error(reported), "error"))
         await self._sound.close()
 
-    # The listener:
-
-    async def hear(self, parts: SoundParts) -> SoundParts:
+    async def send(self, parts: SoundParts) -> SoundParts:
+        """Sends the sound of an engine that returns it part by part. Yields what is stored, and raises
+        EngineFailed."""
         async with aclosing(parts):
             try:
-                async for part in parts:
+                while (part := await self._next(parts)) is not None:
                     self._check_client()
-                    self._framing.know(part.words)
+                    self._framing.add_words(part.words)
                     if part.pcm:
-                        part = await self._at_volume(part)
+                        if self._style.volume != 1:
+                            louder = partial(at_volume, part.pcm, self._style.volume)
+                            part = structs.replace(part, pcm=await self._tools.disk.run(louder))
                         self.begun = True
                         await self._sound.write(part.pcm)
                         self._begin_sending()
@@ -251,41 +323,43 @@ class Delivery:
                 self.failure = failure.with_traceback(None)  # its frames have this object: a cycle
         self._check_client()
 
-    async def _at_volume(self, part: SoundPart) -> SoundPart:
-        if self._style.volume == 1:
-            return part
-        pcm = await self._workshop.disk.run(partial(at_volume, part.pcm, self._style.volume))
-        return structs.replace(part, pcm=pcm)
+    async def _next(self, parts: SoundParts) -> SoundPart | None:
+        """The next part, None at the end. Raises EngineTimedOut if the engine is silent for too long."""
+        try:
+            async with asyncio.timeout(self._tools.idle_s):
+                return await anext(parts, None)
+        except TimeoutError as error:
+            raise EngineTimedOut("The engine sent no sound for too long.") from error
 
-    async def take(self, path: Path) -> None:
+    async def send_file(self, path: Path) -> None:
+        """Sends the finished file, if no part of its sound could be sent. Raises MynaError."""
         try:
             self._check_client()
-            await self.adopt(path)
+            await self.send_mp3(path)
         except CallerDisconnected:
             raise ClientDisconnected from None
         except (EngineFailed, OSError) as failure:
             raise UpstreamFailed(NOT_CONVERTED) from failure
 
-    # The caller:
-
-    async def pause(self, seconds: float) -> None:
-        """Sends a silence. Raises OSError."""
-        await self._sound.write(bytes(2 * round(seconds * RATE_HZ)))
-
-    async def adopt(self, path: Path, client: Hashable = None) -> None:
+    async def send_mp3(self, path: Path, account_id: Hashable = None) -> None:
         """Sends a stored mp3, after it was converted. Raises EngineFailed, OSError."""
+        disk = self._tools.disk
         if self._style.timed:
-            self._framing.know(await self._workshop.disk.run(partial(word_times.read, path)))
+            self._framing.add_words(await disk.run(partial(word_times.read, path)))
         if self._style.format is SoundFormat.MP3:
-            await self._sound.adopt(path, temporary=False)
+            await self._sound.use_file(path, temporary=False)
             return
-        target = self._workshop.spool.new()
+        target = self._tools.spool.new()
         try:
-            await self._workshop.transcoder.transcode(path, target, self._style.format, client)
-            await self._sound.adopt(target, temporary=True)
+            await self._tools.transcoder.transcode(path, target, self._style.format, account_id)
+            await self._sound.use_file(target, temporary=True)
         except BaseException:
-            await self._workshop.disk.clean_up(partial(remove, target))
+            await disk.clean_up(partial(remove, target))
             raise
+
+    async def send_silence(self, seconds: float) -> None:
+        """Raises OSError."""
+        await self._sound.write(bytes(2 * round(seconds * RATE_HZ)))
 
     async def send_rest(self) -> None:
         """Sends the sound to its end, as fast as the client reads. Returns early if it disconnects."""
@@ -295,7 +369,7 @@ class Delivery:
     def end(self) -> None:
         """Ends the response."""
         self._start()
-        self._stream.write(self._framing.end(self._style.chars))
+        self._stream.write(self._framing.end())
         self._stream.end()
 
     def _check_client(self) -> None:

@@ -9,6 +9,9 @@ estimate is too low.
 import asyncio
 import re
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from operator import mul
 from typing import Final
@@ -146,59 +149,59 @@ class SpeechPlan(Struct, frozen=True, dict=True):
         )
 
 
+@dataclass(eq=False)
 class Planner:
     """Makes speech plans from this process's channels and the compute nodes in the database. A channel has
     `try_s` seconds for a text, or until the first sound of one that is streamed."""
 
-    def __init__(
-        self,
-        db: Database,
-        ledger: Ledger,
-        config: ConfigCache,
-        channels: Channels,
-        capacity: Capacity,
-        space: FreeSpace,
-        quota: Quota,
-        *,
-        try_s: float,
-    ) -> None:
-        self._db = db
-        self._ledger = ledger
-        self._config = config
-        self._channels = channels
-        self._capacity = capacity
-        self._space = space
-        self._quota = quota
-        self._try_s = try_s
-        self._lexicons = Lexicons(db, config)
+    db: Database
+    ledger: Ledger
+    config: ConfigCache
+    channels: Channels
+    capacity: Capacity
+    space: FreeSpace
+    quota: Quota
+    try_s: float
+
+    def __post_init__(self) -> None:
+        self._lexicons = Lexicons(self.db, self.config)
         self._accounts: dict[bytes, int] = {}
+
+    @asynccontextmanager
+    async def requiring_channel(self) -> AsyncIterator[None]:
+        """Raises the 503 of a service without any speech channel before the 400 of a bad request."""
+        try:
+            yield
+        except (InvalidRequest, NoSpeechChannel):
+            await self.require_channel()
+            raise
 
     async def require_channel(self) -> None:
         """Raises NoSpeechChannel if no voice is usable now, DiskFull if audio can't be stored."""
-        self._space.check()
-        config = await self._config.with_nodes()
-        voices.require_channel(self._channels, config, await self._capacity.nodes(config))
+        self.space.check()
+        config = await self.config.with_nodes()
+        voices.require_channel(self.channels, config, await self.capacity.nodes(config))
 
     async def plan(self, caller: UnverifiedCaller, request: CheckedSpeech, slot: Slot) -> SpeechPlan:
         """Checks the text and chooses what will speak it. Acquires `slot` if an engine with a queue will.
         Raises InvalidRequest, DiskFull, NoSpeechChannel, Overloaded, TextTooLong, InsufficientQuota, and
         Unauthorized if it has to look up the account."""
         slot.close()
-        config = await self._config.with_nodes()
-        settings = self._config.settings
+        config = await self.config.with_nodes()
+        settings = self.config.settings
         if OFF_THE_LOOP_CHARS < len(request.text) <= (request.chars_max or settings.tts_max_chars):
             text, sound_s = await asyncio.to_thread(checked, request, settings)
         else:
             text, sound_s = checked(request, settings)
         caller.details.unspoken = dict(text.removed)
-        self._space.check()
+        self.space.check()
         route = request.route
-        nodes = NO_NODES if route and route.channels else await self._capacity.nodes(config)
+        nodes = NO_NODES if route and route.channels else await self.capacity.nodes(config)
         clones = []
-        if nodes and voices.needs_clones(self._channels, config, nodes, request.voice_id):
-            clones = await clones_store.ready(self._db, await self._ledger.account_of(caller))
+        if nodes and voices.needs_clones(self.channels, config, nodes, request.voice_id):
+            clones = await clones_store.ready(self.db, await self.ledger.account_of(caller))
         choice = voices.choose(
-            *(self._channels, config, nodes, clones, request.voice_id, route),
+            *(self.channels, config, nodes, clones, request.voice_id, route),
             recipes=settings.voice_recipes == "accept",
         )
         choice, refusal = await self._with_slot(caller, request, choice, sound_s, slot)
@@ -212,8 +215,8 @@ class Planner:
         )
         if plan.by_node:
             await self._check_queue(caller, plan, nodes, refusal)
-        if self._quota.any_reached:
-            self._quota.check(await self._account_of(caller))
+        if self.quota.any_reached:
+            self.quota.check(await self._account_of(caller))
         return plan
 
     async def with_readings(self, plan: SpeechPlan, account_id: int) -> SpeechPlan:
@@ -222,7 +225,7 @@ class Planner:
 
     def queued(self, account_id: int, plan: SpeechPlan) -> None:
         """Adds the plan's task to the estimate of the queue."""
-        self._capacity.count_new_task(account_id, plan.voice_id, len(plan.request.text))
+        self.capacity.count_new_task(account_id, plan.voice_id, len(plan.request.text))
 
     async def _with_slot(
         self,
@@ -238,9 +241,9 @@ class Planner:
         if first is None or first.engine.admission is None:
             return choice, None
         account_id = await self._account_of(caller)
-        within_s = request.channel_s if request.streams else min(request.channel_s, self._try_s)
+        within_s = request.channel_s if request.streams else min(request.channel_s, self.try_s)
         admission = first.engine.admission
-        refusal = slot.acquire(admission, account_id, sound_s, within_s, self._try_s)
+        refusal = slot.acquire(admission, account_id, sound_s, within_s, self.try_s)
         if not refusal:
             return choice, None
         full = structs.replace(first, full=True)
@@ -248,14 +251,14 @@ class Planner:
         choice = structs.replace(choice, channels=channels)
         if refusal == TOO_LONG:
             return choice, TextTooLong(refusal)
-        return choice, Overloaded(refusal, admission.retry_s(account_id, sound_s, within_s, self._try_s))
+        return choice, Overloaded(refusal, admission.retry_s(account_id, sound_s, within_s, self.try_s))
 
     async def _account_of(self, caller: UnverifiedCaller) -> int:
         """The account of the caller's key, cached: a key never changes its account. The charge checks whether
         the key is valid."""
         account_id = self._accounts.get(caller.key_hash)
         if account_id is None:
-            account_id = await self._ledger.account_of(caller)
+            account_id = await self.ledger.account_of(caller)
             if len(self._accounts) >= _ACCOUNTS_CACHED_MAX:
                 self._accounts.clear()
             self._accounts[caller.key_hash] = account_id
@@ -266,16 +269,16 @@ class Planner:
     ) -> None:
         if not plan.choice.nodes:
             raise refusal or Overloaded(retry_after_s=0)
-        account_id = await self._ledger.account_of(caller)
-        wait_s = await self._capacity.wait_s(
+        account_id = await self.ledger.account_of(caller)
+        wait_s = await self.capacity.wait_s(
             account_id,
             len(plan.request.text),
             plan.choice.nodes,
             nodes,
-            self._config.current,
+            self.config.current,
             plan.request.node_s,
         )
-        if await self._capacity.tasks_of(account_id) >= TASKS_MAX:
+        if await self.capacity.tasks_of(account_id) >= TASKS_MAX:
             raise Overloaded(TOO_MANY_TASKS, wait_s / TASKS_MAX)
         if wait_s > plan.request.node_s:
             raise NoSpeechChannel(TOO_LONG_A_QUEUE, wait_s - plan.request.node_s)

@@ -4,13 +4,14 @@ Every text is a record, as one of POST /v1/tts is; see `delivery.py` for who pay
 """
 
 import asyncio
+from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from myna.accounts.keys import Scope, UnverifiedCaller
-from myna.billing.ledger import Call, ChargeOrder, Ledger
+from myna.accounts.keys import UnverifiedCaller
+from myna.billing.ledger import Call, Ledger
 from myna.channels import routes
 from myna.channels.channels import Channels
 from myna.channels.routes import Route, RouteKind
@@ -23,7 +24,6 @@ from myna.errors import (
     CommitInDoubt,
     InvalidRequest,
     MynaError,
-    NoSpeechChannel,
     NotFound,
     StreamFailed,
     UpstreamFailed,
@@ -31,10 +31,9 @@ from myna.errors import (
 from myna.farm.nodes import NO_NODES, Capacity
 from myna.settings import Settings
 from myna.speech import catalogue as voices
-from myna.speech.delivery import Delivery, Outlet, Style, Workshop
-from myna.speech.framing import Shape
-from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
-from myna.speech.synthesize import BROKEN_OFF, Answers, Disconnected, Synthesizer
+from myna.speech.delivery import Delivery, DeliveryTools, Shape, SoundResponse, Style
+from myna.speech.plan import CheckedSpeech, Planner
+from myna.speech.synthesize import BROKEN_OFF, Disconnected, SpokenPlan, SpokenSound, Synthesizer
 from myna.store.batch import Replayed
 from myna.store.files.named_files import AudioStore
 from myna.wire import openai
@@ -67,77 +66,49 @@ class StoredSound(Struct, frozen=True):
     broken: bool = False
 
 
-class PlannedSound(Struct, frozen=True):
-    """A request, what will speak it, and what it costs."""
-
-    plan: SpeechPlan
-    answers: Answers
-    route: Route
-
-    @property
-    def order(self) -> ChargeOrder:
-        return ChargeOrder(
-            pays=Scope.TTS,
-            units=self.route.units,
-            seconds=self.plan.seconds,
-            task=self.plan.task,
-            route=self.route.name,
-            draft=self.answers.draft if self.plan.by_node else None,
-        )
-
-
+@dataclass(eq=False)
 class StreamedSpeech:
     """Answers speech requests of OpenAI's shape for one process."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        ledger: Ledger,
-        config: ConfigCache,
-        channels: Channels,
-        capacity: Capacity,
-        planner: Planner,
-        synthesizer: Synthesizer,
-        audio: AudioStore,
-        workshop: Workshop,
-    ) -> None:
-        self._settings = settings
-        self._ledger = ledger
-        self._config = config
-        self._channels = channels
-        self._capacity = capacity
-        self._planner = planner
-        self._synthesizer = synthesizer
-        self._audio = audio
-        self._workshop = workshop
+    settings: Settings
+    ledger: Ledger
+    config: ConfigCache
+    channels: Channels
+    capacity: Capacity
+    planner: Planner
+    synthesizer: Synthesizer
+    audio: AudioStore
+    tools: DeliveryTools
 
     async def speak(
-        self, caller: UnverifiedCaller, body: bytes, outlet: Outlet, disconnected: Disconnected
+        self, caller: UnverifiedCaller, body: bytes, response: SoundResponse, disconnected: Disconnected
     ) -> None:
         """Sends the sound. Raises MynaError, also after the response has started; it is not ended then."""
         try:
-            await self._speak(caller, body, outlet, disconnected)
+            await self._speak(caller, body, response, disconnected)
         except InvalidRequest as error:
             field, wrong = _FIELDS.get(error.field, error.field), error.wrong
             wrong = NO_SUCH_VOICE if wrong == voices.NO_SUCH_VOICE else wrong
             raise InvalidRequest(wrong, field=field, **error.values) from error.__cause__
 
     async def _speak(
-        self, caller: UnverifiedCaller, body: bytes, outlet: Outlet, disconnected: Disconnected
+        self, caller: UnverifiedCaller, body: bytes, response: SoundResponse, disconnected: Disconnected
     ) -> None:
-        request = await self._read(caller, body)
+        async with self.planner.requiring_channel():
+            fields, request = decode(body, OpenAISpeechRequest, empty_is_absent=True)
+        caller.details.ignored = ignored(fields, OpenAISpeechRequest)
         if request.input.strip() and not speakable(request.input):
-            await self._pause(caller, request, outlet)
+            await self._send_silence(caller, request, response)
             return
         with Slot() as slot:
-            outcome = await self._ledger.charge_plan(caller, lambda: self._plan(caller, request, slot))
+            outcome = await self.ledger.charge_plan(caller, lambda: self._plan(caller, request, slot))
             if isinstance(outcome, Replayed):
                 slot.close()
-                await self._replay(outcome.answer, caller.details.account_id, request, outlet)
+                await self._replay(outcome.answer, caller.details.account_id, request, response)
                 return
             call, planned = outcome
-            keep_broken = self._config.settings.broken_stream == "keep"
-            async with Delivery(outlet, _style(request), self._workshop, keep_broken=keep_broken) as delivery:
+            keep_broken = self.config.settings.broken_stream == "keep"
+            async with Delivery(response, _style(request), self.tools, keep_broken=keep_broken) as delivery:
                 await self._deliver(call, planned, delivery, disconnected)
                 try:
                     await delivery.send_rest()
@@ -147,96 +118,82 @@ class StreamedSpeech:
                     raise StreamFailed(BROKEN_OFF, kept=True) from delivery.failure
                 delivery.end()
 
-    async def _pause(self, caller: UnverifiedCaller, request: OpenAISpeechRequest, outlet: Outlet) -> None:
+    async def _send_silence(
+        self, caller: UnverifiedCaller, request: OpenAISpeechRequest, response: SoundResponse
+    ) -> None:
         """Sends a short silence for a text of marks alone, such as the "..." that apps send between the
         sentences of a chat. Nothing is charged or recorded. Raises Unauthorized, ModelNotFound."""
-        await self._ledger.account_of(caller)
+        await self.ledger.account_of(caller)
         self._checked_route(request)
-        async with Delivery(outlet, _style(request), self._workshop) as delivery:
-            await delivery.pause(MARKS_S)
+        async with Delivery(response, _style(request), self.tools) as delivery:
+            await delivery.send_silence(MARKS_S)
             await delivery.send_rest()
             delivery.end()
 
     async def _deliver(
-        self, call: Call, planned: PlannedSound, delivery: Delivery, disconnected: Disconnected
+        self, call: Call, planned: SpokenPlan, delivery: Delivery, disconnected: Disconnected
     ) -> None:
         """Speaks the text and keeps the call."""
         try:
             async with call:
-                spoken = await self._synthesizer.deliver(
-                    call, planned.plan, planned.answers, disconnected, delivery
-                )
+                spoken = await self.synthesizer.deliver(call, planned, disconnected, delivery)
         except asyncio.CancelledError:  # the process stops, and the refund is committed
             delivery.abandoned = True
             raise
         if spoken is None:
-            name = await self._synthesizer.ended(call, planned.plan)
+            name = await self.synthesizer.ended(call, planned.speech)
             try:
-                await self._adopt(delivery, name, call.account_id)
+                await self._send_stored(delivery, name, call.account_id)
             except (MynaError, asyncio.CancelledError) as failure:
                 # The node's completion has kept the call: a 500 reads as a refund.
                 raise CommitInDoubt from failure
 
     async def _replay(
-        self, answer: str, account_id: int, request: OpenAISpeechRequest, outlet: Outlet
+        self, answer: str, account_id: int, request: OpenAISpeechRequest, response: SoundResponse
     ) -> None:
         """Sends the stored sound again."""
         stored = msgspec.json.decode(answer, type=StoredSound)
-        async with Delivery(outlet, _style(request), self._workshop) as delivery:
-            await self._adopt(delivery, stored.audio, account_id)
+        async with Delivery(response, _style(request), self.tools) as delivery:
+            await self._send_stored(delivery, stored.audio, account_id)
             await delivery.send_rest()
             if stored.broken:
                 raise StreamFailed(BROKEN_OFF, kept=True)
             delivery.end()
 
-    async def _adopt(self, delivery: Delivery, name: str, account_id: int) -> None:
+    async def _send_stored(self, delivery: Delivery, name: str, account_id: int) -> None:
         """Raises NotFound if the audio was deleted, UpstreamFailed if it can't be converted,
         StorageUnavailable."""
         try:
-            async with self._audio.local(name) as path:
-                await delivery.adopt(path, account_id)
+            async with self.audio.local(name) as path:
+                await delivery.send_mp3(path, account_id)
         except FileNotFoundError:
             raise NotFound(DELETED) from None
         except (EngineFailed, OSError) as failure:
             raise UpstreamFailed(NOT_SENT) from failure
 
-    async def _read(self, caller: UnverifiedCaller, body: bytes) -> OpenAISpeechRequest:
-        """Raises the 503 of a service without any speech channel before the 400 of a bad body."""
-        try:
-            fields, request = decode(body, OpenAISpeechRequest, empty_is_absent=True)
-        except InvalidRequest:
-            await self._planner.require_channel()
-            raise
-        caller.details.ignored = ignored(fields, OpenAISpeechRequest)
-        return request
-
-    async def _plan(self, caller: UnverifiedCaller, request: OpenAISpeechRequest, slot: Slot) -> PlannedSound:
-        """Raises the 503 before a 400 too."""
-        try:
-            route, settings = self._checked_route(request), self._config.settings
+    async def _plan(self, caller: UnverifiedCaller, request: OpenAISpeechRequest, slot: Slot) -> SpokenPlan:
+        async with self.planner.requiring_channel():
+            route, settings = self._checked_route(request), self.config.settings
             voice_id, language = await self._voice(request, route)
             checked = CheckedSpeech(
                 text=request.input,
                 voice_id=voice_id,
                 language=language,
                 speed=1.0 if request.speed is None else request.speed,
-                channel_s=self._settings.stream_deadline_s,
-                node_s=self._settings.chat_speech_wait_s,
+                channel_s=self.settings.stream_deadline_s,
+                node_s=self.settings.chat_speech_wait_s,
                 route=route,
                 streams=True,
                 chars_max=max(settings.openai_speech_max_chars, settings.tts_max_chars),
             )
-            plan = await self._planner.plan(caller, checked, slot)
-        except (InvalidRequest, NoSpeechChannel):
-            await self._planner.require_channel()
-            raise
-        return PlannedSound(plan, _answers(), route)
+            plan = await self.planner.plan(caller, checked, slot)
+        return SpokenPlan(plan, _stored, route.units, route.name)
 
     def _checked_route(self, request: OpenAISpeechRequest) -> Route:
         """The route of the request, whose format is there. Raises InvalidRequest, ModelNotFound."""
         if not _style(request).format.available:
             raise InvalidRequest(NO_AAC, field="response_format")
-        return routes.find(self._config.current, self._config.settings, request.model, RouteKind.SPEECH)
+        return routes.find(self.config.current, self.config.settings, request.model, RouteKind.SPEECH)
 
     async def _voice(self, request: OpenAISpeechRequest, route: Route) -> tuple[str | None, str]:
         """The voice's id, None for the default voice, and the language of the text if the request names it.
@@ -245,9 +202,9 @@ class StreamedSpeech:
         wanted = _either(request.language, request.lang_code, "")
         if not name and not wanted:
             return None, ""
-        config = await self._config.with_nodes()
-        nodes = NO_NODES if route.channels else await self._capacity.nodes(config)
-        usable = voices.usable(self._channels, config, nodes, route)
+        config = await self.config.with_nodes()
+        nodes = NO_NODES if route.channels else await self.capacity.nodes(config)
+        usable = voices.usable(self.channels, config, nodes, route)
         speaks = _of_language(wanted, usable) if wanted else None
         if wanted and speaks is None:
             raise InvalidRequest(NO_SUCH_LANGUAGE, field="language")
@@ -255,8 +212,13 @@ class StreamedSpeech:
         if not name and speaks:
             return speaks.voice_id, language
         listed = {found.voice_id: found.name for found in usable}
-        mapping = openai.voice_mapping(self._config.settings.openai_voices)
+        mapping = openai.voice_mapping(self.config.settings.openai_voices)
         return openai.voice_id_of(name or "", mapping, listed) or None, language
+
+
+def _stored(sound: SpokenSound) -> str:
+    """What is stored for a retry."""
+    return to_json_text(StoredSound(sound.audio, sound.broken))
 
 
 def named(usable: list[EngineVoice], mapping: str) -> list[AudioVoice]:
@@ -277,9 +239,14 @@ def _described(voice_id: str, voice: EngineVoice) -> AudioVoice:
 
 def _style(request: OpenAISpeechRequest) -> Style:
     timed = bool(request.timestamps or request.return_timestamps)
+    shape: Shape = "sound"
+    if request.stream_format == "sse":
+        shape = "events"
+    elif timed:
+        shape = "lines" if request.stream else "object"
     return Style(
         format=SoundFormat(request.response_format or SoundFormat.MP3),
-        shape=_shape(request, timed),
+        shape=shape,
         timed=timed,
         chars=len(request.input),
         volume=_either(request.volume, request.volume_multiplier, 1.0),
@@ -300,19 +267,3 @@ def _of_language(wanted: str, usable: list[EngineVoice]) -> EngineVoice | None:
 def _either(one: T | None, other: T | None, default: T) -> T:
     """A field that has two names."""
     return next((value for value in (one, other) if value is not None), default)
-
-
-def _shape(request: OpenAISpeechRequest, timed: bool) -> Shape:
-    if request.stream_format == "sse":
-        return "events"
-    if not timed:
-        return "sound"
-    return "lines" if request.stream else "object"
-
-
-def _answers() -> Answers:
-    """What is stored for a retry, by a channel's audio and by a node's."""
-    return Answers(
-        spoken=lambda url, _, broken: to_json_text(StoredSound(url.rpartition("/")[2], broken)),
-        ordered=lambda _, name: to_json_text(StoredSound(name)),
-    )

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -15,7 +15,7 @@ from myna.billing.ledger import Call, ChargeOrder, Ledger
 from myna.channels.channels import Channels, SpeechChannel
 from myna.channels.circuits import ChannelFull
 from myna.channels.routes import SPEECH_ROUTE
-from myna.config import ConfigCache, SiteSettings
+from myna.config import ConfigCache
 from myna.engines.interface import (
     CallerDisconnected,
     Client,
@@ -25,7 +25,6 @@ from myna.engines.interface import (
     NoConnection,
     NothingSpoken,
     ServerBusy,
-    SoundParts,
     SoundTooLong,
     SpeechResult,
     UnsupportedUtterance,
@@ -40,17 +39,17 @@ from myna.errors import (
     DatabaseUnavailable,
     InvalidRequest,
     MynaError,
-    NoSpeechChannel,
     StreamFailed,
     UpstreamFailed,
 )
 from myna.farm.tasks import Tasks
 from myna.lib.telemetry import metrics, traces
 from myna.settings import Settings
-from myna.speech.draft import draft, filled
+from myna.speech.delivery import Delivery
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan, read_speed
-from myna.store.batch import Audio, Replayed, TaskStatus
+from myna.store.batch import AUDIO_PLACEHOLDER, TASK_PLACEHOLDER, Audio, Replayed, TaskStatus
 from myna.store.files.named_files import AudioStore
+from myna.store.queries.tasks import TaskRow
 from myna.wire.body import decode, ignored, to_json_text
 from myna.wire.failures import BUSY, FAILED, FULL, REFUSED, SLOW, error_of
 from myna.wire.v1 import SpeechDone, SpeechOrdered, SpeechRequest
@@ -73,156 +72,189 @@ TIPS = {
     "zh": "已排队：请每 2 到 3 秒以此 id 查询 GET /task，直到 status = 2。",
     "en": "Queued: ask GET /task with this id every 2 to 3 seconds until status = 2.",
 }
-_UNFIT = NothingSpoken | SoundTooLong | UnsupportedUtterance
+UNFIT = (NothingSpoken, SoundTooLong, UnsupportedUtterance)
 """Failures that the text causes on any channel."""
 _MEANINGS = ((UtteranceRefused, REFUSED), (ServerBusy, BUSY), (NoConnection, FULL), (EngineTimedOut, SLOW))
 """Of failures; the first tells the caller most."""
 SENTENCES = {FULL.name: ALL_FULL, FAILED.name: ALL_FAILED}
+STATUS_TEXTS = {
+    "zh": ("排队中", "处理中", "已完成", "失败"),
+    "en": ("queued", "processing", "completed", "failed"),
+}
+FAILED_TASK = {
+    "zh": "{failed}：{why}，已退还所扣点数",
+    "en": "{failed}: {why}; the units were refunded",
+}
+"""A task fails in the transaction that refunds its call, so every failed task was refunded."""
+WHY = {
+    "no compute node finished it": ("没有计算节点完成合成", "no compute node finished it"),
+    "not done in time": ("未能按时完成", "it was not done in time"),
+    "left open": ("服务中断", "the service was interrupted"),
+    "the voice was deleted": ("音色已删除", "the voice was deleted"),
+    "the caller stopped waiting": ("请求已取消", "the request was cancelled"),
+    "the caller had gone": ("请求已取消", "the request was cancelled"),  # stored by earlier versions
+    "CancelledError": ("请求已取消", "the request was cancelled"),
+    "UpstreamFailed": ("语音渠道失败", "the speech channels failed"),
+    "RequestRefused": ("语音渠道失败", "the speech channels failed"),
+}
+"""Chinese and English text by stored reason, which is for the operator: it may be a message of a node or the
+name of an exception."""
+OTHERWISE = ("无法合成", "the speech could not be made")
+_PLACEHOLDER_IDS = 2**52
+"""Above every task id."""
 
 
-class Answers:
-    """Makes the response: `spoken` of the absolute URL of audio that a channel made, its task's id, and if
-    it broke off; `ordered` of the id and the audio name of a task for a node, see `draft.py`."""
+class SpokenSound(Struct, frozen=True):
+    """The sound of a call: the id of its task, and the name of its audio. `by_node`: a compute node speaks
+    it. `broken`: its engine broke off, and the sound so far was kept."""
 
-    def __init__(self, spoken: Callable[[str, int, bool], str], ordered: Callable[[int, str], str]) -> None:
-        self.spoken = spoken
-        self._ordered = ordered
+    task_id: int
+    audio: str
+    by_node: bool = False
+    broken: bool = False
+
+
+class SpokenPlan(Struct, frozen=True, dict=True):
+    """A request for speech, what it costs on its route, and what makes its response."""
+
+    speech: SpeechPlan
+    answer: Callable[[SpokenSound], str]
+    units: int
+    route: str = SPEECH_ROUTE
 
     @cached_property
     def draft(self) -> str:
-        """Cached, so that the stored response and the sent response are the same."""
-        return draft(self._ordered)
-
-
-class SpokenPlan(Struct, frozen=True):
-    """A request for speech, its responses, and what it costs."""
-
-    speech: SpeechPlan
-    answers: Answers
-    order: ChargeOrder
-
-
-class Listener(Protocol):
-    """Takes the sound of a text before its call is kept."""
+        """See `draft`. Cached, so that the stored response and the sent response are the same."""
+        return draft(self.answer)
 
     @property
-    def begun(self) -> bool:
-        """Whether it has heard sound: no other channel can begin the text again then."""
+    def order(self) -> ChargeOrder:
+        """What to charge."""
+        return ChargeOrder(
+            pays=Scope.TTS,
+            units=self.units,
+            seconds=self.speech.seconds,
+            task=self.speech.task,
+            draft=self.draft if self.speech.by_node else None,
+            route=self.route,
+        )
 
-    @property
-    def failure(self) -> EngineFailed | None:
-        """Why the engine broke off, if the sound so far is kept."""
-
-    def hear(self, parts: SoundParts) -> SoundParts:
-        """The sound of an engine that returns it part by part. Yields what is stored."""
-
-    async def take(self, path: Path) -> None:
-        """The finished file, if it has heard no sound that it can send. Raises MynaError."""
+    def filled(self, task_id: int, audio: str = "") -> str:
+        """The response of the draft."""
+        return self.draft.replace(TASK_PLACEHOLDER, str(task_id)).replace(AUDIO_PLACEHOLDER, audio)
 
 
+def draft(answer: Callable[[SpokenSound], str]) -> str:
+    """The response with placeholders for the id of the task and the name of its audio. It is stored with the
+    charge; the transaction that completes the task fills it in and stores the response for retries of the
+    request. A placeholder is not valid in JSON, so random values are encoded first and then replaced."""
+    task_id, name = _PLACEHOLDER_IDS + secrets.randbelow(_PLACEHOLDER_IDS), secrets.token_hex(32)
+    text = answer(SpokenSound(task_id, name, by_node=True))
+    return text.replace(str(task_id), TASK_PLACEHOLDER).replace(name, AUDIO_PLACEHOLDER)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A text that channels speak for a call. Its sound goes to the client of the `delivery`, if there is one,
+    before the call is kept."""
+
+    call: Call
+    plan: SpeechPlan
+    answer: Callable[[SpokenSound], str]
+    client: Client
+    delivery: Delivery | None
+
+
+@dataclass(eq=False)
 class Synthesizer:
     """Answers speech requests for one process."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        ledger: Ledger,
-        config: ConfigCache,
-        channels: Channels,
-        tasks: Tasks,
-        planner: Planner,
-        audio: AudioStore,
-    ) -> None:
-        self._settings = settings
-        self._ledger = ledger
-        self._config = config
-        self._channels = channels
-        self._tasks = tasks
-        self._planner = planner
-        self._audio = audio
+    settings: Settings
+    ledger: Ledger
+    config: ConfigCache
+    channels: Channels
+    tasks: Tasks
+    planner: Planner
+    audio: AudioStore
 
     async def speak(self, caller: UnverifiedCaller, body: bytes, disconnected: Disconnected) -> str:
         """Returns the JSON of a SpeechDone or a SpeechOrdered. Raises MynaError."""
         with Slot() as slot:
-            outcome = await self._ledger.charge_plan(caller, lambda: self._plan(caller, body, slot))
+            outcome = await self.ledger.charge_plan(caller, lambda: self._plan(caller, body, slot))
             if isinstance(outcome, Replayed):
                 return outcome.answer
-            charged, to_speak = outcome
+            charged, planned = outcome
             async with charged as call:
-                spoken = await self.deliver(call, to_speak.speech, to_speak.answers, disconnected)
-        return filled(to_speak.answers.draft, call.task_id) if spoken is None else spoken
+                spoken = await self.deliver(call, planned, disconnected)
+        return planned.filled(call.task_id) if spoken is None else spoken
 
     async def _plan(self, caller: UnverifiedCaller, body: bytes, slot: Slot) -> SpokenPlan:
-        """Raises the 503 of a service without any speech channel before the 400 of a bad body."""
-        try:
+        async with self.planner.requiring_channel():
             fields, request = decode(body, SpeechRequest)
             caller.details.ignored = ignored(fields, SpeechRequest)
-            settings = self._config.settings
+            settings = self.config.settings
             checked = CheckedSpeech(
                 text=request.text,
                 voice_id=request.voice_id,
                 speed=read_speed(request.speed),
-                channel_s=self._settings.call_deadline_s,
+                channel_s=self.settings.call_deadline_s,
                 node_s=float(settings.task_deadline_s),
             )
-            plan = await self._planner.plan(caller, checked, slot)
-        except (InvalidRequest, NoSpeechChannel):
-            await self._planner.require_channel()
-            raise
-        answers = _answers(checked, settings)
-        return SpokenPlan(plan, answers, self.order(plan, answers))
+            plan = await self.planner.plan(caller, checked, slot)
+        chars, tip, units = len(request.text), TIPS[settings.language], settings.tts_units
 
-    def order(self, plan: SpeechPlan, answers: Answers, route: str = SPEECH_ROUTE) -> ChargeOrder:
-        """What to charge for this plan on a route."""
-        return ChargeOrder(
-            pays=Scope.TTS,
-            units=self._config.settings.tts_units,
-            seconds=plan.seconds,
-            task=plan.task,
-            draft=answers.draft if plan.by_node else None,
-            route=route,
-        )
+        def answer(sound: SpokenSound) -> str:
+            if sound.by_node:
+                return to_json_text(SpeechOrdered(ok=1, mode="async", id=sound.task_id, tip=tip, cost=units))
+            url = self.url(sound.audio)
+            return to_json_text(SpeechDone(ok=1, mode="sync", audio_url=url, chars=chars, cost=units))
+
+        return SpokenPlan(plan, answer, units)
 
     async def deliver(
         self,
         call: Call,
-        plan: SpeechPlan,
-        answers: Answers,
+        planned: SpokenPlan,
         disconnected: Disconnected,
-        listener: Listener | None = None,
+        delivery: Delivery | None = None,
     ) -> str | None:
         """Speaks, keeps the call with the audio, and returns the response. Returns None if a node will speak:
-        the call then ends with its task. A text that waits when the client disconnects is not spoken. The
-        sound of a channel passes by the `listener`. Releases the slot of the plan."""
+        the call then ends with its task. A text that waits when the client disconnects is not spoken.
+        Releases the slot of the plan."""
+        plan = planned.speech
         if not plan.by_node:
             failures: list[EngineFailed] = []
             with plan.slot:  # released before the refund: a client that sees it may send another text
-                plan = await self._planner.with_readings(plan, call.account_id)
+                plan = await self.planner.with_readings(plan, call.account_id)
+                client = Client(
+                    queue_key=call.account_id,
+                    sound_s=plan.sound_s,
+                    disconnected=disconnected,
+                    unspoken=partial(metrics.not_spoken, call.details),
+                    hear=delivery.send if delivery else None,
+                )
+                work = _Work(call, plan, planned.answer, client, delivery)
                 for channel in plan.choice.channels:
                     if channel.full:  # it refused the text, or has no slot for it
                         continue
-                    client = Client(
-                        queue_key=call.account_id,
-                        sound_s=plan.sound_s,
-                        disconnected=disconnected,
-                        unspoken=partial(metrics.not_spoken, call.details),
-                        hear=self._ear_of(listener) if listener else None,
-                    )
-                    spoken = await self._speak_on(channel, call, plan, answers, failures, client, listener)
-                    if spoken is not None:
-                        return spoken
-                    if listener is not None and listener.begun:
+                    try:
+                        return await self._speak_on(channel, work)
+                    except CallerDisconnected:
+                        raise ClientDisconnected from None
+                    except EngineFailed as failure:
+                        failures.append(failure.with_traceback(None))  # whose frames have the list: a cycle
+                    if delivery is not None and delivery.begun:
                         raise StreamFailed(BROKEN_OFF, kept=False)
                     if (
                         isinstance(failures[-1], EngineTimedOut)
-                        and call.seconds_left < self._settings.fair_try_s
+                        and call.seconds_left < self.settings.fair_try_s
                     ):
                         break  # the next one would have less time for the same work
             if not plan.choice.nodes or isinstance(error_for(failures), InvalidRequest):
                 raise error_for(failures)
-            stored = answers.draft if call.repeatable else None
+            stored = planned.draft if call.repeatable else None
             try:
-                queued = await self._tasks.queue_for_nodes(
+                queued = await self.tasks.queue_for_nodes(
                     call.account_id, call.id, plan.request.node_s, stored
                 )
             except DatabaseUnavailable:  # in doubt: the refund finds out whether a node has kept the call
@@ -231,15 +263,15 @@ class Synthesizer:
                 raise CallRefunded
         call.hand_over()
         call.channel = NODES
-        self._tasks.notify_nodes()
-        self._planner.queued(call.account_id, plan)
+        self.tasks.notify_nodes()
+        self.planner.queued(call.account_id, plan)
         return None
 
     async def ended(self, call: Call, plan: SpeechPlan) -> str:
         """Waits for the task of this call and returns the name of its audio. Raises UpstreamFailed if the
         task failed, CommitInDoubt if its end is unknown: the task continues without this process."""
         try:
-            task = await self._tasks.wait_for_end(call.task_id, plan.request.node_s)
+            task = await self.tasks.wait_for_end(call.task_id, plan.request.node_s)
         except (asyncio.CancelledError, Exception) as error:
             raise CommitInDoubt from error
         if task is None:
@@ -248,63 +280,37 @@ class Synthesizer:
             raise UpstreamFailed(NOT_SPOKEN)
         return task.audio
 
-    async def _speak_on(
-        self,
-        channel: SpeechChannel,
-        call: Call,
-        plan: SpeechPlan,
-        answers: Answers,
-        failures: list[EngineFailed],
-        client: Client,
-        listener: Listener | None,
-    ) -> str | None:
-        """Speaks on one channel and keeps the call. Returns None after adding to `failures` if it fails."""
-        name, path = self._audio.new()
+    def url(self, name: str) -> str:
+        """The absolute URL of a stored audio file; empty for an empty name."""
+        return f"{self.settings.base_url}/uploads/{name}" if name else ""
+
+    async def _speak_on(self, channel: SpeechChannel, work: _Work) -> str:
+        """Speaks on one channel, keeps the call, and returns the response. Raises EngineFailed."""
+        call, delivery = work.call, work.delivery
+        name, path = self.audio.new()
+        seconds = call.seconds_left
+        if channel.engine.admission is not None and delivery is None:
+            # A process that hangs looks like one with a long text; the sound of a streamed one goes on.
+            seconds = min(seconds, self.settings.upstream_idle_s)
+        spoken = await self._try(channel, work, path, seconds)
+        broken = delivery is not None and delivery.failure is not None
+        answer = work.answer(SpokenSound(call.task_id, name, broken=broken))
         try:
-            seconds = call.seconds_left
-            if channel.engine.admission is not None and listener is None:
-                # A process that hangs looks like one with a long text; a streamed one is heard to go on.
-                seconds = min(seconds, self._settings.upstream_idle_s)
-            spoken = await self._try(channel, call, plan, path, seconds, client, listener)
-        except CallerDisconnected:
-            raise ClientDisconnected from None
-        except EngineFailed as failure:
-            failures.append(failure.with_traceback(None))  # whose frames have the list: a reference cycle
-            return None
-        broken = listener is not None and listener.failure is not None
-        text = answers.spoken(self.url(name), call.task_id, broken)
-        audio = Audio(name, spoken.size_bytes, spoken.sha256)
-        try:
-            if listener is not None and not listener.begun:
-                await listener.take(path)
-            await self._audio.keep(name)
-            await call.keep(text, audio=audio, reason=StreamFailed.__name__ if broken else "")
+            if delivery is not None and not delivery.begun:
+                await delivery.send_file(path)
+            await self.audio.keep(name)
+            audio = Audio(name, spoken.size_bytes, spoken.sha256)
+            await call.keep(answer, audio=audio, reason=StreamFailed.__name__ if broken else "")
         except CommitInDoubt:  # if the call is kept, its audio must stay
             raise
         except BaseException:
-            await self._audio.discard(name)
+            await self.audio.discard(name)
             raise
-        return text
+        return answer
 
-    def _ear_of(self, listener: Listener) -> Callable[[SoundParts], SoundParts]:
-        idle_s = self._settings.upstream_idle_s
-        return lambda parts: listener.hear(unless_silent(parts, idle_s))
-
-    def url(self, name: str) -> str:
-        """The absolute URL of a stored audio file; empty for an empty name."""
-        return f"{self._settings.base_url}/uploads/{name}" if name else ""
-
-    async def _try(
-        self,
-        channel: SpeechChannel,
-        call: Call,
-        plan: SpeechPlan,
-        path: Path,
-        seconds: float,
-        client: Client,
-        listener: Listener | None,
-    ) -> SpeechResult:
+    async def _try(self, channel: SpeechChannel, work: _Work, path: Path, seconds: float) -> SpeechResult:
         """Raises EngineFailed. Failures that the request causes don't count against the channel's circuit."""
+        call, plan = work.call, work.plan
         call.channel = channel.name
         if seconds <= 0:
             raise EngineTimedOut("No time is left for another channel.")
@@ -320,62 +326,37 @@ class Synthesizer:
                 traces.attempt("speech", channel.name, "", "", call.details) if traces.tracer else traces.OFF
             ):
                 async with channel.place(call.account_id):
-                    spoken = await channel.engine.speak(utterance, path, seconds, client)
+                    spoken = await channel.engine.speak(utterance, path, seconds, work.client)
         except ChannelFull:
             failure = NoConnection("The channel has as many requests open as it may have.")
-            self._count(channel, call.account_id, failure, plan, seconds)
+            self._count(channel, work, failure, seconds)
             raise failure from None
-        except (CallerDisconnected, NothingSpoken, SoundTooLong, UnsupportedUtterance, UtteranceRefused):
+        except (CallerDisconnected, *UNFIT, UtteranceRefused):
             raise
         except EngineFailed as failure:
-            self._count(channel, call.account_id, failure, plan, seconds)
+            self._count(channel, work, failure, seconds)
             raise
-        if listener is not None and listener.failure is not None:
-            self._count(channel, call.account_id, listener.failure, plan, seconds)
+        if work.delivery is not None and work.delivery.failure is not None:
+            self._count(channel, work, work.delivery.failure, seconds)
         else:
-            self._channels.circuits.succeeded(channel.name)
+            self.channels.circuits.succeeded(channel.name)
         return spoken
 
-    def _count(
-        self,
-        channel: SpeechChannel,
-        account_id: int,
-        failure: EngineFailed,
-        plan: SpeechPlan,
-        seconds: float,
-    ) -> None:
-        """Counts a failure of the channel."""
-        if not isinstance(failure, EngineBusy) and not self._explained(failure, plan, seconds):
-            self._channels.circuits.failed(channel.name, str(failure), account_id)
+    def _count(self, channel: SpeechChannel, work: _Work, failure: EngineFailed, seconds: float) -> None:
+        """Counts a failure of the channel. A timeout doesn't count against it if it had too little time, or
+        less time than the text may sound, so that it had to be faster than speech."""
+        had_s = min(seconds, self.settings.upstream_idle_s)
+        too_little = had_s < self.settings.fair_try_s or had_s < work.plan.sound_s
+        if not isinstance(failure, EngineBusy) and not (isinstance(failure, EngineTimedOut) and too_little):
+            self.channels.circuits.failed(channel.name, str(failure), work.call.account_id)
         metrics.UPSTREAM_FAILURES.labels(channel.name, type(failure).__name__).inc()
         log.warning("speech channel %r failed: %s", channel.name, failure)
-
-    def _explained(self, failure: EngineFailed, plan: SpeechPlan, seconds: float) -> bool:
-        """Whether a timeout doesn't count against the channel: it had too little time, or less time than the
-        text may sound, so that it had to be faster than speech."""
-        had_s = min(seconds, self._settings.upstream_idle_s)
-        too_little = had_s < self._settings.fair_try_s or had_s < plan.sound_s
-        return isinstance(failure, EngineTimedOut) and too_little
-
-
-async def unless_silent(parts: SoundParts, idle_s: float) -> SoundParts:
-    """The parts. Raises EngineTimedOut if the next one takes longer than `idle_s` seconds."""
-    async with aclosing(parts):
-        while True:
-            try:
-                async with asyncio.timeout(idle_s):
-                    part = await anext(parts)
-            except StopAsyncIteration:
-                return
-            except TimeoutError as error:
-                raise EngineTimedOut("The engine sent no sound for too long.") from error
-            yield part
 
 
 def error_for(failures: Sequence[EngineFailed]) -> MynaError:
     """The error if no channel spoke: InvalidRequest if every failure is about the text; else that of the
     failure that tells the caller most, in whatever order they came."""
-    unfit = [failure for failure in failures if isinstance(failure, _UNFIT)]
+    unfit = [failure for failure in failures if isinstance(failure, UNFIT)]
     if unfit and len(unfit) == len(failures):
         too_long = any(isinstance(failure, SoundTooLong) for failure in unfit)
         return InvalidRequest(TOO_LONG if too_long else NOTHING_SPOKEN, field="text")
@@ -387,14 +368,13 @@ def error_for(failures: Sequence[EngineFailed]) -> MynaError:
     return error_of(meaning, waits=waits, sentence=SENTENCES.get(meaning.name, ""))
 
 
-def _answers(request: CheckedSpeech, settings: SiteSettings) -> Answers:
-    """The responses of POST /tts."""
-    chars, tip, units = len(request.text), TIPS[settings.language], settings.tts_units
-    return Answers(
-        spoken=lambda url, *_: to_json_text(
-            SpeechDone(ok=1, mode="sync", audio_url=url, chars=chars, cost=units)
-        ),
-        ordered=lambda task_id, _: to_json_text(
-            SpeechOrdered(ok=1, mode="async", id=task_id, tip=tip, cost=units)
-        ),
-    )
+def status_text(row: TaskRow, language: str) -> str:
+    """The status of a speech task for users. `language` is `zh` or `en`. The text of a failed task never
+    contains the stored reason."""
+    text = STATUS_TEXTS[language][row.status]
+    if row.status == TaskStatus.FAILED:
+        chinese, english = WHY.get(row.reason, OTHERWISE)
+        return FAILED_TASK[language].format(failed=text, why=chinese if language == "zh" else english)
+    if row.status == TaskStatus.PROCESSING and row.progress:
+        return f"{text} {row.progress}%"
+    return text

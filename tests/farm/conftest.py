@@ -29,3 +29,8 @@ def site(
     ).start()
     yield NodeSite(service)
     assert service.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def key(site: NodeSite) -> str:
+    return site.service.account(units=100_000).key().plain

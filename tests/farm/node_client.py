@@ -3,21 +3,18 @@
 import asyncio
 import hashlib
 import itertools
-import math
-import struct
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import lameenc
 import pytest
 
 from myna.settings import Settings
 from myna.store.database import Transaction, connect
 from myna.wire.farm import JOB_HEADER, PREFIX, PROTOCOL, PROTOCOL_HEADER, SHA256_HEADER
+from tests.rig import samples
 from tests.rig.calls import Answer, Wire, call
 from tests.rig.service import Service
 from tests.rig.waiting import wait_until
@@ -214,13 +211,6 @@ def new_voice() -> str:
     return f"voice-{next(_numbers)}"
 
 
-@lru_cache
-def mp3(seconds: float = 0.5, hertz: int = 440) -> bytes:
+def mp3(seconds: float = 0.5) -> bytes:
     """An audible tone."""
-    encoder = lameenc.Encoder()
-    encoder.set_in_sample_rate(16_000)
-    encoder.set_channels(1)
-    encoder.silence()
-    count = int(seconds * 16_000)
-    samples = [int(12_000 * math.sin(2 * math.pi * hertz * n / 16_000)) for n in range(count)]
-    return bytes(encoder.encode(struct.pack(f"<{count}h", *samples)) + encoder.flush())
+    return samples.mp3(seconds, rate_hz=16_000, kbps=128)

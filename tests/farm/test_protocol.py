@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,6 @@ from tests.rig.waiting import wait_until
 
 PROMPT_S = 15
 """Far shorter than a poll."""
-
-
-@pytest.fixture(scope="session")
-def key(site: NodeSite) -> str:
-    return site.service.account(units=100_000).key().plain
-
-
-def result_of(seconds: float, answer: Future[Answer]) -> Answer:
-    return answer.result(timeout=seconds)
 
 
 # ---- hello
@@ -146,7 +137,7 @@ def test_an_open_poll_of_a_disabled_node_ends_at_once(site: NodeSite) -> None:
     with ThreadPoolExecutor(1) as pool:
         poll = open_poll(node, pool)
         site.service.cli("node", "disable", node.name)
-        assert result_of(PROMPT_S, poll).status == 401
+        assert poll.result(PROMPT_S).status == 401
 
 
 def test_a_poll_of_a_disconnected_node_leases_no_job(site: NodeSite, key: str) -> None:
@@ -172,7 +163,7 @@ def test_open_polls_do_not_delay_shutdown(make_service: ServiceMaker) -> None:
         began = time.monotonic()
         assert site.service.stop() == 0
         assert time.monotonic() - began < PROMPT_S
-        assert result_of(PROMPT_S, poll).json["jobs"] == []
+        assert poll.result(PROMPT_S).json["jobs"] == []
 
 
 # ---- beat
@@ -324,19 +315,7 @@ def test_a_new_job_ends_an_open_poll(site: NodeSite, key: str) -> None:
     with ThreadPoolExecutor(1) as pool:
         poll = open_poll(node, pool)
         task = site.order(key, voice)
-        assert [job["id"] for job in result_of(PROMPT_S, poll).json["jobs"]] == [task]
-
-
-def test_jobs_of_a_removed_node_are_requeued_at_once(site: NodeSite, key: str) -> None:
-    voice = new_voice()
-    node, other = site.node(voice), site.node(voice)
-    task = site.order(key, voice)
-    job = node.take()
-    site.service.cli("node", "remove", node.name)
-    taken = other.take()
-    assert (taken.id, taken.epoch) == (task, 2)
-    assert node.complete(job, mp3()).status == 401
-    assert other.complete(taken, mp3()).status == 200
+        assert [job["id"] for job in poll.result(PROMPT_S).json["jobs"]] == [task]
 
 
 @pytest.mark.parametrize(("more", "tries"), [({}, 2), ({"handed_back": True}, 1)])

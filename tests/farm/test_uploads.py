@@ -16,11 +16,6 @@ from tests.store.stalls import until
 PROMPT_S = 30
 
 
-@pytest.fixture(scope="session")
-def key(site: NodeSite) -> str:
-    return site.service.account(units=100_000).key().plain
-
-
 @pytest.fixture
 def leased_job(site: NodeSite, key: str) -> tuple[NodeClient, Job]:
     """A node and a job leased to it."""

@@ -34,8 +34,8 @@ from myna.http.server_config import WaitingConnections
 from myna.lib.telemetry import logs
 from myna.lib.telemetry.requests import RequestDetails
 from myna.settings import Settings
-from myna.speech.draft import draft
 from myna.speech.plan import check_text, read_speed
+from myna.speech.synthesize import draft
 from myna.wire import farm, v1
 from myna.wire.body import decode
 from tests.http.cpu_time import Reader, cpu_s, judge, reference

@@ -20,7 +20,7 @@ from myna.lib.files import DiskExecutor
 from myna.settings import Settings
 from myna.speech.catalogue import VoiceChoice
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
-from myna.speech.synthesize import Answers, Synthesizer
+from myna.speech.synthesize import SpokenPlan, Synthesizer
 from myna.store.batch import CallState, TaskStatus
 from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import Folder, FreeSpace
@@ -94,9 +94,8 @@ class SpeechService:
         """As POST /tts does. The slot is free before a refund, which tells the client that it may retry."""
         try:
             async with call:
-                answers = Answers(lambda *_: "", lambda *_: "")
                 try:
-                    spoken = await self.speaks.deliver(call, self.plan, answers, stays)
+                    spoken = await self.speaks.deliver(call, SpokenPlan(self.plan, lambda _: "", 1), stays)
                 finally:
                     assert not self.admission.refusal(1, 2.0, 60.0)
                 assert spoken is None

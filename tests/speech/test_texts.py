@@ -23,8 +23,7 @@ from myna.engines.interface import (
 from myna.errors import InvalidRequest, Overloaded, UpstreamFailed
 from myna.farm.tasks import TRIES_EXHAUSTED
 from myna.speech.plan import check_sound, check_text, read_speed, sound_s
-from myna.speech.status import OTHERWISE, WHY, status_text
-from myna.speech.synthesize import error_for
+from myna.speech.synthesize import OTHERWISE, WHY, error_for, status_text
 from myna.store.queries.clones import VOICE_DELETED
 from myna.store.queries.tasks import TaskRow
 

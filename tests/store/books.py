@@ -16,7 +16,6 @@ from myna.accounts import accounts, keys
 from myna.accounts.keys import Issued, Scope
 from myna.actions.accounts import AddAccount
 from myna.actions.keys import IssueKey
-from myna.billing import audit as whole_audit
 from myna.lib.ids import new_id
 from myna.store.batch import (
     Audio,
@@ -239,9 +238,9 @@ async def broken_reports(db: Queries, broken: set[str]) -> list[audit.Breach]:
         audit_reports.ENTRIES_RULE: await audit_reports.missing_entries(db, audit.FIRST, audit.LAST),
         audit_reports.SUMS_RULE: await audit_reports.wrong_sums(*everyone),
         audit_reports.RUNNING_RULE: await audit_reports.wrong_running_sums(*everyone),
-        audit_reports.HOURS_RULE: await whole_audit.wrong_hours(*everyone, full=True),
-        audit_reports.DAYS_RULE: await whole_audit.wrong_days(*everyone, full=True),
-        audit_reports.SITE_RULE: await whole_audit.wrong_site_hours(db, full=True),
+        audit_reports.HOURS_RULE: await audit_reports.wrong_hours(*everyone, full=True),
+        audit_reports.DAYS_RULE: await audit_reports.wrong_days(*everyone, full=True),
+        audit_reports.SITE_RULE: await audit_reports.wrong_site_hours(db, full=True),
     }
     if audit.BALANCE_RULE in broken:
         del wrong[audit_reports.SUMS_RULE]

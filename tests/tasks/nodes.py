@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from myna import __version__
 from myna.accounts.throttle import KeyThrottle
 from myna.actions.site import EnrollNode
 from myna.api.farm import FarmApi
@@ -34,7 +35,10 @@ async def join_node(
         voice if isinstance(voice, NodeVoice) else NodeVoice(voice, voice, "female", "zh-CN")
         for voice in voices
     ]
-    await nodes.hello(node, Hello(voices=offered, clones=list(clones), slots=slots, chars_per_s=chars_per_s))
+    offer = Hello(
+        voices=offered, clones=list(clones), slots=slots, chars_per_s=chars_per_s, version=__version__
+    )
+    await nodes.hello(node, offer)
     return node.id, credential
 
 

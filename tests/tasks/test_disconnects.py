@@ -224,7 +224,7 @@ async def chats(service: TaskService, customer: Customer) -> Call:
     return call
 
 
-async def test_chat_does_not_reload_the_configuration_when_voices_of_nodes_change(
+async def test_chat_reloads_the_configuration_for_changes_of_the_operator_and_not_of_nodes(
     service: TaskService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await service.node(name="node")
@@ -236,15 +236,6 @@ async def test_chat_does_not_reload_the_configuration_when_voices_of_nodes_chang
         await chats(service, customer)
     assert (reads.configuration, reads.nodes) == (0, 0)
     assert await service.books.balance(customer) == 10 - (CHANGES_AT_ONCE - 1)
-
-
-async def test_a_change_by_the_operator_reloads_the_configuration(
-    service: TaskService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await service.node(name="node")
-    customer = await service.books.customer()
-    await service.config.refresh()
-    reads = Reads(monkeypatch)
     await perform(service.books.db, SetSetting(name="chat_units", value="7"))
     await chats(service, customer)
     assert reads.configuration == 1

@@ -166,40 +166,19 @@ async def is_unchanged(service: TaskService, node: int) -> bool:
     return rows == [(1, node, 0)]
 
 
+@pytest.mark.parametrize("wrong", ["epoch", "token", "node", "expired"])
 @each_request
 @each_database
-async def test_a_wrong_epoch_is_stale(service: TaskService, send: Send) -> None:
-    node = await service.node()
-    _, job = await service.lease_new(node)
-    assert not await send(service, node, proof_of(job, epoch=job.epoch + 1))
-    assert await is_unchanged(service, node)
-    assert await send(service, node, proof_of(job))
-
-
-@each_request
-@each_database
-async def test_a_wrong_token_is_stale(service: TaskService, send: Send) -> None:
-    node = await service.node()
-    _, job = await service.lease_new(node)
-    assert not await send(service, node, proof_of(job, token="0" * 32))
-    assert await is_unchanged(service, node)
-
-
-@each_request
-async def test_another_nodes_job_is_stale(service: TaskService, send: Send) -> None:
+async def test_a_request_without_the_lease_is_stale(service: TaskService, send: Send, wrong: str) -> None:
+    """An expired lease is stale before the sweep."""
     node, other = await service.node(), await service.node()
     _, job = await service.lease_new(node)
-    assert not await send(service, other, proof_of(job))
+    changes = {"epoch": {"epoch": job.epoch + 1}, "token": {"token": "0" * 32}}.get(wrong, {})
+    if wrong == "expired":
+        await service.books.move_clock(LEASE_MS + 1)
+    assert not await send(service, other if wrong == "node" else node, proof_of(job, **changes))
     assert await is_unchanged(service, node)
-
-
-@each_request
-async def test_an_expired_lease_is_stale_before_the_sweep(service: TaskService, send: Send) -> None:
-    node = await service.node()
-    _, job = await service.lease_new(node)
-    await service.books.move_clock(LEASE_MS + 1)
-    assert not await send(service, node, proof_of(job))
-    assert await is_unchanged(service, node)
+    assert await send(service, node, proof_of(job)) is (wrong != "expired")
 
 
 @each_request

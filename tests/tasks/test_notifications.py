@@ -172,30 +172,19 @@ async def ready(service: TaskService, customer: Customer, node: int) -> str:
 
 
 async def test_a_cloned_voice_is_usable_only_by_its_account(service: TaskService) -> None:
-    node, owner, other_customer = (
-        await service.node(clones=["zh"]),
-        await service.books.customer(),
-        await service.books.customer(),
-    )
+    """A hello with such a voice is refused. Even with the row in the database the voice stays private."""
+    node = await service.node(clones=["zh"])
+    owner, other_customer = await service.books.customer(), await service.books.customer()
     voice_id = await ready(service, owner, node)
     with pytest.raises(InvalidRequest, match="no such voice"):
         await service.admitted(other_customer, voice_id)
-    assert await service.books.balance(other_customer) == 10
     await service.admitted(owner, voice_id)
     assert (await service.leased(node)).voice_id == voice_id
 
-
-async def test_a_node_that_offers_a_cloned_voice_does_not_publish_it(service: TaskService) -> None:
-    """A hello with such a voice is refused. Even with the row in the database the voice stays private."""
-    node, owner, other_customer = (
-        await service.node(clones=["zh"]),
-        await service.books.customer(),
-        await service.books.customer(),
-    )
-    voice_id = await ready(service, owner, node)
     liar = await service.node(voice_id)
     with pytest.raises(InvalidRequest, match="no such voice"):
         await service.admitted(other_customer, voice_id)
+    assert await service.books.balance(other_customer) == 10
     await service.ordered(other_customer, voice_id)
     job = await service.leased(liar)
     assert (job.voice_id, job.reference) == (voice_id, None)
@@ -243,3 +232,21 @@ async def test_a_node_gets_a_text_with_the_readings_of_its_account(
     assert job.text == "[行长](/hang2 zhang3/)用[Myna](/MY-nuh/)"
     _, job = await service.lease_new(node, text="行长用Myna")
     assert job.text == "行长用[Myna](/MY-nuh/)"
+
+
+@pytest.mark.parametrize(
+    ("version", "text"),
+    [
+        ("0.30.9", "Say MY-nuh."),
+        ("", "Say MY-nuh."),
+        ("0.31.0", "Say [Myna](/MY-nuh/)."),
+        ("1.0", "Say [Myna](/MY-nuh/)."),
+    ],
+)
+async def test_a_node_that_would_read_the_notation_aloud_gets_plain_text(
+    service: TaskService, version: str, text: str
+) -> None:
+    node = await service.node()
+    await service.books.sql("UPDATE nodes SET version = $2 WHERE id = $1", node, version)
+    _, job = await service.lease_new(node, text="Say [Myna](/MY-nuh/).")
+    assert job.text == text

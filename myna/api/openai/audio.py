@@ -27,7 +27,7 @@ from myna.lib.files import DiskExecutor
 from myna.lib.sandbox import AllowedPaths
 from myna.settings import Settings, usable_cores
 from myna.speech import catalogue as voices
-from myna.speech.delivery import Outlet, Workshop
+from myna.speech.delivery import DeliveryTools, SoundResponse
 from myna.speech.plan import Planner
 from myna.speech.streamed import StreamedSpeech, named
 from myna.speech.synthesize import Synthesizer
@@ -82,7 +82,7 @@ class OpenAIAudio:
             planner=self.planner,
             synthesizer=self.synthesizer,
             audio=self.audio,
-            workshop=Workshop(spool, self.transcoder, self.disk),
+            tools=DeliveryTools(spool, self.transcoder, self.disk, settings.upstream_idle_s),
         )
         self.transcriber = Transcriber(
             settings=settings,
@@ -121,8 +121,8 @@ class OpenAIAudioApi:
     async def speak(self, request: Request) -> ResponseStream:
         caller, body = await self.key_auth.caller_and_body(request, Scope.TTS)
         stream = request.stream()
-        outlet = Outlet(stream, partial(units.headers_with_channel, caller.details))
-        await self.parts.streamed.speak(caller, body, outlet, request.disconnected)
+        response = SoundResponse(stream, partial(units.headers_with_channel, caller.details))
+        await self.parts.streamed.speak(caller, body, response, request.disconnected)
         return stream
 
     async def voices(self, request: Request) -> Response:

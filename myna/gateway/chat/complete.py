@@ -22,9 +22,8 @@ from myna.http.client import HttpClient
 from myna.http.request import read_body
 from myna.lib.ids import new_name
 from myna.settings import Settings
-from myna.speech.draft import filled
-from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
-from myna.speech.synthesize import Answers, Disconnected, SpokenPlan, Synthesizer
+from myna.speech.plan import CheckedSpeech, Planner
+from myna.speech.synthesize import Disconnected, SpokenPlan, SpokenSound, Synthesizer
 from myna.store.batch import Replayed
 from myna.wire import lenient
 from myna.wire.body import decode, to_json, to_json_text
@@ -134,9 +133,22 @@ class Chat:
             node_s=self._settings.chat_speech_wait_s,
         )
         speech = await self._planner.plan(caller, checked, slot)
-        answers = self._answers(summary, speech)
-        order = self._synthesizer.order(speech, answers, route)
-        return SpokenPlan(speech, answers, order)
+
+        def answer(sound: SpokenSound) -> str:
+            """The same completion for a channel and for a node."""
+            url, mode = self._synthesizer.url(sound.audio), "async" if sound.by_node else "sync"
+            spoken = SpokenAnswer(
+                url=url,
+                task_id=sound.task_id,
+                mode=mode,
+                voice_id=speech.voice_id,
+                text=text,
+                chars=len(text),
+            )
+            completion = _completion(summary, ModelAnswer(url, None, "stop"))
+            return to_json_text(msgspec.structs.replace(completion, audio=spoken))
+
+        return SpokenPlan(speech, answer, self._config.settings.tts_units, route)
 
     def _ask(self, call: Call, plan: ChatPlan) -> Awaitable[ModelAnswer]:
         return upstream.ask(
@@ -155,27 +167,10 @@ class Chat:
     async def speak(self, call: Call, plan: SpokenPlan, disconnected: Disconnected) -> str:
         """Returns the response with the audio's URL. Waits for the task if a node speaks."""
         async with call:
-            spoken = await self._synthesizer.deliver(call, plan.speech, plan.answers, disconnected)
+            spoken = await self._synthesizer.deliver(call, plan, disconnected)
         if spoken is not None:
             return spoken
-        audio = await self._synthesizer.ended(call, plan.speech)
-        return filled(plan.answers.draft, call.task_id, audio)
-
-    def _answers(self, summary: RequestSummary, speech: SpeechPlan) -> Answers:
-        """The same completion for a channel and for a node."""
-
-        def answer(mode: str, url: str, task_id: int) -> str:
-            text = speech.request.text
-            spoken = SpokenAnswer(
-                url=url, task_id=task_id, mode=mode, voice_id=speech.voice_id, text=text, chars=len(text)
-            )
-            completion = _completion(summary, ModelAnswer(url, None, "stop"))
-            return to_json_text(msgspec.structs.replace(completion, audio=spoken))
-
-        return Answers(
-            spoken=lambda url, task_id, _: answer("sync", url, task_id),
-            ordered=lambda task_id, name: answer("async", self._synthesizer.url(name), task_id),
-        )
+        return plan.filled(call.task_id, await self._synthesizer.ended(call, plan.speech))
 
 
 def _read(body: bytes) -> ReadChat:

@@ -26,14 +26,20 @@ from myna.office.page import Page
 from myna.office.runs import Disconnected, Run
 from myna.office.visit import Streamed, Visit
 from myna.store.batch import CallState
-from myna.store.queries import accounts, history
-from myna.store.queries import config as config_store
-from myna.store.queries.history import CallRow
+from myna.store.queries import accounts
+from myna.store.queries import reports as reports_store
+from myna.store.queries.reports import CallRow
 from myna.wire.v1 import MODELS
 
 SAID_MAX = 40
 """Messages of a conversation that the form carries and the model sees."""
 FORM_MAX_BYTES = 512 * 1024
+LOOKS_MAX = 40
+LOOKS_EVERY_S = 0.05
+"""How often to look for the end of a call whose stream has ended."""
+NOT_BEGUN = N_("Stopped before the answer arrived. The ledger says whether the call was charged.")
+ERROR_MAX_CHARS = 1000
+Milliseconds = Annotated[int, Meta(ge=0, le=10**9)]
 
 
 class _Said(Struct):
@@ -69,7 +75,6 @@ class Chat(Struct):
 
 async def show(visit: Visit) -> Response:
     """An empty conversation."""
-    await visit.parts.config.at(await visit.read(config_store.version))  # it has the price
     return await page(visit, Chat(), [])
 
 
@@ -117,15 +122,15 @@ async def page(
 ) -> Response:
     """The page with a conversation of whole turns. A message that has no answer is in the form."""
     asked = [*said, form.text] if run and form.text else said[:-1]
-    config = await visit.read(config_store.load)
+    config = await visit.config()
     models = [
         route
         for route in listed(config, visit.parts.config.settings)
         if route.kind is RouteKind.CHAT and not route.name.endswith("*")
     ]
-    render = partial(
-        visit.page,
+    return visit.page(
         "try_chat.html",
+        status=run.status if run else 200,
         form=form,
         said=messages_of(said),
         models=models,
@@ -139,15 +144,6 @@ async def page(
         ),
         once=form.once if run and run.in_doubt else runs.new_once(),
     )
-    return render(status=run.status if run else 200)
-
-
-LOOKS_MAX = 40
-LOOKS_EVERY_S = 0.05
-"""How often to look for the end of a call whose stream has ended."""
-NOT_BEGUN = N_("Stopped before the answer arrived. The ledger says whether the call was charged.")
-ERROR_MAX_CHARS = 1000
-Milliseconds = Annotated[int, Meta(ge=0, le=10**9)]
 
 
 class Ended(Chat):
@@ -212,7 +208,7 @@ async def show_ended(visit: Visit) -> Response:
 async def _ended(visit: Visit, call_id: bytes) -> CallRow | None:
     """The account's call of this id, once it has ended, or as it is after two seconds. A stream that was
     stopped ends before its call."""
-    query = partial(history.call_of_account, account_id=visit.account.id, call_id=call_id)
+    query = partial(reports_store.call_of_account, account_id=visit.account.id, call_id=call_id)
     call = await visit.read(query)
     for _ in range(LOOKS_MAX):
         if call is None or call.state != CallState.OPEN:

@@ -21,7 +21,7 @@ from myna.office.runs import Run
 from myna.office.visit import Visit
 from myna.speech.catalogue import spoken_language
 from myna.speech.plan import check_text
-from myna.speech.status import status_text
+from myna.speech.synthesize import status_text
 from myna.store.batch import TaskStatus
 from myna.store.queries import tasks
 from myna.store.queries import voices as store
@@ -32,6 +32,7 @@ from myna.voices.clones import preview_text
 from myna.wire.v1 import SpeechDone, SpeechOrdered
 
 FORM_MAX_BYTES = 512 * 1024
+_OWN, _OF_SITE = "/words", "/site/words"
 
 
 class Speech(Struct):
@@ -138,9 +139,6 @@ async def _page(
         lines=speech_lines(visit.base_url + "/v1", _request(form)),
         once=form.once if run and run.in_doubt else runs.new_once(),
     )
-
-
-_OWN, _OF_SITE = "/words", "/site/words"
 
 
 async def show_words(visit: Visit) -> Response:

@@ -74,13 +74,10 @@ _ends_decoder = msgspec.json.Decoder(_Ends)
 async def take(db: Transaction, limit: int) -> Pending:
     """Deletes the oldest rows of the outbox and returns them: so many that they have `limit` entries and ends
     or a little more."""
-    rows = await db.fetch(
-        "DELETE FROM outbox WHERE id IN (SELECT id FROM"
-        " (SELECT id, sum(size) OVER (ORDER BY id) - size AS before"
-        "  FROM (SELECT id, size FROM outbox ORDER BY id LIMIT CAST($1 AS BIGINT)) AS oldest) AS counted"
-        " WHERE before < CAST($1 AS BIGINT)) RETURNING at, entries, ended",
-        limit,
-    )
+    sql = """DELETE FROM outbox WHERE id IN (SELECT id FROM (SELECT id, sum(size) OVER
+        (ORDER BY id) - size AS before FROM (SELECT id, size FROM outbox ORDER BY id LIMIT CAST($1
+        AS BIGINT)) AS oldest) AS counted WHERE before < CAST($1 AS BIGINT)) RETURNING at, entries, ended"""
+    rows = await db.fetch(sql, limit)
     return _decoded(rows)
 
 
