@@ -19,7 +19,7 @@ from myna.voices import overrides as voice_overrides
 from myna.wire.farm import NodeVoice
 from tests.rig.actors import perform
 from tests.store.books import Books
-from tests.tasks.nodes import join_node
+from tests.tasks.task_service import join_node
 
 pytestmark = pytest.mark.anyio
 
