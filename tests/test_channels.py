@@ -5,6 +5,7 @@ import os
 import random
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -293,6 +294,13 @@ def test_a_key_that_no_header_can_have_is_refused_and_not_repeated(keys: Channel
     with pytest.raises(CommandError) as refused:
         keys.stored(up(), key)
     assert not key or key not in str(refused.value)
+
+
+def test_a_key_in_a_file_is_refused_where_several_machines_may_serve(tmp_path: Path) -> None:
+    several = Settings(data=str(tmp_path), storage="s3://bucket")
+    with pytest.raises(CommandError, match="set MYNA_SECRET_KEY"):
+        ChannelKeys(several).stored(up(), KEY)
+    assert ChannelKeys(replace(several, secret_key="s" * 32)).stored(up(), KEY) != IN_FILE
 
 
 def test_a_name_that_is_too_long_for_a_file_is_refused(keys: ChannelKeys) -> None:

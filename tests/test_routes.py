@@ -16,9 +16,8 @@ from myna.config import SiteSettings
 from myna.errors import CommandError, ModelNotFound
 from myna.gateway.trial import likely_cause, wrong_url
 from myna.http.client import HttpClient
-from myna.store.queries import routes as store
-from myna.store.queries.config import Config
-from myna.store.queries.routes import RouteRow
+from myna.store.queries import config as store
+from myna.store.queries.config import Config, RouteRow
 from tests.rig.waiting import Clock
 from tests.store.books import Books
 from tests.test_channels import configuration
@@ -112,7 +111,7 @@ def test_names_of_models_and_wildcards_are_accepted(name: str) -> None:
 @pytest.mark.anyio
 async def test_a_key_can_only_be_limited_to_routes_that_exist(books: Books) -> None:
     route = RouteRow(name="gpt-*", kind="chat", units=1, upstream_model="", intent=0)
-    await books.db.transaction(lambda connection: store.put(connection, route))
+    await books.db.transaction(lambda connection: store.put_route(connection, route))
     await check_known(books.db, ("gpt-*", "svc-chat"))
     with pytest.raises(CommandError, match="no route 'gpt-4'; there are svc-chat"):
         await check_known(books.db, ("gpt-4",))

@@ -18,8 +18,8 @@ from myna.lib.telemetry.requests import RequestDetails
 from myna.store.batch import IdempotencyKey
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts
+from myna.store.queries import config as route_store
 from myna.store.queries import keys as store
-from myna.store.queries import routes as route_store
 
 PREFIX = "myna_"
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +(myna_[0-9a-f]{40}) *")
@@ -176,7 +176,7 @@ async def insert(connection: Transaction, account_id: int, name: str, terms: Ter
     if terms.cap:
         await caps.put(connection, key_id, terms.cap)
     if terms.routes is not None:
-        await route_store.set_of_key(connection, key_id, terms.routes)
+        await route_store.set_routes_of_key(connection, key_id, terms.routes)
     await put_limits(connection, account_id, terms.limits, key_id)
     return Issued(
         id=key_id,

@@ -14,8 +14,8 @@ from myna.channels.routes import check_known
 from myna.errors import CommandError
 from myna.lib import times
 from myna.lib.names import check_name
+from myna.store.queries import config as route_store
 from myna.store.queries import keys as store
-from myna.store.queries import routes as route_store
 from myna.store.queries.keys import KeyRow
 
 _VALUES = "a number, none, or default for the site's."
@@ -149,7 +149,7 @@ class SetKeyRoutes(_KeyAction[KeyRow], frozen=True):
     async def run(self, change: Change) -> KeyRow:
         key = await self.locked(change)
         await check_known(change.db, self.route or ())
-        await route_store.set_of_key(change.db, key.id, None if self.any else self.route)
+        await route_store.set_routes_of_key(change.db, key.id, None if self.any else self.route)
         return key
 
 
@@ -182,7 +182,7 @@ class RollKey(_KeyAction[Rolled], frozen=True):
             scopes=Scope(old.scopes),
             life_ms=old.expires_at - old.created_at if old.expires_at else 0,
             cap=caps.of_row(cap) if cap else None,
-            routes=await route_store.of_key(change.db, old.id),
+            routes=await route_store.routes_of_key(change.db, old.id),
             limits=of_row(await store.limits_of(change.db, old.account_id, old.id)),
         )
         issued = await keys.insert(change.db, old.account_id, old.name, terms)

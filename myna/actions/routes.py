@@ -9,8 +9,8 @@ from myna.channels.channels import from_settings
 from myna.channels.routes import Route, RouteKind, check, of_row, price_setting
 from myna.errors import CommandError
 from myna.store.queries import config as config_store
-from myna.store.queries import routes as store
-from myna.store.queries.routes import RouteRow
+from myna.store.queries import config as store
+from myna.store.queries.config import RouteRow
 
 Name = Annotated[str, Field("What callers send as model; it may end in *.", argument="NAME")]
 OldName = Annotated[str, Field("The name of the route.", argument="NAME")]
@@ -48,7 +48,7 @@ class AddRoute(Action[Route], frozen=True):
 
     async def run(self, change: Change) -> Route:
         await config_store.raise_version(change.db)  # locks the configuration
-        if self.name in {row.name for row in await store.load(change.db)}:
+        if self.name in {row.name for row in await store.load_routes(change.db)}:
             raise CommandError("There already is a route {name!r}.", name=self.name)
         return await _put(change, self.route)
 
@@ -91,7 +91,7 @@ class RemoveRoute(Action[None], frozen=True):
 
     async def run(self, change: Change) -> None:
         await _of_name(change, self.name)
-        await store.remove(change.db, self.name)
+        await store.remove_route(change.db, self.name)
 
 
 async def _put(change: Change, route: Route) -> Route:
@@ -104,14 +104,14 @@ async def _put(change: Change, route: Route) -> Route:
         intent=int(route.intent),
         channels=route.channels,
     )
-    await store.put(change.db, row)
+    await store.put_route(change.db, row)
     return route
 
 
 async def _of_name(change: Change, name: str) -> Route:
     """The operator's route of this name, locked. Raises CommandError."""
     await config_store.raise_version(change.db)
-    known = await store.load(change.db)
+    known = await store.load_routes(change.db)
     for row in known:
         if row.name == name:
             return of_row(row)

@@ -17,13 +17,12 @@ from functools import partial
 import msgspec
 from msgspec import Struct
 
-from myna.config import DAY_MS, unreadable
+from myna.config import unreadable
 from myna.lib.ids import millis_of
-from myna.lib.times import day_of, day_start
 from myna.store.database import Database, Queries, Transaction
 from myna.store.files.named_files import AudioStore
 from myna.store.queries import audit as store
-from myna.store.queries import audit_reports, audit_state, outbox, rollup
+from myna.store.queries import audit_reports, audit_state
 from myna.store.queries import config as config_store
 from myna.store.queries.audit import FIRST, LAST, Breach, Counts, KeyCounters, breach_of
 from myna.store.rows import ID_MAX
@@ -31,8 +30,6 @@ from myna.store.rows import ID_MAX
 STEP_ENTRIES = 5_000
 """Ledger entries of one step: a snapshot of some 50 ms."""
 HOLDERS_PAGE = 100_000
-HOURS_DAYS = 35
-"""How many days back an audit that isn't full reads hours. It reads the days before them instead."""
 STEP_TIMEOUT_S = 60.0
 """Timeout of a query on one step. It ends an audit on a dead connection, whose claim then expires."""
 OPEN_TIMEOUT_S = 300.0
@@ -70,19 +67,6 @@ class _CheckpointMoved(Exception):
     """Another audit moved the checkpoint during this one."""
 
 
-class _Sums:
-    """Sums of ranges that this audit has read and that no checkpoint covers."""
-
-    def __init__(self) -> None:
-        self.units: Counter[int] = Counter()
-        self.usage: dict[int, KeyCounters] = {}
-
-    def add(self, units: dict[int, int], usage: dict[int, KeyCounters]) -> None:
-        self.units.update(units)
-        for key_id, used in usage.items():
-            self.usage[key_id] = self.usage.get(key_id, KeyCounters(0, 0, 0)).plus(used)
-
-
 async def run(db: Database, audio: AudioStore, *, full: bool = False, hash_audio: bool = False) -> Report:
     """Audits and records the result. `full` ignores the checkpoint; `hash_audio` hashes the audio files too.
 
@@ -93,14 +77,10 @@ async def run(db: Database, audio: AudioStore, *, full: bool = False, hash_audio
             report = await _Audit(db, audio, full=full, hash_audio=hash_audio).run()
         except _CheckpointMoved:
             continue
-        await _record(db, report)
+        counted = msgspec.json.encode(counted_of(report)).decode()
+        await db.transaction(partial(audit_state.finish, breaches=report.breach_count, counted=counted))
         return report
     raise RuntimeError("other audits run at the same time")
-
-
-async def _record(db: Database, report: Report) -> None:
-    counted = msgspec.json.encode(counted_of(report)).decode()
-    await db.transaction(lambda connection: audit_state.finish(connection, report.breach_count, counted))
 
 
 def counted_of(report: Report) -> dict[str, int]:
@@ -110,7 +90,7 @@ def counted_of(report: Report) -> dict[str, int]:
 
 class _Audit:
     """One run. Calls below `_position` are checked. Their sums are in the checkpoint, which is at
-    `_checkpoint`, or else in `_sums`."""
+    `_checkpoint`, or else in `_units` and `_usage`, which no checkpoint covers."""
 
     def __init__(self, db: Database, audio: AudioStore, *, full: bool, hash_audio: bool) -> None:
         self._db = db
@@ -120,7 +100,8 @@ class _Audit:
         self._advancing = not full
         self._position = FIRST
         self._checkpoint = FIRST
-        self._sums = _Sums()
+        self._units: Counter[int] = Counter()
+        self._usage: dict[int, KeyCounters] = {}
         self._checked = Counts()
         self._breaches: list[Breach] = []
 
@@ -135,8 +116,11 @@ class _Audit:
         await self._walk(end)
         await self._check(self._position, LAST)
         self._breaches += await self._db.snapshot(store.broken_now, query_max_s=OPEN_TIMEOUT_S)
-        accounts = await self._pages("accounts", store.BALANCE_RULE, self._wrong_balances)
-        keys = await self._pages("keys", store.USAGE_RULE, self._wrong_counters)
+        since, stored = self._position, not self._full
+        wrong_balances = partial(store.wrong_balances, start=since, before=self._units, stored=stored)
+        accounts = await self._pages("accounts", store.BALANCE_RULE, wrong_balances)
+        wrong_counters = partial(store.wrong_counters, start=since, before=self._usage, stored=stored)
+        keys = await self._pages("keys", store.USAGE_RULE, wrong_counters)
         await self._check_reports()
         self._breaches += differences
         if self._full and self._breaches:  # so that every later audit finds it too
@@ -192,7 +176,9 @@ class _Audit:
 
     async def _sum(self, start: bytes, until: bytes) -> None:
         async def read(db: Queries) -> None:
-            self._sums.add(await store.units_of(db, start, until), await store.usage_of(db, start, until))
+            self._units.update(await store.units_of(db, start, until))
+            for key_id, used in (await store.usage_of(db, start, until)).items():
+                self._usage[key_id] = self._usage.get(key_id, KeyCounters(0, 0, 0)).plus(used)
 
         await self._db.snapshot(read, query_max_s=STEP_TIMEOUT_S)
 
@@ -202,8 +188,8 @@ class _Audit:
         while True:
             until, units, usage = await self._db.snapshot(audit_state.sums, query_max_s=OPEN_TIMEOUT_S)
             if until == self._position:
-                wrong = _differences("account", self._sums.units, units)
-                return breach_of(CHECKPOINT_RULE, wrong + _differences("key", self._sums.usage, usage))
+                wrong = _differences("account", self._units, units)
+                return breach_of(CHECKPOINT_RULE, wrong + _differences("key", self._usage, usage))
             if until < self._position:
                 raise _CheckpointMoved
             await self._walk(until)
@@ -236,22 +222,18 @@ class _Audit:
         if store.BALANCE_RULE not in broken:
             await self._pages("accounts", audit_reports.SUMS_RULE, audit_reports.wrong_sums)
         if store.USAGE_RULE not in broken:
-            await self._pages("accounts", audit_reports.HOURS_RULE, partial(wrong_hours, full=self._full))
-        await self._pages("accounts", audit_reports.DAYS_RULE, partial(wrong_days, full=self._full))
+            await self._pages(
+                "accounts", audit_reports.HOURS_RULE, partial(audit_reports.wrong_hours, full=self._full)
+            )
+        await self._pages(
+            "accounts", audit_reports.DAYS_RULE, partial(audit_reports.wrong_days, full=self._full)
+        )
         if self._full:
             await self._pages("accounts", audit_reports.RUNNING_RULE, audit_reports.wrong_running_sums)
         wrong = await self._db.snapshot(
-            partial(wrong_site_hours, full=self._full), query_max_s=OPEN_TIMEOUT_S
+            partial(audit_reports.wrong_site_hours, full=self._full), query_max_s=OPEN_TIMEOUT_S
         )
         self._breaches += breach_of(audit_reports.SITE_RULE, wrong)
-
-    async def _wrong_balances(self, db: Queries, after: int, last: int) -> list[str]:
-        stored = not self._full
-        return await store.wrong_balances(db, after, last, self._position, self._sums.units, stored=stored)
-
-    async def _wrong_counters(self, db: Queries, after: int, last: int) -> list[str]:
-        stored = not self._full
-        return await store.wrong_counters(db, after, last, self._position, self._sums.usage, stored=stored)
 
     async def _check_files(self, start: bytes, end: bytes) -> tuple[list[str], int]:
         """Checks the audio of the tasks in this range. Returns a line per fault, and the number of files."""
@@ -285,49 +267,6 @@ async def close(db: Database) -> bytes:
     if not await db.writers_ended():
         return FIRST
     return await audit_state.closable_until(db, fence)  # another audit may have raised it since
-
-
-class _Written(Struct, frozen=True):
-    """The days before `day` are written for all accounts, in this zone; `start` is where that day begins, in
-    Unix ms."""
-
-    day: int
-    start: int
-    zone: str
-
-
-async def _written(db: Queries) -> _Written:
-    """The days up to the oldest that is still to be written; none while the days are rebuilt."""
-    state = await rollup.state(db)
-    if state.rebuilt_until < rollup.ALL_REBUILT:
-        return _Written(0, 0, state.zone)
-    ends = await outbox.pending_ends(db)
-    day = day_of(state.zone, min([state.now, *(end.hour for end in ends)]))
-    stale = await audit_reports.oldest_unwritten(db)
-    day = day if stale is None else min(day, stale)
-    return _Written(day, day_start(state.zone, day), state.zone)
-
-
-async def wrong_hours(db: Queries, after: int, last: int, *, full: bool) -> list[str]:
-    """A line for each key of the accounts with ids above `after` and up to `last` whose usage doesn't sum to
-    its counters. Only a full audit reads the hours of days that are written."""
-    written = await _written(db)
-    day, start = (0, 0) if full else (written.day, written.start)
-    return await audit_reports.wrong_hours(db, after, last, day, start)
-
-
-async def wrong_days(db: Queries, after: int, last: int, *, full: bool) -> list[str]:
-    """A line for each key of these accounts whose days don't sum to their hours: the last days, or all."""
-    written = await _written(db)
-    first = 0 if full else max(written.day - HOURS_DAYS, 0)
-    hours = range(0 if full else day_start(written.zone, first), written.start)
-    return await audit_reports.wrong_days(db, after, last, range(first, written.day), hours)
-
-
-async def wrong_site_hours(db: Queries, *, full: bool) -> list[str]:
-    """A line for each hour of the site that differs from those of the keys: of the last days, or all."""
-    start = 0 if full else (await rollup.state(db)).now - HOURS_DAYS * DAY_MS
-    return await audit_reports.wrong_site_hours(db, start)
 
 
 def _differences(kind: str, found: Mapping[int, object], stored: Mapping[int, object]) -> list[str]:

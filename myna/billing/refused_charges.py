@@ -15,7 +15,7 @@ from myna.errors import (
 )
 from myna.store.batch import ChargeRefused, RefusalReason
 from myna.store.database import Queries
-from myna.store.queries import routes
+from myna.store.queries import config as config_store
 
 REUSED = "this one came with another path or body before; use a new one."
 
@@ -35,7 +35,7 @@ async def told(db: Queries, key_id: int, error: MynaError) -> MynaError:
     told only to those who may use them."""
     if not isinstance(error, ModelNotFound) or not error.route:
         return error
-    allowed = await routes.of_key(db, key_id)
+    allowed = await config_store.routes_of_key(db, key_id)
     return ModelNotFound(error.model, error.why) if allowed is None or error.route in allowed else error
 
 

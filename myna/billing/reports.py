@@ -21,7 +21,7 @@ from myna.store.queries import reports as store
 from myna.store.queries import rollup as rollup_store
 from myna.store.queries.outbox import Place
 from myna.store.queries.reports import UsageRow
-from myna.store.queries.rollup import EMPTY, EntryRow
+from myna.store.queries.rollup import EntryRow
 
 DAY_MS = 24 * HOUR_MS
 HOURS_MAX_DAYS = 31
@@ -329,14 +329,14 @@ async def _tail(db: Queries, account_id: int) -> list[EntryRow]:
     mine = [one for one in pending.entries if one.account_id == account_id]
     if not mine:
         return []
-    last = await rollup_store.last_before(db, account_id, store.LAST_PLACE[0]) or EMPTY
+    last = await rollup_store.last_before(db, account_id, store.LAST_PLACE[0])
     return [EntryRow(*row) for row in rollup_store.summed(last, mine)]
 
 
 async def _sums_before(db: Queries, account_id: int, at: int, tail: list[EntryRow]) -> EntryRow:
     """The account's last entry before this time, of the tail or the folded ones."""
     of_tail = [row for row in tail if row.at < at]
-    return of_tail[-1] if of_tail else await rollup_store.last_before(db, account_id, at) or EMPTY
+    return of_tail[-1] if of_tail else await rollup_store.last_before(db, account_id, at)
 
 
 def _granted(row: EntryRow) -> int:

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from myna.errors import CommandError, ConfigError
 from myna.lib.files import AtomicFile
-from myna.lib.setting_kinds import listed
+from myna.lib.setting_kinds import IN_FOLDER, listed
 from myna.settings import Settings
 from myna.store.queries.config import ChannelRow
 
@@ -57,6 +57,7 @@ class ChannelKeys:
         self._folder = settings.data_folder / FOLDER
         self._owner = owner
         self._fernet = _fernet(listed(settings.secret_key))
+        self._in_bucket = settings.storage != IN_FOLDER
 
     @property
     def encrypting(self) -> bool:
@@ -82,6 +83,12 @@ class ChannelKeys:
         """What the channel's row has as `stored_key` for this key. Raises CommandError."""
         check(row.name, key)
         if self._fernet is None:
+            if self._in_bucket:  # which is there for several machines, and a file is on one
+                raise CommandError(
+                    "A key can't be stored in a file of one machine where audio is in a bucket: set"
+                    " MYNA_SECRET_KEY on each machine, which encrypts it in the database, or use an"
+                    " environment variable (--key-env)."
+                )
             return IN_FILE
         plain = msgspec.json.encode(_StoredKey(server_of(row.url), key, row.name))
         return self._fernet.encrypt(plain).decode()

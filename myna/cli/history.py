@@ -19,8 +19,9 @@ from myna.errors import CommandError
 from myna.lib.telemetry.requests import Usage
 from myna.store.batch import CallState, EntryKind, TaskStatus
 from myna.store.database import Queries
-from myna.store.queries import history, tasks
-from myna.store.queries.history import PAST_ALL, CallRow, Entry
+from myna.store.queries import reports as reports_store
+from myna.store.queries import tasks
+from myna.store.queries.reports import CALL_ID_MAX, CallRow, Entry
 from myna.store.rows import ID_MAX
 
 records_app = App(name="record", help="Speech records of an account.")
@@ -45,7 +46,7 @@ async def ledger(
     """Show the ledger entries of an account, newest first."""
     last = _entry(before) if before else None
     owner = await accounts.find(db, account)
-    found = await history.entries(db, owner.id, last, limit)
+    found = await reports_store.ledger_entries(db, owner.id, last, limit)
     if found is None:
         raise CommandError(f"{account!r} has no entry {before!r}; use one of the list.")
     return [_shown_entry(row) for row in found]
@@ -68,14 +69,14 @@ async def calls(
     """Show calls, newest first: those of a request, of an account, or one."""
     if [bool(request_id), bool(account), bool(call)].count(True) != 1:
         raise CommandError("Give one of --request-id, --account and --call.")
-    last = _call_id(before) if before else PAST_ALL
+    last = _call_id(before) if before else CALL_ID_MAX
     if call:
-        found = await history.call(db, _call_id(call))
+        found = await reports_store.call(db, _call_id(call))
     elif request_id:
-        found = await history.calls_of_request(db, request_id, last, limit)
+        found = await reports_store.calls_of_request(db, request_id, last, limit)
     else:
         owner = await accounts.find(db, account)
-        found = await history.calls_of_account(db, owner.id, last, limit)
+        found = await reports_store.calls_of_account(db, owner.id, last, limit)
     return [_shown_call(row) for row in found]
 
 

@@ -25,8 +25,8 @@ from myna.actions.keys import (
 from myna.cli.commands import listing, register
 from myna.cli.console import Row, read_settings, seconds, show_rows
 from myna.store.database import Database
+from myna.store.queries import config as route_store
 from myna.store.queries import keys as store
-from myna.store.queries import routes as route_store
 from myna.store.queries.keys import CapRow, KeyRow, KeyUsage, LimitsRow
 
 app = App(name="key", help="API keys.")
@@ -92,7 +92,7 @@ async def list_keys(
     return [
         {
             **_shown(row, await store.usage(db, row.id), capped.get(row.id), now),
-            "routes": _names(await route_store.of_key(db, row.id)),
+            "routes": _names(await route_store.routes_of_key(db, row.id)),
             **limits.shown(limited.get(row.id, LimitsRow(row.id))),
         }
         for row in await store.of_account(db, owner.id)

@@ -2,13 +2,17 @@
 PostgreSQL an array for each column.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Sized
 from functools import lru_cache
-from itertools import chain
-from typing import Any, Protocol
+from itertools import chain, count
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
+S = TypeVar("S", bound=Struct)
+V = TypeVar("V", int, str, bytes)
+ID_MAX = 2**63 - 1
+"""Above every id."""
 Row = Sequence[Any]
 Fetch = Callable[..., Awaitable[Sequence[Row]]]
 
@@ -22,8 +26,62 @@ class Queries(Protocol):
     async def fetch(self, sql: str, *args: object) -> Sequence[Row]: ...
 
 
-ID_MAX = 2**63 - 1
-"""Above every id."""
+async def fetch_rows(db: Queries, shape: type[S], sql: str, *args: object) -> list[S]:
+    """The rows of a statement that selects or returns the fields of `shape`, in order: see `columns`."""
+    return [shape(*row) for row in await db.fetch(sql, *args)]
+
+
+async def fetch_row(db: Queries, shape: type[S], sql: str, *args: object) -> S | None:
+    """The first row of such a statement; None without one."""
+    rows = await db.fetch(sql, *args)
+    return shape(*rows[0]) if rows else None
+
+
+async def fetch_value(db: Queries, kind: type[V], sql: str, *args: object) -> V | None:
+    """The first value of the first row; None without one, or if it is NULL."""
+    rows = await db.fetch(sql, *args)
+    return kind(rows[0][0]) if rows and rows[0][0] is not None else None
+
+
+async def fetch_values(db: Queries, kind: type[V], sql: str, *args: object) -> list[V]:
+    """The first value of each row."""
+    return [kind(row[0]) for row in await db.fetch(sql, *args)]
+
+
+async def has_row(db: Queries, sql: str, *args: object) -> bool:
+    """Whether a statement selects or returns a row."""
+    return bool(await db.fetch(sql, *args))
+
+
+class Expression(str):
+    """SQL in place of a value."""
+
+
+NOW = Expression("now_ms()")
+
+
+async def insert_row(db: Queries, table: str, tail: str = "", /, **values: object) -> Sequence[Row]:
+    """Inserts a row of these values by column. Returns the rows of the statement, which ends with `tail`."""
+    args = [value for value in values.values() if not isinstance(value, Expression)]
+    number = count(1)
+    terms = [value if isinstance(value, Expression) else f"${next(number)}" for value in values.values()]
+    return await db.fetch(
+        f"INSERT INTO {table} ({', '.join(values)}) VALUES ({', '.join(terms)}) {tail}", *args
+    )
+
+
+async def put_row(db: Queries, table: str, key: str, /, **values: object) -> None:
+    """Inserts a row, or replaces the values of the row with the same `key`: its columns, with commas."""
+    changes = ", ".join(f"{name} = excluded.{name}" for name in values if name not in key.split(", "))
+    action = f"UPDATE SET {changes}" if changes else "NOTHING"
+    await insert_row(db, table, f"ON CONFLICT ({key}) DO {action}", **values)
+
+
+def parameters(values: Sized) -> str:
+    """A parameter for each value: `$1, $2`."""
+    return ", ".join(f"${number}" for number in range(1, len(values) + 1))
+
+
 ROWS_MAX = 64
 """How many rows a list of VALUES has, or a lower power of two: few sizes, so all statements stay prepared."""
 
@@ -53,10 +111,12 @@ def _values(rows: int, width: int) -> str:
 async def in_arrays(
     fetch: Fetch, head: str, rows: Sequence[Row], tail: str, types: Sequence[str]
 ) -> Sequence[Row]:
-    """Runs one statement: `head`, a SELECT of the rows, and `tail`. `types` has the type of each column."""
+    """Runs one statement: `head`, a SELECT of the rows, and `tail`. `types` has the type of each column, none
+    if all are bigint."""
     if not rows:
         return []
-    return await fetch(f"{head} {_arrays(tuple(types))} {tail}", *map(list, zip(*rows, strict=True)))
+    arrays = _arrays(tuple(types or ["bigint"] * len(rows[0])))
+    return await fetch(f"{head} {arrays} {tail}", *map(list, zip(*rows, strict=True)))
 
 
 @lru_cache

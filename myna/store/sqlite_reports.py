@@ -4,20 +4,19 @@ Every call would wait for a query on the event loop's connection. A query here i
 the connection calls back while it runs.
 """
 
-import asyncio
-import queue
-import threading
+import contextlib
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import apsw
 
 from myna.errors import Unavailable, sentences
+from myna.lib.files import DiskThreads
 from myna.store.batch import REPORT_QUERY_MAX_MS
 
 T = TypeVar("T")
-Job = Callable[[], None]
 _STEPS = 10_000
 """Steps of SQLite's virtual machine, some 0.3 ms, between two looks at the clock."""
 
@@ -50,42 +49,23 @@ class LimitedConnection:
 
 
 class ReportReader:
-    """Runs one report after another. The thread starts with the first one and never keeps the process."""
+    """Runs one report after another, in a thread that begins with the first and never keeps the process."""
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._thread = DiskThreads(1)
         self._connection: LimitedConnection | None = None
 
     async def run(self, work: Callable[[LimitedConnection], T]) -> T:
         """Runs `work` in the thread, on one snapshot."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run_jobs, name="sqlite-reports", daemon=True)
-            self._thread.start()
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-
-        def job() -> None:
-            try:
-                result = self._in_snapshot(work)
-            except Exception as error:  # the caller handles it
-                loop.call_soon_threadsafe(_set_exception, future, error)
-            else:
-                loop.call_soon_threadsafe(_set_result, future, result)
-
-        self._jobs.put(job)
-        return await future
+        return await self._thread.run(partial(self._in_snapshot, work))
 
     def close(self, wait_s: float) -> None:
-        """Ends the thread after its current job; waits for it."""
-        self._jobs.put(None)
-        if self._thread is not None:
-            self._thread.join(wait_s)
+        """Closes the connection after the current report; waits for it."""
+        with contextlib.suppress(TimeoutError):
+            self._thread.submit(self._close).result(wait_s)
 
-    def _run_jobs(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job()
+    def _close(self) -> None:
         if self._connection is not None:
             self._connection.raw.close()
 
@@ -98,13 +78,3 @@ class ReportReader:
             return work(self._connection)
         finally:
             raw.execute("ROLLBACK")
-
-
-def _set_result(future: "asyncio.Future[T]", result: T) -> None:
-    if not future.done():  # the caller was not cancelled
-        future.set_result(result)
-
-
-def _set_exception(future: "asyncio.Future[T]", error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)

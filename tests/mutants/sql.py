@@ -76,13 +76,17 @@ GUARDS = {
         ("4 AND lease_until > now_ms()", "4", "tasks: an_expired_lease_is_stale"),
         ("{COMPLETED} AND epoch = $2", "{COMPLETED} AND $2 > 0", "tasks: a_completion_with_another_lease"),
         (" AND {QUEUED}{in_time}{db", "{in_time}{db", "tasks: a_job_leased_after_selection"),
-        ("v.node_id = $1 AND v.voice_id = q.voice_id", "v.node_id = $1", "tasks: only_jobs_in_its_voices"),
+    ),
+    "queries/farm/able.py": (
+        ("v.node_id = {node_id} AND v.voice_id = {task}.voice_id", "v.node_id = {node_id}",
+         "tasks: only_jobs_in_its_voices"),
     ),
     "queries/clones.py": (
         ("c.account_id = $1 AND c.{READY} ORDER", "$1 > 0 AND c.{READY} ORDER", "tasks: only_by_its_account"),
     ),
     "queries/sign_in.py": (
-        ('1 AND expires_at > now_ms()", token', '1", token', "sign_in: a_link_expires"),
+        ('links WHERE token_hash = $1 AND expires_at > now_ms()"', 'links WHERE token_hash = $1"',
+         "sign_in: a_link_expires"),
         ("last_step < $2", "$2 > 0", "sign_in: a_code_is_used_once"),
         ("WHERE issuer = $1", "WHERE length($1) > 0", "sign_in: the_identity_is_issuer"),
     ),

@@ -16,8 +16,8 @@ from myna.engines.interface import EngineBusy
 from myna.errors import TooManyBodies
 from myna.http.request import BodyBudget
 from myna.store.database import Transaction
-from myna.store.queries import routes as routes_store
-from myna.store.queries.routes import RouteRow
+from myna.store.queries import config as routes_store
+from myna.store.queries.config import RouteRow
 from tests.engines.conftest import until
 from tests.openai_audio.scripted_site import UNITS, Answer, Visitor, scripted_site
 from tests.openai_audio.transcription_upstream import SECRET, TranscriptionUpstream
@@ -97,7 +97,7 @@ async def add_route(site: Visitor, channels: Mapping[str, TranscriptionUpstream]
     )
 
     async def put(connection: Transaction) -> None:
-        await routes_store.put(connection, route)
+        await routes_store.put_route(connection, route)
 
     await db.transaction(put)
     await site.site.config.refresh()

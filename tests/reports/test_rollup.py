@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from myna.billing import audit, rollup
-from myna.billing.audit import HOURS_DAYS
 from myna.store.batch import Charge
 from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import Folder
-from myna.store.queries.audit_reports import DAYS_RULE, HOURS_RULE, SITE_RULE
+from myna.store.queries.audit_reports import DAYS_RULE, HOURS_DAYS, HOURS_RULE, SITE_RULE
 from tests.store.books import Books, Customer, keep_of, refund_of
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,7 @@ from myna.settings import Settings
 from myna.store.queries.accounts import AccountRow
 from tests.rig.actors import perform
 from tests.rig.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
-from tests.sign_in.people import ADDRESS, BROWSER
+from tests.sign_in.conftest import ADDRESS, BROWSER
 from tests.store.books import Books
 
 COOKIE = "mynaoidc_" + "b" * 64

@@ -14,8 +14,8 @@ from myna.accounts.sign_in.oidc.provider import Failure, OidcRefused
 from myna.http.client import ClientResponse, HttpClient
 from myna.store.queries.sign_in import AttemptRow
 from tests.rig.oidc_provider import DROP, WELL_KNOWN, OidcProvider, Plan, key_of, public
+from tests.sign_in.conftest import at_once
 from tests.sign_in.oidc_site import CLIENT, COOKIE, OidcSite
-from tests.sign_in.people import at_once
 from tests.store.books import Books
 from tests.store.fixtures import each_database
 

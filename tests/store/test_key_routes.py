@@ -8,9 +8,9 @@ from myna.errors import CommandError
 from myna.settings import Settings
 from myna.store.batch import ChargeOutcome, ChargeRefused, RefusalReason, Replayed
 from myna.store.queries import config as config_store
+from myna.store.queries import config as store
 from myna.store.queries import keys as key_store
 from myna.store.queries import ledger
-from myna.store.queries import routes as store
 from tests.rig.actors import perform
 from tests.store.books import Books, Customer, charge_of, charged_of, idempotency_key_of, keep_of
 
@@ -79,7 +79,7 @@ async def test_a_stored_response_of_another_route_is_refused(books: Books) -> No
 async def test_a_rolled_key_has_the_routes_of_the_old_one(books: Books) -> None:
     customer = await routed(books, "tts-1", "svc-chat")
     rolled = await perform(books.db, RollKey(key=str(customer.key_id), grace="1s"))
-    assert await store.of_key(books.db, rolled.issued.id) == ("svc-chat", "tts-1")
+    assert await store.routes_of_key(books.db, rolled.issued.id) == ("svc-chat", "tts-1")
 
 
 async def test_a_key_is_only_limited_to_routes_that_exist(books: Books) -> None:
@@ -94,7 +94,7 @@ async def test_a_key_is_only_limited_to_routes_that_exist(books: Books) -> None:
         )
     with pytest.raises(CommandError, match="no route 'gpt-4'"):
         await perform(books.db, IssueKey(account=customer.name, route=("gpt-4",)))
-    assert await store.of_key(books.db, customer.key_id) is None
+    assert await store.routes_of_key(books.db, customer.key_id) is None
     assert len(await key_store.of_account(books.db, customer.account_id)) == 1
 
 
@@ -104,7 +104,7 @@ async def test_a_removed_route_leaves_the_keys_that_were_limited_to_it(books: Bo
     customer = await routed(books, "gpt-4")
     await perform(books.db, RemoveRoute(name="gpt-4"))
     await perform(books.db, route)
-    assert await store.of_key(books.db, customer.key_id) == ()
+    assert await store.routes_of_key(books.db, customer.key_id) == ()
     current = await version(books)
     assert await outcome(books, customer, route="gpt-4", config_version=current) == NOT_ALLOWED
     assert await outcome(books, customer, route="svc-chat", config_version=current) == NOT_ALLOWED
@@ -131,9 +131,9 @@ async def test_a_refused_route_affects_no_other_charge_of_the_batch(books: Books
 
 
 async def test_revoked_keys_do_not_count_among_the_keys_of_a_route(books: Books) -> None:
-    assert await store.keys_limited(books.db) == {}
+    assert await store.keys_limited_to_routes(books.db) == {}
     customer = await routed(books, "svc-chat", "tts-1")
     await routed(books, "tts-1")
-    assert await store.keys_limited(books.db) == {"svc-chat": 1, "tts-1": 2}
+    assert await store.keys_limited_to_routes(books.db) == {"svc-chat": 1, "tts-1": 2}
     await perform(books.db, RevokeKey(key=str(customer.key_id)))
-    assert await store.keys_limited(books.db) == {"tts-1": 1}
+    assert await store.keys_limited_to_routes(books.db) == {"tts-1": 1}

@@ -24,7 +24,7 @@ from myna.http.request import Request
 from myna.http.responses import Response
 from myna.http.stream import ResponseStream
 from myna.store.database import Database
-from myna.store.queries import routes as store
+from myna.store.queries import config as store
 from myna.wire.body import to_json
 from myna.wire.openai import DeletedResponse, RoutedModel, RoutedModelList
 
@@ -63,7 +63,7 @@ class ModelsApi:
         found = routes.listed(self.config.current, self.config.settings)
         if await self.whisper.missing():
             found = [route for route in found if route.name != routes.TRANSCRIPTION_ROUTE]
-        allowed = await self.key_auth.in_time(store.of_key(self.db, verified.key.id))
+        allowed = await self.key_auth.in_time(store.routes_of_key(self.db, verified.key.id))
         return found if allowed is None else [route for route in found if route.name in allowed]
 
     async def _models(self, named: dict[str, Route]) -> list[RoutedModel]:

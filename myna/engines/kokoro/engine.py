@@ -7,13 +7,12 @@ returned in the order of the text.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
-import msgspec
 from msgspec import Meta, Struct
 
 from myna.engines.interface import (
@@ -33,22 +32,20 @@ from myna.engines.interface import (
 from myna.engines.kokoro.job import (
     MODEL_FILE,
     RATE_HZ,
-    VOICES_FOLDER,
     KokoroModel,
     Piece,
     PieceJob,
     PieceSound,
     Provider,
-    StyleShare,
     TextJob,
     TextPieces,
 )
-from myna.engines.kokoro.voices import VOICES
+from myna.engines.kokoro.voices import VOICES, KokoroVoice, blended, style_file, with_styles
 from myna.engines.output_file import DurableFiles
 from myna.engines.pool.admission import Admission
 from myna.engines.pool.child_main import path_bytes
 from myna.engines.pool.pool import Pool
-from myna.engines.voices import VoiceIds, can_make, check_unique, parts_of
+from myna.engines.voices import VoiceIds, check_unique
 from myna.errors import ConfigError
 from myna.lib.sandbox import AllowedPaths
 
@@ -58,46 +55,22 @@ _PACE: Final = 0.5
 """Seconds of work for an estimated second of sound until it is measured; about what one core takes."""
 _TURN_S: Final = 60.0
 """The estimated seconds of sound of the longest piece: PIECE_SYMBOLS_MAX letters with their marks."""
-_MIXED_WITH: Final = {"female": "af_heart", "male": "am_michael"}
-_MIXED_SOUND: Final = 0.6
-_MIXED_PROSODY: Final = 0.1
-"""The shares of the English voice where a Mandarin voice speaks English words: see decision 0015."""
 PROCESSES_MAX: Final = 4
 """Each takes some 400 MB."""
 
 
-class KokoroVoice(msgspec.Struct, frozen=True):
-    """A voice: its style, and the one for pieces in which both languages are mixed."""
-
-    voice: EngineVoice
-    style: tuple[StyleShare, ...]
-    mixed: tuple[StyleShare, ...]
-
-
 class Kokoro:
-    """Speaks with `processes` processes that have loaded the model; `queue_max` texts may wait.
-
-    A piece may take `job_deadline_s` seconds.
-    """
+    """Speaks with several processes that have loaded the model. The limits' deadline is that of a piece."""
 
     clones: tuple[str, ...] = ()
     blends = True
 
-    def __init__(
-        self,
-        model: KokoroModel,
-        voices: Sequence[KokoroVoice],
-        *,
-        processes: int,
-        queue_max: int,
-        job_deadline_s: float,
-        account_max: int = 64,
-    ) -> None:
+    def __init__(self, model: KokoroModel, voices: Sequence[KokoroVoice], limits: EngineLimits) -> None:
         self.label = "kokoro"
         self._voices = {voice.voice.voice_id: voice for voice in voices}
         self._model = model
-        self._processes = processes
-        self._texts_max = processes + queue_max
+        self._processes = processes = min(limits.processes, PROCESSES_MAX)
+        self._texts_max = processes + limits.queue_max
         self._texts = 0
         self._text_pool = Pool(
             "myna.engines.kokoro.text.pieces",
@@ -113,7 +86,7 @@ class Kokoro:
             PieceSound,
             processes=processes,
             queue_max=self._texts_max * processes,
-            job_deadline_s=job_deadline_s,
+            job_deadline_s=limits.job_deadline_s,
             retries=True,
             setup=model,
             start_deadline_s=START_DEADLINE_S,
@@ -121,8 +94,8 @@ class Kokoro:
         self._files = DurableFiles(self._pool.counted_as_waiting, at_once=processes)
         self.admission = Admission(
             processes,
-            queue_max,
-            account_max,
+            limits.queue_max,
+            limits.account_max,
             pace=_PACE,
             processes_per_text=processes,
             turn_s=_TURN_S,
@@ -195,7 +168,10 @@ class Kokoro:
         try:
             for piece in pieces:
                 while len(tasks) < at_once and (following_piece := next(following, None)):
-                    job = _job(following_piece, voice, utterance.speed)
+                    style = voice.mixed if following_piece.mixed else voice.style
+                    job = PieceJob(
+                        following_piece.phonemes, list(style), utterance.speed, following_piece.words
+                    )
                     left_s = ends_at - asyncio.get_running_loop().time()
                     work = self._pool.run(job, left_s, queue_key=client.queue_key, disconnected=disconnected)
                     disconnected = None
@@ -233,42 +209,17 @@ class Kokoro:
         return found.pieces
 
     def _voice_of(self, utterance: Utterance) -> KokoroVoice:
-        voice = self._voices.get(utterance.voice_id) or self._blend(utterance.voice_id)
+        voice = self._voices.get(utterance.voice_id) or blended(utterance.voice_id, self._voices)
         if voice is None or utterance.reference is not None:
             raise UnsupportedUtterance("This engine does not have this voice.")
         utterance.check_speed()
         return voice
-
-    def _blend(self, recipe: str) -> KokoroVoice | None:
-        """The voice of a recipe, in the language of its largest part; None for anything else."""
-        if not can_make(recipe, self._voices):
-            return None
-        parts = [(self._voices[part.voice_id], part.share) for part in parts_of(recipe)]
-        return KokoroVoice(
-            voice=parts[0][0].voice,
-            style=_weighted((voice.style, share) for voice, share in parts),
-            mixed=_weighted((voice.mixed, share) for voice, share in parts),
-        )
 
     def _model_files(self, files: AllowedPaths | None) -> AllowedPaths | None:
         """The model's folder. Providers other than `cpu` open devices and files that are not known here."""
         if files is None or self._model.provider != "cpu":
             return None
         return AllowedPaths((self._model.folder,))
-
-
-def _weighted(styles: Iterable[tuple[Sequence[StyleShare], float]]) -> tuple[StyleShare, ...]:
-    """The average of styles, each with its share."""
-    return tuple(
-        StyleShare(part.voice, sound=part.sound * share, prosody=part.prosody * share)
-        for style, share in styles
-        for part in style
-    )
-
-
-def _job(piece: Piece, voice: KokoroVoice, speed: float) -> PieceJob:
-    style = list(voice.mixed if piece.mixed else voice.style)
-    return PieceJob(piece.phonemes, style, speed, piece.words)
 
 
 class KokoroConfig(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="kokoro"):
@@ -294,39 +245,16 @@ class KokoroConfig(Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
             )
         return Kokoro(
             KokoroModel(folder=path_bytes(model), threads=self.threads, provider=self.provider),
-            [_spoken(voice, model) for voice in self._chosen(model)],
-            processes=min(limits.processes, PROCESSES_MAX),
-            queue_max=limits.queue_max,
-            job_deadline_s=limits.job_deadline_s,
-            account_max=limits.account_max,
+            [with_styles(voice, model) for voice in self._chosen(model)],
+            limits,
         )
 
     def _chosen(self, model: Path) -> list[EngineVoice]:
         """The voices of `voices`, or all whose file is there."""
-        there = {voice.voice_id: voice for voice in VOICES if _file(model, voice.voice_id).is_file()}
+        there = {voice.voice_id: voice for voice in VOICES if style_file(model, voice.voice_id).is_file()}
         for voice_id in self.voices or ():
             if voice_id not in there:
                 raise ConfigError(f"voices: there is no {voice_id!r}; there are {', '.join(there)}.")
         if not there:
             raise ConfigError(f"folder: {model} has no voices; get the model again: myna models get kokoro.")
         return [there[voice_id] for voice_id in self.voices or there]
-
-
-def _file(model: Path, voice_id: str) -> Path:
-    return model / VOICES_FOLDER / f"{voice_id}.bin"
-
-
-def _spoken(voice: EngineVoice, model: Path) -> KokoroVoice:
-    """Both languages in one sentence are understood best in a style between a voice of each."""
-    own = (StyleShare(voice.voice_id, sound=1.0, prosody=1.0),)
-    mixes = voice.language.startswith(("zh", "en"))
-    if not mixes or not _file(model, _MIXED_WITH[voice.gender]).is_file():
-        return KokoroVoice(voice=voice, style=own, mixed=own)
-    return KokoroVoice(
-        voice=voice,
-        style=own,
-        mixed=(
-            StyleShare(voice.voice_id, sound=1.0 - _MIXED_SOUND, prosody=1.0 - _MIXED_PROSODY),
-            StyleShare(_MIXED_WITH[voice.gender], sound=_MIXED_SOUND, prosody=_MIXED_PROSODY),
-        ),
-    )

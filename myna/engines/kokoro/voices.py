@@ -1,9 +1,20 @@
-"""The voices of Kokoro v1.0 that Myna offers, in seven languages. The model's own names are their ids."""
+"""The voices of Kokoro v1.0 that Myna offers, in seven languages, and their styles. The model's own names are
+their ids."""
 
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
-from myna.engines.interface import EngineVoice
+import msgspec
 
+from myna.engines.interface import EngineVoice
+from myna.engines.kokoro.job import VOICES_FOLDER, StyleShare
+from myna.engines.voices import can_make, parts_of
+
+_MIXED_WITH: Final = {"female": "af_heart", "male": "am_michael"}
+_MIXED_SOUND: Final = 0.6
+_MIXED_PROSODY: Final = 0.1
+"""The shares of the English voice where a Mandarin voice speaks English words: see decision 0015."""
 _GENDERS: Final = {"f": "female", "m": "male"}
 _LANGUAGES: Final = {
     "z": "zh-CN", "a": "en-US", "b": "en-GB", "f": "fr-FR", "e": "es-ES", "i": "it-IT", "p": "pt-BR",
@@ -39,3 +50,53 @@ VOICES: Final[tuple[EngineVoice, ...]] = (
     *(_voice(voice_id, voice_id[3:].title()) for voice_id in (*_ENGLISH, *_OTHERS)),
 )
 """The first one is the default voice of a site."""
+
+
+class KokoroVoice(msgspec.Struct, frozen=True):
+    """A voice: its style, and the one for pieces in which both languages are mixed."""
+
+    voice: EngineVoice
+    style: tuple[StyleShare, ...]
+    mixed: tuple[StyleShare, ...]
+
+
+def blended(recipe: str, voices: Mapping[str, KokoroVoice]) -> KokoroVoice | None:
+    """The voice of a recipe, in the language of its largest part; None for anything else."""
+    if not can_make(recipe, voices):
+        return None
+    parts = [(voices[part.voice_id], part.share) for part in parts_of(recipe)]
+    return KokoroVoice(
+        voice=parts[0][0].voice,
+        style=_weighted((voice.style, share) for voice, share in parts),
+        mixed=_weighted((voice.mixed, share) for voice, share in parts),
+    )
+
+
+def _weighted(styles: Iterable[tuple[Sequence[StyleShare], float]]) -> tuple[StyleShare, ...]:
+    """The average of styles, each with its share."""
+    return tuple(
+        StyleShare(part.voice, sound=part.sound * share, prosody=part.prosody * share)
+        for style, share in styles
+        for part in style
+    )
+
+
+def style_file(model: Path, voice_id: str) -> Path:
+    return model / VOICES_FOLDER / f"{voice_id}.bin"
+
+
+def with_styles(voice: EngineVoice, model: Path) -> KokoroVoice:
+    """The voice with its styles. Both languages in one sentence are understood best in a style between a
+    voice of each."""
+    own = (StyleShare(voice.voice_id, sound=1.0, prosody=1.0),)
+    mixes = voice.language.startswith(("zh", "en"))
+    if not mixes or not style_file(model, _MIXED_WITH[voice.gender]).is_file():
+        return KokoroVoice(voice=voice, style=own, mixed=own)
+    return KokoroVoice(
+        voice=voice,
+        style=own,
+        mixed=(
+            StyleShare(voice.voice_id, sound=1.0 - _MIXED_SOUND, prosody=1.0 - _MIXED_PROSODY),
+            StyleShare(_MIXED_WITH[voice.gender], sound=_MIXED_SOUND, prosody=_MIXED_PROSODY),
+        ),
+    )

@@ -5,7 +5,7 @@ from typing import Final
 
 import regex
 
-from myna.engines.text.english.tables import ABBREVIATIONS, ENDING_SENTENCES
+from myna.engines.text.english.tables import ABBREVIATIONS, BEFORE_NUMBERS, ENDING_SENTENCES
 from myna.engines.text.rule import any_of
 
 # The end of a sentence, with the quotes, brackets and spaces after it.
@@ -16,9 +16,7 @@ _ABBREVIATION: Final = regex.compile(
     rf"(?:^|[\s(\[\"'“‘])(?:Dr|St|{any_of(ABBREVIATIONS.keys() - ENDING_SENTENCES)}"
     r"|\p{L}\.\s?\p{L}|\p{Lu})$|^\s*\d{1,3}$"
 )
-_COUNTED: Final = regex.compile(
-    r"\b(?:Nos?|Figs?|Vols?|Ch|pp?|Pt|Mar|ext|est|Mon|Wed|Fri|Sat|Sun|max|min)$", regex.IGNORECASE
-)  # before a number
+_COUNTED: Final = regex.compile(rf"\b{any_of(BEFORE_NUMBERS)}$", regex.IGNORECASE)
 _NUMBER: Final = regex.compile("[0-9IVX]")
 _CLAUSE: Final = regex.compile(r"[，、；：﹔—…]++\s*+|[,;:](?:\s++|$)")
 _SPACE: Final = regex.compile(r"\s++")

@@ -28,7 +28,7 @@ from myna.wire.lenient import (
 
 COMPLETION_ID: Final = "chatcmpl-"
 _NULL: Final = msgspec.Raw(b"null")
-_TOO_MANY: Final = "the answer has too many objects and arrays"
+TOO_MANY: Final = "the answer has too many objects and arrays"
 _REPORTS: Final = "the answer reports an error"
 _NAMED: Final = b'"model"'
 _OBJECT: Final = re.compile(rb"\[\s*\{")
@@ -38,14 +38,22 @@ _Members = dict[str, msgspec.Raw]
 _members = msgspec.json.Decoder(_Members)
 _lists = msgspec.json.Decoder(list[_Members])
 _floats = msgspec.json.Decoder(list[float])
-_object = msgspec.json.Decoder(dict[str, Any])
 _encode = msgspec.json.Encoder().encode
 
 
 def completion(body: bytes, model: str, prompt_tokens: int, channel: Channel) -> bytes:
+    """The JSON of `completed`."""
+    members, choices = completed(body, model, prompt_tokens, channel)
+    return _encode(members if choices is None else members | {"choices": msgspec.Raw(dumps(choices))})
+
+
+def completed(
+    body: bytes, model: str, prompt_tokens: int, channel: Channel
+) -> tuple[dict[str, Any], list[dict[str, Any]] | None]:
     """A channel's completion with the name that the caller gave the model, with the usage, counted if there
-    is none, and with what servers leave out and clients with types need. Other members stay as they are, and
-    so do choices of very many objects and arrays. Raises FailedAttempt, also if it reports an error."""
+    is none, and with what servers leave out and clients with types need, and its choices, None if they have
+    very many objects and arrays. These and other members stay as they are. Raises FailedAttempt, also if it
+    reports an error."""
     try:
         members, found = _checked(body, "choices", channel)
         choices = None if has_too_many_containers(found) else _objects(found)
@@ -59,10 +67,9 @@ def completion(body: bytes, model: str, prompt_tokens: int, channel: Channel) ->
     missing: dict[str, Any] = {"id": COMPLETION_ID + new_name(), "object": kind, "created": int(time.time())}
     if choices is not None:
         if not is_set(named.get("usage")):
-            named["usage"] = usage_of(prompt_tokens, sum(map(_han_count, choices)))
-        choices = [_completed(place, each, part) for place, each in enumerate(choices)]
-        members["choices"] = msgspec.Raw(dumps(choices))
-    return _encode(completions.members(named, missing) | members | {"model": model})
+            named["usage"] = completions.counted_usage(prompt_tokens, sum(map(_han_count, choices)))
+        choices = [_choice(place, each, part) for place, each in enumerate(choices)]
+    return completions.members(named, missing) | members | {"model": model}, choices
 
 
 def _checked(body: bytes, list_name: str, channel: Channel) -> tuple[_Members, bytes]:
@@ -83,7 +90,7 @@ def _objects(found: bytes) -> list[dict[str, Any]]:
     return objects_of(loads(found))
 
 
-def _completed(place: int, choice: dict[str, Any], part: str) -> dict[str, Any]:
+def _choice(place: int, choice: dict[str, Any], part: str) -> dict[str, Any]:
     whole = completions.choice(place, choice, part)
     calls = object_of(whole.get("message")).get("tool_calls")
     return whole | {"finish_reason": whole["finish_reason"] or ("tool_calls" if calls else "stop")}
@@ -103,7 +110,7 @@ def embeddings(body: bytes, model: str, prompt_tokens: int, channel: Channel, *,
         members, found = _checked(body, "data", channel)
         if has_too_many_containers(body):
             if in_base64:
-                raise FailedAttempt("LargeAnswer", _TOO_MANY)
+                raise FailedAttempt("LargeAnswer", TOO_MANY)
             return with_model(body, model)
         vectors: list[dict[str, Any]] = []
         for place, item in enumerate(_lists.decode(found)):
@@ -140,27 +147,8 @@ def with_model(body: bytes, model: str) -> bytes:
     return _encode(members | {"model": model}) if "model" in members else body
 
 
-def decoded(body: bytes) -> dict[str, Any]:
-    """The object of an answer. Raises FailedAttempt if it is none, or takes long to decode."""
-    if has_too_many_containers(body):
-        raise FailedAttempt("LargeAnswer", _TOO_MANY)
-    try:
-        return strict(_object.decode, body)
-    except UNREADABLE as error:
-        raise _no_completion(error) from error
-
-
 def _no_completion(error: Exception) -> FailedAttempt:
     return FailedAttempt("NoCompletion", "the answer is not what was asked for", f": {error}")
-
-
-def usage_of(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
-    """The usage of an answer for which the channel states none."""
-    return {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": completion_tokens,
-        "total_tokens": prompt_tokens + completion_tokens,
-    }
 
 
 def as_events(body: bytes, *, with_usage: bool) -> list[bytes]:
@@ -208,6 +196,6 @@ def parrot(instruction: str, model: str, prompt_tokens: int) -> bytes:
             "created": int(time.time()),
             "model": model,
             "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-            "usage": usage_of(prompt_tokens, han_count(content)),
+            "usage": completions.counted_usage(prompt_tokens, han_count(content)),
         }
     )

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
+from myna.gateway.chat.text import han_count
 from myna.lib.ids import new_name
 from myna.wire import completions
 from myna.wire.body import has_too_many_containers, to_event
-from myna.wire.lenient import UNREADABLE, count_of, loads, object_of, objects_of
+from myna.wire.lenient import UNREADABLE, count_of, is_set, loads, object_of, objects_of, text_of
 
 _MODEL: Final = re.compile(rb'"model"\s*:\s*"(?:[^"\\]|\\.)*+"')
 _CALLS: Final = re.compile(rb'"tool_calls"\s*:\s*\[\s*\{')
@@ -22,9 +23,10 @@ _CONTENT: Final = re.compile(rb'"content" ?: ?"((?:[^"\\]|\\.)*+)"')
 
 class Chunks:
     """`model` is the JSON of the model's name; without it events stay as they are. With `only_model` only
-    that is replaced: the events are not chunks."""
+    that is replaced: the events are not chunks. With `prompt_tokens`, those of the request, the client wants
+    the usage, which is counted if the channel sends none."""
 
-    def __init__(self, model: bytes, *, only_model: bool) -> None:
+    def __init__(self, model: bytes, *, only_model: bool, prompt_tokens: int | None = None) -> None:
         self._named = b'"model":' + model if model else b""
         self._only_model = only_model
         self._channels = b""
@@ -33,6 +35,10 @@ class Chunks:
         self._calls: dict[int | None, tuple[str, int]] = {}
         self._last = -1
         self._good: tuple[bytes, bytes] | None = None
+        self._prompt_tokens = prompt_tokens
+        self._completion_tokens = 0
+        self._usage: dict[str, Any] | None = None
+        self.wants_usage = prompt_tokens is not None
 
     def begin(self, first: Mapping[str, Any], data: bytes) -> None:
         """Takes the members of all chunks from the first one, whose JSON is `data`."""
@@ -83,6 +89,19 @@ class Chunks:
             return b""
         return to_event(self._members | {"choices": choices} | self._model())
 
+    def count(self, chunk: dict[str, Any]) -> None:
+        """Reads the usage of a chunk, and counts its Han characters."""
+        self.wants_usage = not is_set(chunk.get("usage"))
+        self._usage = self._usage or completions.usage_in(chunk)
+        self._completion_tokens += han_count_of(chunk)
+
+    def usage(self) -> bytes:
+        """The event with the usage, if the client wants it and no chunk had it."""
+        if not self.wants_usage:
+            return b""
+        usage = self._usage or completions.counted_usage(self._prompt_tokens or 0, self._completion_tokens)
+        return to_event(self._members | self._model() | {"choices": [], "usage": usage})
+
     def _filled(self, event: bytes, data: bytes) -> bytes:
         if has_too_many_containers(data):
             return self.with_model(event)
@@ -116,6 +135,14 @@ class Chunks:
 
     def _model(self) -> dict[str, Any]:
         return object_of(msgspec.json.decode(b"{%b}" % self._named))
+
+
+def han_count_of(chunk: dict[str, Any]) -> int:
+    """The Han characters of a chunk's choices."""
+    return sum(
+        han_count(text_of(choice.get("text")) or text_of(object_of(choice.get("delta")).get("content")))
+        for choice in objects_of(chunk.get("choices"))
+    )
 
 
 def _has_gaps(data: bytes) -> bool:

@@ -34,10 +34,11 @@ from myna.store.batch import CallState, EntryKind, TaskStatus
 from myna.store.database import Queries
 from myna.store.files.named_files import AudioStore
 from myna.store.queries import accounts as accounts_store
-from myna.store.queries import history, keys
+from myna.store.queries import keys
+from myna.store.queries import reports as reports_store
 from myna.store.queries import tasks as store
 from myna.store.queries import tasks as tasks_store
-from myna.store.queries.history import PAST_ALL, CallEntry, CallRow
+from myna.store.queries.reports import CALL_ID_MAX, CallEntry, CallRow
 from myna.store.queries.tasks import RecordRow
 
 PAGE_ROWS = 50
@@ -161,7 +162,7 @@ class Event(Struct, frozen=True):
 async def show_own(visit: Visit) -> Response:
     """The call's timeline, its key, its record."""
     call_id = visit.call_id()
-    call = await visit.read(history.call_of_account, account_id=visit.account.id, call_id=call_id)
+    call = await visit.read(reports_store.call_of_account, account_id=visit.account.id, call_id=call_id)
     if call is None:
         raise NotFound("There is no such call.")
     return await call_page(visit, call, visit.account.id)
@@ -169,7 +170,7 @@ async def show_own(visit: Visit) -> Response:
 
 async def call_page(visit: Visit, call: CallRow, account_id: int, *, text_shown: bool = True) -> Response:
     """The page of a call of this account. An operator does not see the text of other people's records."""
-    entries = await visit.read(history.entries_of_call, call_id=call.id)
+    entries = await visit.read(reports_store.entries_of_call, call_id=call.id)
     record = await visit.read(tasks_store.record, account_id=account_id, call_id=call.id)
     key = await visit.read(keys.of_account_by_id, account_id=account_id, key_id=call.key_id)
     row = row_of(visit, record) if record and text_shown else None
@@ -259,7 +260,7 @@ async def _find(visit: Visit, wanted: str, before: str) -> Found:
     text = wanted.replace("-", "").lower()
     if not CALL_ID.fullmatch(text):
         return await _of_request(visit, wanted)
-    call = await visit.read(history.call, call_id=bytes.fromhex(text))
+    call = await visit.read(reports_store.call, call_id=bytes.fromhex(text))
     return Found(call) if call else await _of_request(visit, text)
 
 
@@ -268,7 +269,7 @@ async def _of_account(visit: Visit, account_id: int, before: str) -> Found:
     page = await reports.ledger_page(visit.db, account_id, LedgerFilter(kind=EntryKind.CHARGE), before, ROWS)
 
     async def read(connection: Queries) -> list[CallRow]:
-        found = [await history.call(connection, entry.call_id) for entry in page.entries]
+        found = [await reports_store.call(connection, entry.call_id) for entry in page.entries]
         return [row for rows in found for row in rows]
 
     return Found(await visit.read(read), page.before)
@@ -276,7 +277,7 @@ async def _of_account(visit: Visit, account_id: int, before: str) -> Found:
 
 async def _of_request(visit: Visit, request_id: str) -> Found:
     """The id that the service makes contains its time; for another one the last `days` days are searched."""
-    days, after, past = 0, b"", PAST_ALL
+    days, after, past = 0, b"", CALL_ID_MAX
     if CALL_ID.fullmatch(request_id) and request_id[12] == "7":
         at = millis_of(bytes.fromhex(request_id))
         after, past = first_of(max(0, at - BEFORE_REQUEST_MS)), first_of(at + AFTER_REQUEST_MS)
@@ -285,7 +286,7 @@ async def _of_request(visit: Visit, request_id: str) -> Found:
         days = min(int(text), DAYS_MAX) if text.isascii() and text.isdecimal() and len(text) < 5 else 1
         after = first_of(visit.now_ms - days * DAY_MS)
     rows = await visit.read(
-        history.calls_of_request, request_id=request_id, before=past, limit=ROWS, after=after
+        reports_store.calls_of_request, request_id=request_id, before=past, limit=ROWS, after=after
     )
     return Found(rows, days=days)
 
@@ -293,7 +294,7 @@ async def _of_request(visit: Visit, request_id: str) -> Found:
 async def show_any(visit: Visit) -> Response:
     """A call of any account."""
     call_id = visit.call_id()
-    found = await visit.read(history.call, call_id=call_id)
+    found = await visit.read(reports_store.call, call_id=call_id)
     if not found:
         raise NotFound("There is no such call.")
     owner = await visit.read(accounts_store.by_name, name=found[0].account)

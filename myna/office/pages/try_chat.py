@@ -26,9 +26,10 @@ from myna.office.page import Page
 from myna.office.runs import Disconnected, Run
 from myna.office.visit import Streamed, Visit
 from myna.store.batch import CallState
-from myna.store.queries import accounts, history
+from myna.store.queries import accounts
 from myna.store.queries import config as config_store
-from myna.store.queries.history import CallRow
+from myna.store.queries import reports as reports_store
+from myna.store.queries.reports import CallRow
 from myna.wire.v1 import MODELS
 
 SAID_MAX = 40
@@ -212,7 +213,7 @@ async def show_ended(visit: Visit) -> Response:
 async def _ended(visit: Visit, call_id: bytes) -> CallRow | None:
     """The account's call of this id, once it has ended, or as it is after two seconds. A stream that was
     stopped ends before its call."""
-    query = partial(history.call_of_account, account_id=visit.account.id, call_id=call_id)
+    query = partial(reports_store.call_of_account, account_id=visit.account.id, call_id=call_id)
     call = await visit.read(query)
     for _ in range(LOOKS_MAX):
         if call is None or call.state != CallState.OPEN:

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from myna.store.database import Queries, Transaction
-from myna.store.rows import columns
+from myna.store.rows import NOW, columns, fetch_row, fetch_rows, fetch_value, has_row, insert_row, put_row
 
 
 class AccountRow(Struct, frozen=True):
@@ -25,41 +25,34 @@ _COLUMNS = columns(AccountRow)
 
 async def by_name(db: Queries, name: str) -> AccountRow | None:
     """The account of this name."""
-    rows = await db.fetch(f"SELECT {_COLUMNS} FROM accounts WHERE name = $1", name)
-    return AccountRow(*rows[0]) if rows else None
+    return await fetch_row(db, AccountRow, f"SELECT {_COLUMNS} FROM accounts WHERE name = $1", name)
 
 
 async def by_id(db: Queries, account_id: int) -> AccountRow | None:
     """The account of this id."""
-    rows = await db.fetch(f"SELECT {_COLUMNS} FROM accounts WHERE id = $1", account_id)
-    return AccountRow(*rows[0]) if rows else None
+    return await fetch_row(db, AccountRow, f"SELECT {_COLUMNS} FROM accounts WHERE id = $1", account_id)
 
 
 async def by_email(db: Queries, email: str) -> list[AccountRow]:
     """The accounts with this e-mail address, by `same_email`."""
-    rows = await db.fetch(
-        f"SELECT {_COLUMNS} FROM accounts WHERE email <> '' AND lower(email) = lower($1) ORDER BY id", email
-    )
-    found = [AccountRow(*row) for row in rows]
+    sql = f"SELECT {_COLUMNS} FROM accounts WHERE email <> '' AND lower(email) = lower($1) ORDER BY id"
+    found = await fetch_rows(db, AccountRow, sql, email)
     return [account for account in found if same_email(account.email, email)]
 
 
 async def page(db: Queries, after: int, limit: int) -> list[AccountRow]:
     """Accounts with ids above `after`, in order."""
-    rows = await db.fetch(f"SELECT {_COLUMNS} FROM accounts WHERE id > $1 ORDER BY id LIMIT $2", after, limit)
-    return [AccountRow(*row) for row in rows]
+    sql = f"SELECT {_COLUMNS} FROM accounts WHERE id > $1 ORDER BY id LIMIT $2"
+    return await fetch_rows(db, AccountRow, sql, after, limit)
 
 
 async def search(db: Queries, prefix: str, before: int, limit: int) -> list[AccountRow]:
     """Accounts whose name or e-mail address begins with `prefix`, ASCII letters in any case, newest first.
     Their ids are below `before`."""
     name, email, begins = (f"lower({text}{db.ascii_only})" for text in ("name", "email", "$2"))
-    rows = await db.fetch(
-        f"SELECT {_COLUMNS} FROM accounts WHERE id < $1 AND (substr({name}, 1, length($2)) = {begins}"
-        f" OR substr({email}, 1, length($2)) = {begins}) ORDER BY id DESC LIMIT $3",
-        before, prefix, limit,
-    )  # fmt: skip
-    return [AccountRow(*row) for row in rows]
+    sql = f"""SELECT {_COLUMNS} FROM accounts WHERE id < $1 AND (substr({name}, 1, length($2)) = {begins}
+        OR substr({email}, 1, length($2)) = {begins}) ORDER BY id DESC LIMIT $3"""
+    return await fetch_rows(db, AccountRow, sql, before, prefix, limit)
 
 
 def same_email(one: str, other: str) -> bool:
@@ -73,22 +66,16 @@ def same_email(one: str, other: str) -> bool:
 
 async def insert(db: Transaction, name: str, email: str, operator: bool) -> int | None:
     """Adds an account without units; None if the name is taken."""
-    rows = await db.fetch(
-        "INSERT INTO accounts (name, email, operator, created_at) VALUES ($1, $2, $3, now_ms())"
-        " ON CONFLICT (name) DO NOTHING RETURNING id",
-        name, email, int(operator),
-    )  # fmt: skip
-    return int(rows[0][0]) if rows else None
+    sql = """INSERT INTO accounts (name, email, operator, created_at) VALUES ($1, $2, $3, now_ms())
+        ON CONFLICT (name) DO NOTHING RETURNING id"""
+    return await fetch_value(db, int, sql, name, email, int(operator))
 
 
 async def rename(db: Transaction, account_id: int, name: str) -> bool:
     """Renames the account; False, and nothing changed, if another account has the name."""
-    renamed = await db.fetch(
-        "UPDATE accounts SET name = $2 WHERE id = $1"
-        " AND NOT EXISTS (SELECT 1 FROM accounts WHERE name = $2 AND id <> $1) RETURNING id",
-        account_id, name,
-    )  # fmt: skip
-    return bool(renamed)
+    sql = """UPDATE accounts SET name = $2 WHERE id = $1
+        AND NOT EXISTS (SELECT 1 FROM accounts WHERE name = $2 AND id <> $1) RETURNING id"""
+    return await has_row(db, sql, account_id, name)
 
 
 async def disable(db: Transaction, account_id: int) -> None:
@@ -121,18 +108,13 @@ class Preferences(Struct, frozen=True):
 
 async def preferences_of(db: Queries, account_id: int) -> Preferences:
     """The account's preferences, or the defaults."""
-    rows = await db.fetch(f"SELECT {columns(Preferences)} FROM preferences WHERE account_id = $1", account_id)
-    return Preferences(*rows[0]) if rows else Preferences()
+    sql = f"SELECT {columns(Preferences)} FROM preferences WHERE account_id = $1"
+    return await fetch_row(db, Preferences, sql, account_id) or Preferences()
 
 
 async def put_preferences(db: Transaction, account_id: int, preferences: Preferences) -> None:
     """Sets the account's preferences."""
-    await db.fetch(
-        "INSERT INTO preferences (account_id, language, low_balance) VALUES ($1, $2, $3)"
-        " ON CONFLICT (account_id) DO UPDATE SET language = excluded.language,"
-        " low_balance = excluded.low_balance",
-        account_id, preferences.language, preferences.low_balance,
-    )  # fmt: skip
+    await put_row(db, "preferences", "account_id", account_id=account_id, **structs.asdict(preferences))
 
 
 class ActivityRow(Struct, frozen=True):
@@ -160,11 +142,16 @@ async def add_activity(
     db: Transaction, *, actor_id: int, actor: str, address: str, command: str, account_id: int
 ) -> None:
     """Adds a row with the database's time."""
-    await db.fetch(
-        "INSERT INTO activity (created_at, actor_id, actor, address, command, account_id)"
-        " VALUES (now_ms(), $1, $2, $3, $4, $5)",
-        actor_id, actor, address, command, account_id,
-    )  # fmt: skip
+    await insert_row(
+        db,
+        "activity",
+        created_at=NOW,
+        actor_id=actor_id,
+        actor=actor,
+        address=address,
+        command=command,
+        account_id=account_id,
+    )
 
 
 async def activity_page(
@@ -176,5 +163,4 @@ async def activity_page(
     given = {column: value for column, value in filters.items() if value is not None}
     conditions = "".join(f" AND r.{column} = ${n}" for n, column in enumerate(given, 4))
     sql = f"{_ACTIVITY}{conditions} ORDER BY r.id DESC LIMIT $3"
-    rows = await db.fetch(sql, before, prefix, limit, *given.values())
-    return [ActivityRow(*row) for row in rows]
+    return await fetch_rows(db, ActivityRow, sql, before, prefix, limit, *given.values())

@@ -6,8 +6,9 @@ few rows.
 """
 
 from collections.abc import Iterable, Mapping
+from operator import add
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from myna.store.batch import CallState, EntryKind, TaskStatus
 from myna.store.database import Queries
@@ -62,12 +63,7 @@ class Counts(Struct, frozen=True):
     files: int = 0
 
     def plus(self, other: "Counts") -> "Counts":
-        return Counts(
-            calls=self.calls + other.calls,
-            entries=self.entries + other.entries,
-            tasks=self.tasks + other.tasks,
-            files=self.files + other.files,
-        )
+        return Counts(*map(add, structs.astuple(self), structs.astuple(other)))
 
 
 class KeyCounters(Struct, frozen=True):
@@ -78,7 +74,7 @@ class KeyCounters(Struct, frozen=True):
     cost: int
 
     def plus(self, other: "KeyCounters") -> "KeyCounters":
-        return KeyCounters(self.calls + other.calls, self.ok_calls + other.ok_calls, self.cost + other.cost)
+        return KeyCounters(*map(add, structs.astuple(self), structs.astuple(other)))
 
 
 RANGE_RULES: dict[str, str] = {
@@ -214,37 +210,27 @@ AudioRow = tuple[bytes, int, str, int, bytes]
 
 async def broken_in(db: Queries, start: bytes, end: bytes) -> list[Breach]:
     """The rules that calls in this range break."""
-    found = []
-    for rule, sql in RANGE_RULES.items():
-        found += await _found(db, rule, sql, start, end)
-    return found
+    return await _broken(db, RANGE_RULES, start, end)
 
 
 async def broken_now(db: Queries) -> list[Breach]:
     """The rules on the present state that are broken."""
-    found = []
-    for rule, sql in RULES_OF_NOW.items():
-        found += await _found(db, rule, sql)
-    return found
+    return await _broken(db, RULES_OF_NOW)
 
 
 async def count(db: Queries, start: bytes, end: bytes) -> Counts:
     """The number of rows in this range."""
-    ((calls, entries, tasks),) = await db.fetch(
-        f"SELECT (SELECT count(*) FROM calls c WHERE {_CALLS}),"
-        f" (SELECT count(*) FROM ledger l WHERE {_ENTRIES}), (SELECT count(*) FROM tasks t WHERE {_TASKS})",
-        start, end,
-    )  # fmt: skip
+    sql = f"""SELECT (SELECT count(*) FROM calls c WHERE {_CALLS}),
+        (SELECT count(*) FROM ledger l WHERE {_ENTRIES}), (SELECT count(*) FROM tasks t WHERE {_TASKS})"""
+    ((calls, entries, tasks),) = await db.fetch(sql, start, end)
     return Counts(int(calls), int(entries), int(tasks))
 
 
 async def page_end(db: Queries, table: str, after: int, limit: int) -> tuple[int, int]:
     """The last id of a page of `accounts` or `keys` (ID_MAX for the last page), and its number of rows."""
-    ((last, rows),) = await db.fetch(
-        "SELECT coalesce(max(id), 0), count(*)"
-        f" FROM (SELECT id FROM {table} WHERE id > $1 ORDER BY id LIMIT $2) AS page",
-        after, limit,
-    )  # fmt: skip
+    sql = f"""SELECT coalesce(max(id), 0), count(*)
+        FROM (SELECT id FROM {table} WHERE id > $1 ORDER BY id LIMIT $2) AS page"""
+    ((last, rows),) = await db.fetch(sql, after, limit)
     return (int(last), int(rows)) if rows == limit else (ID_MAX, int(rows))
 
 
@@ -255,7 +241,7 @@ async def wrong_balances(
     them and, with `stored`, of the checkpoint's sum."""
     rows = await db.fetch(_BALANCES, after, last, start, int(stored), int(bool(before)))
     summed = [(row[0], row[1], row[2], row[3] + before.get(row[0], 0)) for row in rows]
-    return [_line(row[1:]) for row in summed if row[2] != row[3] or row[2] < 0]
+    return lines(row[1:] for row in summed if row[2] != row[3] or row[2] < 0)
 
 
 async def wrong_counters(
@@ -267,38 +253,30 @@ async def wrong_counters(
     for key_id, calls, found, ok_calls, ok, cost, units in rows:
         counted = KeyCounters(found, ok, units).plus(before.get(key_id, KeyCounters(0, 0, 0)))
         if counted != KeyCounters(calls, ok_calls, cost):
-            wrong.append(
-                _line((key_id, calls, counted.calls, ok_calls, counted.ok_calls, cost, counted.cost))
-            )
-    return wrong
+            wrong.append((key_id, calls, counted.calls, ok_calls, counted.ok_calls, cost, counted.cost))
+    return lines(wrong)
 
 
 async def units_of(db: Queries, start: bytes, end: bytes) -> dict[int, int]:
     """The sum of the entries in this range, by account."""
-    rows = await db.fetch(
-        f"SELECT account_id, CAST(sum(units) AS BIGINT) FROM ledger l WHERE {_ENTRIES} GROUP BY account_id",
-        start, end,
-    )  # fmt: skip
+    sql = f"SELECT account_id, CAST(sum(units) AS BIGINT) FROM ledger l WHERE {_ENTRIES} GROUP BY account_id"
+    rows = await db.fetch(sql, start, end)
     return {int(account_id): int(units) for account_id, units in rows}
 
 
 async def usage_of(db: Queries, start: bytes, end: bytes) -> dict[int, KeyCounters]:
     """The usage by the ended calls in this range, by key."""
-    rows = await db.fetch(
-        f"SELECT key_id, count(*), {KEPT_CALLS}, {KEPT_UNITS}"
-        f" FROM calls c WHERE {_CALLS} AND {ENDED} GROUP BY key_id",
-        start, end,
-    )  # fmt: skip
+    sql = f"""SELECT key_id, count(*), {KEPT_CALLS}, {KEPT_UNITS}
+        FROM calls c WHERE {_CALLS} AND {ENDED} GROUP BY key_id"""
+    rows = await db.fetch(sql, start, end)
     return {int(key_id): KeyCounters(int(calls), int(ok), int(cost)) for key_id, calls, ok, cost in rows}
 
 
 async def audio_page(db: Queries, start: bytes, end: bytes, limit: int) -> list[AudioRow]:
     """Completed tasks in this range whose audio must exist."""
-    rows = await db.fetch(
-        "SELECT call_id, id, audio, audio_bytes, audio_sha256 FROM tasks t"
-        f" WHERE {_TASKS} AND {COMPLETED} AND audio_removed_at = 0 ORDER BY call_id LIMIT $3",
-        start, end, limit,
-    )  # fmt: skip
+    sql = f"""SELECT call_id, id, audio, audio_bytes, audio_sha256 FROM tasks t
+        WHERE {_TASKS} AND {COMPLETED} AND audio_removed_at = 0 ORDER BY call_id LIMIT $3"""
+    rows = await db.fetch(sql, start, end, limit)
     return [(bytes(row[0]), int(row[1]), str(row[2]), int(row[3]), bytes(row[4])) for row in rows]
 
 
@@ -307,10 +285,15 @@ def breach_of(rule: str, lines: list[str]) -> list[Breach]:
     return [Breach(rule, len(lines), lines[:SHOWN_MAX])] if lines else []
 
 
-async def _found(db: Queries, rule: str, sql: str, *args: object) -> list[Breach]:
-    rows = await db.fetch(sql, *args)
-    return breach_of(rule, [_line(row) for row in rows])
+async def _broken(db: Queries, rules: Mapping[str, str], *args: object) -> list[Breach]:
+    found = []
+    for rule, sql in rules.items():
+        found += breach_of(rule, lines(await db.fetch(sql, *args)))
+    return found
 
 
-def _line(row: Iterable[object]) -> str:
-    return " ".join(value.hex() if isinstance(value, bytes) else str(value) for value in row)
+def lines(rows: Iterable[Iterable[object]]) -> list[str]:
+    """A line for each row."""
+    return [
+        " ".join(value.hex() if isinstance(value, bytes) else str(value) for value in row) for row in rows
+    ]

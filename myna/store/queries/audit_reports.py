@@ -4,12 +4,21 @@ What is in the outbox is not folded yet: a rule counts it as if it were. So each
 outbox in one snapshot.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import Counter
+from operator import attrgetter
 
-from myna.store.database import Queries, Row
+from msgspec import Struct
+
+from myna.lib.times import day_of, day_start
+from myna.store.batch import DAY_MS
+from myna.store.database import Queries
 from myna.store.queries import outbox
 from myna.store.queries import rollup as store
+from myna.store.queries.audit import lines
+from myna.store.rows import fetch_value
+
+HOURS_DAYS = 35
+"""How many days back an audit that isn't full reads hours. It reads the days before them instead."""
 
 ENTRIES_RULE = "a ledger entry is in the reports' ledger once, or in the outbox"
 SUMS_RULE = "the last entry of the reports' ledger has its account's balance"
@@ -97,22 +106,41 @@ async def wrong_sums(db: Queries, after: int, last: int) -> list[str]:
 
 async def wrong_running_sums(db: Queries, after: int, last: int) -> list[str]:
     """A line for each entry of these accounts whose number or balance isn't that of the entries up to it."""
-    return _lines(await db.fetch(_RUNNING, after, last))
+    return lines(await db.fetch(_RUNNING, after, last))
 
 
-async def wrong_hours(db: Queries, after: int, last: int, day: int, start: int) -> list[str]:
-    """A line for each key of these accounts whose counters differ from the sum of its days before `day`, its
-    hours from `start` on (the first hour of `day`, in Unix ms) and its calls in the outbox."""
+class _Written(Struct, frozen=True):
+    """The days before `day` are written for all accounts, in this zone; `start` is where that day begins, in
+    Unix ms."""
+
+    day: int
+    start: int
+    zone: str
+
+
+async def _written(db: Queries) -> _Written:
+    """The days up to the oldest that is still to be written; none while the days are rebuilt."""
+    state = await store.state(db)
+    if state.rebuilt_until < store.ALL_REBUILT:
+        return _Written(0, 0, state.zone)
+    ends = await outbox.pending_ends(db)
+    day = day_of(state.zone, min([state.now, *(end.hour for end in ends)]))
+    stale = await fetch_value(db, int, "SELECT min(day) FROM stale_days")
+    day = day if stale is None else min(day, stale)
+    return _Written(day, day_start(state.zone, day), state.zone)
+
+
+async def wrong_hours(db: Queries, after: int, last: int, *, full: bool) -> list[str]:
+    """A line for each key of the accounts with ids above `after` and up to `last` whose counters differ from
+    the sum of its days, its later hours and its calls in the outbox. A full audit reads hours alone."""
     if not (await store.state(db)).filled:
         return []
-    waiting: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
-    for end in await outbox.pending_ends(db):
-        if end.key_id and after < end.account_id <= last:
-            counters = waiting[end.key_id]
-            counters[0] += 1
-            counters[1] += end.ok
-            counters[2] += end.units
-    missing = {key_id: counters for key_id, *counters in await db.fetch(_HOURS, after, last, day, start)}
+    written = await _written(db)
+    ends = await outbox.pending_ends(db)
+    of_keys = [end for end in ends if end.key_id and after < end.account_id <= last]
+    waiting = {key_id: sums[:3] for key_id, sums in outbox.counted(of_keys, attrgetter("key_id")).items()}
+    rows = await db.fetch(_HOURS, after, last, *((0, 0) if full else (written.day, written.start)))
+    missing = {key_id: counters for key_id, *counters in rows}
     return [
         f"{key_id}: {missing.get(key_id)} missing, {waiting.get(key_id)} in the outbox"
         for key_id in sorted(missing.keys() | waiting.keys())
@@ -120,28 +148,19 @@ async def wrong_hours(db: Queries, after: int, last: int, day: int, start: int) 
     ]
 
 
-async def oldest_unwritten(db: Queries) -> int | None:
-    """The oldest stale day; None without one."""
-    ((day,),) = await db.fetch("SELECT min(day) FROM stale_days")
-    return None if day is None else int(day)
+async def wrong_days(db: Queries, after: int, last: int, *, full: bool) -> list[str]:
+    """A line for each key of these accounts whose days don't sum to their hours: the last days, or all."""
+    written = await _written(db)
+    first = 0 if full else max(written.day - HOURS_DAYS, 0)
+    start = 0 if full else day_start(written.zone, first)
+    return lines(await db.fetch(_DAYS, after, last, first, written.day, start, written.start))
 
 
-async def wrong_days(db: Queries, after: int, last: int, days: range, hours: range) -> list[str]:
-    """A line for each key of these accounts whose `days` don't sum to its `hours`, which are the Unix ms of
-    the same time."""
-    return _lines(await db.fetch(_DAYS, after, last, days.start, days.stop, hours.start, hours.stop))
-
-
-async def wrong_site_hours(db: Queries, start: int) -> list[str]:
-    """A line for each hour from `start` on (Unix ms) and kind whose calls of the site don't sum to those of
-    all keys. The job writes both tables; `wrong_hours` compares them with the counters of the batches."""
+async def wrong_site_hours(db: Queries, *, full: bool) -> list[str]:
+    """A line for each hour and kind whose calls of the site don't sum to those of all keys: of the last days,
+    or all. The job writes both tables; `wrong_hours` compares them with the counters of the batches."""
     half_counted = not all(end.key_id for end in await outbox.pending_ends(db))  # only after an upgrade
-    if half_counted or not (await store.state(db)).filled:
+    state = await store.state(db)
+    if half_counted or not state.filled:
         return []
-    return _lines(await db.fetch(_SITE, start))
-
-
-def _lines(rows: Sequence[Row]) -> list[str]:
-    return [
-        " ".join(value.hex() if isinstance(value, bytes) else str(value) for value in row) for row in rows
-    ]
+    return lines(await db.fetch(_SITE, 0 if full else state.now - HOURS_DAYS * DAY_MS))

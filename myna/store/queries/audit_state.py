@@ -9,12 +9,13 @@ ended, nothing is added below it. An ended call never changes and the ledger is 
 below the fence and below the oldest open call is final.
 """
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from myna.lib.ids import first_of, millis_of
 from myna.store.database import Queries, Transaction
 from myna.store.queries.audit import FIRST, KEPT_CALLS, KEPT_UNITS, Counts, KeyCounters
 from myna.store.queries.config import raise_version
+from myna.store.rows import columns, fetch_value, has_row
 from myna.store.states import ENDED, OPEN
 
 LEASE_MS = 600_000
@@ -35,40 +36,24 @@ class AuditState(Struct, frozen=True):
 
 async def state(db: Queries) -> AuditState:
     """The stored state."""
-    ((until, calls, entries, tasks, files, claimed, audited, breaches, counted, now),) = await db.fetch(
-        "SELECT closed_until, calls, entries, tasks, files, claimed_until, audited_at, breaches, counted,"
-        " now_ms() FROM audit_state"
-    )
-    return AuditState(
-        closed_until=bytes(until),
-        counts=Counts(calls=int(calls), entries=int(entries), tasks=int(tasks), files=int(files)),
-        claimed_until=int(claimed),
-        audited_at=int(audited),
-        breaches=int(breaches),
-        counted=str(counted),
-        now=int(now),
-    )
+    stored = columns(AuditState, now="now_ms()", counts=columns(Counts))
+    ((until, calls, entries, tasks, files, *others),) = await db.fetch(f"SELECT {stored} FROM audit_state")
+    return AuditState(bytes(until), Counts(calls, entries, tasks, files), *others)
 
 
 async def claim(db: Transaction, every_ms: int) -> bool:
     """Whether this process is to audit now: the last audit is `every_ms` ago, and no other process runs one.
     A time in the future was written before the clock was set back."""
-    return bool(
-        await db.fetch(
-            "UPDATE audit_state SET claimed_until = now_ms() + $2"
-            " WHERE (audited_at <= now_ms() - $1 OR audited_at > now_ms())"
-            " AND (claimed_until < now_ms() OR claimed_until > now_ms() + $2) RETURNING 1",
-            every_ms, LEASE_MS,
-        )
-    )  # fmt: skip
+    sql = """UPDATE audit_state SET claimed_until = now_ms() + $2
+        WHERE (audited_at <= now_ms() - $1 OR audited_at > now_ms())
+        AND (claimed_until < now_ms() OR claimed_until > now_ms() + $2) RETURNING 1"""
+    return await has_row(db, sql, every_ms, LEASE_MS)
 
 
 async def finish(db: Transaction, breaches: int, counted: str) -> None:
     """Records the result of an audit and releases it."""
-    await db.fetch(
-        "UPDATE audit_state SET claimed_until = 0, audited_at = now_ms(), breaches = $1, counted = $2",
-        breaches, counted,
-    )  # fmt: skip
+    sql = "UPDATE audit_state SET claimed_until = 0, audited_at = now_ms(), breaches = $1, counted = $2"
+    await db.fetch(sql, breaches, counted)
 
 
 async def next_fence(db: Queries) -> bytes:
@@ -85,10 +70,9 @@ async def next_fence(db: Queries) -> bytes:
 
 async def raise_fence(db: Transaction, fence: bytes) -> bool:
     """Raises the fence: after COMMIT no new call has an id below it. False if that would close no entry."""
-    if not await db.fetch(
-        "SELECT 1 FROM ledger WHERE call_id >= (SELECT closed_before FROM site) AND call_id < $1 LIMIT 1",
-        fence,
-    ):
+    sql = """SELECT 1 FROM ledger
+        WHERE call_id >= (SELECT closed_before FROM site) AND call_id < $1 LIMIT 1"""
+    if not await has_row(db, sql, fence):
         return False
     await db.fetch("UPDATE site SET closed_before = $1 WHERE closed_before < $1", fence)
     await raise_version(db)
@@ -112,39 +96,29 @@ async def closable_until(db: Queries, fence: bytes) -> bytes:
 
 async def step_end(db: Queries, start: bytes, end: bytes, entries: int) -> bytes:
     """The end of a range from `start` with this many ledger entries; `end` at most."""
-    rows = await db.fetch(
-        "SELECT call_id FROM ledger WHERE call_id >= $1 AND call_id < $2 ORDER BY call_id LIMIT 1 OFFSET $3",
-        start, end, entries,
-    )  # fmt: skip
-    return bytes(rows[0][0]) if rows else end
+    sql = "SELECT call_id FROM ledger WHERE call_id >= $1 AND call_id < $2 ORDER BY call_id LIMIT 1 OFFSET $3"
+    return await fetch_value(db, bytes, sql, start, end, entries) or end
 
 
 async def advance(db: Transaction, start: bytes, end: bytes, counts: Counts) -> bool:
     """Moves the checkpoint from `start` to `end`, over a range that is final and without breaches; False if
     another audit moved it concurrently."""
-    if not await db.fetch(
-        "UPDATE audit_state SET closed_until = $2, calls = calls + $3, entries = entries + $4,"
-        " tasks = tasks + $5, files = files + $6, claimed_until = now_ms() + $7"
-        " WHERE closed_until = $1 RETURNING 1",
-        start, end, counts.calls, counts.entries, counts.tasks, counts.files, LEASE_MS,
-    ):  # fmt: skip
+    sql = """UPDATE audit_state SET closed_until = $2, calls = calls + $3, entries = entries + $4,
+        tasks = tasks + $5, files = files + $6, claimed_until = now_ms() + $7
+        WHERE closed_until = $1 RETURNING 1"""
+    if not await has_row(db, sql, start, end, *structs.astuple(counts), LEASE_MS):
         return False
-    await db.fetch(
-        "INSERT INTO audit_accounts (account_id, units)"
-        " SELECT account_id, CAST(sum(units) AS BIGINT) FROM ledger WHERE call_id >= $1 AND call_id < $2"
-        " GROUP BY account_id"
-        " ON CONFLICT (account_id) DO UPDATE SET units = audit_accounts.units + excluded.units",
-        start, end,
-    )  # fmt: skip
-    await db.fetch(
-        "INSERT INTO audit_keys (key_id, calls, ok_calls, cost)"
-        f" SELECT key_id, count(*), {KEPT_CALLS},"
-        f" {KEPT_UNITS}"
-        f" FROM calls WHERE id >= $1 AND id < $2 AND {ENDED} GROUP BY key_id"
-        " ON CONFLICT (key_id) DO UPDATE SET calls = audit_keys.calls + excluded.calls,"
-        " ok_calls = audit_keys.ok_calls + excluded.ok_calls, cost = audit_keys.cost + excluded.cost",
-        start, end,
-    )  # fmt: skip
+    sql = """INSERT INTO audit_accounts (account_id, units)
+        SELECT account_id, CAST(sum(units) AS BIGINT) FROM ledger WHERE call_id >= $1 AND call_id < $2
+        GROUP BY account_id
+        ON CONFLICT (account_id) DO UPDATE SET units = audit_accounts.units + excluded.units"""
+    await db.fetch(sql, start, end)
+    sql = f"""INSERT INTO audit_keys (key_id, calls, ok_calls, cost)
+        SELECT key_id, count(*), {KEPT_CALLS}, {KEPT_UNITS} FROM calls
+        WHERE id >= $1 AND id < $2 AND {ENDED} GROUP BY key_id
+        ON CONFLICT (key_id) DO UPDATE SET calls = audit_keys.calls + excluded.calls,
+        ok_calls = audit_keys.ok_calls + excluded.ok_calls, cost = audit_keys.cost + excluded.cost"""
+    await db.fetch(sql, start, end)
     return True
 
 
@@ -152,12 +126,11 @@ async def sums(db: Queries) -> tuple[bytes, dict[int, int], dict[int, KeyCounter
     """The checkpoint: its end, units by account, and usage by key. To be read in one snapshot."""
     ((until,),) = await db.fetch("SELECT closed_until FROM audit_state")
     accounts = await db.fetch("SELECT account_id, units FROM audit_accounts")
-    keys = await db.fetch("SELECT key_id, calls, ok_calls, cost FROM audit_keys")
-    units = {int(account_id): int(sum_) for account_id, sum_ in accounts}
+    keys = await db.fetch(f"SELECT key_id, {columns(KeyCounters)} FROM audit_keys")
     return (
         bytes(until),
-        units,
-        {int(row[0]): KeyCounters(int(row[1]), int(row[2]), int(row[3])) for row in keys},
+        {int(account_id): int(units) for account_id, units in accounts},
+        {int(key_id): KeyCounters(*counters) for key_id, *counters in keys},
     )
 
 
@@ -165,6 +138,5 @@ async def drop(db: Transaction) -> None:
     """Deletes the checkpoint: the next audit begins at the first entry."""
     await db.fetch("DELETE FROM audit_accounts")
     await db.fetch("DELETE FROM audit_keys")
-    await db.fetch(
-        "UPDATE audit_state SET closed_until = $1, calls = 0, entries = 0, tasks = 0, files = 0", FIRST
-    )
+    sql = "UPDATE audit_state SET closed_until = $1, calls = 0, entries = 0, tasks = 0, files = 0"
+    await db.fetch(sql, FIRST)

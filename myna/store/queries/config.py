@@ -1,19 +1,18 @@
-"""Queries on the configuration: settings, channels and voices of channels, with one version for all of it.
+"""Queries on the configuration: settings, channels, voices of channels and routes, with one version for all.
 
 Each write raises the version in the same transaction. A process caches the configuration; each key check and
 each charge returns the version, which shows whether the cache is current. What compute nodes offer has a
 separate version, compared by speech only: a node must not make chat reload the configuration.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct, structs
 
 from myna.store.database import Queries, Transaction
-from myna.store.queries import routes
-from myna.store.queries.routes import RouteRow
-from myna.store.rows import columns
+from myna.store.rows import NOW, columns, fetch_rows, insert_row, put_row
 
 CircuitState = Literal["closed", "open", "half-open"]
 _STATE = "CASE WHEN open_until = 0 THEN 'closed' WHEN open_until > now_ms() THEN 'open' ELSE 'half-open' END"
@@ -83,6 +82,17 @@ class BlendRow(Struct, frozen=True):
     recipe: str
 
 
+class RouteRow(Struct, frozen=True):
+    """A route of the operator: see `config_store.Route`. Without `channels`, every channel of its kind."""
+
+    name: str
+    kind: str
+    units: int
+    upstream_model: str
+    intent: int
+    channels: tuple[str, ...] = ()
+
+
 class Config(Struct, frozen=True):
     """The operator's configuration as of `version`, and what the enabled compute nodes offer as of
     `nodes_version`, which is 0 if no node ever offered anything. `lexicons` are the versions of the words of
@@ -114,26 +124,25 @@ async def load(db: Queries) -> Config:
     """The configuration. The version is read first, so a change in between shows at the next comparison."""
     ((version, closed_before),) = await db.fetch("SELECT version, closed_before FROM site")
     settings = await db.fetch("SELECT name, value FROM settings")
-    channels = await db.fetch(f"SELECT {columns(ChannelRow)} FROM channels ORDER BY priority, id")
-    voices = await db.fetch(
-        f"SELECT {columns(ChannelVoiceRow)} FROM channel_voices ORDER BY channel, position"
-    )
+    sql = f"SELECT {columns(ChannelRow)} FROM channels ORDER BY priority, id"
+    channels = await fetch_rows(db, ChannelRow, sql)
+    sql = f"SELECT {columns(ChannelVoiceRow)} FROM channel_voices ORDER BY channel, position"
+    voices = await fetch_rows(db, ChannelVoiceRow, sql)
     nodes = await load_nodes(db)
     overrides = await db.fetch(f"SELECT voice_id, {columns(VoiceOverride)} FROM voice_marks")
-    blends = [BlendRow(*row) for row in await db.fetch(f"SELECT {columns(BlendRow)} FROM voice_blends")]
+    blends = await fetch_rows(db, BlendRow, f"SELECT {columns(BlendRow)} FROM voice_blends")
+    lexicons = await db.fetch("SELECT account_id, version FROM lexicons")
     return Config(
         version=int(version),
         settings={str(name): str(value) for name, value in settings},
-        channels=tuple(ChannelRow(*row) for row in channels),
-        voices=tuple(ChannelVoiceRow(*row) for row in voices),
+        channels=tuple(channels),
+        voices=tuple(voices),
         node_voices=nodes.node_voices,
         node_clones=nodes.node_clones,
         overrides={str(voice_id): VoiceOverride(*row) for voice_id, *row in overrides},
         blends=tuple(sorted(blends, key=lambda blend: blend.voice_id)),
-        routes=tuple(await routes.load(db)),
-        lexicons={
-            int(row[0]): int(row[1]) for row in await db.fetch("SELECT account_id, version FROM lexicons")
-        },
+        routes=tuple(await load_routes(db)),
+        lexicons={int(account_id): int(version) for account_id, version in lexicons},
         closed_before=bytes(closed_before),
         nodes_version=nodes.nodes_version,
     )
@@ -153,17 +162,11 @@ async def load_nodes(db: Queries) -> NodesOffer:
     """What the enabled compute nodes offer. The version is read first, as in `load`."""
     version = await nodes_version(db)
     working = "JOIN nodes n ON n.id = node_id WHERE n.disabled_at = 0 AND n.draining = 0"
-    voices = await db.fetch(
-        f"SELECT {columns(NodeVoiceRow, 'v')} FROM node_voices v {working} ORDER BY v.node_id, v.position"
-    )
-    clones = await db.fetch(
-        f"SELECT {columns(NodeCloneRow, 'c')} FROM node_clones c {working} ORDER BY c.node_id, c.language"
-    )
-    return NodesOffer(
-        version,
-        tuple(NodeVoiceRow(*row) for row in voices),
-        tuple(NodeCloneRow(*row) for row in clones),
-    )
+    sql = f"SELECT {columns(NodeVoiceRow, 'v')} FROM node_voices v {working} ORDER BY v.node_id, v.position"
+    voices = await fetch_rows(db, NodeVoiceRow, sql)
+    sql = f"SELECT {columns(NodeCloneRow, 'c')} FROM node_clones c {working} ORDER BY c.node_id, c.language"
+    clones = await fetch_rows(db, NodeCloneRow, sql)
+    return NodesOffer(version, tuple(voices), tuple(clones))
 
 
 async def raise_version(db: Transaction) -> None:
@@ -174,31 +177,21 @@ async def raise_version(db: Transaction) -> None:
 async def raise_nodes_version(db: Transaction) -> None:
     """Makes every process reload what the nodes offer before its next decision on speech. The first change
     reloads the whole configuration, since no process compares this version until then."""
-    await db.fetch(
-        "UPDATE site SET nodes_version = nodes_version + 1,"
-        " version = version + CASE WHEN nodes_version = 0 THEN 1 ELSE 0 END"
-    )
+    sql = """UPDATE site SET nodes_version = nodes_version + 1,
+        version = version + CASE WHEN nodes_version = 0 THEN 1 ELSE 0 END"""
+    await db.fetch(sql)
 
 
 async def set_setting(db: Transaction, name: str, value: str) -> None:
     """Sets one site setting."""
-    await db.fetch(
-        "INSERT INTO settings (name, value) VALUES ($1, $2)"
-        " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        name, value,
-    )  # fmt: skip
+    await put_row(db, "settings", "name", name=name, value=value)
     await raise_version(db)
 
 
 async def add_channel(db: Transaction, channel: ChannelRow) -> bool:
     """A new channel; False if the name is taken."""
-    values = structs.astuple(channel)
-    places = ", ".join(f"${number}" for number in range(1, len(values) + 1))
-    rows = await db.fetch(
-        f"INSERT INTO channels ({columns(ChannelRow)}, created_at) VALUES ({places}, now_ms())"
-        " ON CONFLICT (name) DO NOTHING RETURNING id",
-        *values,
-    )
+    unless_taken = "ON CONFLICT (name) DO NOTHING RETURNING id"
+    rows = await insert_row(db, "channels", unless_taken, **structs.asdict(channel), created_at=NOW)
     await raise_version(db)
     return bool(rows)
 
@@ -212,11 +205,9 @@ async def enable_channel(db: Transaction, name: str, enabled: bool) -> bool:
 
 async def put_channel(db: Transaction, row: ChannelRow) -> None:
     """Changes the channel of this name. One with another URL loses its voices."""
-    await db.fetch(
-        "DELETE FROM channel_voices WHERE channel = $1 AND channel IN"
-        " (SELECT name FROM channels WHERE name = $1 AND url <> $2)",
-        row.name, row.url,
-    )  # fmt: skip
+    sql = """DELETE FROM channel_voices WHERE channel = $1
+        AND channel IN (SELECT name FROM channels WHERE name = $1 AND url <> $2)"""
+    await db.fetch(sql, row.name, row.url)
     values = {name: value for name, value in structs.asdict(row).items() if name not in ("kind", "name")}
     changes = ", ".join(f"{name} = ${number}" for number, name in enumerate(values, 2))
     await db.fetch(f"UPDATE channels SET {changes} WHERE name = $1", row.name, *values.values())
@@ -245,19 +236,12 @@ async def record_voices(db: Transaction, channel: str, voices: list[ChannelVoice
     The version's row is the lock that serializes two processes with the same channel.
     """
     await db.fetch("UPDATE site SET version = version")
-    rows = await db.fetch(
-        f"SELECT {columns(ChannelVoiceRow)} FROM channel_voices WHERE channel = $1 ORDER BY position",
-        channel,
-    )
-    if [ChannelVoiceRow(*row) for row in rows] == voices:
+    sql = f"SELECT {columns(ChannelVoiceRow)} FROM channel_voices WHERE channel = $1 ORDER BY position"
+    if await fetch_rows(db, ChannelVoiceRow, sql, channel) == voices:
         return
     await db.fetch("DELETE FROM channel_voices WHERE channel = $1", channel)
     for position, voice in enumerate(voices):
-        await db.fetch(
-            "INSERT INTO channel_voices (channel, position, voice_id, name, gender, language)"
-            " VALUES ($1, $2, $3, $4, $5, $6)",
-            channel, position, voice.voice_id, voice.name, voice.gender, voice.language,
-        )  # fmt: skip
+        await insert_row(db, "channel_voices", position=position, **structs.asdict(voice))
     await raise_version(db)
 
 
@@ -280,14 +264,82 @@ async def load_circuits(db: Queries) -> dict[str, CircuitRow]:
 
 async def record_open(db: Transaction, channel: str, open_ms: int, error: str) -> None:
     """Records that the channel's circuit opened for `open_ms` after `error`."""
-    await db.fetch(
-        "INSERT INTO circuits (channel, open_until, error, error_at)"
-        " VALUES ($1, now_ms() + $2, $3, now_ms()) ON CONFLICT (channel) DO UPDATE"
-        " SET open_until = excluded.open_until, error = excluded.error, error_at = excluded.error_at",
-        channel, open_ms, error,
-    )  # fmt: skip
+    sql = """INSERT INTO circuits (channel, open_until, error, error_at)
+        VALUES ($1, now_ms() + $2, $3, now_ms()) ON CONFLICT (channel) DO UPDATE SET
+        open_until = excluded.open_until, error = excluded.error, error_at = excluded.error_at"""
+    await db.fetch(sql, channel, open_ms, error)
 
 
 async def record_closed(db: Transaction, channel: str) -> None:
     """Records that the channel's circuit closed. Its last error is kept."""
     await db.fetch("UPDATE circuits SET open_until = 0 WHERE channel = $1", channel)
+
+
+async def load_routes(db: Queries) -> list[RouteRow]:
+    """All routes of the operator by name."""
+    channels: defaultdict[str, list[str]] = defaultdict(list)
+    for route, channel in await db.fetch("SELECT route, channel FROM route_channels"):
+        channels[str(route)].append(str(channel))
+    rows = await db.fetch("SELECT name, kind, units, upstream_model, intent FROM routes")
+    found = [
+        RouteRow(
+            name=name,
+            kind=kind,
+            units=units,
+            upstream_model=model,
+            intent=intent,
+            channels=tuple(sorted(channels[name])),
+        )
+        for name, kind, units, model, intent in rows
+    ]
+    return sorted(found, key=lambda route: route.name)
+
+
+async def put_route(db: Transaction, route: RouteRow) -> None:
+    """Adds the route, or replaces the one of its name."""
+    sql = """INSERT INTO routes (name, kind, units, upstream_model, intent, created_at)
+        VALUES ($1, $2, $3, $4, $5, now_ms()) ON CONFLICT (name) DO UPDATE SET kind = excluded.kind,
+        units = excluded.units, upstream_model = excluded.upstream_model, intent = excluded.intent"""
+    await db.fetch(sql, route.name, route.kind, route.units, route.upstream_model, route.intent)
+    await db.fetch("DELETE FROM route_channels WHERE route = $1", route.name)
+    for channel in route.channels:
+        await db.fetch("INSERT INTO route_channels (route, channel) VALUES ($1, $2)", route.name, channel)
+
+
+async def remove_route(db: Transaction, name: str) -> None:
+    """Deletes a route. Keys that are limited to it can't use its name afterwards."""
+    await db.fetch("DELETE FROM key_routes WHERE route = $1", name)
+    await db.fetch("DELETE FROM route_channels WHERE route = $1", name)
+    await db.fetch("DELETE FROM routes WHERE name = $1", name)
+
+
+async def routes_of_channel(db: Queries, channel: str) -> list[str]:
+    """The names of the routes that name this channel."""
+    rows = await db.fetch("SELECT route FROM route_channels WHERE channel = $1 ORDER BY route", channel)
+    return [str(name) for (name,) in rows]
+
+
+async def keys_limited_to_routes(db: Queries) -> dict[str, int]:
+    """How many keys that are not revoked are limited to each route, by the route's name."""
+    sql = """SELECT r.route, count(*) FROM key_routes r JOIN keys k ON k.id = r.key_id
+        WHERE k.revoked_at = 0 GROUP BY r.route"""
+    rows = await db.fetch(sql)
+    return {str(name): int(count) for name, count in rows}
+
+
+async def routes_of_key(db: Queries, key_id: int) -> tuple[str, ...] | None:
+    """The names of the routes to which a key is limited, None for any."""
+    sql = """SELECT k.routed, r.route FROM keys k LEFT JOIN key_routes r ON r.key_id = k.id
+        WHERE k.id = $1 ORDER BY r.route"""
+    rows = await db.fetch(sql, key_id)
+    if not rows or not rows[0][0]:
+        return None
+    return tuple(str(name) for _, name in rows if name is not None)
+
+
+async def set_routes_of_key(db: Transaction, key_id: int, names: Sequence[str] | None) -> None:
+    """Limits a key whose account is locked to these routes, or with None to any."""
+    await db.fetch("UPDATE keys SET routed = $2 WHERE id = $1", key_id, int(names is not None))
+    await db.fetch("DELETE FROM key_routes WHERE key_id = $1", key_id)
+    for name in sorted(set(names or ())):
+        await db.fetch("INSERT INTO key_routes (key_id, route) VALUES ($1, $2)", key_id, name)

@@ -6,11 +6,11 @@ changes one has locked the key's account, as the batch has.
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from myna.store.database import Queries, Transaction
 from myna.store.queries import accounts
-from myna.store.rows import columns
+from myna.store.rows import NOW, columns, fetch_row, fetch_rows, fetch_value, insert_row, parameters, put_row
 from myna.store.states import OPEN
 
 OF_ACCOUNT = 0
@@ -55,11 +55,9 @@ _COLUMNS = columns(KeyRow, "k", account_disabled_at="a.disabled_at")
 
 async def by_hash(db: Queries, key_hash: bytes) -> KeySnapshot | None:
     """The key with this SHA-256, in any state."""
-    rows = await db.fetch(
-        f"SELECT now_ms(), s.version, a.balance, {_COLUMNS} FROM keys k"
-        " JOIN accounts a ON a.id = k.account_id CROSS JOIN site s WHERE k.hash = $1",
-        key_hash,
-    )
+    sql = f"""SELECT now_ms(), s.version, a.balance, {_COLUMNS} FROM keys k
+        JOIN accounts a ON a.id = k.account_id CROSS JOIN site s WHERE k.hash = $1"""
+    rows = await db.fetch(sql, key_hash)
     if not rows:
         return None
     now, version, balance, *key = rows[0]
@@ -68,68 +66,48 @@ async def by_hash(db: Queries, key_hash: bytes) -> KeySnapshot | None:
 
 async def usage(db: Queries, key_id: int) -> KeyUsage:
     """What the key has used. Ended calls come from counters, open ones from `calls`."""
-    ((calls, ok_calls, cost),) = await db.fetch(
-        "SELECT coalesce(u.calls, 0) + o.calls, coalesce(u.ok_calls, 0), coalesce(u.cost, 0) + o.cost FROM"
-        " (SELECT count(*) AS calls, CAST(coalesce(sum(units), 0) AS BIGINT) AS cost FROM calls"
-        f"  WHERE {OPEN} AND key_id = $1) o LEFT JOIN key_usage u ON u.key_id = $1",
-        key_id,
-    )
-    return KeyUsage(int(calls), int(ok_calls), int(cost))
+    return (await usage_of(db, [key_id]))[key_id]
 
 
 async def usage_of(db: Queries, key_ids: Sequence[int]) -> dict[int, KeyUsage]:
     """What each of these keys has used, as `usage`."""
     if not key_ids:
         return {}
-    placeholders = ", ".join(f"${number}" for number in range(1, len(key_ids) + 1))
-    rows = await db.fetch(
-        f"SELECT key_id, sum(calls), sum(ok_calls), sum(cost) FROM"
-        f" (SELECT key_id, calls, ok_calls, cost FROM key_usage WHERE key_id IN ({placeholders})"
-        f" UNION ALL SELECT key_id, 1, 0, units FROM calls WHERE {OPEN} AND key_id IN ({placeholders})) u"
-        " GROUP BY key_id",
-        *key_ids,
-    )
+    sql = f"""SELECT key_id, sum(calls), sum(ok_calls), sum(cost) FROM (
+        SELECT key_id, calls, ok_calls, cost FROM key_usage WHERE key_id IN ({parameters(key_ids)})
+        UNION ALL SELECT key_id, 1, 0, units FROM calls WHERE {OPEN} AND key_id IN ({parameters(key_ids)})
+        ) u GROUP BY key_id"""
+    rows = await db.fetch(sql, *key_ids)
     found = {int(key_id): KeyUsage(*map(int, counters)) for key_id, *counters in rows}
     return {key_id: found.get(key_id, KeyUsage(0, 0, 0)) for key_id in key_ids}
 
 
 async def page(db: Queries, account_id: int, before: int, limit: int) -> list[KeyRow]:
     """The keys of an account with ids below `before`, newest first, without the internal one."""
-    rows = await db.fetch(
-        f"SELECT {_COLUMNS} FROM keys k JOIN accounts a ON a.id = k.account_id"
-        " WHERE k.account_id = $1 AND k.id < $2 AND k.internal = 0 ORDER BY k.id DESC LIMIT $3",
-        account_id, before, limit,
-    )  # fmt: skip
-    return [KeyRow(*row) for row in rows]
+    sql = f"""SELECT {_COLUMNS} FROM keys k JOIN accounts a ON a.id = k.account_id
+        WHERE k.account_id = $1 AND k.id < $2 AND k.internal = 0 ORDER BY k.id DESC LIMIT $3"""
+    return await fetch_rows(db, KeyRow, sql, account_id, before, limit)
 
 
 async def of_account_by_id(db: Queries, account_id: int, key_id: int) -> KeyRow | None:
     """The key of this id, if it is one of the account. It may be the internal one."""
-    rows = await db.fetch(
-        f"SELECT {_COLUMNS} FROM keys k JOIN accounts a ON a.id = k.account_id"
-        " WHERE k.account_id = $1 AND k.id = $2",
-        account_id, key_id,
-    )  # fmt: skip
-    return KeyRow(*rows[0]) if rows else None
+    sql = f"""SELECT {_COLUMNS} FROM keys k JOIN accounts a ON a.id = k.account_id
+        WHERE k.account_id = $1 AND k.id = $2"""
+    return await fetch_row(db, KeyRow, sql, account_id, key_id)
 
 
 async def of_account(db: Queries, account_id: int) -> list[KeyRow]:
     """All keys of an account, oldest first, with the internal one."""
-    rows = await db.fetch(
-        f"SELECT {_COLUMNS} FROM keys k JOIN accounts a ON a.id = k.account_id"
-        " WHERE k.account_id = $1 ORDER BY k.id",
-        account_id,
-    )
-    return [KeyRow(*row) for row in rows]
+    sql = f"""SELECT {_COLUMNS} FROM keys k JOIN accounts a ON a.id = k.account_id
+        WHERE k.account_id = $1 ORDER BY k.id"""
+    return await fetch_rows(db, KeyRow, sql, account_id)
 
 
 async def of_name(db: Queries, name: str) -> list[tuple[int, str]]:
     """The id and the account of each key of this name that is not revoked, without internal ones."""
-    rows = await db.fetch(
-        "SELECT k.id, a.name FROM keys k JOIN accounts a ON a.id = k.account_id"
-        " WHERE k.name = $1 AND k.revoked_at = 0 AND k.internal = 0 ORDER BY k.id",
-        name,
-    )
+    sql = """SELECT k.id, a.name FROM keys k JOIN accounts a ON a.id = k.account_id
+        WHERE k.name = $1 AND k.revoked_at = 0 AND k.internal = 0 ORDER BY k.id"""
+    rows = await db.fetch(sql, name)
     return [(int(key_id), str(account)) for key_id, account in rows]
 
 
@@ -144,29 +122,24 @@ async def insert(
     life_ms: int,
 ) -> tuple[int, int]:
     """Adds a key; `life_ms` is 0 for no expiry. Returns its id and when it expires (ms, 0 for never)."""
-    ((key_id, expires_at),) = await db.fetch(
-        "INSERT INTO keys (account_id, name, hash, masked, scopes, created_at, expires_at)"
-        " VALUES ($1, $2, $3, $4, $5, now_ms(),"
-        " CASE WHEN CAST($6 AS BIGINT) = 0 THEN 0 ELSE now_ms() + CAST($6 AS BIGINT) END)"
-        " RETURNING id, expires_at",
-        account_id, name, key_hash, masked, scopes, life_ms,
-    )  # fmt: skip
+    sql = """INSERT INTO keys (account_id, name, hash, masked, scopes, created_at, expires_at)
+        VALUES ($1, $2, $3, $4, $5, now_ms(),
+        CASE WHEN CAST($6 AS BIGINT) = 0 THEN 0 ELSE now_ms() + CAST($6 AS BIGINT) END)
+        RETURNING id, expires_at"""
+    ((key_id, expires_at),) = await db.fetch(sql, account_id, name, key_hash, masked, scopes, life_ms)
     return int(key_id), int(expires_at)
 
 
 async def internal_hash(db: Queries, account_id: int) -> bytes | None:
     """The hash of the account's internal key, None before its first use."""
-    rows = await db.fetch("SELECT hash FROM keys WHERE account_id = $1 AND internal = 1", account_id)
-    return bytes(rows[0][0]) if rows else None
+    sql = "SELECT hash FROM keys WHERE account_id = $1 AND internal = 1"
+    return await fetch_value(db, bytes, sql, account_id)
 
 
 async def insert_internal(db: Transaction, account_id: int, name: str, key_hash: bytes, scopes: int) -> None:
     """Adds the account's internal key. The account must be locked, and have none."""
-    await db.fetch(
-        "INSERT INTO keys (account_id, name, hash, masked, scopes, created_at, expires_at, internal)"
-        " VALUES ($1, $2, $3, '', $4, now_ms(), 0, 1)",
-        account_id, name, key_hash, scopes,
-    )  # fmt: skip
+    fixed = {"masked": "", "created_at": NOW, "expires_at": 0, "internal": 1}
+    await insert_row(db, "keys", account_id=account_id, name=name, hash=key_hash, scopes=scopes, **fixed)
 
 
 async def rename(db: Transaction, key_id: int, name: str) -> None:
@@ -176,12 +149,11 @@ async def rename(db: Transaction, key_id: int, name: str) -> None:
 
 async def expire(db: Transaction, key_id: int, life_ms: int) -> int:
     """Lets a key expire after `life_ms`, unless it expires before. Returns when it expires, in ms."""
-    rows = await db.fetch(
-        "UPDATE keys SET expires_at = CASE WHEN expires_at > 0 AND expires_at < now_ms() + CAST($2 AS BIGINT)"
-        " THEN expires_at ELSE now_ms() + CAST($2 AS BIGINT) END WHERE id = $1 RETURNING expires_at",
-        key_id, life_ms,
-    )  # fmt: skip
-    return int(rows[0][0])
+    sql = """UPDATE keys SET expires_at =
+        CASE WHEN expires_at > 0 AND expires_at < now_ms() + CAST($2 AS BIGINT) THEN expires_at
+        ELSE now_ms() + CAST($2 AS BIGINT) END WHERE id = $1 RETURNING expires_at"""
+    ((expires_at,),) = await db.fetch(sql, key_id, life_ms)
+    return int(expires_at)
 
 
 async def locked(db: Transaction, key_id: int, account_id: int | None) -> KeyRow | None:
@@ -191,9 +163,8 @@ async def locked(db: Transaction, key_id: int, account_id: int | None) -> KeyRow
     if not owner or account_id not in (None, owner[0][0]):
         return None
     await accounts.lock(db, owner[0][0])
-    rows = await db.fetch(
-        f"SELECT {_COLUMNS} FROM keys k JOIN accounts a ON a.id = k.account_id WHERE k.id = $1", key_id
-    )
+    sql = f"SELECT {_COLUMNS} FROM keys k JOIN accounts a ON a.id = k.account_id WHERE k.id = $1"
+    rows = await db.fetch(sql, key_id)
     return KeyRow(*rows[0])
 
 
@@ -218,24 +189,20 @@ _CAPS = f"SELECT {columns(CapRow, 'p')} FROM key_caps p JOIN keys k ON k.id = p.
 
 async def cap_of(db: Queries, key_id: int) -> CapRow | None:
     """The cap of a key, if it has one."""
-    rows = await db.fetch(f"{_CAPS} AND k.id = $1", key_id)
-    return CapRow(*rows[0]) if rows else None
+    return await fetch_row(db, CapRow, f"{_CAPS} AND k.id = $1", key_id)
 
 
 async def caps_of_account(db: Queries, account_id: int) -> list[CapRow]:
     """The caps of an account's keys."""
-    rows = await db.fetch(f"{_CAPS} AND k.account_id = $1", account_id)
-    return [CapRow(*row) for row in rows]
+    return await fetch_rows(db, CapRow, f"{_CAPS} AND k.account_id = $1", account_id)
 
 
 async def put_cap(db: Transaction, key_id: int, units: int, period: str) -> None:
     """Sets a cap. A new one, or one with another period, counts from now on, after it is renewed."""
-    await db.fetch(
-        "INSERT INTO key_caps (key_id, units, period, starts_at, ends_at) VALUES ($1, $2, $3, 0, 0)"
-        " ON CONFLICT (key_id) DO UPDATE SET units = excluded.units, period = excluded.period,"
-        " ends_at = CASE WHEN key_caps.period = excluded.period THEN key_caps.ends_at ELSE 0 END",
-        key_id, units, period,
-    )  # fmt: skip
+    sql = """INSERT INTO key_caps (key_id, units, period, starts_at, ends_at) VALUES ($1, $2, $3, 0, 0)
+        ON CONFLICT (key_id) DO UPDATE SET units = excluded.units, period = excluded.period,
+        ends_at = CASE WHEN key_caps.period = excluded.period THEN key_caps.ends_at ELSE 0 END"""
+    await db.fetch(sql, key_id, units, period)
     await db.fetch("UPDATE keys SET capped = 1 WHERE id = $1", key_id)
 
 
@@ -248,11 +215,9 @@ async def remove_cap(db: Transaction, key_id: int) -> None:
 async def renew_cap(db: Transaction, key_id: int, starts_at: int, ends_at: int) -> None:
     """Begins another period with nothing used. Its `starts_at` is above the last one, also if the clock or
     the time zone has changed, so that no call of an earlier period counts in it."""
-    await db.fetch(
-        "UPDATE key_caps SET used = 0, ends_at = $3,"
-        " starts_at = CASE WHEN starts_at < $2 THEN $2 ELSE starts_at + 1 END WHERE key_id = $1",
-        key_id, starts_at, ends_at,
-    )  # fmt: skip
+    sql = """UPDATE key_caps SET used = 0, ends_at = $3,
+        starts_at = CASE WHEN starts_at < $2 THEN $2 ELSE starts_at + 1 END WHERE key_id = $1"""
+    await db.fetch(sql, key_id, starts_at, ends_at)
 
 
 class LimitsRow(Struct, frozen=True):
@@ -278,22 +243,11 @@ async def limits_of(db: Queries, account_id: int, key_id: int) -> LimitsRow:
 
 async def put_limits(db: Transaction, account_id: int, key_id: int, limits: Mapping[str, int | None]) -> None:
     """Sets these columns of the limits of a key, or with OF_ACCOUNT of the account."""
-    await db.fetch(
-        "INSERT INTO limits (account_id, key_id) VALUES ($1, $2) ON CONFLICT (account_id, key_id) DO NOTHING",
-        account_id, key_id,
-    )  # fmt: skip
-    for column in ("rpm", "concurrent", "units_per_day"):
-        if column in limits:
-            await db.fetch(
-                f"UPDATE limits SET {column} = $3 WHERE account_id = $1 AND key_id = $2",
-                account_id, key_id, limits[column],
-            )  # fmt: skip
+    await put_row(db, "limits", "account_id, key_id", account_id=account_id, key_id=key_id, **limits)
     table, number = ("keys", key_id) if key_id else ("accounts", account_id)
-    await db.fetch(
-        f"UPDATE {table} SET limited = (SELECT count(*) FROM limits WHERE account_id = $2 AND key_id = $3"
-        " AND (rpm IS NOT NULL OR concurrent IS NOT NULL OR units_per_day IS NOT NULL)) WHERE id = $1",
-        number, account_id, key_id,
-    )  # fmt: skip
+    sql = f"""UPDATE {table} SET limited = (SELECT count(*) FROM limits WHERE account_id = $2 AND key_id = $3
+        AND (rpm IS NOT NULL OR concurrent IS NOT NULL OR units_per_day IS NOT NULL)) WHERE id = $1"""
+    await db.fetch(sql, number, account_id, key_id)
 
 
 class Refusal(Struct, frozen=True):
@@ -312,22 +266,14 @@ class Refusal(Struct, frozen=True):
 
 async def put_refusal(db: Transaction, refusal: Refusal) -> None:
     """Stores the refusal, unless the key has a later one."""
-    await db.fetch(
-        "INSERT INTO key_refusals (key_id, at, status, kind, message, request, request_id)"
-        " VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (key_id) DO UPDATE SET at = excluded.at,"
-        " status = excluded.status, kind = excluded.kind, message = excluded.message,"
-        " request = excluded.request, request_id = excluded.request_id"
-        " WHERE key_refusals.at <= excluded.at",
-        refusal.key_id, refusal.at, refusal.status, refusal.kind, refusal.message, refusal.request,
-        refusal.request_id,
-    )  # fmt: skip
+    values = structs.asdict(refusal)
+    changes = ", ".join(f"{name} = excluded.{name}" for name in values)
+    unless_later = f"ON CONFLICT (key_id) DO UPDATE SET {changes} WHERE key_refusals.at <= excluded.at"
+    await insert_row(db, "key_refusals", unless_later, **values)
 
 
 async def last_refusal(db: Queries, account_id: int, key_id: int) -> Refusal | None:
     """The last refused request of this key of the account."""
-    rows = await db.fetch(
-        f"SELECT {columns(Refusal, 'r')} FROM key_refusals r JOIN keys k ON k.id = r.key_id"
-        " WHERE k.account_id = $1 AND r.key_id = $2",
-        account_id, key_id,
-    )  # fmt: skip
-    return Refusal(*rows[0]) if rows else None
+    sql = f"""SELECT {columns(Refusal, "r")} FROM key_refusals r JOIN keys k ON k.id = r.key_id
+        WHERE k.account_id = $1 AND r.key_id = $2"""
+    return await fetch_row(db, Refusal, sql, account_id, key_id)

@@ -1,17 +1,22 @@
-"""Queries of the reports. All are searches by account or by hour in an index; none counts or skips rows.
+"""Queries of the reports, and for the operator on the history of units and calls.
 
-The tables and what is not folded yet are read in one snapshot, so that nothing lags: see `billing/rollup.py`.
+Those of reports are searches by account or by hour in an index; none counts or skips rows. The tables and
+what is not folded yet are read in one snapshot, so that nothing lags: see `billing/rollup.py`.
+
+Those of the history have no index: every call would have to write it, and it would rarely be read. Each query
+scans the ledger or the calls, newest first.
 """
 
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from myna.store.batch import EntryKind
 from myna.store.database import Queries
 from myna.store.queries import outbox
 from myna.store.queries.outbox import Place
-from myna.store.queries.rollup import EntryRow, entry_row
-from myna.store.rows import columns
+from myna.store.queries.rollup import EntryRow
+from myna.store.rows import columns, fetch_row, fetch_rows, fetch_value, parameters
 
 LAST_PLACE = (2**62, b"\xff" * 16, 9)
 """Above the place of every entry."""
@@ -77,34 +82,26 @@ async def hours(
 ) -> list[UsageRow]:
     """Usage (of one key, or of all) in the hours from `start` on and before `end`, in Unix ms, then the
     `unfolded` rows of the same hours that are not counted in them."""
-    of_key, parameters = ("", ()) if key_id is None else (" AND key_id = $4", (key_id,))
-    rows = await db.fetch(
-        f"SELECT {columns(UsageRow, at='hour')} FROM usage_hours"
-        f" WHERE account_id = $1 AND hour >= $2 AND hour < $3{of_key}",
-        account_id, start, end, *parameters,
-    )  # fmt: skip
+    of_key, key_ids = ("", ()) if key_id is None else (" AND key_id = $4", (key_id,))
+    sql = f"""SELECT {columns(UsageRow, at="hour")} FROM usage_hours
+        WHERE account_id = $1 AND hour >= $2 AND hour < $3{of_key}"""
     return [
-        *(UsageRow(*row) for row in rows),
+        *await fetch_rows(db, UsageRow, sql, account_id, start, end, *key_ids),
         *(row for row in unfolded if row.key_id and key_id in (None, row.key_id) and start <= row.at < end),
     ]
 
 
 async def days(db: Queries, account_id: int, first: int, past: int) -> list[UsageRow]:
     """Usage on the days from `first` on and before `past`, oldest first, as far as they were written."""
-    rows = await db.fetch(
-        f"SELECT {columns(UsageRow, at='day')} FROM usage_days"
-        " WHERE account_id = $1 AND day >= $2 AND day < $3 ORDER BY day, key_id, kind",
-        account_id, first, past,
-    )  # fmt: skip
-    return [UsageRow(*row) for row in rows]
+    sql = f"""SELECT {columns(UsageRow, at="day")} FROM usage_days
+        WHERE account_id = $1 AND day >= $2 AND day < $3 ORDER BY day, key_id, kind"""
+    return await fetch_rows(db, UsageRow, sql, account_id, first, past)
 
 
 async def oldest_stale(db: Queries, account_id: int, before: int) -> int | None:
     """The account's oldest day before `before` whose hours have changed since it was written."""
-    ((day,),) = await db.fetch(
-        "SELECT min(day) FROM stale_days WHERE day < $1 AND account_id = $2", before, account_id
-    )
-    return None if day is None else int(day)
+    sql = "SELECT min(day) FROM stale_days WHERE day < $1 AND account_id = $2"
+    return await fetch_value(db, int, sql, before, account_id)
 
 
 async def page(
@@ -119,8 +116,7 @@ async def page(
             " JOIN entries e ON e.account_id = $1 AND e.at = found.at AND e.call_id = found.call_id"
             " AND e.kind = found.kind ORDER BY e.at DESC, e.call_id DESC, e.kind DESC"
         )
-    rows = await db.fetch(sql, account_id, start, *before, limit, *_kinds(kind))
-    return [entry_row(row) for row in rows]
+    return await fetch_rows(db, EntryRow, sql, account_id, start, *before, limit, *_kinds(kind))
 
 
 async def page_of_key(
@@ -129,20 +125,15 @@ async def page_of_key(
     """As `page`, of one key. It reads SCANNED_MAX entries at most and returns the place where to go on if
     there are more."""
     scanned = f"(SELECT {_ENTRY} FROM {_BELOW} {_NEWEST_FIRST} LIMIT {SCANNED_MAX}) AS scanned"
-    rows = await db.fetch(
-        f"SELECT {_ENTRY} FROM {scanned} WHERE key_id = $6{_only(kind, 8)} {_NEWEST_FIRST} LIMIT $7",
-        account_id, start, *before, key_id, limit, *_kinds(kind),
-    )  # fmt: skip
-    found = [entry_row(row) for row in rows]
+    sql = f"SELECT {_ENTRY} FROM {scanned} WHERE key_id = $6{_only(kind, 8)} {_NEWEST_FIRST} LIMIT $7"
+    found = await fetch_rows(db, EntryRow, sql, account_id, start, *before, key_id, limit, *_kinds(kind))
     if len(found) == limit:
         return found, found[-1].place
-    oldest = await db.fetch(
-        f"SELECT {_ENTRY} FROM {scanned} ORDER BY at, call_id, kind LIMIT 1", account_id, start, *before
-    )
-    if not oldest:
+    sql = f"SELECT {_ENTRY} FROM {scanned} ORDER BY at, call_id, kind LIMIT 1"
+    oldest = await fetch_row(db, EntryRow, sql, account_id, start, *before)
+    if oldest is None:
         return found, None
-    end = entry_row(oldest[0]).place
-    return found, end if await page(db, account_id, end, start, None, 1) else None
+    return found, oldest.place if await page(db, account_id, oldest.place, start, None, 1) else None
 
 
 def _only(kind: int | None, number: int) -> str:
@@ -158,21 +149,16 @@ def _kinds(kind: int | None) -> tuple[int, ...]:
 
 async def site_hours(db: Queries, start: int, end: int) -> list[SiteHourRow]:
     """The site's calls in the hours from `start` on and before `end`, in Unix ms, oldest first."""
-    rows = await db.fetch(
-        f"SELECT {columns(SiteHourRow)} FROM site_hours WHERE hour >= $1 AND hour < $2"
-        " ORDER BY hour, channel, kind, bucket",
-        start, end,
-    )  # fmt: skip
-    return [SiteHourRow(*row) for row in rows]
+    sql = f"""SELECT {columns(SiteHourRow)} FROM site_hours WHERE hour >= $1 AND hour < $2
+        ORDER BY hour, channel, kind, bucket"""
+    return await fetch_rows(db, SiteHourRow, sql, start, end)
 
 
 async def last_used(db: Queries, account_id: int) -> dict[int, int]:
     """When a call of each key of the account last ended, in Unix ms."""
-    rows = await db.fetch(
-        "SELECT u.key_id, u.last_used_at FROM keys k JOIN key_usage u ON u.key_id = k.id"
-        " WHERE k.account_id = $1 AND u.last_used_at > 0",
-        account_id,
-    )
+    sql = """SELECT u.key_id, u.last_used_at FROM keys k JOIN key_usage u ON u.key_id = k.id
+        WHERE k.account_id = $1 AND u.last_used_at > 0"""
+    rows = await db.fetch(sql, account_id)
     return {int(key_id): int(at) for key_id, at in rows}
 
 
@@ -180,10 +166,121 @@ async def details(db: Queries, call_ids: Sequence[bytes]) -> dict[tuple[bytes, i
     """Memo, request and route of the ledger entries of these calls, by call id and kind."""
     if not call_ids:
         return {}
-    placeholders = ", ".join(f"${number}" for number in range(1, len(call_ids) + 1))
-    rows = await db.fetch(
-        "SELECT l.call_id, l.kind, l.memo, coalesce(c.request_id, ''), coalesce(c.route, '') FROM ledger l"
-        f" LEFT JOIN calls c ON c.id = l.call_id WHERE l.call_id IN ({placeholders})",
-        *call_ids,
-    )
-    return {(bytes(row[0]), int(row[1])): Details(*row[2:]) for row in rows}
+    sql = f"""SELECT l.call_id, l.kind, l.memo, coalesce(c.request_id, ''), coalesce(c.route, '')
+        FROM ledger l LEFT JOIN calls c ON c.id = l.call_id WHERE l.call_id IN ({parameters(call_ids)})"""
+    return {
+        (bytes(call_id), kind): Details(*texts) for call_id, kind, *texts in await db.fetch(sql, *call_ids)
+    }
+
+
+CALL_ID_MAX = b"\xff" * 16
+"""Above every call id."""
+
+
+class Entry(Struct, frozen=True):
+    """A ledger entry. `balance` is the account's balance after it; `call_id` is the grant's id for a grant.
+    Time in ms."""
+
+    call_id: bytes
+    kind: int
+    created_at: int
+    units: int
+    balance: int
+    memo: str
+    request_id: str
+
+
+class CallEntry(Struct, frozen=True):
+    """A ledger entry of a call. Time in ms."""
+
+    kind: int
+    created_at: int
+    units: int
+
+
+class CallRow(Struct, frozen=True):
+    """A call. `reason` is why it was refunded, or why the answer of a kept one is incomplete; else empty.
+    `task_id` is 0 if it has no task. Times in ms, 0 for never."""
+
+    id: bytes
+    account: str
+    key_id: int
+    state: int
+    pays: int
+    units: int
+    route: str
+    channel: str
+    reason: str
+    usage: str
+    request_id: str
+    task_id: int
+    created_at: int
+    deadline: int
+    ended_at: int
+
+
+_LEDGER_ENTRY = columns(
+    Entry, "e", balance="CAST(e.balance AS BIGINT)", request_id="coalesce(c.request_id, '')"
+)
+_ENTRIES = f"""
+SELECT {_LEDGER_ENTRY}
+FROM (
+    SELECT call_id, kind, created_at, units, memo,
+           sum(units) OVER (ORDER BY created_at, call_id, kind) AS balance
+    FROM ledger WHERE account_id = $1
+) AS e LEFT JOIN calls AS c ON c.id = e.call_id
+WHERE (e.created_at, e.call_id, e.kind) < ($2, $3, $4)
+ORDER BY e.created_at DESC, e.call_id DESC, e.kind DESC LIMIT $5
+"""
+_NEWEST = (2**62, CALL_ID_MAX, 0)
+_CALLS = f"""
+SELECT {columns(CallRow, "c", account="a.name", task_id="coalesce(t.id, 0)")}
+FROM calls AS c JOIN accounts AS a ON a.id = c.account_id LEFT JOIN tasks AS t ON t.call_id = c.id
+"""
+
+
+async def ledger_entries(
+    db: Queries, account_id: int, before: tuple[bytes, EntryKind] | None, limit: int
+) -> list[Entry] | None:
+    """The account's entries older than `before`, newest first; None if `before` is not an entry of it."""
+    position: tuple[object, ...] = _NEWEST
+    if before:
+        sql = """SELECT created_at, call_id, kind FROM ledger
+            WHERE call_id = $1 AND kind = $2 AND account_id = $3"""
+        found = await db.fetch(sql, before[0], int(before[1]), account_id)
+        if not found:
+            return None
+        position = tuple(found[0])
+    return await fetch_rows(db, Entry, _ENTRIES, account_id, *position, limit)
+
+
+async def call(db: Queries, call_id: bytes) -> list[CallRow]:
+    """The call of this id, if there is one."""
+    return await fetch_rows(db, CallRow, f"{_CALLS} WHERE c.id = $1", call_id)
+
+
+async def call_of_account(db: Queries, account_id: int, call_id: bytes) -> CallRow | None:
+    """The call of this id, if it is the account's."""
+    sql = f"{_CALLS} WHERE c.id = $1 AND c.account_id = $2"
+    return await fetch_row(db, CallRow, sql, call_id, account_id)
+
+
+async def entries_of_call(db: Queries, call_id: bytes) -> list[CallEntry]:
+    """The charge of a call, and its refund if it has one."""
+    sql = f"SELECT {columns(CallEntry)} FROM ledger WHERE call_id = $1 ORDER BY kind"
+    return await fetch_rows(db, CallEntry, sql, call_id)
+
+
+async def calls_of_request(
+    db: Queries, request_id: str, before: bytes, limit: int, after: bytes = b""
+) -> list[CallRow]:
+    """The calls of requests with this id that are older than `before` and not older than `after`, newest
+    first."""
+    sql = f"{_CALLS} WHERE c.request_id = $1 AND c.id < $2 AND c.id >= $3 ORDER BY c.id DESC LIMIT $4"
+    return await fetch_rows(db, CallRow, sql, request_id, before, after, limit)
+
+
+async def calls_of_account(db: Queries, account_id: int, before: bytes, limit: int) -> list[CallRow]:
+    """The account's calls that are older than `before`, newest first."""
+    sql = f"{_CALLS} WHERE c.account_id = $1 AND c.id < $2 ORDER BY c.id DESC LIMIT $3"
+    return await fetch_rows(db, CallRow, sql, account_id, before, limit)

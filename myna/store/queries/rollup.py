@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from myna.store.batch import CallState, EntryKind
 from myna.store.database import Queries, Row, Transaction
-from myna.store.queries.outbox import EndedCall, NewEntry
-from myna.store.rows import ID_MAX, columns
+from myna.store.queries.outbox import EndedCall, NewEntry, counted
+from myna.store.rows import ID_MAX, columns, fetch_row, fetch_rows, has_row
 from myna.store.states import ENDED
 
 ALL_REBUILT = ID_MAX
@@ -77,29 +77,21 @@ EMPTY = EntryRow(0, 0, b"", 0, 0, 0, 0, 0, 0, 0, 0)
 
 async def state(db: Queries) -> RollupState:
     """The stored state."""
-    return _state_of((await db.fetch(f"SELECT {_STATE} FROM rollup_state r"))[0])
+    (found,) = await fetch_rows(db, RollupState, f"SELECT {_STATE} FROM rollup_state r")
+    return found
 
 
 async def claim(db: Transaction) -> RollupState | None:
     """Locks the state until the transaction ends, so that one process folds; None if another one does."""
-    rows = await db.fetch(f"SELECT {_STATE} FROM rollup_state r{db.skip_locked}")
-    return _state_of(rows[0]) if rows else None
-
-
-def _state_of(row: Row) -> RollupState:
-    since, filled, until, *others = row
-    return RollupState(since, filled, bytes(until), *others)
+    return await fetch_row(db, RollupState, f"SELECT {_STATE} FROM rollup_state r{db.skip_locked}")
 
 
 async def has_work(db: Queries, zone: str, hour_offset_ms: int, before_day: int) -> bool:
     """Whether a step would change anything: stale days count before `before_day`."""
-    rows = await db.fetch(
-        "SELECT 1 FROM rollup_state r WHERE filled = 0 OR zone <> $1 OR rebuilt_until < $2"
-        " OR $3 <> (SELECT hour_offset_ms FROM site)"
-        " OR EXISTS (SELECT 1 FROM outbox) OR EXISTS (SELECT 1 FROM stale_days WHERE day < $4)",
-        zone, ALL_REBUILT, hour_offset_ms, before_day,
-    )  # fmt: skip
-    return bool(rows)
+    sql = """SELECT 1 FROM rollup_state r WHERE filled = 0 OR zone <> $1 OR rebuilt_until < $2
+        OR $3 <> (SELECT hour_offset_ms FROM site)
+        OR EXISTS (SELECT 1 FROM outbox) OR EXISTS (SELECT 1 FROM stale_days WHERE day < $4)"""
+    return await has_row(db, sql, zone, ALL_REBUILT, hour_offset_ms, before_day)
 
 
 # ---- entries
@@ -126,10 +118,11 @@ async def add_entries(db: Transaction, new: Sequence[NewEntry]) -> None:
 async def _merged(db: Queries, account_id: int, entries: Sequence[NewEntry]) -> list[Row]:
     """Those of these entries that are not there, and the account's entries after the first of them."""
     first_at = min(entry.at for entry in entries)
-    later = await _from(db, account_id, first_at)
+    sql = f"SELECT {_ENTRY} FROM entries WHERE account_id = $1 AND at >= $2"
+    later = await fetch_rows(db, EntryRow, sql, account_id, first_at)
     known = {row.place for row in later}
     fresh = [entry for entry in entries if entry.place not in known]
-    return summed(await _before(db, account_id, first_at), [*later, *fresh]) if fresh else []
+    return summed(await last_before(db, account_id, first_at), [*later, *fresh]) if fresh else []
 
 
 def summed(base: EntryRow, entries: Sequence[NewEntry]) -> list[Row]:
@@ -161,7 +154,6 @@ async def _last(db: Transaction, accounts: Iterable[int]) -> dict[int, EntryRow]
         [(account_id,) for account_id in sorted(accounts)],
         f") SELECT account_id, (SELECT {_SUMS} FROM entries e WHERE e.account_id = wanted.account_id"
         " ORDER BY e.at DESC, e.call_id DESC, e.kind DESC LIMIT 1) FROM wanted",
-        "bigint",
     )
     found = {}
     for account_id, text in rows:
@@ -171,29 +163,11 @@ async def _last(db: Transaction, accounts: Iterable[int]) -> dict[int, EntryRow]
     return found
 
 
-async def _from(db: Queries, account_id: int, at: int) -> list[EntryRow]:
-    rows = await db.fetch(f"SELECT {_ENTRY} FROM entries WHERE account_id = $1 AND at >= $2", account_id, at)
-    return [entry_row(row) for row in rows]
-
-
-async def _before(db: Queries, account_id: int, at: int) -> EntryRow:
-    return await last_before(db, account_id, at) or EMPTY
-
-
-async def last_before(db: Queries, account_id: int, at: int) -> EntryRow | None:
-    """The account's last entry before this time."""
-    rows = await db.fetch(
-        f"SELECT {_ENTRY} FROM entries WHERE account_id = $1 AND at < $2"
-        " ORDER BY at DESC, call_id DESC, kind DESC LIMIT 1",
-        account_id, at,
-    )  # fmt: skip
-    return entry_row(rows[0]) if rows else None
-
-
-def entry_row(row: Row) -> EntryRow:
-    """A row of `columns(EntryRow)`."""
-    account_id, at, call_id, *others = row
-    return EntryRow(account_id, at, bytes(call_id), *others)
+async def last_before(db: Queries, account_id: int, at: int) -> EntryRow:
+    """The account's last entry before this time, or EMPTY."""
+    sql = f"""SELECT {_ENTRY} FROM entries WHERE account_id = $1 AND at < $2
+        ORDER BY at DESC, call_id DESC, kind DESC LIMIT 1"""
+    return await fetch_row(db, EntryRow, sql, account_id, at) or EMPTY
 
 
 # ---- usage
@@ -201,56 +175,38 @@ def entry_row(row: Row) -> EntryRow:
 
 async def add_usage_hours(db: Transaction, ends: Iterable[EndedCall]) -> None:
     """Adds these calls to the hours of their keys."""
-    found: defaultdict[tuple[int, int, int, int], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-    for end in ends:
-        if not end.key_id:
-            continue
-        counters = found[end.account_id, end.hour, end.key_id, end.kind]
-        counters[0] += 1
-        counters[1] += end.ok
-        counters[2] += end.units
-        counters[3] += end.ms
+    found = counted(
+        (end for end in ends if end.key_id), lambda end: (end.account_id, end.hour, end.key_id, end.kind)
+    )
     await db.with_rows(
         "INSERT INTO usage_hours (account_id, hour, key_id, kind, calls, ok_calls, units, ms)",
         [(*place, *counters) for place, counters in sorted(found.items())],
         "ON CONFLICT (account_id, hour, key_id, kind) DO UPDATE SET"
         f" {_ADD_USAGE.format('usage_hours')}, ms = usage_hours.ms + excluded.ms",
-        *["bigint"] * 8,
     )
 
 
 async def add_site_hours(db: Transaction, ends: Iterable[EndedCall]) -> None:
     """Adds these calls to the hours of the site."""
-    found: defaultdict[tuple[int, str, int, int], list[int]] = defaultdict(lambda: [0, 0, 0])
-    for end in ends:
-        counters = found[end.hour, end.channel, end.kind, end.ms.bit_length()]
-        counters[0] += 1
-        counters[1] += end.ok
-        counters[2] += end.units
+    found = counted(ends, lambda end: (end.hour, end.channel, end.kind, end.ms.bit_length()))
     await db.with_rows(
         "INSERT INTO site_hours (hour, channel, kind, bucket, calls, ok_calls, units)",
-        [(*place, *counters) for place, counters in sorted(found.items())],
+        [(*place, *counters[:3]) for place, counters in sorted(found.items())],
         f"ON CONFLICT (hour, channel, kind, bucket) DO UPDATE SET {_ADD_USAGE.format('site_hours')}",
-        "bigint", "text", *["bigint"] * 5,
-    )  # fmt: skip
+        *("bigint", "text", "bigint", "bigint", "bigint", "bigint", "bigint"),
+    )
 
 
 async def mark_stale(db: Transaction, days: Iterable[tuple[int, int]]) -> None:
     """Marks these days (day, account) to be written from their hours."""
-    await db.with_rows(
-        "INSERT INTO stale_days (day, account_id)",
-        sorted(set(days)),
-        "ON CONFLICT DO NOTHING",
-        "bigint", "bigint",
-    )  # fmt: skip
+    head = "INSERT INTO stale_days (day, account_id)"
+    await db.with_rows(head, sorted(set(days)), "ON CONFLICT DO NOTHING")
 
 
 async def stale(db: Queries, before_day: int, limit: int) -> list[tuple[int, int]]:
     """Stale days (day, account) before `before_day`, the oldest first."""
-    rows = await db.fetch(
-        "SELECT day, account_id FROM stale_days WHERE day < $1 ORDER BY day, account_id LIMIT $2",
-        before_day, limit,
-    )  # fmt: skip
+    sql = "SELECT day, account_id FROM stale_days WHERE day < $1 ORDER BY day, account_id LIMIT $2"
+    rows = await db.fetch(sql, before_day, limit)
     return [(int(day), int(account_id)) for day, account_id in rows]
 
 
@@ -259,22 +215,16 @@ async def write_days(db: Transaction, spans: Sequence[DaySpan]) -> None:
     await db.with_rows(
         "WITH spans (account_id, day, first, past) AS (",
         [msgspec.structs.astuple(span) for span in spans],
-        ") INSERT INTO usage_days (account_id, day, key_id, kind, calls, ok_calls, units, ms)"
-        " SELECT s.account_id, s.day, h.key_id, h.kind,"
-        " sum(h.calls), sum(h.ok_calls), sum(h.units), sum(h.ms)"
-        " FROM spans s CROSS JOIN usage_hours h"
-        " WHERE h.account_id = s.account_id AND h.hour >= s.first AND h.hour < s.past"
-        " GROUP BY s.account_id, s.day, h.key_id, h.kind"
-        " ON CONFLICT (account_id, day, key_id, kind) DO UPDATE SET"
-        " calls = excluded.calls, ok_calls = excluded.ok_calls, units = excluded.units, ms = excluded.ms",
-        "bigint", "bigint", "bigint", "bigint",
-    )  # fmt: skip
-    await db.with_rows(
-        "DELETE FROM stale_days WHERE (day, account_id) IN (",
-        [(span.day, span.account_id) for span in spans],
-        ")",
-        "bigint", "bigint",
-    )  # fmt: skip
+        """) INSERT INTO usage_days (account_id, day, key_id, kind, calls, ok_calls, units, ms)
+        SELECT s.account_id, s.day, h.key_id, h.kind, sum(h.calls), sum(h.ok_calls), sum(h.units), sum(h.ms)
+        FROM spans s CROSS JOIN usage_hours h
+        WHERE h.account_id = s.account_id AND h.hour >= s.first AND h.hour < s.past
+        GROUP BY s.account_id, s.day, h.key_id, h.kind
+        ON CONFLICT (account_id, day, key_id, kind) DO UPDATE SET calls = excluded.calls,
+        ok_calls = excluded.ok_calls, units = excluded.units, ms = excluded.ms""",
+    )
+    days = [(span.day, span.account_id) for span in spans]
+    await db.with_rows("DELETE FROM stale_days WHERE (day, account_id) IN (", days, ")")
 
 
 # ---- the zone
@@ -292,12 +242,9 @@ async def set_hour_offset(db: Transaction, offset_ms: int) -> None:
 
 async def first_hours(db: Queries, after_id: int, limit: int) -> list[tuple[int, int | None]]:
     """Accounts with ids above `after_id`, each with its first hour."""
-    rows = await db.fetch(
-        "SELECT a.id, (SELECT min(h.hour) FROM usage_hours h WHERE h.account_id = a.id)"
-        " FROM accounts a WHERE a.id > $1 ORDER BY a.id LIMIT $2",
-        after_id, limit,
-    )  # fmt: skip
-    return [(int(account_id), hour) for account_id, hour in rows]
+    sql = """SELECT a.id, (SELECT min(h.hour) FROM usage_hours h WHERE h.account_id = a.id)
+        FROM accounts a WHERE a.id > $1 ORDER BY a.id LIMIT $2"""
+    return [(int(account_id), hour) for account_id, hour in await db.fetch(sql, after_id, limit)]
 
 
 async def begin_rebuild(db: Transaction, after_id: int, until_id: int) -> None:
@@ -337,32 +284,22 @@ def ended(call: PastCall, hour: int) -> EndedCall:
 
 async def past_entries(db: Queries, start: bytes, end: bytes, before: int) -> list[NewEntry]:
     """The entries with call ids from `start` on and below `end` that were made before a time."""
-    rows = await db.fetch(
-        "SELECT l.account_id, l.created_at, l.call_id, l.kind, coalesce(c.key_id, 0), l.units"
-        " FROM ledger l LEFT JOIN calls c ON c.id = l.call_id"
-        " WHERE l.call_id >= $1 AND l.call_id < $2 AND l.created_at < $3",
-        start, end, before,
-    )  # fmt: skip
-    return [NewEntry(row[0], row[1], bytes(row[2]), *row[3:]) for row in rows]
+    sql = """SELECT l.account_id, l.created_at, l.call_id, l.kind, coalesce(c.key_id, 0), l.units
+        FROM ledger l LEFT JOIN calls c ON c.id = l.call_id
+        WHERE l.call_id >= $1 AND l.call_id < $2 AND l.created_at < $3"""
+    return await fetch_rows(db, NewEntry, sql, start, end, before)
 
 
 async def past_calls(db: Queries, start: bytes, end: bytes, before: int) -> list[PastCall]:
     """The calls with ids from `start` on and below `end` that ended before a time."""
-    rows = await db.fetch(
-        f"SELECT {columns(PastCall)} FROM calls WHERE id >= $1 AND id < $2 AND {ENDED} AND ended_at < $3",
-        start, end, before,
-    )  # fmt: skip
-    return [PastCall(*row) for row in rows]
+    sql = f"SELECT {columns(PastCall)} FROM calls WHERE id >= $1 AND id < $2 AND {ENDED} AND ended_at < $3"
+    return await fetch_rows(db, PastCall, sql, start, end, before)
 
 
 async def lock_accounts(db: Transaction, account_ids: Iterable[int]) -> None:
     """Locks these accounts until the transaction ends: only then may it write the counters of their keys."""
-    await db.with_rows(
-        "UPDATE accounts SET balance = balance WHERE id IN (",
-        [(account_id,) for account_id in sorted(set(account_ids))],
-        ")",
-        "bigint",
-    )
+    rows = [(account_id,) for account_id in sorted(set(account_ids))]
+    await db.with_rows("UPDATE accounts SET balance = balance WHERE id IN (", rows, ")")
 
 
 async def set_last_used(db: Transaction, calls: Iterable[PastCall]) -> None:
@@ -373,10 +310,9 @@ async def set_last_used(db: Transaction, calls: Iterable[PastCall]) -> None:
     await db.with_rows(
         "WITH used (key_id, at) AS (",
         sorted(used.items()),
-        ") UPDATE key_usage SET last_used_at = used.at FROM used"
-        " WHERE key_usage.key_id = used.key_id AND key_usage.last_used_at < used.at",
-        "bigint", "bigint",
-    )  # fmt: skip
+        """) UPDATE key_usage SET last_used_at = used.at FROM used
+        WHERE key_usage.key_id = used.key_id AND key_usage.last_used_at < used.at""",
+    )
 
 
 async def filled_until(db: Transaction, position: bytes, *, all_filled: bool) -> None:

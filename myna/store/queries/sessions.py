@@ -2,11 +2,11 @@
 stored as SHA-256 only.
 """
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from myna.store.database import Queries, Transaction
 from myna.store.queries.accounts import AccountRow
-from myna.store.rows import columns
+from myna.store.rows import columns, fetch_row, fetch_rows, fetch_value, has_row
 
 
 class SessionRow(Struct, frozen=True):
@@ -57,21 +57,18 @@ async def insert(
     user_agent: str,
 ) -> None:
     """Adds a session that begins now, `verified` by a password."""
-    await db.fetch(
-        "INSERT INTO sessions (token_hash, account_id, pending, created_at, seen_at, verified_at, address,"
-        " user_agent) VALUES ($1, $2, $3, now_ms(), now_ms(), now_ms() * CAST($6 AS BIGINT), $4, $5)",
-        token_hash, account_id, int(pending), address, user_agent, int(verified),
-    )  # fmt: skip
+    sql = """INSERT INTO sessions (token_hash, account_id, pending, created_at, seen_at, verified_at, address,
+        user_agent) VALUES ($1, $2, $3, now_ms(), now_ms(), now_ms() * CAST($6 AS BIGINT), $4, $5)"""
+    await db.fetch(sql, token_hash, account_id, int(pending), address, user_agent, int(verified))
 
 
 async def live(db: Queries, token_hash: bytes, limits: Limits, *, pending: bool) -> LiveSession | None:
     """The session of this token if it has not expired and its account is enabled."""
-    rows = await db.fetch(
-        f"SELECT now_ms(), coalesce(p.language, ''), {_COLUMNS}, {columns(AccountRow, 'a')} FROM sessions s"
-        " JOIN accounts a ON a.id = s.account_id LEFT JOIN preferences p ON p.account_id = s.account_id"
-        f" WHERE s.token_hash = $4 AND s.pending = $5 AND a.disabled_at = 0 AND {_LIVE}",
-        limits.idle_ms, limits.life_ms, limits.pending_ms, token_hash, int(pending),
-    )  # fmt: skip
+    sql = f"""SELECT now_ms(), coalesce(p.language, ''), {_COLUMNS}, {columns(AccountRow, "a")}
+        FROM sessions s JOIN accounts a ON a.id = s.account_id
+        LEFT JOIN preferences p ON p.account_id = s.account_id
+        WHERE s.token_hash = $4 AND s.pending = $5 AND a.disabled_at = 0 AND {_LIVE}"""
+    rows = await db.fetch(sql, *structs.astuple(limits), token_hash, int(pending))
     if not rows:
         return None
     now, language, *values = rows[0]
@@ -81,21 +78,15 @@ async def live(db: Queries, token_hash: bytes, limits: Limits, *, pending: bool)
 
 async def of_account(db: Queries, account_id: int, limits: Limits) -> list[SessionRow]:
     """The account's sessions that have not expired, the one seen last first."""
-    rows = await db.fetch(
-        f"SELECT {_COLUMNS} FROM sessions s WHERE s.account_id = $4 AND s.pending = 0 AND {_LIVE}"
-        " ORDER BY s.seen_at DESC, s.id DESC",
-        limits.idle_ms, limits.life_ms, limits.pending_ms, account_id,
-    )  # fmt: skip
-    return [SessionRow(*row) for row in rows]
+    sql = f"""SELECT {_COLUMNS} FROM sessions s WHERE s.account_id = $4 AND s.pending = 0 AND {_LIVE}
+        ORDER BY s.seen_at DESC, s.id DESC"""
+    return await fetch_rows(db, SessionRow, sql, *structs.astuple(limits), account_id)
 
 
 async def known_address(db: Queries, account_id: int, address: str) -> bool:
     """Whether the account has a session that began at this address."""
-    rows = await db.fetch(
-        "SELECT 1 FROM sessions WHERE account_id = $1 AND address = $2 AND pending = 0 LIMIT 1",
-        account_id, address,
-    )  # fmt: skip
-    return bool(rows)
+    sql = "SELECT 1 FROM sessions WHERE account_id = $1 AND address = $2 AND pending = 0 LIMIT 1"
+    return await has_row(db, sql, account_id, address)
 
 
 async def see(db: Transaction, token_hash: bytes) -> None:
@@ -105,31 +96,23 @@ async def see(db: Transaction, token_hash: bytes) -> None:
 
 async def verify(db: Transaction, token_hash: bytes, new_hash: bytes) -> bool:
     """Records that the password was entered now and replaces the token; False if the session has ended."""
-    rows = await db.fetch(
-        "UPDATE sessions SET token_hash = $2, verified_at = now_ms(), seen_at = now_ms()"
-        " WHERE token_hash = $1 AND pending = 0 RETURNING id",
-        token_hash, new_hash,
-    )  # fmt: skip
-    return bool(rows)
+    sql = """UPDATE sessions SET token_hash = $2, verified_at = now_ms(), seen_at = now_ms()
+        WHERE token_hash = $1 AND pending = 0 RETURNING id"""
+    return await has_row(db, sql, token_hash, new_hash)
 
 
 async def complete(db: Transaction, token_hash: bytes, new_hash: bytes) -> bool:
     """Makes a pending session one that is signed in, from now on and with a new token; False if it ended."""
-    rows = await db.fetch(
-        "UPDATE sessions SET token_hash = $2, pending = 0, second_factor = 1, created_at = now_ms(),"
-        " seen_at = now_ms(), verified_at = CASE WHEN verified_at = 0 THEN 0 ELSE now_ms() END"
-        " WHERE token_hash = $1 AND pending = 1 RETURNING id",
-        token_hash, new_hash,
-    )  # fmt: skip
-    return bool(rows)
+    sql = """UPDATE sessions SET token_hash = $2, pending = 0, second_factor = 1, created_at = now_ms(),
+        seen_at = now_ms(), verified_at = CASE WHEN verified_at = 0 THEN 0 ELSE now_ms() END
+        WHERE token_hash = $1 AND pending = 1 RETURNING id"""
+    return await has_row(db, sql, token_hash, new_hash)
 
 
 async def mark_second_factor(db: Transaction, token_hash: bytes) -> bool:
     """Records that the person of this session gave a second factor; False if the session has ended."""
-    rows = await db.fetch(
-        "UPDATE sessions SET second_factor = 1 WHERE token_hash = $1 AND pending = 0 RETURNING id", token_hash
-    )
-    return bool(rows)
+    sql = "UPDATE sessions SET second_factor = 1 WHERE token_hash = $1 AND pending = 0 RETURNING id"
+    return await has_row(db, sql, token_hash)
 
 
 async def delete(db: Transaction, token_hash: bytes) -> None:
@@ -139,38 +122,29 @@ async def delete(db: Transaction, token_hash: bytes) -> None:
 
 async def delete_one(db: Transaction, account_id: int, session_id: int) -> bool:
     """Ends a session of the account; False if it has no such session."""
-    rows = await db.fetch(
-        "DELETE FROM sessions WHERE account_id = $1 AND id = $2 RETURNING id", account_id, session_id
-    )
-    return bool(rows)
+    sql = "DELETE FROM sessions WHERE account_id = $1 AND id = $2 RETURNING id"
+    return await has_row(db, sql, account_id, session_id)
 
 
 async def delete_all(db: Transaction, account_id: int, *, but: bytes = b"") -> int:
     """Ends the account's sessions, pending ones included, except that of the token `but`. Returns how many
     there were."""
-    rows = await db.fetch(
-        "DELETE FROM sessions WHERE account_id = $1 AND token_hash <> $2 RETURNING id", account_id, but
-    )
-    return len(rows)
+    sql = "DELETE FROM sessions WHERE account_id = $1 AND token_hash <> $2 RETURNING id"
+    return len(await db.fetch(sql, account_id, but))
 
 
 async def delete_oldest(db: Transaction, account_id: int, kept: int) -> None:
     """Ends the account's oldest sessions so that `kept` remain, of pending ones and of others."""
     for pending in (0, 1):
-        await db.fetch(
-            "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE account_id = $1 AND pending = $2"
-            " ORDER BY id DESC LIMIT 1000 OFFSET $3)",
-            account_id, pending, kept,
-        )  # fmt: skip
+        sql = """DELETE FROM sessions WHERE id IN (SELECT id FROM sessions
+            WHERE account_id = $1 AND pending = $2 ORDER BY id DESC LIMIT 1000 OFFSET $3)"""
+        await db.fetch(sql, account_id, pending, kept)
 
 
 async def delete_expired(db: Transaction, limits: Limits) -> int:
     """Deletes expired sessions. Returns how many."""
-    rows = await db.fetch(
-        f"DELETE FROM sessions AS s WHERE NOT ({_LIVE}) RETURNING id",
-        limits.idle_ms, limits.life_ms, limits.pending_ms,
-    )  # fmt: skip
-    return len(rows)
+    sql = f"DELETE FROM sessions AS s WHERE NOT ({_LIVE}) RETURNING id"
+    return len(await db.fetch(sql, *structs.astuple(limits)))
 
 
 class SubmissionRow(Struct, frozen=True):
@@ -191,11 +165,9 @@ _FORM_LIFE_MS = 7 * 86_400_000
 async def claim_form(db: Transaction, once_hash: bytes, attempt: bytes) -> bool:
     """Records that this attempt changes something; False if another one did. Of several transactions at the
     same time the others wait for the end of the first one."""
-    rows = await db.fetch(
-        "INSERT INTO form_submissions (once_hash, attempt, created_at) VALUES ($1, $2, now_ms())"
-        " ON CONFLICT (once_hash) DO NOTHING RETURNING attempt",
-        once_hash, attempt,
-    )  # fmt: skip
+    sql = """INSERT INTO form_submissions (once_hash, attempt, created_at) VALUES ($1, $2, now_ms())
+        ON CONFLICT (once_hash) DO NOTHING RETURNING attempt"""
+    rows = await db.fetch(sql, once_hash, attempt)
     if rows:
         return True
     found = await submission(db, once_hash)
@@ -204,28 +176,21 @@ async def claim_form(db: Transaction, once_hash: bytes, attempt: bytes) -> bool:
 
 async def submission(db: Queries, once_hash: bytes) -> SubmissionRow | None:
     """The submission of this form."""
-    rows = await db.fetch(
-        "SELECT attempt, answer, now_ms() - created_at FROM form_submissions WHERE once_hash = $1", once_hash
-    )
-    return SubmissionRow(*rows[0]) if rows else None
+    sql = "SELECT attempt, answer, now_ms() - created_at FROM form_submissions WHERE once_hash = $1"
+    return await fetch_row(db, SubmissionRow, sql, once_hash)
 
 
 async def put_form_answer(db: Transaction, once_hash: bytes, attempt: bytes, answer: bytes) -> None:
     """Stores the response of the attempt that made the change."""
-    await db.fetch(
-        "UPDATE form_submissions SET answer = $3 WHERE once_hash = $1 AND attempt = $2",
-        once_hash, attempt, answer,
-    )  # fmt: skip
+    sql = "UPDATE form_submissions SET answer = $3 WHERE once_hash = $1 AND attempt = $2"
+    await db.fetch(sql, once_hash, attempt, answer)
 
 
 async def show_form_answer(db: Transaction, once_hash: bytes) -> bytes | None:
     """The response whose page is to be shown; None if it was shown already."""
-    rows = await db.fetch(
-        "UPDATE form_submissions SET shown = 1 WHERE once_hash = $1 AND shown = 0 AND answer IS NOT NULL"
-        " RETURNING answer",
-        once_hash,
-    )
-    return bytes(rows[0][0]) if rows else None
+    sql = """UPDATE form_submissions SET shown = 1 WHERE once_hash = $1 AND shown = 0 AND answer IS NOT NULL
+        RETURNING answer"""
+    return await fetch_value(db, bytes, sql, once_hash)
 
 
 async def show_form_answer_again(db: Transaction, once_hash: bytes) -> None:
@@ -235,11 +200,8 @@ async def show_form_answer_again(db: Transaction, once_hash: bytes) -> None:
 
 async def delete_old_submissions(db: Transaction) -> None:
     """Deletes the responses of forms that were sent a while ago, and in the end what is known of them."""
-    await db.fetch(
-        "UPDATE form_submissions SET answer = NULL"
-        " WHERE answer IS NOT NULL AND created_at <= now_ms() - CAST($1 AS BIGINT)",
-        FORM_ANSWER_LIFE_MS,
-    )
-    await db.fetch(
-        "DELETE FROM form_submissions WHERE created_at <= now_ms() - CAST($1 AS BIGINT)", _FORM_LIFE_MS
-    )
+    sql = """UPDATE form_submissions SET answer = NULL
+        WHERE answer IS NOT NULL AND created_at <= now_ms() - CAST($1 AS BIGINT)"""
+    await db.fetch(sql, FORM_ANSWER_LIFE_MS)
+    sql = "DELETE FROM form_submissions WHERE created_at <= now_ms() - CAST($1 AS BIGINT)"
+    await db.fetch(sql, _FORM_LIFE_MS)

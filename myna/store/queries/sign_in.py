@@ -6,11 +6,11 @@ Tokens of links and recovery codes are stored as SHA-256.
 
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from myna.store.database import Queries, Transaction
 from myna.store.queries.accounts import AccountRow, same_email
-from myna.store.rows import columns
+from myna.store.rows import NOW, columns, fetch_row, fetch_value, has_row, insert_row, put_row
 
 
 class LinkRow(Struct, frozen=True):
@@ -26,30 +26,24 @@ _LINK = columns(LinkRow)
 
 async def put_link(db: Transaction, token_hash: bytes, purpose: str, account_id: int, life_ms: int) -> None:
     """Adds a link; it replaces the account's link of this purpose."""
-    await db.fetch(
-        "INSERT INTO links (token_hash, purpose, account_id, created_at, expires_at)"
-        " VALUES ($1, $2, $3, now_ms(), now_ms() + CAST($4 AS BIGINT))"
-        " ON CONFLICT (purpose, account_id) DO UPDATE SET token_hash = excluded.token_hash,"
-        " created_at = excluded.created_at, expires_at = excluded.expires_at",
-        token_hash, purpose, account_id, life_ms,
-    )  # fmt: skip
+    sql = """INSERT INTO links (token_hash, purpose, account_id, created_at, expires_at)
+        VALUES ($1, $2, $3, now_ms(), now_ms() + CAST($4 AS BIGINT))
+        ON CONFLICT (purpose, account_id) DO UPDATE SET token_hash = excluded.token_hash,
+        created_at = excluded.created_at, expires_at = excluded.expires_at"""
+    await db.fetch(sql, token_hash, purpose, account_id, life_ms)
 
 
 async def link_by_token(db: Queries, token_hash: bytes) -> LinkRow | None:
     """The link of this token, if it has not expired."""
-    rows = await db.fetch(
-        f"SELECT {_LINK} FROM links WHERE token_hash = $1 AND expires_at > now_ms()", token_hash
-    )
-    return LinkRow(*rows[0]) if rows else None
+    sql = f"SELECT {_LINK} FROM links WHERE token_hash = $1 AND expires_at > now_ms()"
+    return await fetch_row(db, LinkRow, sql, token_hash)
 
 
 async def take_link(db: Transaction, token_hash: bytes) -> LinkRow | None:
     """Deletes the link and returns it; None if it was used or has expired. Of several concurrent
     transactions one gets it: the others wait for its row."""
-    rows = await db.fetch(
-        f"DELETE FROM links WHERE token_hash = $1 AND expires_at > now_ms() RETURNING {_LINK}", token_hash
-    )
-    return LinkRow(*rows[0]) if rows else None
+    sql = f"DELETE FROM links WHERE token_hash = $1 AND expires_at > now_ms() RETURNING {_LINK}"
+    return await fetch_row(db, LinkRow, sql, token_hash)
 
 
 async def delete_links(db: Transaction, account_id: int) -> None:
@@ -83,9 +77,8 @@ async def candidate(db: Queries, name_or_email: str) -> Candidate | None:
     one."""
     if not name_or_email.isprintable():  # no account has such a name, and PostgreSQL refuses some characters
         return None
-    rows = await db.fetch(
-        f"{_CANDIDATE} WHERE a.name = $1 OR (a.email <> '' AND lower(a.email) = lower($1))", name_or_email
-    )
+    sql = f"{_CANDIDATE} WHERE a.name = $1 OR (a.email <> '' AND lower(a.email) = lower($1))"
+    rows = await db.fetch(sql, name_or_email)
     found = [Candidate(AccountRow(*account), password_hash) for password_hash, *account in rows]
     named = [one for one in found if one.account.name == name_or_email]
     matching = named or [one for one in found if same_email(one.account.email, name_or_email)]
@@ -100,27 +93,20 @@ async def password_of(db: Queries, account_id: int) -> Candidate | None:
 
 async def put_password(db: Transaction, account_id: int, password_hash: str) -> None:
     """Sets the account's password."""
-    await db.fetch(
-        "INSERT INTO passwords (account_id, hash, set_at) VALUES ($1, $2, now_ms())"
-        " ON CONFLICT (account_id) DO UPDATE SET hash = excluded.hash, set_at = excluded.set_at",
-        account_id, password_hash,
-    )  # fmt: skip
+    await put_row(db, "passwords", "account_id", account_id=account_id, hash=password_hash, set_at=NOW)
 
 
 async def rehash(db: Transaction, account_id: int, before: str, after: str) -> None:
     """Replaces the hash of an unchanged password."""
-    await db.fetch(
-        "UPDATE passwords SET hash = $3 WHERE account_id = $1 AND hash = $2", account_id, before, after
-    )
+    sql = "UPDATE passwords SET hash = $3 WHERE account_id = $1 AND hash = $2"
+    await db.fetch(sql, account_id, before, after)
 
 
 async def an_operator_can_sign_in(db: Queries) -> bool:
     """Whether an enabled account of an operator has a password."""
-    rows = await db.fetch(
-        "SELECT 1 FROM accounts a JOIN passwords p ON p.account_id = a.id"
-        " WHERE a.operator = 1 AND a.disabled_at = 0 LIMIT 1"
-    )
-    return bool(rows)
+    sql = """SELECT 1 FROM accounts a JOIN passwords p ON p.account_id = a.id
+        WHERE a.operator = 1 AND a.disabled_at = 0 LIMIT 1"""
+    return await has_row(db, sql)
 
 
 class SecondFactorRow(Struct, frozen=True):
@@ -142,55 +128,43 @@ _SECOND_FACTOR = columns(SecondFactorRow, now="now_ms()")
 
 async def second_factor_of(db: Queries, account_id: int) -> SecondFactorRow | None:
     """The account's second factor, also an unconfirmed one."""
-    rows = await db.fetch(f"SELECT {_SECOND_FACTOR} FROM second_factors WHERE account_id = $1", account_id)
-    return SecondFactorRow(*rows[0]) if rows else None
+    sql = f"SELECT {_SECOND_FACTOR} FROM second_factors WHERE account_id = $1"
+    return await fetch_row(db, SecondFactorRow, sql, account_id)
 
 
 async def has_second_factor(db: Queries, account_id: int) -> bool:
     """Whether the account has a confirmed second factor."""
-    rows = await db.fetch(
-        "SELECT 1 FROM second_factors WHERE account_id = $1 AND confirmed_at > 0", account_id
-    )
-    return bool(rows)
+    sql = "SELECT 1 FROM second_factors WHERE account_id = $1 AND confirmed_at > 0"
+    return await has_row(db, sql, account_id)
 
 
 async def begin_second_factor(db: Transaction, account_id: int, secret: str) -> bool:
     """Stores the secret of a second factor that is to be confirmed; False if a confirmed one exists."""
-    rows = await db.fetch(
-        "INSERT INTO second_factors (account_id, secret, created_at) VALUES ($1, $2, now_ms())"
-        " ON CONFLICT (account_id) DO UPDATE SET secret = excluded.secret, created_at = excluded.created_at,"
-        " last_step = 0 WHERE second_factors.confirmed_at = 0 RETURNING account_id",
-        account_id, secret,
-    )  # fmt: skip
-    return bool(rows)
+    sql = """INSERT INTO second_factors (account_id, secret, created_at) VALUES ($1, $2, now_ms())
+        ON CONFLICT (account_id) DO UPDATE SET secret = excluded.secret, created_at = excluded.created_at,
+        last_step = 0 WHERE second_factors.confirmed_at = 0 RETURNING account_id"""
+    return await has_row(db, sql, account_id, secret)
 
 
 async def confirm_second_factor(db: Transaction, account_id: int, secret: str, step: int) -> bool:
     """Confirms the second factor with this secret; False if there is no such one to confirm."""
-    rows = await db.fetch(
-        "UPDATE second_factors SET confirmed_at = now_ms(), last_step = $3"
-        " WHERE account_id = $1 AND secret = $2 AND confirmed_at = 0 RETURNING account_id",
-        account_id, secret, step,
-    )  # fmt: skip
-    return bool(rows)
+    sql = """UPDATE second_factors SET confirmed_at = now_ms(), last_step = $3
+        WHERE account_id = $1 AND secret = $2 AND confirmed_at = 0 RETURNING account_id"""
+    return await has_row(db, sql, account_id, secret, step)
 
 
 async def use_step(db: Transaction, account_id: int, step: int) -> bool:
     """Uses the code of a time step; False if that of this or of a later step was used already."""
-    rows = await db.fetch(
-        "UPDATE second_factors SET last_step = $2"
-        " WHERE account_id = $1 AND confirmed_at > 0 AND last_step < $2 RETURNING account_id",
-        account_id, step,
-    )  # fmt: skip
-    return bool(rows)
+    sql = """UPDATE second_factors SET last_step = $2
+        WHERE account_id = $1 AND confirmed_at > 0 AND last_step < $2 RETURNING account_id"""
+    return await has_row(db, sql, account_id, step)
 
 
 async def remove_second_factor(db: Transaction, account_id: int) -> bool:
     """Removes the account's second factor and its recovery codes; False if it has no confirmed one."""
     await db.fetch("DELETE FROM recovery_codes WHERE account_id = $1", account_id)
-    rows = await db.fetch(
-        "DELETE FROM second_factors WHERE account_id = $1 RETURNING confirmed_at", account_id
-    )
+    sql = "DELETE FROM second_factors WHERE account_id = $1 RETURNING confirmed_at"
+    rows = await db.fetch(sql, account_id)
     return bool(rows and rows[0][0])
 
 
@@ -198,18 +172,13 @@ async def replace_codes(db: Transaction, account_id: int, hashes: Sequence[bytes
     """Replaces the account's recovery codes."""
     await db.fetch("DELETE FROM recovery_codes WHERE account_id = $1", account_id)
     for code_hash in hashes:
-        await db.fetch(
-            "INSERT INTO recovery_codes (code_hash, account_id) VALUES ($1, $2)", code_hash, account_id
-        )
+        await insert_row(db, "recovery_codes", code_hash=code_hash, account_id=account_id)
 
 
 async def use_code(db: Transaction, account_id: int, code_hash: bytes) -> bool:
     """Uses a recovery code of the account; False if it has no such code left."""
-    rows = await db.fetch(
-        "DELETE FROM recovery_codes WHERE code_hash = $1 AND account_id = $2 RETURNING account_id",
-        code_hash, account_id,
-    )  # fmt: skip
-    return bool(rows)
+    sql = "DELETE FROM recovery_codes WHERE code_hash = $1 AND account_id = $2 RETURNING account_id"
+    return await has_row(db, sql, code_hash, account_id)
 
 
 async def codes_left(db: Queries, account_id: int) -> int:
@@ -220,33 +189,25 @@ async def codes_left(db: Queries, account_id: int) -> int:
 
 async def blocked_ms(db: Queries, subject: bytes) -> int:
     """For how many ms the subject is blocked; 0 if it isn't."""
-    rows = await db.fetch(
-        "SELECT blocked_until - now_ms() FROM sign_in_failures"
-        " WHERE subject = $1 AND blocked_until > now_ms()",
-        subject,
-    )
-    return int(rows[0][0]) if rows else 0
+    sql = """SELECT blocked_until - now_ms() FROM sign_in_failures
+        WHERE subject = $1 AND blocked_until > now_ms()"""
+    return await fetch_value(db, int, sql, subject) or 0
 
 
 async def count_failure(db: Transaction, subject: bytes, forget_ms: int) -> int | None:
     """Counts an attempt as a failure and locks the subject. Returns the failures in a row; None, and nothing
     is counted, if the subject is blocked. After `forget_ms` without a failure the count restarts."""
-    rows = await db.fetch(
-        "INSERT INTO sign_in_failures AS f (subject, failures, blocked_until, failed_at)"
-        " VALUES ($1, 1, 0, now_ms()) ON CONFLICT (subject) DO UPDATE SET failures ="
-        " CASE WHEN f.failed_at <= now_ms() - CAST($2 AS BIGINT) THEN 1 ELSE f.failures + 1 END,"
-        " failed_at = now_ms() WHERE f.blocked_until <= now_ms() RETURNING failures",
-        subject, forget_ms,
-    )  # fmt: skip
-    return int(rows[0][0]) if rows else None
+    sql = """INSERT INTO sign_in_failures AS f (subject, failures, blocked_until, failed_at)
+        VALUES ($1, 1, 0, now_ms()) ON CONFLICT (subject) DO UPDATE SET failed_at = now_ms(),
+        failures = CASE WHEN f.failed_at <= now_ms() - CAST($2 AS BIGINT) THEN 1 ELSE f.failures + 1 END
+        WHERE f.blocked_until <= now_ms() RETURNING failures"""
+    return await fetch_value(db, int, sql, subject, forget_ms)
 
 
 async def block_sign_in(db: Transaction, subject: bytes, block_ms: int) -> None:
     """Blocks the subject for `block_ms` from now on."""
-    await db.fetch(
-        "UPDATE sign_in_failures SET blocked_until = now_ms() + CAST($2 AS BIGINT) WHERE subject = $1",
-        subject, block_ms,
-    )  # fmt: skip
+    sql = "UPDATE sign_in_failures SET blocked_until = now_ms() + CAST($2 AS BIGINT) WHERE subject = $1"
+    await db.fetch(sql, subject, block_ms)
 
 
 async def clear_failures(db: Transaction, subject: bytes) -> None:
@@ -257,18 +218,14 @@ async def clear_failures(db: Transaction, subject: bytes) -> None:
 async def uncount_failure(db: Transaction, subject: bytes) -> None:
     """Takes back one failure, and its block."""
     await db.fetch("DELETE FROM sign_in_failures WHERE subject = $1 AND failures <= 1", subject)
-    await db.fetch(
-        "UPDATE sign_in_failures SET failures = failures - 1, blocked_until = 0 WHERE subject = $1", subject
-    )
+    sql = "UPDATE sign_in_failures SET failures = failures - 1, blocked_until = 0 WHERE subject = $1"
+    await db.fetch(sql, subject)
 
 
 async def delete_old_failures(db: Transaction, forget_ms: int) -> int:
     """Deletes the counts without a failure for `forget_ms`. Returns how many."""
-    rows = await db.fetch(
-        "DELETE FROM sign_in_failures WHERE failed_at <= now_ms() - CAST($1 AS BIGINT) RETURNING failures",
-        forget_ms,
-    )
-    return len(rows)
+    sql = "DELETE FROM sign_in_failures WHERE failed_at <= now_ms() - CAST($1 AS BIGINT) RETURNING failures"
+    return len(await db.fetch(sql, forget_ms))
 
 
 class IdentityRow(Struct, frozen=True):
@@ -300,58 +257,46 @@ _ATTEMPT = columns(AttemptRow)
 
 async def identity_of(db: Queries, account_id: int) -> IdentityRow | None:
     """The identity that is linked to the account."""
-    rows = await db.fetch(f"SELECT {_IDENTITY} FROM oidc_identities WHERE account_id = $1", account_id)
-    return IdentityRow(*rows[0]) if rows else None
+    sql = f"SELECT {_IDENTITY} FROM oidc_identities WHERE account_id = $1"
+    return await fetch_row(db, IdentityRow, sql, account_id)
 
 
 async def identity_by_subject(db: Queries, issuer: str, subject: str) -> IdentityRow | None:
     """The identity of this subject, if it is linked to an account."""
-    rows = await db.fetch(
-        f"SELECT {_IDENTITY} FROM oidc_identities WHERE issuer = $1 AND subject = $2", issuer, subject
-    )
-    return IdentityRow(*rows[0]) if rows else None
+    sql = f"SELECT {_IDENTITY} FROM oidc_identities WHERE issuer = $1 AND subject = $2"
+    return await fetch_row(db, IdentityRow, sql, issuer, subject)
 
 
 async def link_identity(db: Transaction, account_id: int, issuer: str, subject: str) -> bool:
     """Links the subject to an account that has no identity; False if it is linked to another one."""
-    rows = await db.fetch(
-        "INSERT INTO oidc_identities (account_id, issuer, subject, linked_at) VALUES ($1, $2, $3, now_ms())"
-        " ON CONFLICT (issuer, subject) DO NOTHING RETURNING account_id",
-        account_id, issuer, subject,
-    )  # fmt: skip
-    return bool(rows)
+    sql = """INSERT INTO oidc_identities (account_id, issuer, subject, linked_at)
+        VALUES ($1, $2, $3, now_ms()) ON CONFLICT (issuer, subject) DO NOTHING RETURNING account_id"""
+    return await has_row(db, sql, account_id, issuer, subject)
 
 
 async def unlink_identity(db: Transaction, account_id: int) -> bool:
     """Removes the account's identity; False if it has none."""
-    rows = await db.fetch(
-        "DELETE FROM oidc_identities WHERE account_id = $1 RETURNING account_id", account_id
-    )
-    return bool(rows)
+    sql = "DELETE FROM oidc_identities WHERE account_id = $1 RETURNING account_id"
+    return await has_row(db, sql, account_id)
 
 
 async def mark_unlinked(db: Transaction, account_id: int) -> None:
     """From now on no e-mail address links the account."""
-    await db.fetch(
-        "INSERT INTO oidc_unlinked (account_id) VALUES ($1) ON CONFLICT (account_id) DO NOTHING", account_id
-    )
+    sql = "INSERT INTO oidc_unlinked (account_id) VALUES ($1) ON CONFLICT (account_id) DO NOTHING"
+    await db.fetch(sql, account_id)
 
 
 async def was_unlinked(db: Queries, account_id: int) -> bool:
     """Whether the account had an identity that was removed."""
-    return bool(await db.fetch("SELECT 1 FROM oidc_unlinked WHERE account_id = $1", account_id))
+    return await has_row(db, "SELECT 1 FROM oidc_unlinked WHERE account_id = $1", account_id)
 
 
 async def begin_attempt(
     db: Transaction, state_hash: bytes, browser_hash: bytes, attempt: AttemptRow, network: str
 ) -> None:
     """Adds an attempt that begins now."""
-    await db.fetch(
-        "INSERT INTO oidc_attempts (state_hash, browser_hash, nonce, verifier, purpose, session_id, target,"
-        " network, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now_ms())",
-        state_hash, browser_hash, attempt.nonce, attempt.verifier, attempt.purpose, attempt.session_id,
-        attempt.target, network,
-    )  # fmt: skip
+    values = structs.asdict(attempt) | {"created_at": NOW, "network": network}
+    await insert_row(db, "oidc_attempts", state_hash=state_hash, browser_hash=browser_hash, **values)
 
 
 async def take_attempt(
@@ -359,27 +304,19 @@ async def take_attempt(
 ) -> AttemptRow | None:
     """Deletes the attempt and returns it; None if it was used, has expired or is another browser's. Of
     several concurrent transactions one gets it."""
-    rows = await db.fetch(
-        "DELETE FROM oidc_attempts WHERE state_hash = $1 AND browser_hash = $2"
-        f" AND created_at > now_ms() - CAST($3 AS BIGINT) RETURNING {_ATTEMPT}",
-        state_hash, browser_hash, life_ms,
-    )  # fmt: skip
-    return AttemptRow(*rows[0]) if rows else None
+    sql = f"""DELETE FROM oidc_attempts WHERE state_hash = $1 AND browser_hash = $2
+        AND created_at > now_ms() - CAST($3 AS BIGINT) RETURNING {_ATTEMPT}"""
+    return await fetch_row(db, AttemptRow, sql, state_hash, browser_hash, life_ms)
 
 
 async def delete_oldest_attempts(db: Transaction, network: str, kept: int) -> None:
     """Deletes the oldest attempts of a network so that `kept` remain."""
-    await db.fetch(
-        "DELETE FROM oidc_attempts WHERE state_hash IN (SELECT state_hash FROM oidc_attempts"
-        " WHERE network = $1 ORDER BY created_at DESC LIMIT 1000 OFFSET $2)",
-        network, kept,
-    )  # fmt: skip
+    sql = """DELETE FROM oidc_attempts WHERE state_hash IN (SELECT state_hash FROM oidc_attempts
+        WHERE network = $1 ORDER BY created_at DESC LIMIT 1000 OFFSET $2)"""
+    await db.fetch(sql, network, kept)
 
 
 async def delete_expired_attempts(db: Transaction, life_ms: int) -> int:
     """Deletes expired attempts. Returns how many."""
-    rows = await db.fetch(
-        "DELETE FROM oidc_attempts WHERE created_at <= now_ms() - CAST($1 AS BIGINT) RETURNING purpose",
-        life_ms,
-    )  # fmt: skip
-    return len(rows)
+    sql = "DELETE FROM oidc_attempts WHERE created_at <= now_ms() - CAST($1 AS BIGINT) RETURNING purpose"
+    return len(await db.fetch(sql, life_ms))

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from myna.store.database import Queries, Transaction
 from myna.store.queries.farm import able
+from myna.store.rows import has_row
 from myna.store.states import LEASED, OPEN, QUEUED
 
 _STORED = """
@@ -18,25 +19,22 @@ UNION ALL SELECT account_id, bytes FROM stored_responses"""
 
 async def accounts_that_store(db: Queries, bytes_max: int) -> dict[int, int]:
     """The accounts that store at least `bytes_max`, with their bytes. Reads a row for every stored file."""
-    rows = await db.fetch(
-        f"SELECT account_id, sum(bytes) FROM ({_STORED}) AS stored"
-        " GROUP BY account_id HAVING sum(bytes) >= $1",
-        bytes_max,
-    )
+    sql = f"""SELECT account_id, sum(bytes) FROM ({_STORED}) AS stored
+        GROUP BY account_id HAVING sum(bytes) >= $1"""
+    rows = await db.fetch(sql, bytes_max)
     return {int(account_id): int(stored) for account_id, stored in rows}
 
 
 async def stored_bytes(db: Queries, account_id: int) -> int:
     """How many bytes the account stores."""
-    ((stored,),) = await db.fetch(
-        f"SELECT coalesce(sum(bytes), 0) FROM ({_STORED}) AS stored WHERE account_id = $1", account_id
-    )
+    sql = f"SELECT coalesce(sum(bytes), 0) FROM ({_STORED}) AS stored WHERE account_id = $1"
+    ((stored,),) = await db.fetch(sql, account_id)
     return int(stored)
 
 
 async def has_audio(db: Queries) -> bool:
     """Whether any speech is stored."""
-    return bool(await db.fetch("SELECT 1 FROM tasks WHERE audio <> '' AND audio_removed_at = 0 LIMIT 1"))
+    return await has_row(db, "SELECT 1 FROM tasks WHERE audio <> '' AND audio_removed_at = 0 LIMIT 1")
 
 
 async def site_id(db: Transaction) -> str:
@@ -48,12 +46,12 @@ async def site_id(db: Transaction) -> str:
 
 async def is_storage_marked(db: Queries) -> bool:
     """Whether a storage has the marker of this installation."""
-    return bool(await db.fetch("SELECT 1 FROM site WHERE storage_marked = 1"))
+    return await has_row(db, "SELECT 1 FROM site WHERE storage_marked = 1")
 
 
 async def mark_storage(db: Transaction) -> bool:
     """Whether no storage had the marker. The caller writes it in this transaction, while others wait."""
-    return bool(await db.fetch("UPDATE site SET storage_marked = 1 WHERE storage_marked = 0 RETURNING 1"))
+    return await has_row(db, "UPDATE site SET storage_marked = 1 WHERE storage_marked = 0 RETURNING 1")
 
 
 async def forget_storage(db: Transaction) -> None:
@@ -98,13 +96,6 @@ _DUE = f"""SELECT (SELECT coalesce(max(version), 0) FROM schema_version), (SELEC
 
 async def due(db: Queries) -> Due:
     """What is due now."""
-    ((schema, config, overdue, expired, leased, refused, nodes),) = await db.fetch(_DUE)
-    return Due(
-        schema=int(schema),
-        config=int(config),
-        calls_overdue=bool(overdue),
-        leases_expired=bool(expired),
-        leased=bool(leased),
-        clones_refused=bool(refused),
-        nodes_online=int(nodes),
-    )
+    ((schema, config, *conditions, nodes),) = await db.fetch(_DUE)
+    overdue, expired, leased, refused = map(bool, conditions)
+    return Due(schema, config, overdue, expired, leased, refused, nodes)

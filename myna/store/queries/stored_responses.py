@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from myna.store.database import Queries, Transaction
-from myna.store.rows import columns
+from myna.store.rows import NOW, columns, fetch_row, fetch_rows, has_row, insert_row
 
 
 class StoredResponse(Struct, frozen=True):
@@ -35,19 +35,14 @@ WITH RECURSIVE conversation (account_id, step, total, {_COLUMNS}) AS (
 
 async def put(db: Transaction, account_id: int, row: StoredResponse) -> None:
     """Stores a response."""
-    await db.fetch(
-        "INSERT INTO stored_responses (account_id, id, previous_id, input, answer, bytes, created_at)"
-        " VALUES ($1, $2, $3, $4, $5, $6, now_ms())",
-        account_id, row.id, row.previous_id, row.input, row.answer, row.size_bytes,
-    )  # fmt: skip
+    values = structs.asdict(row) | {"bytes": row.size_bytes, "created_at": NOW}
+    await insert_row(db, "stored_responses", account_id=account_id, **values)
 
 
 async def one(db: Queries, account_id: int, response_id: str) -> StoredResponse | None:
     """This response of the account."""
-    rows = await db.fetch(
-        f"SELECT {_COLUMNS} FROM stored_responses WHERE account_id = $1 AND id = $2", account_id, response_id
-    )
-    return StoredResponse(*rows[0]) if rows else None
+    sql = f"SELECT {_COLUMNS} FROM stored_responses WHERE account_id = $1 AND id = $2"
+    return await fetch_row(db, StoredResponse, sql, account_id, response_id)
 
 
 async def several(
@@ -68,28 +63,20 @@ async def conversation(
 ) -> list[StoredResponse]:
     """This response of the account after those that it continues, as far back as one more than have
     `bytes_max`. Empty if there is none."""
-    return [StoredResponse(*row) for row in await db.fetch(_CONVERSATION, account_id, response_id, bytes_max)]
+    return await fetch_rows(db, StoredResponse, _CONVERSATION, account_id, response_id, bytes_max)
 
 
 async def delete(db: Transaction, account_id: int, response_id: str) -> bool:
     """Deletes this response of the account; False if there is none."""
-    return bool(
-        await db.fetch(
-            "DELETE FROM stored_responses WHERE account_id = $1 AND id = $2 RETURNING id",
-            account_id, response_id,
-        )
-    )  # fmt: skip
+    sql = "DELETE FROM stored_responses WHERE account_id = $1 AND id = $2 RETURNING id"
+    return await has_row(db, sql, account_id, response_id)
 
 
 async def delete_old(db: Transaction, keep_ms: int, count: int) -> int:
     """Deletes up to `count` responses that are older, from the end of their conversation: one that is
     continued stays as long as what continues it. Returns how many."""
-    return len(
-        await db.fetch(
-            "DELETE FROM stored_responses WHERE id IN (SELECT r.id FROM stored_responses r"
-            " WHERE r.created_at <= now_ms() - CAST($1 AS BIGINT) AND NOT EXISTS"
-            " (SELECT 1 FROM stored_responses n WHERE n.previous_id = r.id AND n.account_id = r.account_id)"
-            " ORDER BY r.created_at LIMIT $2) RETURNING id",
-            keep_ms, count,
-        )
-    )  # fmt: skip
+    sql = """DELETE FROM stored_responses WHERE id IN (SELECT r.id FROM stored_responses r
+        WHERE r.created_at <= now_ms() - CAST($1 AS BIGINT) AND NOT EXISTS
+        (SELECT 1 FROM stored_responses n WHERE n.previous_id = r.id AND n.account_id = r.account_id)
+        ORDER BY r.created_at LIMIT $2) RETURNING id"""
+    return len(await db.fetch(sql, keep_ms, count))

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from myna.store.batch import AUDIO_PLACEHOLDER, TASK_PLACEHOLDER
 from myna.store.database import Queries, Transaction
-from myna.store.rows import columns
+from myna.store.rows import columns, fetch_row, fetch_rows
 from myna.store.states import LOCAL, QUEUED, UNFINISHED
 
 
@@ -30,21 +30,15 @@ _COLUMNS = columns(TaskRow, audio="CASE WHEN audio_removed_at = 0 THEN audio ELS
 
 async def of_account(db: Queries, account_id: int, task_id: int) -> TaskRow | None:
     """The task, if it is this account's."""
-    rows = await db.fetch(
-        f"SELECT {_COLUMNS} FROM tasks WHERE id = $1 AND account_id = $2 AND deleted_at = 0",
-        task_id, account_id,
-    )  # fmt: skip
-    return TaskRow(*rows[0]) if rows else None
+    sql = f"SELECT {_COLUMNS} FROM tasks WHERE id = $1 AND account_id = $2 AND deleted_at = 0"
+    return await fetch_row(db, TaskRow, sql, task_id, account_id)
 
 
 async def page(db: Queries, account_id: int, before: int, limit: int) -> list[TaskRow]:
     """The account's tasks with ids below `before`, newest first, without deleted ones."""
-    rows = await db.fetch(
-        f"SELECT {_COLUMNS} FROM tasks WHERE account_id = $1 AND id < $2 AND deleted_at = 0"
-        " ORDER BY id DESC LIMIT $3",
-        account_id, before, limit,
-    )  # fmt: skip
-    return [TaskRow(*row) for row in rows]
+    sql = f"""SELECT {_COLUMNS} FROM tasks WHERE account_id = $1 AND id < $2 AND deleted_at = 0
+        ORDER BY id DESC LIMIT $3"""
+    return await fetch_rows(db, TaskRow, sql, account_id, before, limit)
 
 
 class RecordRow(TaskRow, frozen=True):
@@ -100,10 +94,8 @@ async def search(
 
 async def record(db: Queries, account_id: int, call_id: bytes) -> RecordRow | None:
     """The account's task of this call, deleted ones included."""
-    rows = await db.fetch(
-        f"SELECT {_RECORD} FROM tasks WHERE call_id = $1 AND account_id = $2", call_id, account_id
-    )
-    return RecordRow(*rows[0]) if rows else None
+    sql = f"SELECT {_RECORD} FROM tasks WHERE call_id = $1 AND account_id = $2"
+    return await fetch_row(db, RecordRow, sql, call_id, account_id)
 
 
 async def deletable(db: Queries, account_id: int, task_ids: Sequence[int]) -> dict[int, str]:
@@ -111,11 +103,9 @@ async def deletable(db: Queries, account_id: int, task_ids: Sequence[int]) -> di
     "" for none, by id."""
     found: dict[int, str] = {}
     for task_id in task_ids:
-        rows = await db.fetch(
-            "SELECT CASE WHEN audio_removed_at = 0 THEN audio ELSE '' END FROM tasks"
-            f" WHERE id = $1 AND account_id = $2 AND deleted_at = 0 AND NOT ({UNFINISHED})",
-            task_id, account_id,
-        )  # fmt: skip
+        sql = f"""SELECT CASE WHEN audio_removed_at = 0 THEN audio ELSE '' END FROM tasks
+            WHERE id = $1 AND account_id = $2 AND deleted_at = 0 AND NOT ({UNFINISHED})"""
+        rows = await db.fetch(sql, task_id, account_id)
         found |= {task_id: str(rows[0][0])} if rows else {}
     return found
 
@@ -123,22 +113,17 @@ async def deletable(db: Queries, account_id: int, task_ids: Sequence[int]) -> di
 async def delete(db: Transaction, account_id: int, task_ids: Sequence[int]) -> None:
     """Removes text and audio of the account's tasks, which have ended, and marks them as deleted."""
     for task_id in task_ids:
-        await db.fetch(
-            "UPDATE tasks SET text = '', deleted_at = now_ms(),"
-            " audio_removed_at = CASE WHEN audio = '' OR audio_removed_at > 0 THEN audio_removed_at"
-            "   ELSE now_ms() END"
-            f" WHERE id = $1 AND account_id = $2 AND deleted_at = 0 AND NOT ({UNFINISHED})",
-            task_id, account_id,
-        )  # fmt: skip
+        sql = f"""UPDATE tasks SET text = '', deleted_at = now_ms(), audio_removed_at =
+            CASE WHEN audio = '' OR audio_removed_at > 0 THEN audio_removed_at ELSE now_ms() END
+            WHERE id = $1 AND account_id = $2 AND deleted_at = 0 AND NOT ({UNFINISHED})"""
+        await db.fetch(sql, task_id, account_id)
 
 
 async def old_audio(db: Queries, keep_ms: int, limit: int) -> list[tuple[int, str]]:
     """Tasks whose audio is older than `keep_ms`, oldest first: id and audio name."""
-    rows = await db.fetch(
-        "SELECT id, audio FROM tasks WHERE audio <> '' AND audio_removed_at = 0"
-        " AND ended_at < now_ms() - $1 ORDER BY ended_at LIMIT $2",
-        keep_ms, limit,
-    )  # fmt: skip
+    sql = """SELECT id, audio FROM tasks WHERE audio <> '' AND audio_removed_at = 0
+        AND ended_at < now_ms() - $1 ORDER BY ended_at LIMIT $2"""
+    rows = await db.fetch(sql, keep_ms, limit)
     return [(int(task_id), str(audio)) for task_id, audio in rows]
 
 
@@ -154,18 +139,15 @@ async def mark_all_audio_removed(db: Transaction) -> None:
 
 async def by_id(db: Queries, task_id: int) -> TaskRow | None:
     """The task of any account."""
-    rows = await db.fetch(f"SELECT {_COLUMNS} FROM tasks WHERE id = $1", task_id)
-    return TaskRow(*rows[0]) if rows else None
+    return await fetch_row(db, TaskRow, f"SELECT {_COLUMNS} FROM tasks WHERE id = $1", task_id)
 
 
 async def queue_for_nodes(db: Transaction, call_id: bytes, deadline_ms: int, draft: str | None) -> bool:
     """local → queued: the task and its open call wait for a node, `deadline_ms` from now at most. False, and
     nothing changed, if the task is not local. The account must be locked."""
-    left = await db.fetch(
-        f"UPDATE tasks SET {QUEUED}, deadline = now_ms() + $2"
-        f" WHERE call_id = $1 AND {LOCAL} RETURNING id, deadline",
-        call_id, deadline_ms,
-    )  # fmt: skip
+    sql = f"""UPDATE tasks SET {QUEUED}, deadline = now_ms() + $2
+        WHERE call_id = $1 AND {LOCAL} RETURNING id, deadline"""
+    left = await db.fetch(sql, call_id, deadline_ms)
     if not left:
         return False
     task_id, deadline = left[0]
@@ -173,9 +155,8 @@ async def queue_for_nodes(db: Transaction, call_id: bytes, deadline_ms: int, dra
     if draft is not None:
         whole = draft.replace(TASK_PLACEHOLDER, str(task_id))
         answer = None if AUDIO_PLACEHOLDER in whole else whole
-        await db.fetch(
-            "UPDATE reservations SET answer = $2, draft = $3 WHERE call_id = $1", call_id, answer, whole
-        )
+        sql = "UPDATE reservations SET answer = $2, draft = $3 WHERE call_id = $1"
+        await db.fetch(sql, call_id, answer, whole)
     return True
 
 

@@ -7,11 +7,11 @@ The configuration's version is raised first: its row is the lock that serializes
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from myna.store.database import Queries, Transaction
 from myna.store.queries.config import BlendRow, raise_version
-from myna.store.rows import columns
+from myna.store.rows import NOW, columns, fetch_row, fetch_rows, has_row, put_row
 
 
 async def node_names(db: Queries) -> dict[int, str]:
@@ -23,22 +23,14 @@ async def node_names(db: Queries) -> dict[int, str]:
 async def hide(db: Transaction, voice_id: str, hidden: bool) -> None:
     """Hides a voice or shows it again."""
     await raise_version(db)
-    await db.fetch(
-        "INSERT INTO voice_marks (voice_id, hidden) VALUES ($1, $2)"
-        " ON CONFLICT (voice_id) DO UPDATE SET hidden = excluded.hidden",
-        voice_id, int(hidden),
-    )  # fmt: skip
+    await put_row(db, "voice_marks", "voice_id", voice_id=voice_id, hidden=int(hidden))
     await _delete_empty_overrides(db)
 
 
 async def rename(db: Transaction, voice_id: str, name: str) -> None:
     """Sets a voice's name; "" for the original one."""
     await raise_version(db)
-    await db.fetch(
-        "INSERT INTO voice_marks (voice_id, name) VALUES ($1, $2)"
-        " ON CONFLICT (voice_id) DO UPDATE SET name = excluded.name",
-        voice_id, name,
-    )  # fmt: skip
+    await put_row(db, "voice_marks", "voice_id", voice_id=voice_id, name=name)
     await _delete_empty_overrides(db)
 
 
@@ -47,11 +39,7 @@ async def order(db: Transaction, voice_ids: Sequence[str]) -> None:
     await raise_version(db)
     await db.fetch("UPDATE voice_marks SET place = 0")
     for place, voice_id in enumerate(voice_ids, 1):
-        await db.fetch(
-            "INSERT INTO voice_marks (voice_id, place) VALUES ($1, $2)"
-            " ON CONFLICT (voice_id) DO UPDATE SET place = excluded.place",
-            voice_id, place,
-        )  # fmt: skip
+        await put_row(db, "voice_marks", "voice_id", voice_id=voice_id, place=place)
     await _delete_empty_overrides(db)
 
 
@@ -59,15 +47,10 @@ async def blend(db: Transaction, blend: BlendRow) -> bool:
     """Stores a blend in place of one with its id. False if an equal one is stored: then nothing changes, not
     even the version."""
     await db.fetch("UPDATE site SET version = version")
-    rows = await db.fetch(f"SELECT {columns(BlendRow)} FROM voice_blends WHERE voice_id = $1", blend.voice_id)
-    if [BlendRow(*row) for row in rows] == [blend]:
+    sql = f"SELECT {columns(BlendRow)} FROM voice_blends WHERE voice_id = $1"
+    if await fetch_row(db, BlendRow, sql, blend.voice_id) == blend:
         return False
-    await db.fetch(
-        "INSERT INTO voice_blends (voice_id, name, gender, language, recipe) VALUES ($1, $2, $3, $4, $5)"
-        " ON CONFLICT (voice_id) DO UPDATE SET name = excluded.name, gender = excluded.gender,"
-        " language = excluded.language, recipe = excluded.recipe",
-        blend.voice_id, blend.name, blend.gender, blend.language, blend.recipe,
-    )  # fmt: skip
+    await put_row(db, "voice_blends", "voice_id", **structs.asdict(blend))
     await raise_version(db)
     return True
 
@@ -81,7 +64,7 @@ async def count_blends(db: Queries) -> int:
 async def delete_blend(db: Transaction, voice_id: str) -> bool:
     """Deletes a blend; False if there is none of this id."""
     await raise_version(db)
-    return bool(await db.fetch("DELETE FROM voice_blends WHERE voice_id = $1 RETURNING voice_id", voice_id))
+    return await has_row(db, "DELETE FROM voice_blends WHERE voice_id = $1 RETURNING voice_id", voice_id)
 
 
 async def _delete_empty_overrides(db: Transaction) -> None:
@@ -101,10 +84,8 @@ class WordRow(Struct, frozen=True):
 
 async def words(db: Queries, account_id: int) -> list[WordRow]:
     """The words of an account or of the site, in order."""
-    rows = await db.fetch(
-        f"SELECT {columns(WordRow)} FROM words WHERE account_id = $1 ORDER BY word", account_id
-    )
-    return [WordRow(*row) for row in rows]
+    sql = f"SELECT {columns(WordRow)} FROM words WHERE account_id = $1 ORDER BY word"
+    return await fetch_rows(db, WordRow, sql, account_id)
 
 
 async def readings(db: Queries, account_id: int) -> dict[str, str]:
@@ -116,12 +97,8 @@ async def readings(db: Queries, account_id: int) -> dict[str, str]:
 async def put_word(db: Transaction, account_id: int, word: str, reading: str) -> int:
     """Sets the reading of a word, and returns how many words the lexicon has now."""
     await _change_lexicon(db, account_id)
-    await db.fetch(
-        "INSERT INTO words (account_id, word, reading, created_at) VALUES ($1, $2, $3, now_ms())"
-        " ON CONFLICT (account_id, word) DO UPDATE SET reading = excluded.reading,"
-        " created_at = excluded.created_at",
-        account_id, word, reading,
-    )  # fmt: skip
+    key = "account_id, word"
+    await put_row(db, "words", key, account_id=account_id, word=word, reading=reading, created_at=NOW)
     ((number,),) = await db.fetch("SELECT count(*) FROM words WHERE account_id = $1", account_id)
     return int(number)
 
@@ -129,16 +106,12 @@ async def put_word(db: Transaction, account_id: int, word: str, reading: str) ->
 async def delete_word(db: Transaction, account_id: int, word: str) -> bool:
     """Deletes a word; False if the lexicon does not have it."""
     await _change_lexicon(db, account_id)
-    rows = await db.fetch(
-        "DELETE FROM words WHERE account_id = $1 AND word = $2 RETURNING word", account_id, word
-    )
-    return bool(rows)
+    sql = "DELETE FROM words WHERE account_id = $1 AND word = $2 RETURNING word"
+    return await has_row(db, sql, account_id, word)
 
 
 async def _change_lexicon(db: Transaction, account_id: int) -> None:
     await raise_version(db)
-    await db.fetch(
-        "INSERT INTO lexicons (account_id, version) VALUES ($1, 1)"
-        " ON CONFLICT (account_id) DO UPDATE SET version = lexicons.version + 1",
-        account_id,
-    )
+    sql = """INSERT INTO lexicons (account_id, version) VALUES ($1, 1)
+        ON CONFLICT (account_id) DO UPDATE SET version = lexicons.version + 1"""
+    await db.fetch(sql, account_id)

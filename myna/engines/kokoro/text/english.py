@@ -15,7 +15,7 @@ import regex
 
 from myna.engines.kokoro.symbols import NUMBERS
 from myna.engines.text.english.tables import AS_WORDS
-from myna.engines.text.mandarin.numerals import by_one, cardinal
+from myna.engines.text.mandarin.numerals import by_one, ordinal
 
 _TIES: Final = re.compile("[\\^\u0361\u035c\u200d\u2040]")
 _SYLLABIC: Final = re.compile("(.)\u0329")
@@ -83,7 +83,7 @@ def spoken_words(text: str) -> Iterator[tuple[str | Spelled, list[int]]]:
         if spelled:
             yield Spelled(part.upper()), [place]
         elif found["digits"]:
-            yield cardinal(part, pairs=False) if len(part) <= 2 else by_one(part), [place]
+            yield ordinal(part) if len(part) <= 2 else by_one(part), [place]
         elif found["letters"] or found["word"]:
             words[place] = part
     if words:

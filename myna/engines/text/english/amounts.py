@@ -2,7 +2,6 @@
 
 import re
 
-from myna.engines.text.english.dates import TO
 from myna.engines.text.english.numerals import by_one, cardinal, fraction, number, ordinal
 from myna.engines.text.english.tables import (
     CURRENCIES,
@@ -16,16 +15,23 @@ from myna.engines.text.english.tables import (
     UNITS,
     plural_unit,
 )
-from myna.engines.text.rule import GREEK_ALONE, Rule, any_of, rule
+from myna.engines.text.rule import (
+    GREEK_ALONE,
+    NUM,
+    SIGNED,
+    SPELLINGS,
+    SUBSCRIPTS,
+    SUPERSCRIPTS,
+    THOUSANDS,
+    TO,
+    Rule,
+    any_of,
+    exponent,
+    rule,
+)
 
-THOUSANDS = r"\d{1,3}(?:,\d{3})+(?![\d,])"
-NUM = rf"(?:{THOUSANDS}|\d+)(?:\.\d+)?"
-_SIGNED = rf"[-+±]?{NUM}"
 _SCALE_WORDS = "thousand|million|billion|trillion|hundred"
 _FREE = any_of(unit for unit in UNITS if unit not in SPACED_ONLY)
-_SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ"
-_EXPONENTS = str.maketrans(_SUPERSCRIPTS, "0123456789+-n")
-_SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 _HALVES = {"½": "a half", "¼": "a quarter", "¾": "three quarters", "⅓": "a third", "⅔": "two thirds"}
 _BEARINGS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 _RIGHT, _LEFT = r"[\w(√π∞.-]", r"[\w)%°²³π]"
@@ -61,14 +67,6 @@ def _plural(name: str, several: bool) -> str:
     return name + "s" if several and name not in UNCHANGED else name
 
 
-def _money_after(match: re.Match[str]) -> str:
-    return f"{number(match[1])} {_plural(CURRENCIES[match[2]], _several(match[1]))}"
-
-
-def _cents(match: re.Match[str]) -> str:
-    return f"{number(match[1])} {'cents' if _several(match[1]) else 'cent'}"
-
-
 def _named_unit(unit: str, several: bool) -> str:
     return plural_unit(UNITS[unit]) if several else UNITS[unit]
 
@@ -76,16 +74,8 @@ def _named_unit(unit: str, several: bool) -> str:
 def _unit(match: re.Match[str]) -> str:
     low, high, unit, per = match.group("low", "high", "unit", "per")
     many = bool(high) or _several(low)
-    name = _named_unit(unit, many)
-    return (
-        " to ".join(number(part) for part in (low, high) if part)
-        + f" {name}"
-        + (f" per {UNITS[per]}" if per else "")
-    )
-
-
-def _feet(match: re.Match[str]) -> str:
-    return f"{cardinal(match[1])} foot {number(match[2])}"
+    amount = " to ".join(number(part) for part in (low, high) if part)
+    return f"{amount} {_named_unit(unit, many)}" + (f" per {UNITS[per]}" if per else "")
 
 
 def _percent(match: re.Match[str]) -> str:
@@ -93,18 +83,14 @@ def _percent(match: re.Match[str]) -> str:
 
 
 def _power(match: re.Match[str]) -> str:
-    exponent = (match[1] or match[2]).translate(_EXPONENTS).strip("()")
-    if exponent in ("2", "3"):
-        return " squared" if exponent == "2" else " cubed"
-    return " to the power of " + (number(exponent) if exponent.lstrip("-+").isdigit() else exponent)
+    power = exponent(match)
+    if power in ("2", "3"):
+        return " squared" if power == "2" else " cubed"
+    return " to the power of " + (number(power) if power.lstrip("-+").isdigit() else power)
 
 
 def _operator(match: re.Match[str]) -> str:
     return f" {OPERATORS[match[0].strip()]} "
-
-
-def _fraction(match: re.Match[str]) -> str:
-    return _fraction_of(match[1], match[2])
 
 
 def _fraction_of(upper: str, lower: str) -> str:
@@ -116,22 +102,10 @@ def _fraction_of(upper: str, lower: str) -> str:
     return f"{cardinal(upper)} over {cardinal(lower)}"
 
 
-def _out_of(match: re.Match[str]) -> str:
-    return f"{match[1] or match[3]} out of {match[2] or match[4]}"
-
-
 def _mixed(match: re.Match[str]) -> str:
     upper, lower = match[2], match[3]
     part = fraction(upper, lower)
     return f"{cardinal(match[1])} and {'a' + part[3:] if upper == '1' else part}"
-
-
-def _range(match: re.Match[str]) -> str:
-    return f"{number(match[1])} to {match[2]}"
-
-
-def _ordinal(match: re.Match[str]) -> str:
-    return ordinal(match[1].replace(",", ""))
 
 
 def _scaled(match: re.Match[str]) -> str:
@@ -147,9 +121,12 @@ def _left(match: re.Match[str]) -> str:
 
 NOTATIONS: tuple[Rule, ...] = (
     rule("log([₀-₉]+) ?", r"log base \1 of "),
-    rule(r"(?<![\w.])(\d+(?:\.\d)?)/(5|10)(?= stars?\b)|(?<![\w./])(\d\.\d|10)/(10)(?![\w/])", _out_of),
+    rule(
+        r"(?<![\w.])(\d+(?:\.\d)?)/(5|10)(?= stars?\b)|(?<![\w./])(\d\.\d|10)/(10)(?![\w/])",
+        lambda m: f"{m[1] or m[3]} out of {m[2] or m[4]}",
+    ),
     rule(r">=", "≥"),
-    rule(r"<=", "≤"),
+    *SPELLINGS,
     # What stands before an amount alone, while its unit is written as a sign.
     *(
         rule(rf"(?:(?<=^)|(?<=[\s(])(?<![\w)²³] )){sign}\s?(?=[\d$€£.])", f"{words} ")
@@ -158,11 +135,8 @@ NOTATIONS: tuple[Rule, ...] = (
     rule(r"(?:(?<=^)|(?<=[\s(]))~\s?(?=[\d$€£.])", "about "),
     rule(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([-+]?\d{1,3})(?![\w.])", r"\1 × 10^\2"),
     rule(r"!=|<>", "≠"),
-    rule(r"(?<=[\w)\s])==(?=[\w(\s])", "="),
-    rule(r"\+/-|\+-(?=\d)", "±"),
-    rule(r"\*\*(?=\d)", "^"),
     rule(r"(?<=\w)\s?->\s?(?=\w)", "→"),
-    rule("[₀-₉]+", lambda m: m[0].translate(_SUBSCRIPTS)),
+    rule("[₀-₉]+", lambda m: m[0].translate(SUBSCRIPTS)),
 )
 MONEY: tuple[Rule, ...] = (
     rule(
@@ -172,8 +146,11 @@ MONEY: tuple[Rule, ...] = (
         rf"[kKmMbBT])(?!\w))?(?P<dashed>-(?=[a-z])| (?=bills?\b|notes?\b))?",
         lambda m: _money(m) + (" " if m["dashed"] else ""),
     ),
-    rule(rf"(?<![\w.,])({NUM})\s?({any_of(CURRENCIES)})(?![\w])", _money_after),
-    rule(rf"(?<![\w.,])({NUM}) ?¢", _cents),
+    rule(
+        rf"(?<![\w.,])({NUM})\s?({any_of(CURRENCIES)})(?![\w])",
+        lambda m: f"{number(m[1])} {_plural(CURRENCIES[m[2]], _several(m[1]))}",
+    ),
+    rule(rf"(?<![\w.,])({NUM}) ?¢", lambda m: f"{number(m[1])} {'cents' if _several(m[1]) else 'cent'}"),
     rule(
         rf"\b(dollars?|euros?|pounds?|cents?|pence|yen|yuan)/({_FREE})(?!\w)",
         lambda m: f"{m[1]} per {UNITS[m[2]]}",
@@ -185,7 +162,9 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
         r"(?<![\w.])(\d) ?ft\.? ?(\d{1,2}) ?in(?:\.|(?!\w))",
         lambda m: f"{cardinal(m[1])} feet {cardinal(m[2])} inches",
     ),
-    rule(r"(?<![\w.])(\d)['′’] ?(\d{1,2}(?:\.\d+)?)[\"″”]", _feet),
+    rule(
+        r"(?<![\w.])(\d)['′’] ?(\d{1,2}(?:\.\d+)?)[\"″”]", lambda m: f"{cardinal(m[1])} foot {number(m[2])}"
+    ),
     rule(r"(?<![\w.'])(\d{1,3})['′](?![\w'])", lambda m: f"{cardinal(m[1])} feet"),
     rule(r"(?<![\w.])(\d+)[\"″] ?[x×] ?(\d+)[\"″]", r"\1 by \2 inches"),
     rule(
@@ -196,21 +175,21 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
     rule(r"(?<=\d)° ?([NSEW])(?!\w)", lambda m: f" degrees {_BEARINGS[m[1]]}"),
     rule(r"(?<![\w.'\"])(\d{1,3}(?:\.\d+)?)[\"″](?=$|[\s,.;)])", lambda m: f"{number(m[1])} inches"),
     rule(
-        rf"(?<![\w.,])(?P<low>{_SIGNED})(?: ?°[CF]?)?(?: ?{TO} ?(?P<high>-?{NUM}))?[ -]?"
+        rf"(?<![\w.,])(?P<low>{SIGNED})(?: ?°[CF]?)?(?: ?{TO} ?(?P<high>-?{NUM}))?[ -]?"
         rf"(?P<unit>{_FREE})(?:/(?P<per>{any_of(UNITS)}))?(?![\w²³']|/\w)",
         _unit,
     ),
     rule(
-        rf"(?<![\w.,])(?P<low>{_SIGNED})(?:{TO}(?P<high>{NUM}))? (?P<unit>in|t|A)(?P<per>(?!))?(?=$|"
+        rf"(?<![\w.,])(?P<low>{SIGNED})(?:{TO}(?P<high>{NUM}))? (?P<unit>in|t|A)(?P<per>(?!))?(?=$|"
         rf"[,.;)]|$| (?:long|wide|tall|high|deep))",
         _unit,
     ),
-    rule(rf"(?<![\w.,])({_SIGNED})%?(?: ?{TO} ?({NUM}))? ?%", _percent),
+    rule(rf"(?<![\w.,])({SIGNED})%?(?: ?{TO} ?({NUM}))? ?%", _percent),
 )
 FORMULAS: tuple[Rule, ...] = (
     rule(rf"(?<![\w.-])({NUM}|[A-Za-z])\s?-\s?(?={NUM}\s?[-+×÷*=≈≥≤<>]|[A-Za-z]\s?[=≈≥≤<>])", r"\1 minus "),
     rule(rf"(?<=[=≈+×÷])(\s?{NUM})\s?-\s?(?={NUM})", r"\1 minus "),
-    rule(rf"(?<=[\w)π])(?:([{_SUPERSCRIPTS}]+)|\^(\([^()\s]{{1,8}}\)|[-+]?\d+|[A-Za-z]))", _power),
+    rule(rf"(?<=[\w)π])(?:([{SUPERSCRIPTS}]+)|\^(\([^()\s]{{1,8}}\)|[-+]?\d+|[A-Za-z]))", _power),
     rule(r"(?<![\w.])(\d{3,4}) ?[x×] ?(\d{3,4})(?!\w)", lambda m: f"{number(m[1])} by {number(m[2])}"),
     rule(r"(?<=\d) ?[xX] ?(?=\d)", " by "),
     rule(r"(?<=[\w)²³]) - (?=[\w(][^.!?;=]*=)", " minus "),
@@ -240,8 +219,10 @@ LEFT: tuple[Rule, ...] = (
     # 2½, 1 1/2, 3/4, 120/80.
     rule(r"(?<!\d)(\d+) ?([½¼¾⅓⅔])", lambda m: f"{cardinal(m[1])} and {_HALVES[m[2]]}"),
     rule(r"(?<![\w./])(\d{1,3}) (\d{1,2})/(\d{1,2})(?![\w/])", _mixed),
-    rule(r"(?<![\w./])(\d{1,4})/(\d{1,4})(?![\w/])", _fraction),
-    rule(r"(?<![\w.,])(\d{1,3}(?:,\d{3})+|\d+)(?:st|nd|rd|th)(?!\w)", _ordinal),
+    rule(r"(?<![\w./])(\d{1,4})/(\d{1,4})(?![\w/])", lambda m: _fraction_of(m[1], m[2])),
+    rule(
+        r"(?<![\w.,])(\d{1,3}(?:,\d{3})+|\d+)(?:st|nd|rd|th)(?!\w)", lambda m: ordinal(m[1].replace(",", ""))
+    ),
     rule(r"(?<![\w.,])(\d+(?:\.\d+)?)(?:(bn)(?!\w)|([kM])(?=\+| [a-z]))", _scaled),
     rule(r"(?<![\w.,])(\d{2,}|\d+\.\d+)(K)(?=\+| [a-z])", _scaled),
     rule(rf"(?<![\w.,:/-])({NUM}) ?{TO} ?(?={NUM}(?![\w/-]|[.,:]\d))", lambda m: f"{number(m[1])} to "),

@@ -4,9 +4,8 @@ import re
 
 from myna.engines.text.english.numerals import cardinal, ordinal, plural, year
 from myna.engines.text.english.tables import ABBREVIATIONS, MONTH, MONTHS, SHORT_MONTHS
-from myna.engines.text.rule import Rule, rule
+from myna.engines.text.rule import TO, Rule, rule
 
-TO = "[-~–—]"
 _YEAR = r"(?:1[1-9]|20)\d\d"
 _CLOCK = r"(?:[01]?\d|2[0-4]):[0-5]\d(?::[0-5]\d)?"
 _DAY_NAMES = "Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun"
@@ -14,10 +13,6 @@ _DAY_NAMES = "Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun"
 
 def _month(name: str) -> str:
     return next(month for month in MONTHS if month.startswith(name[:3]))
-
-
-def _iso(match: re.Match[str]) -> str:
-    return f"{MONTHS[int(match[3]) - 1]} {ordinal(match[4])}, {year(match[1])}"
 
 
 def _slashed(match: re.Match[str]) -> str:
@@ -94,7 +89,10 @@ DATES: tuple[Rule, ...] = (
         lambda m: f"{m[1]} {year(m[2])}",
     ),
     rule(r"(?<![\w.,-])\d{3,4}(?= (?:AD|BCE?|CE|A\.D\.|B\.C\.)(?!\w))", _year),
-    rule(r"(?<![\w.])((?:1\d|20)\d\d)([-/.])(0?[1-9]|1[0-2])\2(0?[1-9]|[12]\d|3[01])(?![\w-]|[./]\d)", _iso),
+    rule(
+        r"(?<![\w.])((?:1\d|20)\d\d)([-/.])(0?[1-9]|1[0-2])\2(0?[1-9]|[12]\d|3[01])(?![\w-]|[./]\d)",
+        lambda m: f"{MONTHS[int(m[3]) - 1]} {ordinal(m[4])}, {year(m[1])}",
+    ),
     rule(
         r"(?<![\w./-])(0?[1-9]|[12]\d|3[01])/(0?[1-9]|[12]\d|3[01])/((?:1\d|20)?\d\d)(?![\w/-]|\.\d)",
         _slashed,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from myna.engines.text.rule import any_of, greek_letters
+from myna.engines.text.rule import any_of, greek_letters, with_powers
 
 CURRENCIES: Final = {
     "US$": "dollar", "A$": "Australian dollar", "AU$": "Australian dollar", "C$": "Canadian dollar",
@@ -28,9 +28,7 @@ _LENGTHS: Final = {
     "nm": "nanometer", "ft": "foot", "in": "inch", "yd": "yard", "mi": "mile", "nmi": "nautical mile",
 }  # fmt: skip
 UNITS: Final = {
-    **_LENGTHS,
-    **{unit + two: f"square {name}" for unit, name in _LENGTHS.items() for two in ("²", "^2", "2")},
-    **{unit + three: f"cubic {name}" for unit, name in _LENGTHS.items() for three in ("³", "^3", "3")},
+    **with_powers(_LENGTHS, "square ", "cubic "),
     "sq ft": "square foot", "sqft": "square foot", "sq m": "square meter", "sqm": "square meter",
     "ha": "hectare", "kg": "kilogram", "g": "gram", "mg": "milligram", "μg": "microgram",
     "mcg": "microgram", "ug": "microgram", "lb": "pound", "lbs": "pound", "oz": "ounce", "t": "ton",
@@ -99,6 +97,14 @@ SAME_WORDS: Final = frozenset(_WORDS_TOO.split())
 _ENDS: Final = "Inc Ltd Corp Bros Fri ext etc Jr Sr Esq Rep Sq Ave Blvd Rd Ln Hwy Pkwy hrs yrs"
 ENDING_SENTENCES: Final = SAME_WORDS.union(_ENDS.split())
 """Those whose full stop may end a sentence."""
+NUMBERED: Final = {
+    "No": "number", "Nos": "number", "no": "number", "NO": "number", "Fig": "figure", "fig": "figure",
+    "Figs": "figures", "figs": "figures", "Vol": "volume", "vol": "volume", "Vols": "volumes",
+    "vols": "volumes", "Ch": "chapter", "ch": "chapter", "Chap": "chapter", "pp": "pages", "p": "page",
+}  # fmt: skip
+"""Abbreviations before a number alone."""
+BEFORE_NUMBERS: Final = SAME_WORDS.union(NUMBERED, ("Fri", "ext"))
+"""Those whose full stop ends no sentence before a number."""
 WITH_STOPS: Final = {
     "i.e.": "that is", "e.g.": "for example", "I.e.": "that is",
     "E.g.": "for example", "a.k.a.": "A K A", "a.m.": "A M", "p.m.": "P M",

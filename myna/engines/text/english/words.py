@@ -11,13 +11,14 @@ from myna.engines.text.english.tables import (
     FILE_ENDINGS,
     MONARCHS,
     NAMES,
+    NUMBERED,
     ROMAN_AFTER,
     SAME_WORDS,
     SPELLED,
     SPOKEN_ENDINGS,
     WITH_STOPS,
 )
-from myna.engines.text.rule import Rule, any_of, rule
+from myna.engines.text.rule import Rule, any_of, roman_value, rule
 
 _OBJECT = "(?:the|a|an|it|them|this|that|these|those|your|my|our|his|her|all|its|their|every|each|up|down)"
 _AUXILIARY = (
@@ -28,9 +29,9 @@ _PAST = (
     "(?:yesterday|last (?:night|week|month|year|summer|winter|spring|fall|time)|ago|earlier today|"
     "once|as a child)"
 )
-_ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _SHOUTED = re.compile(r"(?<![A-Za-z])[A-Z]{2,}(?![A-Za-z])")
 _VOWEL = re.compile("[AEIOUY]")
+_ACRONYM = re.compile(r"(?<![A-Za-z'’-])([A-Z]{2,6})(s?)(?![A-Za-z])")
 
 
 def _grouped(match: re.Match[str]) -> str:
@@ -42,10 +43,6 @@ def _grouped(match: re.Match[str]) -> str:
 def _version(match: re.Match[str]) -> str:
     before = "version " if match[1] else ""
     return before + " point ".join(cardinal(part) for part in match[2].split("."))
-
-
-def _after(match: re.Match[str]) -> str:
-    return f"{match[1].replace('#', 'number ')}{by_one(match[2])}"
 
 
 def name_number(digits: str) -> str:
@@ -60,20 +57,6 @@ def name_number(digits: str) -> str:
 def _named(match: re.Match[str]) -> str:
     after = " " if match.string[match.end() : match.end() + 1].isalpha() else ""
     return f"{match[1]} {name_number(match[2])}{after}"
-
-
-def _roman_value(letters: str) -> int:
-    values = [_ROMAN[letter] for letter in letters]
-    following = [*values[1:], 0]
-    return sum(-value if value < after else value for value, after in zip(values, following, strict=True))
-
-
-def _roman(match: re.Match[str]) -> str:
-    return f"{match[1]} {cardinal(str(_roman_value(match[2])))}"
-
-
-def _monarch(match: re.Match[str]) -> str:
-    return f"{match[1]} the {ordinal(str(_roman_value(match[2])))}"
 
 
 def _abbreviation(match: re.Match[str]) -> str:
@@ -199,7 +182,10 @@ CODES: tuple[Rule, ...] = (
         r"(?<![\w.,-])\d{3}-\d\d-\d{4}(?![\w-])|(?<![\w.,-])\d{3}([ -])\d{3}\2\d{3,4}(?![\w-]|[.,]\d)",
         _grouped,
     ),
-    rule(rf"(?<!\w)((?:{BY_ONE_AFTER})(?: number)?[: #]{{1,2}})(\d{{3,}})(?![\w:/%-]|[.,]\d)", _after),
+    rule(
+        rf"(?<!\w)((?:{BY_ONE_AFTER})(?: number)?[: #]{{1,2}})(\d{{3,}})(?![\w:/%-]|[.,]\d)",
+        lambda m: m[1].replace("#", "number ") + by_one(m[2]),
+    ),
     rule(r"(?<!\w)(40[13])\(?([kb])\)?(?!\w)", lambda m: f"{in_pairs(m[1])} {m[2]}"),
     rule(r"(?<!\w)([Ff]light [A-Z]{2}) (\d{3,4})(?![\w:/%]|[.,]\d)", _named),
     rule(r"(?<![\w.,:/-])911(?![\w:/%-]|[.,]\d)", "nine one one"),
@@ -220,13 +206,9 @@ CODES: tuple[Rule, ...] = (
 WORDS: tuple[Rule, ...] = (
     rule(r"(?<!\w)(UTC|GMT)-(?=\d)", r"\1 minus "),
     rule(rf"(?<![\w.]){any_of(WITH_STOPS)}(?![A-Za-z])(?!(?<=[a-z])\.\w)", lambda m: WITH_STOPS[m[0]]),
-    rule(r"(?<!\w)(?:No|Nos|no|NO)\. ?(?=\d)|№ ?(?=\d)", "number "),
-    rule(r"(?<![\w&])#(?=\d)", "number "),
-    rule(r"(?<!\w)(?:Fig|fig)\. ?(?=\d)", "figure "),
-    rule(r"(?<!\w)(?:Vol|vol)\. ?(?=\d|[IVX])", "volume "),
-    rule(r"(?<!\w)(?:Ch|ch|Chap)\. ?(?=\d|[IVX])", "chapter "),
-    rule(r"(?<!\w)pp\. ?(?=\d)", "pages "),
-    rule(r"(?<!\w)p\. ?(?=\d)", "page "),
+    rule(r"№ ?(?=\d)|(?<![\w&])#(?=\d)", "number "),
+    rule(rf"(?<!\w)({any_of(NUMBERED)})\. ?(?=\d)", lambda m: f"{NUMBERED[m[1]]} "),
+    rule(r"(?<!\w)(Vols?|vols?|Ch|ch|Chap)\. ?(?=[IVX])", lambda m: f"{NUMBERED[m[1]]} "),
     rule(
         r"(?<![\w.])([A-Z][a-z]+|\d(?:st|nd|rd|th)) (St|Dr)(?:\.|(?=$|,))(?! [A-Z][a-z])( (?=[a-z])|)",
         _street,
@@ -237,11 +219,14 @@ WORDS: tuple[Rule, ...] = (
     rule(rf"(?<![\w.])({any_of(ABBREVIATIONS)})\.(?!\w)", _abbreviation),
     rule(r"(?<![\w.])(Mr|Mrs|Ms|Mt|Ft|Sgt|Capt|Prof|Jr|Sr|vs)(?![\w.'])", lambda m: ABBREVIATIONS[m[1]]),
     rule(r"(?<=day) ?[-–] ?(?=(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun))", " to "),
-    rule(rf"(?<!\w)((?:{ROMAN_AFTER})\.?) ([IVXLC]{{1,6}})(?![\w'’])", _roman),
+    rule(
+        rf"(?<!\w)((?:{ROMAN_AFTER})\.?) ([IVXLC]{{1,6}})(?![\w'’])",
+        lambda m: f"{m[1]} {cardinal(str(roman_value(m[2])))}",
+    ),
     rule(
         rf"(?<!\w)((?:King |Queen |Pope |Emperor )?(?:{MONARCHS})) "
         r"((?!I[ ,](?!of )[a-z'])[IVX]{1,5})(?![\w'’])",
-        _monarch,
+        lambda m: f"{m[1]} the {ordinal(str(roman_value(m[2])))}",
     ),
     rule(r"(?<![A-Za-z0-9])(CO|NO|SO|NH|CH)(\d)(?!\w)", lambda m: f"{' '.join(m[1])} {cardinal(m[2])}"),
     rule(r"(?<!\w)WW(I{1,2})(?!\w)", lambda m: f"World War {cardinal(str(len(m[1])))}"),
@@ -278,6 +263,3 @@ def acronyms(text: str) -> str:
         if len(known) < len(capitals):
             return text
     return _ACRONYM.sub(_acronym, re.sub(r"(?<!\w)OK(?!\w)", "okay", text))
-
-
-_ACRONYM = re.compile(r"(?<![A-Za-z'’-])([A-Z]{2,6})(s?)(?![A-Za-z])")

@@ -3,8 +3,7 @@
 import re
 
 from myna.engines.text.mandarin.codes import name_part
-from myna.engines.text.mandarin.dates import TO
-from myna.engines.text.mandarin.numerals import by_one, cardinal, number
+from myna.engines.text.mandarin.numerals import by_one, cardinal, number, ordinal
 from myna.engines.text.mandarin.tables import (
     COUNTED,
     CURRENCIES,
@@ -20,17 +19,25 @@ from myna.engines.text.mandarin.tables import (
     UNIT,
     UNITS,
 )
-from myna.engines.text.rule import GREEK_ALONE, Rule, any_of, rule
+from myna.engines.text.rule import (
+    EXPONENTS,
+    GREEK_ALONE,
+    NUM,
+    SIGNED,
+    SPELLINGS,
+    SUBSCRIPTS,
+    SUPERSCRIPTS,
+    THOUSANDS,
+    TO,
+    Rule,
+    any_of,
+    exponent,
+    roman_value,
+    rule,
+)
 
-THOUSANDS = r"\d{1,3}(?:,\d{3})+(?![\d,])"
-NUM = rf"(?:{THOUSANDS}|\d+)(?:\.\d+)?"
-_SIGNED = rf"[-+±]?{NUM}"
 _ALL_CURRENCIES = CURRENCIES | CURRENCY_CODES
 _SCALES = {"k": 3, "K": 3, "M": 6, "m": 6, "B": 9, "b": 9, "bn": 9, "w": 4, "W": 4}
-_EXPONENTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿˣ", "0123456789+-nx")
-_SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿˣ"
-_SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
-_ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50}
 _LEFT, _RIGHT = r"[\w)）\]}一-鿿%°′!π∞]", r"[\w(（\[{√∛π∞±一-鿿|.-]"
 
 
@@ -86,23 +93,15 @@ def _signed_share(of: str, written: str) -> str:
 
 
 def _power(match: re.Match[str]) -> str:
-    exponent = (match[1] or match[2]).translate(_EXPONENTS).strip("()")
-    if exponent == "2":
+    power = exponent(match)
+    if power == "2":
         return "的平方"
-    read = number(exponent) if re.fullmatch(r"[-+]?\d+(?:\.\d+)?", exponent) else exponent.replace("-", "负")
+    read = number(power) if re.fullmatch(r"[-+]?\d+(?:\.\d+)?", power) else power.replace("-", "负")
     return f"的{read}次方"
 
 
-def _roman(match: re.Match[str]) -> str:
-    return _roman_value(match[0])
-
-
-def _roman_value(letters: str) -> str:
-    values = [_ROMAN[letter] for letter in letters]
-    signs = [
-        -1 if value < following else 1 for value, following in zip(values, [*values[1:], 0], strict=True)
-    ]
-    return cardinal(str(sum(sign * value for sign, value in zip(signs, values, strict=True))), pairs=False)
+def _roman(letters: str) -> str:
+    return ordinal(str(roman_value(letters)))
 
 
 def _operator(match: re.Match[str]) -> str:
@@ -121,18 +120,18 @@ def _fraction(match: re.Match[str]) -> str:
     """A proper fraction; `5/1` is a date, and `120/80` two numbers."""
     upper, lower = match[1], match[2]
     if int(upper) < int(lower):
-        return f"{cardinal(lower, pairs=False)}分之{cardinal(upper, pairs=False)}"
+        return f"{ordinal(lower)}分之{ordinal(upper)}"
     if (
         1 <= int(upper) <= 12
         and 1 <= int(lower) <= 31
         and (int(lower) > 1 or match.string[match.end() :][:1])
     ):
-        return f"{cardinal(upper, pairs=False)}月{cardinal(lower, pairs=False)}日"
-    return f"{cardinal(upper, pairs=False)}、{cardinal(lower, pairs=False)}"
+        return f"{ordinal(upper)}月{ordinal(lower)}日"
+    return f"{ordinal(upper)}、{ordinal(lower)}"
 
 
 def _versus(match: re.Match[str]) -> str:
-    return f"{cardinal(match[1], pairs=False)}比{cardinal(match[2], pairs=False)}"
+    return f"{ordinal(match[1])}比{ordinal(match[2])}"
 
 
 def _left(match: re.Match[str]) -> str:
@@ -149,20 +148,17 @@ NOTATIONS: tuple[Rule, ...] = (
     rule(r"(?<=\d)#(?=[一-鿿])", "号"),
     rule("(?<=[0-9])[★☆]", "星"),
     rule(r">=|=>(?=\s?[\d-])", "≥"),
-    rule(r"<=", "≤"),
     rule(r"!=|<>|=/=", "≠"),
-    rule(r"(?<=[\w)\s])==(?=[\w(\s])", "="),
-    rule(r"\+/-|\+-(?=\d)", "±"),
-    rule(r"\*\*(?=\d)", "^"),
+    *SPELLINGS,
 )
 FORMULAS: tuple[Rule, ...] = (
     # 第III章, 伊丽莎白II世; CO₂, H2O.
     rule(
         r"(?<=第)[IVXL]{1,6}(?![A-Za-z])|(?<=[一-鿿 ])[IVXL]{1,6}(?= ?(?:世|期|型|级|类|度烧伤|区))",
-        _roman,
+        lambda m: _roman(m[0]),
     ),
-    rule(rf"({MONARCHS})([IVX]{{1,5}})(?![A-Za-z世])", lambda m: f"{m[1]}{_roman_value(m[2])}世"),
-    rule("[₀-₉]+", lambda m: name_part(m[0].translate(_SUBSCRIPTS))),
+    rule(rf"({MONARCHS})([IVX]{{1,5}})(?![A-Za-z世])", lambda m: f"{m[1]}{_roman(m[2])}世"),
+    rule("[₀-₉]+", lambda m: name_part(m[0].translate(SUBSCRIPTS))),
     # 10-3=7, 计算10-3, x-1>0.
     rule(
         rf"(?<![\w.-])({NUM}|[A-Za-z])\s?-\s?(?={NUM}(?![\w./]|-\d)\s?[-+×÷*=≈≥≤<>]|[A-Za-z]\s?[=≈≥≤<>])(?!\d+-\d+-)",
@@ -173,10 +169,10 @@ FORMULAS: tuple[Rule, ...] = (
     # Fe³⁺, SO₄²⁻.
     rule(
         r"(?<=[\w₀-₉)）\]])([¹²³⁴-⁹]?)([⁺⁻])(?![⁰-⁹¹²³])",
-        lambda m: (number(m[1].translate(_EXPONENTS)) if m[1] else "") + {"⁺": "正", "⁻": "负"}[m[2]],
+        lambda m: (number(m[1].translate(EXPONENTS)) if m[1] else "") + {"⁺": "正", "⁻": "负"}[m[2]],
     ),
     rule(
-        rf"(?<=[\w)）\]π])(?:([{_SUPERSCRIPTS}]+)|\^(\([^()\s]{{1,8}}\)|[-+]?\d+(?:\.\d+)?|[A-Za-z]))", _power
+        rf"(?<=[\w)）\]π])(?:([{SUPERSCRIPTS}]+)|\^(\([^()\s]{{1,8}}\)|[-+]?\d+(?:\.\d+)?|[A-Za-z]))", _power
     ),
     rule(r"(?<=[\dπ)）]) ?[xX×✕*] ?(?=[\d√π(（])", "乘"),
     rule(r"(?<=[\w)）])\s?\*\s?(?=[\w(（])", "乘"),
@@ -210,7 +206,7 @@ AMOUNTS: tuple[Rule, ...] = (
     # 120/80mmHg.
     rule(
         r"(?<![\w./])(\d{2,3})/(\d{2,3})(?= ?(?:mmHg|毫米汞柱))",
-        lambda m: f"{cardinal(m[1], pairs=False)}、{m[2]}",
+        lambda m: f"{ordinal(m[1])}、{m[2]}",
     ),
     rule(r"(\d+)[′'](\d{1,2})[″\"]", lambda m: f"{number(m[1])}分{number(m[2])}秒"),
     rule(r"(?<=\d)[wW](?=\+|[人次元粉]|用户|阅读|点赞|粉丝|播放)", "万"),
@@ -220,7 +216,7 @@ AMOUNTS: tuple[Rule, ...] = (
         lambda m: f"{number(m[1])}度{number(m[2])}分" + (f"{number(m[3])}秒" if m[3] else ""),
     ),
     rule(
-        rf"(?<![\w.])(?P<low>{_SIGNED})(?: ?°C?)?(?: ?{TO} ?(?P<high>-?{NUM}))?"
+        rf"(?<![\w.])(?P<low>{SIGNED})(?: ?°C?)?(?: ?{TO} ?(?P<high>-?{NUM}))?"
         rf" ?(?P<unit>{UNIT})(?!-?[A-Za-z0-9])",
         _unit,
     ),
@@ -232,7 +228,7 @@ AMOUNTS: tuple[Rule, ...] = (
     ),
     # 15%, 5%-10%, +3‰.
     rule(
-        rf"(?<![\w.])(?P<low>{_SIGNED})(?: ?[%‰‱]?(?: ?{TO} ?|到|至)(?P<high>-?{NUM}))? ?(?P<of>[%‰‱])",
+        rf"(?<![\w.])(?P<low>{SIGNED})(?: ?[%‰‱]?(?: ?{TO} ?|到|至)(?P<high>-?{NUM}))? ?(?P<of>[%‰‱])",
         _percent,
     ),
 )
@@ -246,18 +242,18 @@ SCORES: tuple[Rule, ...] = (
     rule(rf"(?<=[以了])(\d{{1,3}})[–—-](\d{{1,3}})(?!\d|{COUNTED})", _versus),
     rule(
         rf"({SCORED}[^\d，。；]{{0,6}}?)(\d{{1,3}})[-–—](\d{{1,3}})(?![\d%]|{COUNTED})",
-        lambda m: f"{m[1]}{cardinal(m[2], pairs=False)}比{cardinal(m[3], pairs=False)}",
+        lambda m: f"{m[1]}{ordinal(m[2])}比{ordinal(m[3])}",
     ),
 )
 SPANS: tuple[Rule, ...] = (
     # 16:9, 3:2:1.
     rule(
         r"(?<![\w.:])(\d{1,5}):(\d{1,5})(?::(\d{1,5}))?(?![\w:]|\.\d)",
-        lambda m: "比".join(cardinal(part, pairs=False) for part in m.groups() if part),
+        lambda m: "比".join(ordinal(part) for part in m.groups() if part),
     ),
     rule(
         r"第(\d{1,5})/(\d{1,5})(?=[页集章题张步关])",
-        lambda m: f"第{cardinal(m[1], pairs=False)}{m.string[m.end()]}，共{cardinal(m[2], pairs=False)}",
+        lambda m: f"第{ordinal(m[1])}{m.string[m.end()]}，共{ordinal(m[2])}",
     ),
     # 24/7, 3/4, 1又1/2.
     rule(r"(?<![\w./])24/7(?![\w/])", "二十四七"),
@@ -274,10 +270,10 @@ LEFT: tuple[Rule, ...] = (
         lambda m: f"{m[1]}{m[2]}{by_one(m[3])}",
     ),
     rule(r"(?<![\w.一-鿿])\.(\d+)", lambda m: "零点" + by_one(m[1])),
-    rule(r"第(\d{1,16})(?!\d|\.\d)", lambda m: "第" + cardinal(m[1], pairs=False)),
+    rule(r"第(\d{1,16})(?!\d|\.\d)", lambda m: "第" + ordinal(m[1])),
     rule(
         r"(?<![\w.])\d+(?=号(?:楼|线|机|店|馆|厅|院|门|桌|库|文|令|公告|案|床|房|宿舍|选手|球员|$|[，。；、）)]))",
-        lambda m: cardinal(m[0], pairs=False),
+        lambda m: ordinal(m[0]),
     ),
     rule(rf"(?<![\w.)）\]])[-+±]?(?:{THOUSANDS}(?:\.\d+)?|\d+\.\d+)", lambda m: number(m[0])),
     rule(r"(?<![\w.)）\]一-鿿-])-\d+|(?<=[一-鿿])-\d+(?![\d-])", lambda m: number(m[0])),

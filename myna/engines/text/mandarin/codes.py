@@ -2,7 +2,7 @@
 
 import re
 
-from myna.engines.text.mandarin.numerals import by_one, called, cardinal, number
+from myna.engines.text.mandarin.numerals import by_one, called, cardinal, number, ordinal
 from myna.engines.text.mandarin.tables import (
     CODE_WORDS,
     COUNTED,
@@ -20,7 +20,7 @@ _PROVINCES = "京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕
 def name_part(digits: str) -> str:
     """A number inside a name: up to two digits and round ones as a number, others digit by digit."""
     plain = len(digits) <= 2 or (len(digits) <= 4 and digits.endswith("00"))
-    return cardinal(digits, pairs=False) if plain and not digits.startswith("0") else by_one(digits)
+    return ordinal(digits) if plain and not digits.startswith("0") else by_one(digits)
 
 
 def _address(match: re.Match[str]) -> str:
@@ -135,12 +135,12 @@ NAMES: tuple[Rule, ...] = (
     rule(r"(?<![A-Za-z0-9])([BCDEGOPSV])2([BCDEGOPSV])(?![A-Za-z0-9])", r"\1 to \2"),
     rule(
         r"(?<![A-Za-z0-9])(\d{1,2})([vV])(\d{1,2})(?!\w)",
-        lambda m: cardinal(m[1], pairs=False) + m[2] + cardinal(m[3], pairs=False),
+        lambda m: ordinal(m[1]) + m[2] + ordinal(m[3]),
     ),
     rule(r"(?<![A-Za-z])([A-Z]\d+)[-~–—](?=[A-Z]\d)", r"\1到"),
     rule(
         r"(?<![A-Za-z])[Nn][Oo](?:\.|．) ?(\d{1,6})(?!\d|\.\d)",
-        lambda m: f"number {cardinal(m[1], pairs=False)}",
+        lambda m: f"number {ordinal(m[1])}",
     ),
     # GPT-4, COVID-19, iPhone 15, RTX 4090, Mate60.
     rule(r"(?<![A-Za-z0-9])([A-Za-z]+)(-?)((?!2[A-Z](?![A-Za-z0-9]))\d+(?:[.-]\d+)*)", _latin_name),

@@ -2,13 +2,11 @@
 
 import re
 
-from myna.engines.text.mandarin.numerals import by_one, cardinal
+from myna.engines.text.mandarin.numerals import by_one, cardinal, ordinal
 from myna.engines.text.mandarin.tables import COUNTED, HOLIDAYS
-from myna.engines.text.rule import Rule, rule
+from myna.engines.text.rule import TO, YEAR, Rule, rule
 
-TO = "[-~–—]"
 _MONTH, _DAY = r"(?:0?[1-9]|1[0-2])", r"(?:0?[1-9]|[12]\d|3[01])"
-_YEAR = r"(?:1[0-9]|20)\d\d"
 _CLOCK = r"(?:[01]?\d|2[0-4])[:：][0-5]\d(?:[:：][0-5]\d)?"
 _HALVES = {"AM": "上午", "PM": "下午"}
 _EVENTS = "(?:事件|晚会|购物节|运动|惨案|事变|革命|大地震|地震|空难|恐怖)"
@@ -19,41 +17,37 @@ _LASTS = (  # a number of years, not a year
 )
 
 
-def _plain(digits: str) -> str:
-    return cardinal(digits, pairs=False)
-
-
 def _date(match: re.Match[str]) -> str:
     year, _, month, day = match.groups()
-    return f"{by_one(year)}年{_plain(month)}月{_plain(day)}日"
+    return f"{by_one(year)}年{ordinal(month)}月{ordinal(day)}日"
 
 
 def _month(match: re.Match[str]) -> str:
-    return f"{by_one(match[1])}年{_plain(match[2])}月"
+    return f"{by_one(match[1])}年{ordinal(match[2])}月"
 
 
 def _day(match: re.Match[str]) -> str:
-    return f"{_plain(match[1])}月{_plain(match[2])}日"
+    return f"{ordinal(match[1])}月{ordinal(match[2])}日"
 
 
 def _event(match: re.Match[str]) -> str:
     """The name of an event by its date: 9·11 as 九一一, 10·1 as 十一."""
-    return (_plain(match[1]) if match[1] == "10" else by_one(match[1])) + by_one(match[2])
+    return (ordinal(match[1]) if match[1] == "10" else by_one(match[1])) + by_one(match[2])
 
 
 def _american(match: re.Match[str]) -> str:
     """05/01/2024: the month is first unless it is above 12."""
     first, second = sorted(match.group(1, 2), key=lambda part: int(part) > 12)
-    return f"{by_one(match[3])}年{_plain(first)}月{_plain(second)}日"
+    return f"{by_one(match[3])}年{ordinal(first)}月{ordinal(second)}日"
 
 
 def _sixtieth(digits: str) -> str:
-    return ("零" if digits[0] == "0" and digits != "00" else "") + _plain(digits)
+    return ("零" if digits[0] == "0" and digits != "00" else "") + ordinal(digits)
 
 
 def _time(written: str) -> str:
     hours, minutes, *seconds = re.split("[:：]", written)
-    hour = "两" if int(hours) == 2 else _plain(hours)
+    hour = "两" if int(hours) == 2 else ordinal(hours)
     if seconds:
         return f"{hour}点{_sixtieth(minutes)}分{_sixtieth(seconds[0])}秒"
     return f"{hour}点" + (f"{_sixtieth(minutes)}分" if int(minutes) else "")
@@ -66,7 +60,7 @@ def _times(match: re.Match[str]) -> str:
 
 
 def _hour(match: re.Match[str]) -> str:
-    return f"{_HALVES[match[2].upper()[0] + 'M']}{'两' if match[1] == '2' else _plain(match[1])}点"
+    return f"{_HALVES[match[2].upper()[0] + 'M']}{'两' if match[1] == '2' else ordinal(match[1])}点"
 
 
 def _minute(match: re.Match[str]) -> str:
@@ -77,33 +71,25 @@ def _years(match: re.Match[str]) -> str:
     return f"{by_one(match[1])}到{by_one(match[2])}"
 
 
-def _one_by_one(match: re.Match[str]) -> str:
-    return by_one(match[0])
-
-
-def _ordinal(match: re.Match[str]) -> str:
-    return _plain(match[0])
-
-
 def _lasting(match: re.Match[str]) -> str:
     return cardinal(match[0]) if int(match[0]) != 2 else "两"
 
 
 DATES: tuple[Rule, ...] = (
     # 2024-05-01, 2024/5/1, 2024.5.1; 20240501 is a code.
-    rule(rf"(?<![\w.])({_YEAR})([-/.])({_MONTH})\2({_DAY})(?:日|号)?(?![\w-]|\.\d)", _date),
-    rule(rf"(?<![\w.-])({_YEAR})[-/]({_MONTH})(?:月)?(?![\w/-]|[.:]\d|年|学年|赛季)", _month),
-    rule(rf"(?<![\w.])({_YEAR})\.({_MONTH})月", _month),
-    rule(rf"(?<![\w./])({_DAY})/({_DAY})/({_YEAR})(?![\w/])", _american),
+    rule(rf"(?<![\w.])({YEAR})([-/.])({_MONTH})\2({_DAY})(?:日|号)?(?![\w-]|\.\d)", _date),
+    rule(rf"(?<![\w.-])({YEAR})[-/]({_MONTH})(?:月)?(?![\w/-]|[.:]\d|年|学年|赛季)", _month),
+    rule(rf"(?<![\w.])({YEAR})\.({_MONTH})月", _month),
+    rule(rf"(?<![\w./])({_DAY})/({_DAY})/({YEAR})(?![\w/])", _american),
     rule(rf"(?<![\w.])(20\d\d)\.(0[1-9]|1[0-2])(?![\w.%]|{COUNTED}|倍)", _month),
     rule(
         rf"(?<![\w./])({_MONTH})[./]({_DAY}){TO}({_MONTH})[./]({_DAY})(?=[号日]?{HOLIDAYS})[号日]?",
-        lambda m: f"{_plain(m[1])}月{_plain(m[2])}日到{_plain(m[3])}月{_plain(m[4])}日",
+        lambda m: f"{ordinal(m[1])}月{ordinal(m[2])}日到{ordinal(m[3])}月{ordinal(m[4])}日",
     ),
     rule(rf"(?<![\w./:-])(0[1-9]|1[0-2])-(0[1-9])(?![\w:/%-]|[.,]\d|{COUNTED})", _day),
     rule(
         r"(?<!\w)(1[5-9]|20)(\d)0['’]?s(?!\w)",
-        lambda m: f"{_plain(str(int(m[1]) + 1))}世纪{_plain(m[2])}十年代",
+        lambda m: f"{ordinal(str(int(m[1]) + 1))}世纪{ordinal(m[2])}十年代",
     ),
     # 14:30, 9:00-18:00, 8:05 AM.
     rule(
@@ -122,38 +108,42 @@ DATES: tuple[Rule, ...] = (
         _event,
     ),
     rule(r"(?<![\d.])(\d{1,2})[·•](\d{1,2})(?!\d)", _event),
-    rule(rf"(?<![\w.-])\d{{3}}(?={_EVENTS})", _one_by_one),
+    rule(rf"(?<![\w.-])\d{{3}}(?={_EVENTS})", lambda m: by_one(m[0])),
     rule(r"(?<![\w.])(\d{1,2})\.(?=(?:19|20)\d\d年)", r"\1、"),
     rule(rf"(?<=[日号月年点分周期一二三四五六末]){TO}(?=\d|{_RESUMED})", "到"),
-    rule(rf"(?<![\w.])({_MONTH})月({_DAY})(?=[日号])", lambda m: f"{_plain(m[1])}月{_plain(m[2])}"),
+    rule(rf"(?<![\w.])({_MONTH})月({_DAY})(?=[日号])", lambda m: f"{ordinal(m[1])}月{ordinal(m[2])}"),
     # 2023-24赛季, 2020—2024年, 80、90后.
-    rule(rf"(?<!\d)({_YEAR})(?:[/~～–—-]|到|至)((?:19|20)?\d\d)(?=年(?!级)|赛季|财年|学年|度|届)", _years),
-    rule(rf"(?<!\d)({_YEAR})(?=年?(?:{TO}|到|至){_YEAR})", _one_by_one),
+    rule(rf"(?<!\d)({YEAR})(?:[/~～–—-]|到|至)((?:19|20)?\d\d)(?=年(?!级)|赛季|财年|学年|度|届)", _years),
+    rule(rf"(?<!\d)({YEAR})(?=年?(?:{TO}|到|至){YEAR})", lambda m: by_one(m[0])),
     rule(
-        rf"(?<![\d.])({_YEAR})(?=届|款|赛季|财年|学年|奥运|冬奥|亚运|世界杯|欧洲杯|春晚|高考|新年|财报|版|级|秋|春|夏|冬|Q\d|H\d)",
-        _one_by_one,
+        rf"(?<![\d.])({YEAR})(?=届|款|赛季|财年|学年|奥运|冬奥|亚运|世界杯|欧洲杯|春晚|高考|新年|财报|版|级|秋|春|夏|冬|Q\d|H\d)",
+        lambda m: by_one(m[0]),
     ),
-    rule(r"(?<![\d.])(?:[5-9]\d|[01]\d|[05])(?=[后前](?![来面边天退续后期])|、\d\d后)", _one_by_one),
-    rule(r"(?<![\d.])\d{1,2}(?=世纪|年代)", _ordinal),
+    rule(
+        r"(?<![\d.])(?:[5-9]\d|[01]\d|[05])(?=[后前](?![来面边天退续后期])|、\d\d后)", lambda m: by_one(m[0])
+    ),
+    rule(r"(?<![\d.])\d{1,2}(?=世纪|年代)", lambda m: ordinal(m[0])),
     # 1500年了 and 距今1800多年 last; 618年唐朝建立 and 98年抗洪 are years.
-    rule(r"(?<=公元前)\d{1,4}(?=年)", _ordinal),
-    rule(r"(?<=公元)\d{1,4}(?=年)", _one_by_one),
-    rule(rf"(?<![\d.])(?:{_YEAR}|[12]000)(?=年{_LASTS})", _lasting),
+    rule(r"(?<=公元前)\d{1,4}(?=年)", lambda m: ordinal(m[0])),
+    rule(r"(?<=公元)\d{1,4}(?=年)", lambda m: by_one(m[0])),
+    rule(rf"(?<![\d.])(?:{YEAR}|[12]000)(?=年{_LASTS})", _lasting),
     rule(r"(?<=[近超过约逾历经整足共达余用花等住了活隔满有])(?:\d{1,3}0{1,3})(?=年)", _lasting),
-    rule(r"(?<![\d.])0\d(?=年)", _one_by_one),
+    rule(r"(?<![\d.])0\d(?=年)", lambda m: by_one(m[0])),
     rule(
         rf"(?<![\d.])\d\d(?=年(?:{_MONTH}月|[一二三四五六七八九十]{{1,2}}月|底|初|末|春|夏|秋|冬|年初|年底))",
-        _one_by_one,
+        lambda m: by_one(m[0]),
     ),
-    rule(rf"(?<![\d.])(?<![了近过约第满前])[7-9]\d(?=年(?!{_LASTS}|[代的。，,！]|$))", _one_by_one),
+    rule(
+        rf"(?<![\d.])(?<![了近过约第满前])[7-9]\d(?=年(?!{_LASTS}|[代的。，,！]|$))", lambda m: by_one(m[0])
+    ),
     rule(
         rf"(?:(?<=^)|(?<=[，。；！？、\s（(在于至到从自]))\d{{2}}[1-9](?=年(?!{_LASTS}|[的。，,]|$))",
-        _one_by_one,
+        lambda m: by_one(m[0]),
     ),
     rule(
         r"(?<![\d.])\d\d(?=年(?:高考|中考|奥运|冬奥|世界杯|欧洲杯|春晚|大选|毕业|入学|出生|生人|考上|参军|结婚|入职))",
-        _one_by_one,
+        lambda m: by_one(m[0]),
     ),
-    rule(r"(?<!\d)(?!1000)(?:1\d|20|21)\d\d(?=年)", _one_by_one),
+    rule(r"(?<!\d)(?!1000)(?:1\d|20|21)\d\d(?=年)", lambda m: by_one(m[0])),
     rule(r"(?<![\d.~–—-])\d+(?=年(?!级))", _lasting),
 )

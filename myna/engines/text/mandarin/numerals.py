@@ -22,23 +22,24 @@ def called(digits: str) -> str:
     return digits.translate(_SPELLED)
 
 
-def cardinal(digits: str, *, pairs: bool = True) -> str:
-    """The whole number written in ASCII `digits`; over 16 digits they are read one by one.
+def cardinal(digits: str) -> str:
+    """The whole number written in ASCII `digits`, as in counting: a leading 2 before 百, 千, 万 or 亿 is 两.
+    Over 16 digits they are read one by one."""
+    digits = digits.lstrip("0")
+    reading = ordinal(digits)
+    leads = digits[:1] == "2" and len(digits) % 4 in (0, 1, 3) and 1 < len(digits) <= CARDINAL_DIGITS_MAX
+    return "两" + reading[1:] if leads else reading
 
-    With `pairs`, a leading 2 before 百, 千, 万 or 亿 is 两, as in counting; without, it is 二 (ordinals).
-    """
+
+def ordinal(digits: str) -> str:
+    """The same for a number that counts nothing: a leading 2 is 二."""
     digits = digits.lstrip("0")
     if not digits:
         return "零"
     if len(digits) > CARDINAL_DIGITS_MAX:
         return by_one(digits)
     reading = "".join(_groups(digits))
-    if reading.startswith("一十"):
-        reading = reading[1:]
-    if not pairs:
-        return reading
-    leads = digits[0] == "2" and len(digits) % 4 in (0, 1, 3) and len(digits) > 1
-    return "两" + reading[1:] if leads else reading
+    return reading.removeprefix("一") if reading.startswith("一十") else reading
 
 
 def _groups(digits: str) -> list[str]:

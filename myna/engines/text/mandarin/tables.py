@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from myna.engines.text.rule import any_of, greek_letters
+from myna.engines.text.rule import any_of, greek_letters, with_powers
 
 CURRENCIES: Final = {
     "US$": "美元", "HK$": "港元", "NT$": "新台币", "A$": "澳元", "AU$": "澳元", "C$": "加元", "CA$": "加元",
@@ -24,9 +24,7 @@ _LENGTHS: Final = {
     "nm": "纳米", "ft": "英尺", "in": "英寸", "inch": "英寸", "yd": "码", "mi": "英里", "nmi": "海里",
 }  # fmt: skip
 UNITS: Final = {
-    **_LENGTHS,
-    **{f"{unit}{two}": f"平方{name}" for unit, name in _LENGTHS.items() for two in ("²", "2", "^2")},
-    **{f"{unit}{three}": f"立方{name}" for unit, name in _LENGTHS.items() for three in ("³", "3", "^3")},
+    **with_powers(_LENGTHS, "平方", "立方"),
     "sqm": "平方米", "ha": "公顷",
     "t": "吨", "kg": "千克", "KG": "千克", "Kg": "千克", "g": "克", "mg": "毫克", "μg": "微克", "ug": "微克",
     "mcg": "微克", "ng": "纳克", "lb": "磅", "lbs": "磅", "oz": "盎司",

@@ -25,7 +25,7 @@ from myna.office.messages import N_
 from myna.office.page import Page, performs
 from myna.office.pages.site.channels import KINDS, PATH, found, known
 from myna.office.visit import Visit
-from myna.store.queries import routes
+from myna.store.queries import config as config_store
 
 VENDORS = (
     ("Ollama", "http://127.0.0.1:11434/v1"),
@@ -68,7 +68,11 @@ async def show_change(visit: Visit) -> Response:
         "site/channel.html",
         channel=channel,
         form=SetChannel(name=channel.name, **{**_present(channel), "url": without_login(channel.url)}),
-        routes=[row.name for row in await visit.read(routes.load) if channel.name in of_row(row).channels],
+        routes=[
+            row.name
+            for row in await visit.read(config_store.load_routes)
+            if channel.name in of_row(row).channels
+        ],
         keys_in_files=visit.parts.settings.keys_in_files,
     )
 

@@ -25,7 +25,7 @@ from myna.office.page import Page, performs
 from myna.office.pages.site.channels import known
 from myna.office.visit import Visit
 from myna.store.queries import config as config_store
-from myna.store.queries import routes as store
+from myna.store.queries import config as store
 
 PATH = "/site/routes"
 KINDS = {
@@ -44,7 +44,7 @@ async def show(visit: Visit) -> Response:
     config = await visit.read(config_store.load)
     await visit.parts.config.at(config.version)
     channels = await known(visit)
-    keys = await visit.read(store.keys_limited)
+    keys = await visit.read(store.keys_limited_to_routes)
     own = sorted(map(of_row, config.routes), key=lambda route: (route.name.endswith("*"), route.name))
     built_in = [route for route in listed(config, visit.parts.config.settings) if route.name in BUILT_IN]
     return visit.page(
@@ -99,7 +99,7 @@ async def show_change(visit: Visit) -> Response:
         form=form,
         kind=KINDS[route.kind],
         channels=[channel for channel in channels if channel.kind == route.kind.channel_kind],
-        keys=(await visit.read(store.keys_limited)).get(route.name, 0),
+        keys=(await visit.read(store.keys_limited_to_routes)).get(route.name, 0),
         tests=[(channel, _model_of_test(route, channel)) for channel in serving],
         name_max_chars=NAME_MAX_CHARS,
         units_max=UNITS_MAX,
@@ -134,7 +134,7 @@ async def change(visit: Visit) -> Response:
 
 async def _found(visit: Visit, name: str) -> Route:
     """The operator's route of this name. Raises NotFound."""
-    for row in await visit.read(store.load):
+    for row in await visit.read(store.load_routes):
         if row.name == name:
             return of_row(row)
     raise NotFound("There is no such route.")

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from myna.store.database import Queries, Transaction
-from myna.store.rows import columns
+from myna.store.rows import columns, fetch_rows, fetch_values
 from myna.store.states import LEASED, PROCESSING, QUEUED, READY, leased
 
 ONLINE_MS: Final = 40_000
@@ -95,34 +95,28 @@ _QUEUED = columns(Queued, tasks="count(*)", chars="CAST(sum(chars) AS BIGINT)")
 
 async def online_nodes(db: Queries) -> list[OnlineNode]:
     """The enabled nodes that are online."""
-    rows = await db.fetch(
-        f"SELECT {columns(OnlineNode, 'n', chars_per_s=speed('n'))} FROM nodes n"
-        f" WHERE {online('n')} AND n.slots > 0"
-    )
-    return [OnlineNode(*row) for row in rows]
+    sql = f"""SELECT {columns(OnlineNode, "n", chars_per_s=speed("n"))} FROM nodes n
+        WHERE {online("n")} AND n.slots > 0"""
+    return await fetch_rows(db, OnlineNode, sql)
 
 
 async def queued(db: Queries) -> list[Queued]:
-    """Queued and leased tasks by account and voice."""
-    rows = await db.fetch(
-        f"SELECT {_QUEUED} FROM ("  # each half has an index
-        f" SELECT account_id, voice_id, chars FROM tasks WHERE {QUEUED} UNION ALL"
-        f" SELECT account_id, voice_id, chars FROM tasks WHERE {LEASED}"
-        ") AS unspoken GROUP BY account_id, voice_id"
-    )
-    return [Queued(*row) for row in rows]
+    """Queued and leased tasks by account and voice. Each half has an index."""
+    sql = f"""SELECT {_QUEUED} FROM (
+        SELECT account_id, voice_id, chars FROM tasks WHERE {QUEUED}
+        UNION ALL SELECT account_id, voice_id, chars FROM tasks WHERE {LEASED}
+        ) AS unspoken GROUP BY account_id, voice_id"""
+    return await fetch_rows(db, Queued, sql)
 
 
 async def record_speed(db: Transaction, node_id: int, task_id: int) -> None:
     """Adds the speed of a finished task to its node's moving average, with a weight of one fifth. A text that
     is too short to measure is skipped."""
-    await db.fetch(
-        "UPDATE nodes SET chars_per_s = CASE WHEN chars_per_s = 0 THEN s.speed"
-        " ELSE chars_per_s * 0.8 + s.speed * 0.2 END"
-        " FROM (SELECT chars * 1000.0 / (now_ms() - leased_at) AS speed FROM tasks"
-        "       WHERE id = $2 AND now_ms() - leased_at > 0 AND chars >= 4) AS s WHERE nodes.id = $1",
-        node_id, task_id,
-    )  # fmt: skip
+    sql = """UPDATE nodes SET chars_per_s =
+        CASE WHEN chars_per_s = 0 THEN s.speed ELSE chars_per_s * 0.8 + s.speed * 0.2 END
+        FROM (SELECT chars * 1000.0 / (now_ms() - leased_at) AS speed FROM tasks
+              WHERE id = $2 AND now_ms() - leased_at > 0 AND chars >= 4) AS s WHERE nodes.id = $1"""
+    await db.fetch(sql, node_id, task_id)
 
 
 # `queued` is a loose index scan over the queued voices, as in `queue.next_jobs`. Usually there are none, and
@@ -160,12 +154,11 @@ WHERE n.disabled_at = 0 AND n.draining = 0 AND n.rests_until <= (SELECT now_ms()
 
 async def able_nodes(db: Queries) -> set[int]:
     """The enabled nodes that have the voice or the language of a queued job."""
-    return {int(node_id) for (node_id,) in await db.fetch(_ABLE)}
+    return set(await fetch_values(db, int, _ABLE))
 
 
 async def join_times(db: Queries) -> dict[int, int]:
     """When each node joined, by its id: of the nodes that are enabled, not draining and have not left."""
-    rows = await db.fetch(
-        "SELECT id, joined_at FROM nodes WHERE disabled_at = 0 AND draining = 0 AND heard_at > 0"
-    )
+    sql = "SELECT id, joined_at FROM nodes WHERE disabled_at = 0 AND draining = 0 AND heard_at > 0"
+    rows = await db.fetch(sql)
     return {int(node_id): int(joined_at) for node_id, joined_at in rows}

@@ -6,13 +6,13 @@ A change of what the nodes offer raises `nodes_version` in the same transaction:
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from myna.store.database import Queries, Transaction
 from myna.store.queries.config import raise_nodes_version
 from myna.store.queries.farm import queue
 from myna.store.queries.farm.able import ONLINE_MS
-from myna.store.rows import columns
+from myna.store.rows import columns, fetch_row, fetch_rows, fetch_value, fetch_values, insert_row
 from myna.store.states import LEASED, PROCESSING
 from myna.wire.farm import Hello, NodeVoice
 
@@ -61,8 +61,8 @@ _COLUMNS = columns(NodeRow, now="now_ms()", cooldown_until="rests_until")
 
 async def by_credential(db: Queries, credential_hash: bytes) -> NodeRow | None:
     """The node whose credential has this SHA-256, in any state."""
-    rows = await db.fetch(f"SELECT {_COLUMNS} FROM nodes WHERE credential_hash = $1", credential_hash)
-    return NodeRow(*rows[0]) if rows else None
+    sql = f"SELECT {_COLUMNS} FROM nodes WHERE credential_hash = $1"
+    return await fetch_row(db, NodeRow, sql, credential_hash)
 
 
 async def all_nodes(db: Queries) -> list[tuple[NodeRow, NodeCapabilities]]:
@@ -72,11 +72,9 @@ async def all_nodes(db: Queries) -> list[tuple[NodeRow, NodeCapabilities]]:
         voices.setdefault(node_id, []).append(voice_id)
     for node_id, language in await db.fetch("SELECT node_id, language FROM node_clones ORDER BY language"):
         clones.setdefault(node_id, []).append(language)
-    leased = await db.fetch(
-        "SELECT node_id, count(*) FROM ("
-        f"SELECT node_id FROM tasks WHERE {LEASED} UNION ALL"
-        f" SELECT node_id FROM clones WHERE {PROCESSING}) AS leased GROUP BY node_id"
-    )
+    sql = f"""SELECT node_id, count(*) FROM (SELECT node_id FROM tasks WHERE {LEASED}
+        UNION ALL SELECT node_id FROM clones WHERE {PROCESSING}) AS leased GROUP BY node_id"""
+    leased = await db.fetch(sql)
     jobs = {int(node_id): int(count) for node_id, count in leased}
     nodes = [NodeRow(*row) for row in await db.fetch(f"SELECT {_COLUMNS} FROM nodes ORDER BY name")]
     return [
@@ -88,27 +86,20 @@ async def all_nodes(db: Queries) -> list[tuple[NodeRow, NodeCapabilities]]:
 async def invite(db: Transaction, name: str, token_hash: bytes, life_ms: int, again: bool) -> int | None:
     """Adds a node, or replaces the token of one that has not joined, or of any with `again`. Returns when the
     token expires, in ms; None if the node has joined."""
-    rows = await db.fetch(
-        "INSERT INTO nodes (name, token_hash, token_until, created_at)"
-        " VALUES ($1, $2, now_ms() + CAST($3 AS BIGINT), now_ms())"
-        " ON CONFLICT (name) DO UPDATE SET"
-        " token_hash = excluded.token_hash, token_until = excluded.token_until"
-        " WHERE nodes.credential_hash IS NULL OR CAST($4 AS BIGINT) = 1 RETURNING token_until",
-        name, token_hash, life_ms, int(again),
-    )  # fmt: skip
-    return int(rows[0][0]) if rows else None
+    sql = """INSERT INTO nodes (name, token_hash, token_until, created_at)
+        VALUES ($1, $2, now_ms() + CAST($3 AS BIGINT), now_ms())
+        ON CONFLICT (name) DO UPDATE SET token_hash = excluded.token_hash, token_until = excluded.token_until
+        WHERE nodes.credential_hash IS NULL OR CAST($4 AS BIGINT) = 1 RETURNING token_until"""
+    return await fetch_value(db, int, sql, name, token_hash, life_ms, int(again))
 
 
 async def join(db: Transaction, token_hash: bytes, credential_hash: bytes, version: str) -> str | None:
     """Consumes the token and sets the node's credential. Returns the node's name; None if the token is
     unknown or expired."""
-    rows = await db.fetch(
-        "UPDATE nodes SET token_hash = NULL, token_until = 0, credential_hash = $2, version = $3,"
-        " chars_per_s = 0, joined_at = now_ms() WHERE token_hash = $1 AND token_until > now_ms()"
-        " RETURNING name",
-        token_hash, credential_hash, version,
-    )  # fmt: skip
-    return str(rows[0][0]) if rows else None
+    sql = """UPDATE nodes SET token_hash = NULL, token_until = 0, credential_hash = $2, version = $3,
+        chars_per_s = 0, joined_at = now_ms() WHERE token_hash = $1 AND token_until > now_ms()
+        RETURNING name"""
+    return await fetch_value(db, str, sql, token_hash, credential_hash, version)
 
 
 class TooManyChanges(Exception):
@@ -131,12 +122,10 @@ async def offer(db: Transaction, node_id: int, offered: Hello) -> bool:
     """Records what a node can do and when it was heard; False if the node was removed. The offer of a
     node that shuts down is not changed. Its own speed is used until jobs were measured. Raises
     TooManyChanges."""
-    rows = await db.fetch(
-        "UPDATE nodes SET slots = $2, version = $3,"
-        " chars_per_s = CASE WHEN CAST($4 AS DOUBLE PRECISION) > 0 THEN $4 ELSE chars_per_s END"
-        f" WHERE id = $1 RETURNING {_COLUMNS}",
-        node_id, offered.slots, offered.version, offered.chars_per_s,
-    )  # fmt: skip
+    sql = f"""UPDATE nodes SET slots = $2, version = $3,
+        chars_per_s = CASE WHEN CAST($4 AS DOUBLE PRECISION) > 0 THEN $4 ELSE chars_per_s END
+        WHERE id = $1 RETURNING {_COLUMNS}"""
+    rows = await db.fetch(sql, node_id, offered.slots, offered.version, offered.chars_per_s)
     if not rows:
         return False
     heard_at = "0" if offered.shutting_down else "now_ms()"
@@ -153,12 +142,10 @@ async def offer(db: Transaction, node_id: int, offered: Hello) -> bool:
 
 async def _count_change(db: Transaction, node_id: int) -> None:
     """A leaky bucket: `changes_until` is when it is empty."""
-    rows = await db.fetch(
-        "UPDATE nodes SET changes_until = $2 + CASE WHEN changes_until > now_ms()"
-        " THEN changes_until ELSE now_ms() END"
-        " WHERE id = $1 AND changes_until <= now_ms() + $3 RETURNING id",
-        node_id, CHANGE_EVERY_MS, CHANGE_EVERY_MS * (CHANGES_AT_ONCE - 1),
-    )  # fmt: skip
+    sql = """UPDATE nodes SET changes_until = $2
+        + CASE WHEN changes_until > now_ms() THEN changes_until ELSE now_ms() END
+        WHERE id = $1 AND changes_until <= now_ms() + $3 RETURNING id"""
+    rows = await db.fetch(sql, node_id, CHANGE_EVERY_MS, CHANGE_EVERY_MS * (CHANGES_AT_ONCE - 1))
     if not rows:
         raise TooManyChanges
 
@@ -189,10 +176,8 @@ async def remove(db: Transaction, name: str) -> bool:
 
 
 async def _voices_differ(db: Queries, node_id: int, voices: Sequence[NodeVoice]) -> bool:
-    rows = await db.fetch(
-        f"SELECT {columns(NodeVoice)} FROM node_voices WHERE node_id = $1 ORDER BY position", node_id
-    )
-    return [NodeVoice(*row) for row in rows] != list(voices)
+    sql = f"SELECT {columns(NodeVoice)} FROM node_voices WHERE node_id = $1 ORDER BY position"
+    return await fetch_rows(db, NodeVoice, sql, node_id) != list(voices)
 
 
 async def _replace_voices(db: Transaction, node_id: int, voices: Sequence[NodeVoice]) -> bool:
@@ -200,17 +185,13 @@ async def _replace_voices(db: Transaction, node_id: int, voices: Sequence[NodeVo
         return False
     await db.fetch("DELETE FROM node_voices WHERE node_id = $1", node_id)
     for position, voice in enumerate(voices):
-        await db.fetch(
-            "INSERT INTO node_voices (node_id, position, voice_id, name, gender, language)"
-            " VALUES ($1, $2, $3, $4, $5, $6)",
-            node_id, position, voice.voice_id, voice.name, voice.gender, voice.language,
-        )  # fmt: skip
+        await insert_row(db, "node_voices", node_id=node_id, position=position, **structs.asdict(voice))
     return True
 
 
 async def _clones_differ(db: Queries, node_id: int, languages: Sequence[str]) -> bool:
-    rows = await db.fetch("SELECT language FROM node_clones WHERE node_id = $1", node_id)
-    return sorted(language for (language,) in rows) != languages
+    sql = "SELECT language FROM node_clones WHERE node_id = $1"
+    return sorted(await fetch_values(db, str, sql, node_id)) != languages
 
 
 async def _replace_clones(db: Transaction, node_id: int, languages: Sequence[str]) -> bool:
@@ -230,5 +211,4 @@ async def node_version(db: Queries, node_id: int) -> str:
 
 async def node_name(db: Queries, node_id: int) -> str:
     """The node's name; "" if there is no such node."""
-    rows = await db.fetch("SELECT name FROM nodes WHERE id = $1", node_id)
-    return str(rows[0][0]) if rows else ""
+    return await fetch_value(db, str, "SELECT name FROM nodes WHERE id = $1", node_id) or ""

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from myna.store.database import Queries, Transaction
 from myna.store.queries.farm import able
-from myna.store.rows import columns
+from myna.store.rows import columns, fetch_row, fetch_rows, fetch_values, has_row
 from myna.store.states import COMPLETED, FAILED, LEASED, PROCESSING, QUEUED
 
 Kind = Literal["task", "clone"]
@@ -132,7 +132,7 @@ ORDER BY coalesce(u.turn, 0), j.position, j.account_id LIMIT $2
 
 async def next_jobs(db: Queries, node_id: int, limit: int) -> list[NextJob]:
     """The next job of each account that has one for this node, in round-robin order."""
-    return [NextJob(*row) for row in await db.fetch(_NEXT_JOBS, node_id, limit)]
+    return await fetch_rows(db, NextJob, _NEXT_JOBS, node_id, limit)
 
 
 async def lease(
@@ -144,14 +144,12 @@ async def lease(
     until = _until(job.kind, "$4", "now_ms()", "$3")
     in_time = " AND deadline > now_ms()" if job.kind == TASK else ""
     fields = "text, voice_id, speed" if job.kind == TASK else "language, voice_id, 1.0"
-    rows = await db.fetch(
-        f"UPDATE {table} SET {PROCESSING}, epoch = epoch + 1, tries = tries + 1, token_hash = $2,"
-        f" node_id = $3, leased_at = now_ms(), lease_until = {until}, progress = 0"
-        f" WHERE id = (SELECT id FROM {table} WHERE id = $1 AND {QUEUED}{in_time}{db.skip_locked})"
-        f" AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = $3 AND {able.has_free_slot('n')})"
-        f" RETURNING epoch, lease_until - leased_at, {fields}",
-        job.id, token_hash, node_id, lease_ms,
-    )  # fmt: skip
+    sql = f"""UPDATE {table} SET {PROCESSING}, epoch = epoch + 1, tries = tries + 1, token_hash = $2,
+        node_id = $3, leased_at = now_ms(), lease_until = {until}, progress = 0
+        WHERE id = (SELECT id FROM {table} WHERE id = $1 AND {QUEUED}{in_time}{db.skip_locked})
+        AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = $3 AND {able.has_free_slot("n")})
+        RETURNING epoch, lease_until - leased_at, {fields}"""
+    rows = await db.fetch(sql, job.id, token_hash, node_id, lease_ms)
     if not rows:
         return None
     epoch, left, text, voice_id, speed = rows[0]
@@ -189,22 +187,16 @@ def _until(kind: Kind, lease_ms: str, leased_at: str, node_id: str) -> str:
 
 async def _next_turn(db: Transaction, account_id: int) -> None:
     """Makes the account the last one in the round-robin order."""
-    await db.fetch(
-        "INSERT INTO turns (account_id, turn)"
-        " SELECT CAST($1 AS BIGINT), coalesce(max(turn), 0) + 1 FROM turns WHERE true"
-        " ON CONFLICT (account_id) DO UPDATE SET turn = excluded.turn",
-        account_id,
-    )
+    sql = """INSERT INTO turns (account_id, turn) SELECT CAST($1 AS BIGINT), coalesce(max(turn), 0) + 1
+        FROM turns WHERE true ON CONFLICT (account_id) DO UPDATE SET turn = excluded.turn"""
+    await db.fetch(sql, account_id)
 
 
 async def _reference(db: Queries, voice_id: str, account_id: int) -> ReferenceRow | None:
     """The sample of a cloned voice, for jobs of the voice's account only."""
-    rows = await db.fetch(
-        "SELECT sample_sha256, sample_bytes, transcript, language FROM clones"
-        " WHERE voice_id = $1 AND account_id = $2",
-        voice_id, account_id,
-    )  # fmt: skip
-    return ReferenceRow(bytes(rows[0][0]), *rows[0][1:]) if rows else None
+    sql = """SELECT sample_sha256, sample_bytes, transcript, language FROM clones
+        WHERE voice_id = $1 AND account_id = $2"""
+    return await fetch_row(db, ReferenceRow, sql, voice_id, account_id)
 
 
 # ---- leases
@@ -221,11 +213,9 @@ async def is_due(db: Queries, proof: Proof, lease_ms: int, percent: int) -> bool
     """Whether a heartbeat would change the lease: extend it by a thirtieth of `lease_ms`, or add progress.
     None if the node does not have the lease any more. A heartbeat that changes nothing needs no write."""
     until = _until(proof.kind, "$5", "leased_at", "$4")
-    rows = await db.fetch(
-        f"SELECT CASE WHEN progress < $6 OR lease_until + $7 <= {until} THEN 1 ELSE 0 END"
-        f" FROM {TABLES[proof.kind]} WHERE {_LEASED_BY}",
-        *_params(proof), lease_ms, percent, lease_ms // 30,
-    )  # fmt: skip
+    sql = f"""SELECT CASE WHEN progress < $6 OR lease_until + $7 <= {until} THEN 1 ELSE 0 END
+        FROM {TABLES[proof.kind]} WHERE {_LEASED_BY}"""
+    rows = await db.fetch(sql, *_params(proof), lease_ms, percent, lease_ms // 30)
     return bool(rows[0][0]) if rows else None
 
 
@@ -235,32 +225,25 @@ async def extend(db: Transaction, proof: Proof, lease_ms: int, percent: int) -> 
     table = TABLES[proof.kind]
     select = f"SELECT id FROM {table} WHERE {_LEASED_BY}"
     if not await db.fetch(select + db.skip_locked, *_params(proof)):
-        return bool(await db.fetch(select, *_params(proof)))
+        return await has_row(db, select, *_params(proof))
     until = _until(proof.kind, "$5", "leased_at", "$4")
-    rows = await db.fetch(
-        f"UPDATE {table} SET lease_until = {until}, progress = CASE WHEN progress < $6 THEN $6"
-        f" ELSE progress END WHERE {_LEASED_BY} RETURNING id",
-        *_params(proof), lease_ms, percent,
-    )  # fmt: skip
-    return bool(rows)
+    sql = f"""UPDATE {table} SET lease_until = {until},
+        progress = CASE WHEN progress < $6 THEN $6 ELSE progress END WHERE {_LEASED_BY} RETURNING id"""
+    return await has_row(db, sql, *_params(proof), lease_ms, percent)
 
 
 async def lock_lease(db: Transaction, proof: Proof) -> bool:
     """Whether the node has the lease. If so, locks the job until the transaction ends."""
-    table = TABLES[proof.kind]
-    sql = f"UPDATE {table} SET lease_until = lease_until WHERE {_LEASED_BY} RETURNING id"
-    return bool(await db.fetch(sql, *_params(proof)))
+    sql = f"UPDATE {TABLES[proof.kind]} SET lease_until = lease_until WHERE {_LEASED_BY} RETURNING id"
+    return await has_row(db, sql, *_params(proof))
 
 
 async def has_lease(db: Queries, proof: Proof) -> bool:
     """Whether to accept an upload for the job: the node has the lease, or had it when the job was
     completed."""
     table = TABLES[proof.kind]
-    rows = await db.fetch(
-        f"SELECT 1 FROM {table} WHERE {_LEASED_BY} UNION ALL SELECT 1 FROM {table} WHERE {_COMPLETED_BY}",
-        *_params(proof),
-    )
-    return bool(rows)
+    sql = f"SELECT 1 FROM {table} WHERE {_LEASED_BY} UNION ALL SELECT 1 FROM {table} WHERE {_COMPLETED_BY}"
+    return await has_row(db, sql, *_params(proof))
 
 
 _COMPLETED_BY = f"id = $1 AND {COMPLETED} AND epoch = $2 AND token_hash = $3 AND node_id = $4"
@@ -270,7 +253,7 @@ async def completed_with(db: Queries, proof: Proof, sha256: bytes) -> bool:
     """Whether this lease completed the job with this audio before."""
     column = "audio_sha256" if proof.kind == TASK else "preview_sha256"
     sql = f"SELECT 1 FROM {TABLES[proof.kind]} WHERE {_COMPLETED_BY} AND {column} = $5"
-    return bool(await db.fetch(sql, *_params(proof), sha256))
+    return await has_row(db, sql, *_params(proof), sha256)
 
 
 async def spoken_by(db: Queries, kind: Kind, job_id: int) -> tuple[str, float]:
@@ -297,12 +280,10 @@ def _params(proof: Proof) -> tuple[object, ...]:
 async def requeue(db: Transaction, kind: Kind, job_id: int, *, tries_returned: int) -> None:
     """leased → queued, and ends the lease. `tries_returned` is subtracted from the tries; without any, the
     node has failed, and the job keeps its id, so that another node gets it first."""
-    await db.fetch(
-        f"UPDATE {TABLES[kind]} SET {QUEUED}, token_hash = $2, lease_until = 0, progress = 0,"
-        " node_id = CASE WHEN $3 > 0 THEN 0 ELSE node_id END, tries = tries - $3"
-        f" WHERE id = $1 AND {PROCESSING}",
-        job_id, b"", tries_returned,
-    )  # fmt: skip
+    sql = f"""UPDATE {TABLES[kind]} SET {QUEUED}, token_hash = $2, lease_until = 0, progress = 0,
+        node_id = CASE WHEN $3 > 0 THEN 0 ELSE node_id END, tries = tries - $3
+        WHERE id = $1 AND {PROCESSING}"""
+    await db.fetch(sql, job_id, b"", tries_returned)
 
 
 async def tries(db: Queries, kind: Kind, job_id: int) -> int:
@@ -317,11 +298,9 @@ async def requeue_expired(db: Transaction, tries_max: int, limit: int) -> int:
     count = 0
     failed: set[int] = set()
     for kind, table in TABLES.items():
-        rows = await db.fetch(
-            f"SELECT id, node_id, tries FROM {table} WHERE {LEASED} AND lease_until <= now_ms()"
-            f" ORDER BY lease_until LIMIT $1{db.skip_locked}",
-            limit,
-        )
+        sql = f"""SELECT id, node_id, tries FROM {table} WHERE {LEASED} AND lease_until <= now_ms()
+            ORDER BY lease_until LIMIT $1{db.skip_locked}"""
+        rows = await db.fetch(sql, limit)
         failed |= {node_id for _, node_id, _ in rows}
         again = [job_id for job_id, _, tried in rows if tried < tries_max]
         for job_id in again:
@@ -332,38 +311,25 @@ async def requeue_expired(db: Transaction, tries_max: int, limit: int) -> int:
     return count
 
 
-async def requeue_jobs_of(db: Transaction, node_id: int) -> int:
-    """Requeues all jobs that the node has leased; returns how many. Waits for no row."""
-    count = 0
+async def requeue_jobs_of(db: Transaction, node_id: int) -> None:
+    """Requeues all jobs that the node has leased. Waits for no row."""
     for kind, table in TABLES.items():
-        rows = await db.fetch(
-            f"SELECT id FROM {table} WHERE {LEASED} AND node_id = $1{db.skip_locked}",
-            node_id,
-        )
-        for (job_id,) in rows:
+        sql = f"SELECT id FROM {table} WHERE {LEASED} AND node_id = $1{db.skip_locked}"
+        for job_id in await fetch_values(db, int, sql, node_id):
             await requeue(db, kind, job_id, tries_returned=1)
-        count += len(rows)
-    return count
 
 
 async def exhausted(db: Queries, tries_max: int, limit: int) -> list[bytes]:
     """Calls of tasks whose last lease expired. Such a task can only fail: it is never leased again."""
-    rows = await db.fetch(
-        f"SELECT call_id FROM tasks WHERE {LEASED} AND lease_until <= now_ms()"
-        " AND tries >= $1 LIMIT $2",
-        tries_max, limit,
-    )  # fmt: skip
-    return [bytes(row[0]) for row in rows]
+    sql = f"SELECT call_id FROM tasks WHERE {LEASED} AND lease_until <= now_ms() AND tries >= $1 LIMIT $2"
+    return await fetch_values(db, bytes, sql, tries_max, limit)
 
 
 async def fail_exhausted_clones(db: Transaction, tries_max: int, reason: str) -> int:
     """Fails clones whose last lease expired; returns how many."""
-    rows = await db.fetch(
-        f"UPDATE clones SET {FAILED}, ended_at = now_ms(), reason = $2"
-        f" WHERE {PROCESSING} AND lease_until <= now_ms() AND tries >= $1 RETURNING id",
-        tries_max, reason,
-    )  # fmt: skip
-    return len(rows)
+    sql = f"""UPDATE clones SET {FAILED}, ended_at = now_ms(), reason = $2
+        WHERE {PROCESSING} AND lease_until <= now_ms() AND tries >= $1 RETURNING id"""
+    return len(await db.fetch(sql, tries_max, reason))
 
 
 # ---- cooldown of nodes
@@ -375,11 +341,9 @@ async def begin_cooldown(db: Transaction, node_id: int, *, returned: bool, again
     nothing changes during a cooldown: leases that expire together are one failure."""
     failed = 0 if returned else 1
     only = "" if again else " AND rests_until <= now_ms()"
-    await db.fetch(
-        "UPDATE nodes SET rests_until = now_ms() + 1000 * CASE WHEN failures + $2 < 6"
-        f" THEN 1 << (failures + $2) ELSE 60 END, failures = failures + $2 WHERE id = $1{only}",
-        node_id, failed,
-    )  # fmt: skip
+    sql = f"""UPDATE nodes SET failures = failures + $2, rests_until = now_ms()
+        + 1000 * CASE WHEN failures + $2 < 6 THEN 1 << (failures + $2) ELSE 60 END WHERE id = $1{only}"""
+    await db.fetch(sql, node_id, failed)
 
 
 async def lock_node(db: Transaction, node_id: int) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 from myna.store.database import Queries, Transaction
 from myna.store.queries.farm import able, queue
 from myna.store.queries.farm.queue import CLONE, TABLES, TASK, Kind
+from myna.store.rows import has_row
 from myna.store.states import FAILED, QUEUED
 
 _ABLE: Final[dict[Kind, str]] = {TASK: able.speaks("j", "n.id"), CLONE: able.clones("j", "n.id")}
@@ -17,29 +18,23 @@ _ABLE: Final[dict[Kind, str]] = {TASK: able.speaks("j", "n.id"), CLONE: able.clo
 
 async def refuse(db: Transaction, kind: Kind, job_id: int, node_id: int, reason: str) -> None:
     """Records that the node reported a final failure of the job."""
-    await db.fetch(
-        f"UPDATE {TABLES[kind]} SET refused_by = refused_by || $2, reason = $3 WHERE id = $1",
-        job_id, f",{node_id},", reason,
-    )  # fmt: skip
+    sql = f"UPDATE {TABLES[kind]} SET refused_by = refused_by || $2, reason = $3 WHERE id = $1"
+    await db.fetch(sql, job_id, f",{node_id},", reason)
 
 
 async def another_node_can(db: Queries, kind: Kind, job_id: int) -> bool:
     """Whether an online node that gets jobs has the voice or language of this one and has not refused it."""
-    rows = await db.fetch(f"SELECT 1 FROM {TABLES[kind]} j WHERE j.id = $1 AND {_another(kind)}", job_id)
-    return bool(rows)
+    return await has_row(db, f"SELECT 1 FROM {TABLES[kind]} j WHERE j.id = $1 AND {_another(kind)}", job_id)
 
 
 async def fail_refused_clones(db: Transaction, grace_ms: int, reason: str) -> int:
     """Fails queued clones that a node refused and no other node can do now, if their last lease began more
     than `grace_ms` ago. Returns how many. Each keeps the reason that the node reported, else `reason`."""
-    rows = await db.fetch(
-        f"UPDATE clones AS j SET {FAILED}, ended_at = now_ms(),"
-        " reason = CASE WHEN j.reason = '' THEN $2 ELSE j.reason END"
-        f" WHERE j.{QUEUED} AND j.refused_by <> '' AND j.leased_at <= now_ms() - $1"
-        f" AND NOT {_another(CLONE)} RETURNING id",
-        grace_ms, reason,
-    )  # fmt: skip
-    return len(rows)
+    sql = f"""UPDATE clones AS j SET {FAILED}, ended_at = now_ms(),
+        reason = CASE WHEN j.reason = '' THEN $2 ELSE j.reason END
+        WHERE j.{QUEUED} AND j.refused_by <> '' AND j.leased_at <= now_ms() - $1
+        AND NOT {_another(CLONE)} RETURNING id"""
+    return len(await db.fetch(sql, grace_ms, reason))
 
 
 def _another(kind: Kind) -> str:
