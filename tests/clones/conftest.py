@@ -27,8 +27,7 @@ from myna.wire.farm import Job
 from tests.rig.actors import perform
 from tests.rig.samples import write_voice
 from tests.store.books import Books, Customer
-from tests.tasks.nodes import join_node
-from tests.tasks.task_service import proof_of
+from tests.tasks.task_service import join_node, proof_of
 
 PREVIEW = b"the preview"
 

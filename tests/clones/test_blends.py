@@ -26,7 +26,7 @@ from myna.wire.farm import NodeVoice
 from tests.rig.actors import perform
 from tests.store.books import Books
 from tests.store.fixtures import each_database
-from tests.tasks.nodes import join_node
+from tests.tasks.task_service import join_node
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,7 @@ from myna.wire.farm import NodeVoice
 from myna.wire.openai import DEFAULT_VOICES
 from tests.rig.actors import perform
 from tests.store.books import Books
-from tests.tasks.nodes import join_node
+from tests.tasks.task_service import join_node
 
 pytestmark = pytest.mark.anyio
 
