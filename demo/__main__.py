@@ -3,16 +3,17 @@
 Exit codes: 0: all steps succeeded, or Ctrl-C after them; 1: a step failed; 2: a setting is wrong.
 """
 
+import asyncio
 import os
 import sys
 
-from demo.first_link import first_link
 from demo.output import Output
-from demo.runner import keep_running, run_demo, stops_after_tour
-from demo.service import Service, choose_settings
+from demo.program import keep_running, run_demo, stops_after_tour
+from demo.service import ACCOUNT, Service, User, choose_settings
 from demo.tour import SOUNDS, Tour
-from demo.user import ACCOUNT, User
 from demo.voice import choose_voice
+from myna.accounts.sign_in import links
+from myna.cli.console import open_database
 from myna.settings import Settings
 
 
@@ -68,7 +69,7 @@ def _show_office(user: User, settings: Settings, output: Output) -> None:
     """Says how to open the back office. A link is printed to a terminal only: other output is stored, and a
     link is secret."""
     office = f"{user.openai_url.removesuffix('/openai/v1')}/office"
-    link = first_link(settings) if sys.stdout.isatty() else ""
+    link = asyncio.run(_first_link(settings)) if sys.stdout.isatty() else ""
     if link:
         output.title("\nIn a browser: the back office. This link works once, for 15 minutes.")
         output.paste(link)
@@ -76,6 +77,14 @@ def _show_office(user: User, settings: Settings, output: Output) -> None:
     output.title(f"\nIn a browser: the back office, {office}. A link for an operator's password:")
     where = f"MYNA_DATA={settings.data} MYNA_PORT={settings.port}"
     output.paste(f"{where} .venv/bin/myna account add NAME --operator")
+
+
+async def _first_link(settings: Settings) -> str:
+    """The one-time link with which the first operator opens the back office; "" if one can sign in."""
+    async with open_database(settings) as db:
+        if not await links.first_is_needed(db):
+            return ""
+        return links.url(settings.base_url, await links.create_first(db))
 
 
 if __name__ == "__main__":

@@ -19,8 +19,7 @@ from operator import itemgetter
 from msgspec import Struct
 
 from demo.output import Output
-from demo.program import DemoFailed
-from demo.runner import keep_running, run_demo, stops_after_tour
+from demo.program import DemoFailed, keep_running, run_demo, stops_after_tour
 from demo.service import Service, choose_settings, exchange
 from myna.accounts import keys
 from myna.accounts.activity import Actor

@@ -1,14 +1,23 @@
-"""A long-running `myna` command: a child process with a log, which the demo stops at its end."""
+"""Runs a demo: Ctrl-C shuts down cleanly, and a failure is one line. Its long-running `myna` commands are
+child processes with logs, which it stops at its end."""
 
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from demo.output import Output
+from myna.errors import ConfigError
+
 STOP_WAIT_S = 30.0
 LOG_LINES = 12
+FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
+LOOK_EVERY_S = 0.2
 
 
 class DemoFailed(Exception):
@@ -65,3 +74,41 @@ class Program:
         lines = self.log.read_bytes()[self._log_start :].decode(errors="replace").splitlines()
         notable = [line for line in lines if '"info"' not in line][-LOG_LINES:]
         return [f"The end of {self.name}'s log:", *notable] if notable else []
+
+
+def run_demo(demo: Callable[[Output], None]) -> int:
+    """Runs a demo. Returns the exit code.
+
+    0: all steps succeeded, or Ctrl-C after them; 1: a step failed; 2: a setting is wrong; 130: Ctrl-C before
+    the end."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # all of them are Ctrl-C
+        signal.signal(number, signal.default_int_handler)
+    output = Output()
+    try:
+        demo(output)
+    except ConfigError as error:
+        output.failure(str(error))
+        return WRONG_USAGE
+    except (DemoFailed, OSError) as error:
+        output.failure(str(error), getattr(error, "__notes__", ()))
+        return FAILED
+    except KeyboardInterrupt:
+        output.failure("interrupted.")
+        return INTERRUPTED
+    return 0
+
+
+def stops_after_tour() -> bool:
+    """Whether the demo exits after its last step, instead of serving until Ctrl-C."""
+    return os.environ.get("ONCE", "") not in ("", "0")
+
+
+def keep_running(output: Output, *programs: Program) -> None:
+    """Waits until Ctrl-C. Raises DemoFailed if one of the programs exits."""
+    try:
+        while True:
+            for program in programs:
+                program.check()
+            time.sleep(LOOK_EVERY_S)
+    except KeyboardInterrupt:
+        output.title("\nStopping; open calls finish first.")

@@ -7,7 +7,7 @@ from openai import DefaultHttpxClient, OpenAI, OpenAIError
 
 from demo.output import Output
 from demo.program import DemoFailed
-from demo.user import User
+from demo.service import User
 from myna.settings import Settings
 
 QUESTION = "Hello! What is a myna, in one sentence?"

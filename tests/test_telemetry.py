@@ -37,19 +37,6 @@ def service(make_service: ServiceMaker, upstream: Upstream) -> Service:
     return make_service(chat_url=upstream.url, chat_key=upstream.key, speech="espeak").start()
 
 
-def logged(service: Service, request_id: str) -> dict[str, Any]:
-    """The line of the access log about this request."""
-    found: list[dict[str, Any]] = []
-
-    def written() -> bool:
-        lines = [json.loads(line) for line in service.log_lines if line]
-        found[:] = [one for one in lines if one["logger"] == "access" and one["request_id"] == request_id]
-        return bool(found)
-
-    wait_until(written, SOON_S, "the line is written")
-    return found[0]
-
-
 def test_a_call_tells_its_route_tokens_and_first_byte(service: Service, upstream: Upstream) -> None:
     caller = make_caller(service)
     root = service.root_url
@@ -61,7 +48,7 @@ def test_a_call_tells_its_route_tokens_and_first_byte(service: Service, upstream
         assert answer.status == 200
         sent = upstream.requests[-1].headers
         assert (sent["x-request-id"], sent["traceparent"]) == (request_id, TRACE)
-        return logged(service, request_id)
+        return service.logged(request_id)
 
     for line in (ask("whole"), ask("v1", "/v1/chat/completions")):
         assert (line["route"], line["model"], line["channel"]) == ("svc-chat", "svc-chat", "default")

@@ -84,7 +84,9 @@ async def of_sign_in(db: Queries, account_id: int | None, name: str, address: st
     """
     if account_id is not None and await sessions.known_address(db, account_id, address):
         return Subjects(_subject("account at", f"{account_id} {address}"), b"")
-    return Subjects(_subject("name", name.casefold()), _of_address(address))
+    network = client_network(address)
+    of_network = _subject("address", network) if network else b""
+    return Subjects(_subject("name", name.casefold()), of_network)
 
 
 def of_account(what: str, account_id: int) -> Subjects:
@@ -131,11 +133,6 @@ def wait_ms_after(failures: int) -> int:
     if failures <= FREE_FAILURES:
         return 0
     return int(min(WAIT_MAX_MS, FIRST_WAIT_MS * 2 ** min(failures - FREE_FAILURES - 1, 20)))
-
-
-def _of_address(address: str) -> bytes:
-    network = client_network(address)
-    return _subject("address", network) if network else b""
 
 
 def _subject(kind: str, value: str) -> bytes:

@@ -12,6 +12,8 @@ from myna.farm.nodes import NAME_MAX_CHARS, TOKEN_LIFE_MS, TOKEN_PREFIX, hash_of
 from myna.lib.names import check_name
 from myna.store.queries import config as config_store
 from myna.store.queries.farm import nodes as store
+from myna.voices.overrides import list_public
+from myna.wire import openai
 
 Name = Annotated[str, Field("The name of the node.", argument="NAME")]
 
@@ -104,7 +106,17 @@ class SetSetting(Action[None], frozen=True):
         config.check(self.name, self.value)
 
     async def run(self, change: Change) -> None:
+        if self.name == "openai_voices" and change.known_channels is not None:
+            await self._check_voices(change)
         await config_store.set_setting(change.db, self.name, self.value)
+
+    async def _check_voices(self, change: Change) -> None:
+        """Raises CommandError for a voice that the site doesn't have, but for the defaults."""
+        usual = openai.voice_mapping(openai.DEFAULT_VOICES)
+        public = {one.voice.voice_id for one in await list_public(change.db, change.channels)}
+        for name, voice_id in openai.voice_mapping(self.value).items():
+            if voice_id not in public and usual.get(name) != voice_id:
+                raise CommandError("There is no public voice {voice_id!r}.", voice_id=voice_id)
 
 
 class _OfModel(Action[None], frozen=True):

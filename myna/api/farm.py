@@ -58,6 +58,7 @@ from myna.wire.farm import (
     Joined,
     Lease,
     Leased,
+    LeaseKey,
     LeaseProof,
     Welcome,
 )
@@ -74,7 +75,6 @@ NODE_BYTES_MAX = 2 * AUDIO_MAX_BYTES
 LONGER_MAX, LONGER_MAX_S = 2.0, 10.0
 """How much longer than the estimate for its text a sound may be: by a factor, and by seconds. The estimate is
 a maximum, measured with the embedded voices."""
-_JOB = re.compile(r"(task|clone) ([0-9]{1,16}) ([0-9]{1,16}) ([!-~]{1,100})")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 DONE = to_json(Done())
 
@@ -245,7 +245,7 @@ class Uploads:
 
     def __post_init__(self) -> None:
         self._disk = DiskExecutor()
-        self._leases: set[tuple[str, int, int]] = set()
+        self._leases: set[LeaseKey] = set()
         self._bytes: Counter[int] = Counter()
 
     async def complete(self, request: Request) -> Response:
@@ -279,7 +279,7 @@ class Uploads:
         """Raises Unavailable for a second upload of one lease, or if the node's uploads exceed
         NODE_BYTES_MAX."""
         size_bytes = headers.size_bytes
-        lease = (headers.lease.kind, headers.lease.id, headers.lease.epoch)
+        lease = headers.lease.key
         if lease in self._leases:
             raise Unavailable("Audio for this job is being sent already; send it again when that has ended.")
         if self._bytes[node_id] + size_bytes > NODE_BYTES_MAX:
@@ -354,12 +354,8 @@ def _upload_headers(request: Request) -> UploadHeaders:
         )
     if size_bytes > AUDIO_MAX_BYTES:
         raise BodyTooLarge(AUDIO_MAX_BYTES)
-    job = _JOB.fullmatch((request.header(JOB_HEADER.encode()) or b"").decode("latin-1"))
-    if not job:
+    lease = LeaseProof.from_header((request.header(JOB_HEADER.encode()) or b"").decode("latin-1"))
+    if lease is None:
         raise InvalidRequest("must be kind, id, epoch and token of a job.", field=JOB_HEADER)
     sha256 = (request.header(SHA256_HEADER.encode()) or b"").decode("latin-1")
-    kind, job_id, epoch, token = job.groups()
-    lease = LeaseProof(
-        kind="task" if kind == "task" else "clone", id=int(job_id), epoch=int(epoch), token=token
-    )
     return UploadHeaders(lease, _digest(sha256, SHA256_HEADER), size_bytes)

@@ -56,10 +56,13 @@ class Route(Struct, frozen=True):
 
 _ALIASES = {"tts-1-hd": SPEECH_ROUTE, "gpt-4o-mini-tts": SPEECH_ROUTE}
 """Other names of built-in routes."""
-BUILT_IN = ("svc-chat", "svc-agent", SPEECH_ROUTE, TRANSCRIPTION_ROUTE)
-_KINDS = dict(
-    zip(BUILT_IN, (RouteKind.CHAT, RouteKind.CHAT, RouteKind.SPEECH, RouteKind.TRANSCRIPTION), strict=True)
-)
+BUILT_IN = {
+    "svc-chat": RouteKind.CHAT,
+    "svc-agent": RouteKind.CHAT,
+    SPEECH_ROUTE: RouteKind.SPEECH,
+    TRANSCRIPTION_ROUTE: RouteKind.TRANSCRIPTION,
+}
+"""The routes that are always there, with their kinds."""
 PRICE_SETTINGS = {
     RouteKind.CHAT: "chat_units",
     RouteKind.SPEECH: "tts_units",
@@ -73,7 +76,7 @@ def find(config: Config, settings: SiteSettings, model: str, kind: RouteKind) ->
     """The route of a model. Raises ModelNotFound if there is none, or if it is of another kind."""
     if model.endswith("*"):  # the name of a wildcard is no model
         raise ModelNotFound(model)
-    built_in = _built_in(settings).get(_ALIASES.get(model, model))
+    built_in = _built_in(settings, _ALIASES.get(model, model))
     exact = built_in or next((of_row(row) for row in config.routes if row.name == model), None)
     if exact:
         if exact.kind is not kind:
@@ -103,7 +106,8 @@ def named(config: Config, settings: SiteSettings, model: str) -> Route | None:
 def listed(config: Config, settings: SiteSettings) -> list[Route]:
     """The built-in routes, and those of the operator by name, wildcards last."""
     rows = sorted(config.routes, key=lambda row: row.name.endswith("*"))
-    return [*_built_in(settings).values(), *map(of_row, rows)]
+    built_in = (_built_in(settings, name) for name in BUILT_IN)
+    return [*filter(None, built_in), *map(of_row, rows)]
 
 
 def model_is_callers(route: Route) -> bool:
@@ -156,7 +160,7 @@ def check(route: Route) -> None:
 
 def price_setting(name: str) -> str:
     """The site setting with the price of a built-in route; empty for another name."""
-    kind = _KINDS.get(_ALIASES.get(name, name))
+    kind = BUILT_IN.get(_ALIASES.get(name, name))
     return PRICE_SETTINGS[kind] if kind else ""
 
 
@@ -170,11 +174,7 @@ async def check_known(db: Queries, names: Iterable[str]) -> None:
             )
 
 
-def _built_in(settings: SiteSettings) -> dict[str, Route]:
-    chat, transcription = settings.chat_units, settings.transcription_units
-    return {
-        "svc-chat": Route("svc-chat", RouteKind.CHAT, chat),
-        "svc-agent": Route("svc-agent", RouteKind.CHAT, chat),
-        SPEECH_ROUTE: Route(SPEECH_ROUTE, RouteKind.SPEECH, settings.tts_units),
-        TRANSCRIPTION_ROUTE: Route(TRANSCRIPTION_ROUTE, RouteKind.TRANSCRIPTION, transcription),
-    }
+def _built_in(settings: SiteSettings, name: str) -> Route | None:
+    """The built-in route of this name; None if there is none."""
+    kind = BUILT_IN.get(name)
+    return Route(name, kind, getattr(settings, PRICE_SETTINGS[kind])) if kind else None

@@ -5,7 +5,9 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -44,7 +46,7 @@ from myna.cli.console import (
 from myna.config import settings_of
 from myna.engines.interface import Engine, EngineFailed, EngineLimits
 from myna.engines.registry import site_engines
-from myna.errors import CommandError
+from myna.errors import CommandError, ConfigError
 from myna.gateway import trial as channel_trial
 from myna.gateway.trial import Cause, cause_in_url, likely_cause
 from myna.http.client import HttpClient
@@ -56,6 +58,22 @@ from myna.store.queries.config import ChannelRow, CircuitRow, Config
 
 app = App(name="channel", help="Upstream channels for chat and speech.")
 Name = Annotated[str, Parameter(help="The name of the channel.")]
+
+
+@asynccontextmanager
+async def site_channels() -> AsyncIterator[Channels]:
+    """The channels with their stored voices, for changes of voices. Sends no request and starts no process.
+
+    Without the engine of MYNA_SPEECH, prints a warning: the voices of nodes and other channels don't need it.
+    """
+    settings, limits = read_settings(), EngineLimits(processes=1, queue_max=1, job_deadline_s=1.0)
+    try:
+        local = site_engines(settings.speech, settings.data_folder, limits)
+    except ConfigError as error:
+        print(f"myna: warning: {error} Its voices are left out.", file=sys.stderr)
+        settings, local = replace(settings, speech="none"), {}
+    async with http_client() as client:
+        yield Channels(settings=settings, environ=os.environ, http_client=client, local=local)
 
 
 @app.command(name="list")

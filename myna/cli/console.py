@@ -69,8 +69,21 @@ def with_database(work: Callable[[Database], Awaitable[T]], *, json: bool, older
     `older` allows the schema of an earlier build.
     """
     settings, sources = settings_module.load(os.environ)
-    _check_there(settings, sources)
-    return asyncio.run(_with_database(settings, work, quiet=json, older=older))
+    check_not_moved(settings)
+    if settings.on_sqlite and not settings.sqlite_file.exists():
+        raise CommandError(
+            f"There is no database in {settings.data_folder} ({_decided_by('data', sources)}). Run"
+            " the command in the service's folder and with its settings; to make a database: 'myna serve'."
+        )
+
+    async def run() -> T:
+        async with open_database(settings) as db:
+            await check_schema(db, settings, older=older)
+            if not json:
+                print(f"myna: database: {settings.database_label}", file=sys.stderr)
+            return await work(db)
+
+    return asyncio.run(run())
 
 
 @contextlib.asynccontextmanager
@@ -179,31 +192,12 @@ def _user(uid: int) -> str:
         return f"user {uid}"
 
 
-def _check_there(settings: Settings, sources: Sequence[Applied]) -> None:
-    check_not_moved(settings)
-    if settings.on_sqlite and not settings.sqlite_file.exists():
-        raise CommandError(
-            f"There is no database in {settings.data_folder} ({_decided_by('data', sources)}). Run"
-            " the command in the service's folder and with its settings; to make a database: 'myna serve'."
-        )
-
-
 def _decided_by(name: str, sources: Sequence[Applied]) -> str:
     """Where the operator sets a setting: the variable, or the key and the file."""
     variable = settings_module.variable(name)
     source = next(found.source for found in sources if found.name == variable)
     known = {"environment": f"set by {variable}", "default": f"since {variable} is not set"}
     return known.get(source, f"set by {name} in {source}")
-
-
-async def _with_database(
-    settings: Settings, work: Callable[[Database], Awaitable[T]], *, quiet: bool, older: bool
-) -> T:
-    async with open_database(settings) as db:
-        await check_schema(db, settings, older=older)
-        if not quiet:
-            print(f"myna: database: {settings.database_label}", file=sys.stderr)
-        return await work(db)
 
 
 async def check_schema(db: Database, settings: Settings, *, older: bool = False, newer: bool = False) -> None:

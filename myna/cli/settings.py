@@ -9,6 +9,7 @@ from cyclopts import App, Parameter
 from myna import config
 from myna import settings as process_settings
 from myna.actions.site import SetSetting
+from myna.cli.channels import site_channels
 from myna.cli.commands import listing, perform, register
 from myna.cli.console import Json, Row, show, with_database
 from myna.store.database import Database
@@ -53,7 +54,11 @@ def _warn(stored: Config, only: str | None = None) -> None:
 
 
 async def _set(db: Database, action: SetSetting) -> Row:
-    await perform(db, action)
+    if action.name == "openai_voices":
+        async with site_channels() as channels:
+            await perform(db, action, channels=channels)
+    else:
+        await perform(db, action)
     return _shown(await store.load(db), action.name)
 
 

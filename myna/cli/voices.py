@@ -1,12 +1,10 @@
 """myna voice list|hide|show|rename|order|blend|clone|delete|read, myna voice word add|list|remove"""
 
 import asyncio
-import dataclasses
-import os
 import stat
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated
 
@@ -25,8 +23,8 @@ from myna.actions.voices import (
     RenameVoice,
     ShowVoice,
 )
-from myna.channels.channels import Channels
-from myna.cli.commands import http_client, listing, perform, register
+from myna.cli.channels import site_channels
+from myna.cli.commands import listing, perform, register
 from myna.cli.console import (
     Json,
     Row,
@@ -38,9 +36,8 @@ from myna.cli.console import (
     with_database,
 )
 from myna.engines.how_read import VOICES, readings
-from myna.engines.interface import EngineFailed, EngineLimits
+from myna.engines.interface import EngineFailed
 from myna.engines.media.media import Inspector
-from myna.engines.registry import site_engines
 from myna.errors import CommandError, ConfigError
 from myna.farm.nodes import Nodes, NodeState
 from myna.lib.sandbox import AllowedPaths
@@ -78,7 +75,7 @@ async def list_voices(
     else:
         cloned = await clones.list_all(db)
     nodes = await clones.cloning_nodes(db)
-    async with _channels() as channels:
+    async with site_channels() as channels:
         public = [_public(offer) for offer in await voice_overrides.list_public(db, channels)]
     return public + [_cloned(owned, nodes.get(owned.clone.language, [])) for owned in cloned]
 
@@ -110,7 +107,7 @@ async def _clone(db: Database, action: CloneVoice) -> Row:
 
 
 async def _perform(db: Database, action: Action[R]) -> R:
-    async with _channels() as channels:
+    async with site_channels() as channels:
         return await perform(db, action, channels=channels)
 
 
@@ -127,22 +124,6 @@ register(
         "voice_id": action.voice_id, "deleted": True, "tasks_refunded": found.refunded,
     },
 )  # fmt: skip
-
-
-@asynccontextmanager
-async def _channels() -> AsyncIterator[Channels]:
-    """The channels with their stored voices. Sends no request and starts no process.
-
-    Without the engine of MYNA_SPEECH, prints a warning: the voices of nodes and other channels don't need it.
-    """
-    settings, limits = read_settings(), EngineLimits(processes=1, queue_max=1, job_deadline_s=1.0)
-    try:
-        local = site_engines(settings.speech, settings.data_folder, limits)
-    except ConfigError as error:
-        print(f"myna: warning: {error} Its voices are left out.", file=sys.stderr)
-        settings, local = dataclasses.replace(settings, speech="none"), {}
-    async with http_client() as client:
-        yield Channels(settings=settings, environ=os.environ, http_client=client, local=local)
 
 
 async def _note(db: Database, language: str) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from myna.engines.espeak.engine import EspeakConfig
 from myna.engines.interface import Engine, EngineLimits
 from myna.engines.kokoro.engine import KokoroConfig
+from myna.engines.models.published import folder_of
 from myna.engines.openai.engine import OpenAIConfig
 from myna.engines.sherpa.engine import SherpaConfig
 from myna.errors import ConfigError
@@ -38,8 +39,7 @@ def site_configs(speech: str, data_folder: Path) -> dict[str, EngineConfig]:
     for the URL of a server, which needs no processes. Raises ConfigError."""
     if speech == "none" or is_base_url(speech):
         return {}
-    kokoro = data_folder / "models" / "kokoro"
-    neural, fast = KokoroConfig(str(kokoro)), EspeakConfig()
+    neural, fast = KokoroConfig(str(folder_of(data_folder, "kokoro"))), EspeakConfig()
     if speech == AUTO:
         return {**({KOKORO: neural} if neural.is_installed else {}), ESPEAK: fast}
     if speech == "kokoro":

@@ -115,8 +115,7 @@ class Tasks:
     async def _requeue(self, node_id: int, jobs: list[Job]) -> None:
         async def work(db: Transaction) -> bool:
             for job in jobs:
-                lease = LeaseProof(kind=job.kind, id=job.id, epoch=job.epoch, token=job.token)
-                if await queue.lock_lease(db, _proof(node_id, lease)):
+                if await queue.lock_lease(db, _proof(node_id, job.lease)):
                     await queue.requeue(db, job.kind, job.id, tries_returned=1)
             return False
 

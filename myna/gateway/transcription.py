@@ -6,7 +6,7 @@ The embedded Whisper is offered where its model and its library are installed, a
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +49,7 @@ NO_LIBRARY: Final = "Myna's extra 'hear' is not installed: run 'make setup-extra
 NO_MODEL: Final = f"its model is missing: run 'myna models get {WHISPER.name}'"
 NOT_OFFERED: Final = "model: {model} is not offered on this site; ask its operator, or use another model."
 THREADS_MAX: Final = 4
+_ESCAPES: Final = str.maketrans({'"': "%22", "\r": "%0D", "\n": "%0A"})
 _JSON: Final = (TranscriptFormat.JSON, TranscriptFormat.VERBOSE_JSON)
 _MARKUP: Final = ("text/html", "application/xhtml", "application/xml")
 
@@ -58,32 +59,6 @@ class _Text(msgspec.Struct):
 
 
 _text = msgspec.json.Decoder(_Text)
-
-
-async def ask(
-    http_client: HttpClient,
-    channel: Channel,
-    request: TranscriptionRequest,
-    model: str,
-    recording: bytes,
-    *,
-    model_is_callers: bool,
-    deadline_s: float,
-    answer_max_bytes: int,
-) -> bytes:
-    """The body of the channel's answer, in the request's format. Raises FailedAttempt."""
-    media_type, body = form_of(request, model, recording)
-    answer = await answer_of(
-        http_client,
-        channel,
-        "/audio/translations" if request.translate else "/audio/transcriptions",
-        body,
-        headers=channel.headers("*/*") | {"content-type": media_type},
-        deadline_s=deadline_s,
-        answer_max_bytes=answer_max_bytes,
-        model_is_callers=model_is_callers,
-    )
-    return _checked(answer, request.format)
 
 
 def form_of(request: TranscriptionRequest, model: str, recording: bytes) -> tuple[str, bytes]:
@@ -108,13 +83,7 @@ def form_of(request: TranscriptionRequest, model: str, recording: bytes) -> tupl
 
 def _quoted(name: str) -> bytes:
     """A name in a header, as browsers encode it (HTML, 4.10.22.8): quotes and line ends become escapes."""
-    escaped = "".join(_escapes(name))
-    return b'"%b"' % escaped.encode(errors="replace")
-
-
-def _escapes(name: str) -> Iterator[str]:
-    for character in name:
-        yield {'"': "%22", "\r": "%0D", "\n": "%0A"}.get(character, character)
+    return b'"%b"' % name.translate(_ESCAPES).encode(errors="replace")
 
 
 def _media_type(given: str) -> bytes:
@@ -208,18 +177,12 @@ class EmbeddedWhisper:
 
 
 class TranscriptionPlan(Struct, frozen=True):
-    """The route, and the channels to try in order; none for the embedded model."""
+    """The route, the channels to try in order, none for the embedded model, and what the call costs."""
 
     route: Route
     channels: list[Channel]
     embedded: bool
-    seconds: float
-
-    @property
-    def order(self) -> ChargeOrder:
-        return ChargeOrder(
-            pays=Scope.CHAT, units=self.route.units, seconds=self.seconds, route=self.route.name
-        )
+    order: ChargeOrder
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -250,10 +213,9 @@ class Transcriber:
                 taken.close()  # by an earlier plan
                 if not plan.embedded:
                     size_bytes = request.upload.size_bytes
-                    memory.take(
-                        size_bytes, caller.details.account_id
-                    )  # before the charge, since it may refuse
-                    taken.callback(memory.release, size_bytes, caller.details.account_id)
+                    account_id = caller.details.account_id
+                    memory.take(size_bytes, account_id)  # before the charge, since it may refuse
+                    taken.callback(memory.release, size_bytes, account_id)
                 return plan
 
             outcome = await self.ledger.charge_plan(caller, planned)
@@ -262,7 +224,13 @@ class Transcriber:
             charged, plan = outcome
             async with charged as call:
                 if plan.embedded:
-                    answer = await self._hear(call, request, disconnected)
+                    call.channel = EMBEDDED
+                    transcript = await self.whisper.transcribe(
+                        request, call.account_id, call.seconds_left, disconnected
+                    )
+                    answer = encoded(
+                        transcript, request.format, translated=request.translate, words=request.words
+                    )
                 else:
                     answer = await self._unless(disconnected, call, self._relay(call, request, plan))
                 if request.stream:
@@ -290,34 +258,38 @@ class Transcriber:
             del working  # else its exception, whose traceback has this frame, is in a reference cycle
 
     async def _plan(self, model: str) -> TranscriptionPlan:
-        config, settings = self.config.current, self.config.settings
-        route = routes.find(config, settings, model, RouteKind.TRANSCRIPTION)
-        if route.name == routes.TRANSCRIPTION_ROUTE:
+        config = self.config.current
+        route = routes.find(config, self.config.settings, model, RouteKind.TRANSCRIPTION)
+        embedded = route.name == routes.TRANSCRIPTION_ROUTE
+        if embedded:
             await self.whisper.require(model)
-            return TranscriptionPlan(route, [], True, self.settings.call_deadline_s)
-        found = [one for one in self.channels.of_route(config, route) if one.url != PARROT]
-        return TranscriptionPlan(route, found, False, self.settings.call_deadline_s)
-
-    async def _hear(self, call: Call, request: TranscriptionRequest, disconnected: Disconnected) -> bytes:
-        call.channel = EMBEDDED
-        transcript = await self.whisper.transcribe(request, call.account_id, call.seconds_left, disconnected)
-        return encoded(transcript, request.format, translated=request.translate, words=request.words)
+        found = [] if embedded else self.channels.of_route(config, route)
+        order = ChargeOrder(
+            pays=Scope.CHAT,
+            units=route.units,
+            seconds=self.settings.call_deadline_s,
+            route=route.name,
+        )
+        return TranscriptionPlan(route, [one for one in found if one.url != PARROT], embedded, order)
 
     async def _relay(self, call: Call, request: TranscriptionRequest, plan: TranscriptionPlan) -> bytes:
         """The answer of the first channel that gives one."""
         recording = await self.disk.run(request.upload.path.read_bytes)
 
         async def attempt(channel: Channel, left_s: float) -> bytes:
-            return await ask(
+            model = routes.model_for(plan.route, channel.model, request.model)
+            media_type, body = form_of(request, model, recording)
+            answer = await answer_of(
                 self.http_client,
                 channel,
-                request,
-                routes.model_for(plan.route, channel.model, request.model),
-                recording,
-                model_is_callers=routes.model_is_callers(plan.route),
+                "/audio/translations" if request.translate else "/audio/transcriptions",
+                body,
+                headers=channel.headers("*/*") | {"content-type": media_type},
                 deadline_s=left_s,
                 answer_max_bytes=self.settings.answer_max_bytes,
+                model_is_callers=routes.model_is_callers(plan.route),
             )
+            return _checked(answer, request.format)
 
         return await first_answer(
             self.channels,

@@ -224,9 +224,9 @@ class NodeProgram:
         sent_at = asyncio.get_running_loop().time()
         beats = [Heartbeat(leased.lease, leased.progress) for leased in jobs]
         answer = await self.server.beat(Heartbeats(beats), within_s=self._beat_s)
-        cancelled = {(lease.kind, lease.id, lease.epoch) for lease in answer.cancel}
+        cancelled = {lease.key for lease in answer.cancel}
         for leased in jobs:
-            if leased.key not in cancelled:
+            if leased.lease.key not in cancelled:
                 leased.extend(sent_at + answer.lease_s)
             elif not leased.uploading:
                 leased.drop("the service cancelled it")

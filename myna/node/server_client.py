@@ -203,7 +203,7 @@ class ServerClient:
         """Uploads the job's mp3. Idempotent."""
         headers = {
             "Content-Type": "audio/mpeg",
-            JOB_HEADER: f"{lease.kind} {lease.id} {lease.epoch} {lease.token}",
+            JOB_HEADER: lease.header,
             SHA256_HEADER: sha256,
         }
         wait_s = ANSWER_WAIT_S + len(audio) / BODY_BYTES_PER_S

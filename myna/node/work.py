@@ -34,10 +34,8 @@ from myna.node.server_client import (
     ServerFailed,
     ServerUnavailable,
 )
-from myna.wire.farm import AUDIO_MAX_BYTES, Failure, Job, JobReference, LeaseProof
+from myna.wire.farm import AUDIO_MAX_BYTES, Failure, Job, JobReference, LeaseKey
 
-Key = tuple[str, int, int]
-"""Kind, id and epoch of a job."""
 T = TypeVar("T")
 REASON_MAX_CHARS: Final = 300
 REFERENCES_MAX: Final = 1000
@@ -57,17 +55,13 @@ class LeasedJob:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.lease = LeaseProof(kind=job.kind, id=job.id, epoch=job.epoch, token=job.token)
+        self.lease = job.lease
         self.name = f"{job.kind} {job.id}"
         self.progress = 0.0
         self.uploading = False
         self.dropped = ""
         self._task: asyncio.Task[None] | None = None
         self._expiry: asyncio.TimerHandle | None = None
-
-    @property
-    def key(self) -> Key:
-        return self.lease.kind, self.lease.id, self.lease.epoch
 
     def start(self, work: Coroutine[Any, Any, None], group: asyncio.TaskGroup) -> asyncio.Task[None]:
         """Runs the work in the group, and starts the timer of the lease."""
@@ -100,7 +94,7 @@ class LeasedJobs:
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
-        self._jobs: dict[Key, LeasedJob] = {}
+        self._jobs: dict[LeaseKey, LeasedJob] = {}
         self.has_room = asyncio.Event()
         self.has_jobs = asyncio.Event()
         self.is_empty = asyncio.Event()
@@ -113,19 +107,19 @@ class LeasedJobs:
         return len(self._jobs)
 
     def __contains__(self, leased: LeasedJob) -> bool:
-        return leased.key in self._jobs
+        return leased.lease.key in self._jobs
 
     def free(self) -> int:
         """The number of free slots."""
         return max(self._slots - len(self._jobs), 0)
 
     def add(self, leased: LeasedJob) -> None:
-        self._jobs[leased.key] = leased
+        self._jobs[leased.lease.key] = leased
         self._set_events()
 
     def remove(self, leased: LeasedJob) -> None:
         leased.end()
-        del self._jobs[leased.key]
+        del self._jobs[leased.lease.key]
         self._set_events()
 
     def drop_all(self, reason: str) -> None:

@@ -118,7 +118,7 @@ def small_bars(values: Sequence[int], title: str, top: int = 0, labels: Sequence
     )
 
 
-def waterfall(steps: Sequence[Step], title: str, start: int = 0) -> Markup:
+def waterfall(steps: Sequence[Step], title: str, height: int = 192, start: int = 0) -> Markup:
     """How a total came about: a total begins at zero, a change at the end of the previous step."""
     levels: list[tuple[Step, int, int]] = []
     level = start
@@ -127,7 +127,7 @@ def waterfall(steps: Sequence[Step], title: str, start: int = 0) -> Markup:
         level += one.change or 0
         levels.append((one, begin, level))
     top = nice_top(max((max(begin, end) for _, begin, end in levels), default=0))
-    height, bottom = 192, _BOTTOM + 12
+    bottom = _BOTTOM + 12
     plot = height - _TOP - bottom
     step = 100 / max(1, len(steps))
     stagger = 13 if max(width_px(one.name) for one in steps) > _PLACES["narrow"] / len(steps) else 0

@@ -28,7 +28,7 @@ from myna.office.messages import N_
 from myna.office.page import Handler, Page
 from myna.office.pages import ALL_PAGES
 from myna.office.refill import Refill
-from myna.office.render import LANGUAGES, STATIC, Renderer, preferred
+from myna.office.render import LANGUAGES, STATIC, preferred, renderers
 from myna.office.visit import LANGUAGE, ROOT, Parts, Streamed, Visit
 from myna.office.web_security import (
     FORM_COOKIE,
@@ -55,10 +55,10 @@ PASSWORD_FIELD = "current_password"  # noqa: S105  a name
 class Office:
     """The pages of one service."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, pages: Sequence[Page] = ALL_PAGES) -> None:
         self._parts = parts
-        self._routes = [(page, self._route(page)) for page in ALL_PAGES]
-        self._renderers = {language: Renderer(language) for language in LANGUAGES}
+        self._routes = [(page, self._route(page)) for page in pages]
+        self._renderers = renderers()
         self._https = parts.settings.base_url.startswith("https:")
         self._cookies = Cookies(self._https)
         self._rate = FormRate()
@@ -84,9 +84,7 @@ class Office:
 
     async def answer(self, page: Page, request: Request) -> Response:
         """The page's response, or that of its error. Each has the security headers."""
-        wanted = request.query_params.get(LANGUAGE, "")
-        language = wanted if wanted in LANGUAGES else preferred(request.headers.get("accept-language", ""))
-        visit = Visit(request, self._parts, self._renderers[language], self._cookies, None)
+        visit = self._visit(request)
         response = await self._answer(page, visit)
         self._set_session(visit, response)
         protect(response, self._https)
@@ -105,6 +103,11 @@ class Office:
         response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
         protect(response, self._https)
         return response
+
+    def _visit(self, request: Request) -> Visit:
+        wanted = request.query_params.get(LANGUAGE, "")
+        language = wanted if wanted in LANGUAGES else preferred(request.headers.get("accept-language", ""))
+        return Visit(request, self._parts, self._renderers[language], self._cookies, None)
 
     async def _answer(self, page: Page, visit: Visit) -> Response:
         try:

@@ -33,7 +33,6 @@ from myna.store.queries import sessions as store
 from myna.wire.validation_errors import FieldError, parsed_error
 
 F = TypeVar("F", bound=Struct)
-T = TypeVar("T")
 
 FORM_MAX_BYTES = 64 * 1024
 FIELDS_MAX = 100
@@ -68,18 +67,6 @@ _NO_TEXT = re.compile(r"[\0\ud800-\udfff]")
 _NO_CHOICE = "Invalid enum value"
 _LEAST, _MOST_CHARS = ">= ", "of length <= "
 """What `FieldError.limit` begins with."""
-FIELD: Final = "once"
-WAIT_MS: Final = 70_000
-"""How long the answer to the first of several submissions may take: longer than the test of a channel."""
-LOOK_S, LOOK_MAX_S = 0.03, 1.0
-"""Between two looks for that answer, at first and at most."""
-NO_RESULT: Final = N_(
-    "This form was sent before and has no result to show. Look whether its change was made before you fill it"
-    " in again."
-)
-_KEPT: Final = frozenset({"location", "set-cookie", "clear-site-data"})
-"""The headers of a response that the browser gets again."""
-_ONCE = re.compile(r"[0-9a-f]{64}")
 
 
 async def read(request: Request, max_bytes: int, timeout_s: float) -> FormData:
@@ -167,6 +154,22 @@ def _refused(wrong: FieldError) -> InvalidRequest:
         most = wrong.limit[len(_MOST_CHARS) :]
         return InvalidRequest("{what}: may have at most {most} characters.", what=what, most=most)
     return InvalidRequest("{what}: {why}.", what=what, why=wrong.message)
+
+
+T = TypeVar("T")
+
+FIELD: Final = "once"
+WAIT_MS: Final = 70_000
+"""How long the answer to the first of several submissions may take: longer than the test of a channel."""
+LOOK_S, LOOK_MAX_S = 0.03, 1.0
+"""Between two looks for that answer, at first and at most."""
+NO_RESULT: Final = N_(
+    "This form was sent before and has no result to show. Look whether its change was made before you fill it"
+    " in again."
+)
+_KEPT: Final = frozenset({"location", "set-cookie", "clear-site-data"})
+"""The headers of a response that the browser gets again."""
+_ONCE = re.compile(r"[0-9a-f]{64}")
 
 
 class Answer(Struct):

@@ -28,19 +28,6 @@ from myna.store.transaction_queue import transactions_of
 
 DIGITS_MAX = 19
 Handler = Callable[[Visit], Awaitable[Response]]
-Values = Mapping[str, Any]
-INTERVAL_S = 1.0
-"""Between two looks at the database."""
-STREAM_MAX_S = 300.0
-STREAMS_MAX = 200
-"""Open streams of one process."""
-STREAMS_OF_ACCOUNT_MAX = 20
-_streams = Shares[int](
-    STREAMS_MAX,
-    STREAMS_OF_ACCOUNT_MAX,
-    lambda: Overloaded("Too many pages are kept up to date at once; load this one again later.", 10),
-)
-_json = msgspec.json.Encoder()
 
 
 class Number(IntegerConvertor):
@@ -97,6 +84,22 @@ def performs(kind: type[Action[Any]], to: str, notice: str = "", *, confirmed: b
         return visit.redirect(to.format(**quoted), notice, **values)
 
     return submit
+
+
+Values = Mapping[str, Any]
+INTERVAL_S = 1.0
+"""Between two looks at the database."""
+STREAM_MAX_S = 300.0
+STREAMS_MAX = 200
+"""Open streams of one process."""
+STREAMS_OF_ACCOUNT_MAX = 20
+
+_streams = Shares[int](
+    STREAMS_MAX,
+    STREAMS_OF_ACCOUNT_MAX,
+    lambda: Overloaded("Too many pages are kept up to date at once; load this one again later.", 10),
+)
+_json = msgspec.json.Encoder()
 
 
 def live_page(path: str, template: str, values: Callable[[Visit], Awaitable[Values]]) -> Page:

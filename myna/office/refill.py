@@ -26,7 +26,7 @@ KEPT_MAX_CHARS = 3500
 UNPACKED_MAX_BYTES = 64 * 1024
 _CHOICES = ("checkbox", "radio")
 _UNFILLED = ("hidden", "password", "file", "submit")
-Attributes = dict[str, str | None]
+Attributes = list[tuple[str, str | None]]
 Edit = tuple[int, int, str]
 
 
@@ -86,11 +86,12 @@ class _Control(Struct):
     @property
     def kind(self) -> str:
         """The type of an input, otherwise the tag."""
-        return "hidden" if "hidden" in self.attributes else self.attributes.get("type") or self.tag
+        found = dict(self.attributes)
+        return "hidden" if "hidden" in found else found.get("type") or self.tag
 
     @property
     def value(self) -> str:
-        return self.attributes.get("value") or ""
+        return dict(self.attributes).get("value") or ""
 
 
 class _Form(Struct):
@@ -127,7 +128,7 @@ class _Reader(HTMLParser):
         line, column = self.getpos()
         return self._lines[line - 1] + column
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag: str, attrs: Attributes) -> None:
         start = self._place()
         end = start + len(self.get_starttag_text() or "")
         found = dict(attrs)
@@ -141,9 +142,9 @@ class _Reader(HTMLParser):
             self.forms.append(_Form((action, found.get("data-stream") or action), end, closed))
             self._is_open = True
         elif self._is_open and tag == "option":
-            self.forms[-1].controls[-1].options.append((start, end, found))
+            self.forms[-1].controls[-1].options.append((start, end, attrs))
         elif self._is_open and tag in ("input", "select", "textarea"):
-            control = _Control(tag, found.get("name") or "", found, start, end, end)
+            control = _Control(tag, found.get("name") or "", attrs, start, end, end)
             self.forms[-1].controls.append(control)
             self._label.append(control)
 
@@ -204,20 +205,16 @@ def _wrong(visible: Sequence[_Control], refill: Refill) -> _Control | None:
 
 def _filled(control: _Control, typed: FormData, wrong: bool) -> list[Edit]:
     """The changes of one field."""
-    attributes = _with(control.attributes, "autofocus", None)
+    attributes = [one for one in control.attributes if one[0] != "autofocus"]
     values = [value for value in typed.getlist(control.name) if isinstance(value, str)]
     edits: list[Edit] = []
     if control.kind in _CHOICES:
         attributes = _with(attributes, "checked", "" if (control.value or "on") in values else None)
     elif values and control.tag == "select":
         edits += [
-            (
-                start,
-                end,
-                _tag("option", _with(found, "selected", "" if (found["value"] or "") in values else None)),
-            )
+            (start, end, _tag("option", _with(found, "selected", "" if _value(found) in values else None)))
             for start, end, found in control.options
-            if "value" in found
+            if "value" in dict(found)
         ]
     elif values and control.name not in SECRETS and control.kind not in _UNFILLED:
         if control.tag == "textarea":
@@ -226,20 +223,22 @@ def _filled(control: _Control, typed: FormData, wrong: bool) -> list[Edit]:
         else:
             attributes = _with(attributes, "value", values[-1])
     if wrong:
-        described = f"{attributes.get('aria-describedby') or ''} {control.name}-fault".strip()
-        attributes = _with(attributes, "aria-describedby", described)
-        attributes |= {"aria-invalid": "true", "autofocus": None}
+        described = dict(attributes).get("aria-describedby") or ""
+        attributes = _with(attributes, "aria-describedby", f"{described} {control.name}-fault".strip())
+        attributes = [*attributes, ("aria-invalid", "true"), ("autofocus", None)]
     return [*edits, (control.start, control.end, _tag(control.tag, attributes))]
+
+
+def _value(attributes: Attributes) -> str:
+    return dict(attributes).get("value") or ""
 
 
 def _with(attributes: Attributes, name: str, value: str | None) -> Attributes:
     """The attributes with this one, or without it for None."""
-    others = {key: one for key, one in attributes.items() if key != name}
-    return others if value is None else {**others, name: value}
+    others = [one for one in attributes if one[0] != name]
+    return others if value is None else [*others, (name, value)]
 
 
 def _tag(tag: str, attributes: Attributes) -> str:
-    texts = (
-        f" {name}" if value is None else f' {name}="{escape(value)}"' for name, value in attributes.items()
-    )
-    return f"<{tag}{''.join(texts)}>"
+    said = (f" {name}" if value is None else f' {name}="{escape(value)}"' for name, value in attributes)
+    return f"<{tag}{''.join(said)}>"

@@ -204,6 +204,11 @@ class Renderer:
         return self.text("just now")
 
 
+def renderers() -> dict[str, Renderer]:
+    """One renderer for each language."""
+    return {language: Renderer(language) for language in LANGUAGES}
+
+
 def preferred(accept_language: str) -> str:
     """The best of our languages for an Accept-Language header; English without one."""
     ranked: list[tuple[float, str]] = []

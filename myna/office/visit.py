@@ -51,11 +51,8 @@ from myna.store.database import Database, Queries
 from myna.store.files.named_files import AudioStore, SampleStore
 from myna.store.files.storage import FreeSpace
 from myna.store.group_commit import GroupCommit
-from myna.store.queries import config as config_store
 from myna.store.queries.accounts import AccountRow
-from myna.store.queries.config import Config
 from myna.store.queries.keys import KeyRow
-from myna.store.rows import ID_MAX
 from myna.store.transaction_queue import transactions_of
 
 
@@ -97,6 +94,7 @@ T = TypeVar("T")
 ROOT = "/office"
 LANGUAGE = "lang"
 """The parameter of the sign-in page that names a language: nobody is signed in there who prefers one."""
+PAST_ALL = 2**63 - 1
 FILLED_AGAIN = N_("This is the form as you filled it in. It was not sent yet.")
 CALL_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -215,13 +213,6 @@ class Visit:
         with transactions_of(self.owner):
             return await self.db.read(lambda queries: query(queries, *args, **kwargs))
 
-    async def config(self, *, nodes: bool = False) -> Config:
-        """The configuration as it is stored now, which the service has from now on too; with the present
-        voices of compute nodes if asked."""
-        cached = self.parts.config
-        await cached.at(await self.read(config_store.version))
-        return await cached.with_nodes() if nodes else cached.current
-
     def parameter(self, name: str, default: str = "") -> str:
         """A parameter of the query."""
         return self.request.query_params.get(name, default)
@@ -235,8 +226,8 @@ class Visit:
 
     def row_id(self, name: str) -> int:
         """An id of the query; above every id without one. Raises InvalidRequest."""
-        text = self.parameter(name) or str(ID_MAX)
-        if not text.isascii() or not text.isdecimal() or int(text[:20]) > ID_MAX:
+        text = self.parameter(name) or str(PAST_ALL)
+        if not text.isascii() or not text.isdecimal() or int(text[:20]) > PAST_ALL:
             raise InvalidRequest("{name}: must be an id of the list.", name=name)
         return int(text)
 

@@ -7,7 +7,7 @@ from msgspec import Struct, convert, structs
 from myna.channels.channels import Channels, SpeechChannel
 from myna.channels.routes import Route
 from myna.engines.interface import EngineVoice
-from myna.engines.voices import can_make, parts_of
+from myna.engines.voices import parts_of
 from myna.errors import InvalidRequest, NoSpeechChannel
 from myna.farm.nodes import NO_NODES, OnlineNodes
 from myna.store.queries.clones import CloneRow
@@ -18,6 +18,7 @@ from myna.voices.overrides import overridden
 NO_CHANNEL = "No speech channel is available now; nothing was charged, try again."
 _RECIPE_MAX_CHARS = 600
 NO_SUCH_VOICE = "there is no such voice; GET /voices lists the existing ones."
+NO_SUCH_PART = "there is no voice {missing!r} for the recipe."
 NOT_NOW = "This voice is unavailable now; nothing was charged, use another one or try again."
 
 
@@ -123,11 +124,25 @@ def _public(
 def _mixed(channels: Channels, config: Config, recipe: str, route: Route | None) -> VoiceChoice:
     """The voice of a recipe, in the language of its largest part. Raises InvalidRequest if no channel can mix
     it from voices that are listed."""
+    try:
+        parts = parts_of(recipe)
+    except ValueError as error:
+        raise InvalidRequest(
+            "the recipe {recipe!r}: {error}.", field="voice_id", recipe=recipe, error=error
+        ) from None
     able = []
+    missing: list[str] = []
     for channel in channels.speech(config, route):
+        if not channel.engine.blends:
+            continue
         listed = {voice.voice_id: voice for voice in overridden(channel.voices, config.overrides)}
-        if channel.engine.blends and can_make(recipe, listed.keys() - channel.recipes.keys()):
-            able.append((channel, listed[parts_of(recipe)[0].voice_id]))
+        usable_parts = listed.keys() - channel.recipes.keys()
+        lacking = [part.voice_id for part in parts if part.voice_id not in usable_parts]
+        if not lacking:
+            able.append((channel, listed[parts[0].voice_id]))
+        missing = missing or lacking
+    if not able and missing:
+        raise InvalidRequest(NO_SUCH_PART, field="voice_id", missing=missing[0])
     if not able:
         raise InvalidRequest(NO_SUCH_VOICE, field="voice_id")
     voice = structs.replace(able[0][1], voice_id=recipe, name=recipe)

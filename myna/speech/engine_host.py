@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 STATE_EVERY_S: Final = 0.1
 RESTART_S: Final = 1.0
 POLL_S: Final = 0.1
+END_MAX_S: Final = 15.0
 METRIC_FILES: Final = "PROMETHEUS_MULTIPROC_DIR"
 _PROGRAM: Final = "myna.speech.engine_host"
 
@@ -156,16 +157,28 @@ def host_process() -> Iterator[str]:
 def _keep_running(socket: str, ending: threading.Event) -> None:
     while not ending.is_set():
         command = (sys.executable, "-P", "-m", _PROGRAM, socket)
-        with subprocess.Popen(command, stdin=subprocess.PIPE) as host:  # noqa: S603  our own program
+        try:
+            host = subprocess.Popen(command, stdin=subprocess.PIPE)  # noqa: S603  our own program
+        except OSError as error:
+            log.error("the process that speaks can't be started: %s", error.strerror)
+        else:
             while host.poll() is None and not ending.wait(POLL_S):
                 pass
             if not ending.is_set():
-                log.error(
-                    "the process that speaks has ended (exit code %s); it is started again", host.poll()
-                )
-                ending.wait(RESTART_S)
-        if os.environ.get(METRIC_FILES):
-            metric_files.mark_process_dead(host.pid)  # type: ignore[no-untyped-call]
+                log.error("the process that speaks has ended (exit code %s)", host.poll())
+            _end(host)
+        ending.wait(RESTART_S)
+
+
+def _end(host: subprocess.Popen[bytes]) -> None:
+    """Lets the host end its engines; kills it if it does not."""
+    try:
+        host.communicate(timeout=END_MAX_S)
+    except subprocess.TimeoutExpired:
+        host.kill()
+        host.wait()
+    if os.environ.get(METRIC_FILES):
+        metric_files.mark_process_dead(host.pid)  # type: ignore[no-untyped-call]
 
 
 async def _run(socket: str) -> None:

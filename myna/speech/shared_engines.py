@@ -25,6 +25,7 @@ from myna.engines.interface import (
     Engine,
     EngineCrashed,
     EngineFailed,
+    EngineTimedOut,
     EngineUnavailable,
     SoundPart,
     SoundParts,
@@ -40,6 +41,8 @@ from myna.lib.sandbox import AllowedPaths
 SOCKET: Final = "_MYNA_ENGINES"
 """The environment variable with the socket's path, in a worker that has no engines of its own."""
 RECONNECT_S: Final = 0.5
+GRACE_S: Final = 2.0
+"""How long after its deadline the host may say that the text was not spoken in time."""
 START_MAX_S: Final = 150.0
 """More than an engine may take to start."""
 
@@ -205,15 +208,19 @@ class SharedEngine:
     ) -> AsyncGenerator[Part | Done, None]:
         """Raises EngineFailed. When the generator has been closed, the host has ended the work."""
         order = SpeakOrder(self._name, utterance, path, deadline_s, _key(client), client.sound_s)
+        clock = asyncio.get_running_loop().time
+        ends_at = clock() + deadline_s + GRACE_S
         try:
-            reader, writer = await asyncio.open_unix_connection(self._host.socket)
-        except OSError as error:
+            opened = asyncio.open_unix_connection(self._host.socket)
+            reader, writer = await asyncio.wait_for(opened, deadline_s)
+        except (OSError, TimeoutError) as error:
             raise EngineUnavailable("The process that speaks does not run.") from error
         telling = asyncio.create_task(_tell(writer, client.disconnected)) if client.disconnected else None
         try:
             writer.write(framed(order))
             while True:
-                match _REPLIES.decode(await read_frame(reader)):
+                frame = await asyncio.wait_for(read_frame(reader), max(0.0, ends_at - clock()))
+                match _REPLIES.decode(frame):
                     case Unspoken(counts=counts):
                         if client.unspoken:
                             client.unspoken(counts)
@@ -223,6 +230,8 @@ class SharedEngine:
                         yield reply
                         if isinstance(reply, Done):
                             return
+        except TimeoutError as error:  # before OSError, of which it is one
+            raise EngineTimedOut("The process that speaks does not answer.") from error
         except (OSError, asyncio.IncompleteReadError) as error:
             raise EngineCrashed("The process that speaks ended in the middle of the text.") from error
         finally:

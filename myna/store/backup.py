@@ -168,7 +168,10 @@ async def restore(
         await connection.tables.set_counters(manifest.counters)
         await migrate.complete(db, connection, version)
         if not in_place:
-            await _update_for_left_out(connection, manifest.left_out)
+            if "audio" in manifest.left_out:
+                await tasks.mark_all_audio_removed(connection)
+            if "samples" in manifest.left_out:
+                await clones.fail_all(connection)
             await storage_queries.forget_storage(connection)
         staged.move_in()
         return manifest
@@ -222,14 +225,6 @@ async def _load(connection: Transaction, staged: "_Files", source: ArchiveReader
     if counts != manifest.tables or files != manifest.files:
         raise ArchiveBroken("The backup contains more or less than its manifest says.")
     return manifest
-
-
-async def _update_for_left_out(connection: Transaction, kinds: Sequence[str]) -> None:
-    """Updates the rows whose files the archive does not have."""
-    if "audio" in kinds:
-        await tasks.mark_all_audio_removed(connection)
-    if "samples" in kinds:
-        await clones.fail_all(connection)
 
 
 async def _load_page(connection: Transaction, page: Page, kinds: Sequence[Kind]) -> None:

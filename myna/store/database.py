@@ -38,7 +38,7 @@ class Transaction(Queries, Protocol):
 
     async def with_rows(self, head: str, rows: Sequence[Row], tail: str, *types: str) -> Sequence[Row]:
         """Runs `head`, the rows as a table, and `tail`, in as many statements as it takes: none without rows.
-        Returns the rows of all. `types` has the type of each column."""
+        Returns the rows of all. `types` has the type of each column, none if all are bigint."""
 
     async def run_script(self, sql: str) -> None:
         """Runs several statements without parameters, such as a migration."""

@@ -194,26 +194,11 @@ def _outcomes(rows: Sequence[Any], ends: int, charges: int) -> tuple[list[EndOut
         if part == "end":
             ended[n - 1] = EndOutcome(outcome)
         elif outcome == "charged":
-            charged[n - 1] = Charged(
-                account_id=account, key_id=key, balance=balance, task_id=task, rate=_rate(rate)
-            )
+            charged[n - 1] = Charged(account, key, balance, task, Rate(*rate) if rate else None)
         elif outcome == "replayed":
             charged[n - 1] = Replayed(stored)
         else:
             left = balance if outcome == "units" else 0
-            charged[n - 1] = ChargeRefused(RefusalReason(outcome), left, _limit_reached(rate))
+            limit = LimitReached(bool(rate[0]), *rate[1:]) if rate else None
+            charged[n - 1] = ChargeRefused(RefusalReason(outcome), left, limit)
     return ended, charged
-
-
-def _rate(found: list[int] | None) -> Rate | None:
-    if found is None:
-        return None
-    limit, remaining, reset_ms = found
-    return Rate(limit=limit, remaining=remaining, reset_ms=reset_ms)
-
-
-def _limit_reached(found: list[int] | None) -> LimitReached | None:
-    if found is None:
-        return None
-    of_key, limit, used, reset_ms = found
-    return LimitReached(of_key=bool(of_key), limit=limit, used=used, reset_ms=reset_ms)

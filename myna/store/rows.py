@@ -111,10 +111,12 @@ def _values(rows: int, width: int) -> str:
 async def in_arrays(
     fetch: Fetch, head: str, rows: Sequence[Row], tail: str, types: Sequence[str]
 ) -> Sequence[Row]:
-    """Runs one statement: `head`, a SELECT of the rows, and `tail`. `types` has the type of each column."""
+    """Runs one statement: `head`, a SELECT of the rows, and `tail`. `types` has the type of each column, none
+    if all are bigint."""
     if not rows:
         return []
-    return await fetch(f"{head} {_arrays(tuple(types))} {tail}", *map(list, zip(*rows, strict=True)))
+    arrays = _arrays(tuple(types or ["bigint"] * len(rows[0])))
+    return await fetch(f"{head} {arrays} {tail}", *map(list, zip(*rows, strict=True)))
 
 
 @lru_cache

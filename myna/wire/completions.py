@@ -75,6 +75,15 @@ def usage_in(answer: dict[str, Any]) -> dict[str, Any] | None:
     return usage(next((place["usage"] for place in places if isinstance(place.get("usage"), dict)), None))
 
 
+def counted_usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
+    """The usage of an answer for which the channel states none."""
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+    }
+
+
 def usage(given: Any) -> dict[str, Any] | None:
     """The usage with all counts, as whole numbers; None where it says nothing."""
     if not isinstance(given, dict) or not is_set(given):

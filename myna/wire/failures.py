@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
@@ -197,9 +197,8 @@ def read(status: int, body: bytes) -> ServerError:
     details = objects_of(detail)  # of each field
     message = text_of(inner) or text_of(error.get("message")) or text_of(detail)
     message = message or text_of(error.get("status_msg"))
-    place = (
-        ".".join(str(part) for part in _list_of(details[0].get("loc")) if part != "body") if details else ""
-    )
+    steps = details[0].get("loc") if details else None
+    place = ".".join(str(step) for step in steps if step != "body") if isinstance(steps, list) else ""
     code = error.get("code")
     if status == 200:
         own = count_of(code) or count_of(error.get("status")) or 0
@@ -212,10 +211,6 @@ def read(status: int, body: bytes) -> ServerError:
         param=text_of(error.get("param")) or place,
         message=message or "; ".join(f"{place}: {text_of(each.get('msg'))}" for each in details[:1]),
     )
-
-
-def _list_of(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def error_of(

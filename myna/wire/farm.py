@@ -16,7 +16,8 @@ version of Myna: whoever adds one raises PROTOCOL, and older nodes are refused b
     fail        the reason                             -> 200, or 409
 """
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Literal, Self
 
 from msgspec import Meta, Struct, field
 
@@ -33,6 +34,8 @@ AUDIO_MAX_BYTES = 64 * 2**20
 
 JobKind = Literal["task", "clone"]
 """A `task` speaks the text of a call; a `clone` speaks the preview of a cloned voice."""
+LeaseKey = tuple[JobKind, int, int]
+"""Kind, id and epoch of a job."""
 Number = Annotated[int, Meta(ge=0, le=2**53)]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 CLONE_PREFIX = "clone-"
@@ -41,6 +44,7 @@ VoiceId = Annotated[str, Meta(pattern=rf"^(?!{CLONE_PREFIX})[A-Za-z0-9][A-Za-z0-
 Label = Annotated[str, Meta(min_length=1, max_length=100)]
 Language = Annotated[str, Meta(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*\Z", max_length=20)]
 Reason = Annotated[str, Meta(max_length=300)]
+_JOB = re.compile(r"(task|clone) ([0-9]{1,16}) ([0-9]{1,16}) ([!-~]{1,100})")
 
 
 class Join(Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,6 +114,34 @@ class JobReference(Struct, frozen=True, forbid_unknown_fields=True):
     language: str
 
 
+class LeaseProof(Struct, frozen=True, forbid_unknown_fields=True):
+    """Proves that the node has the lease of a job."""
+
+    kind: JobKind
+    id: Number
+    epoch: Number
+    token: Annotated[str, Meta(max_length=100)]
+
+    @property
+    def key(self) -> LeaseKey:
+        """The lease without its proof."""
+        return self.kind, self.id, self.epoch
+
+    @property
+    def header(self) -> str:
+        """The value of JOB_HEADER."""
+        return f"{self.kind} {self.id} {self.epoch} {self.token}"
+
+    @classmethod
+    def from_header(cls, text: str) -> Self | None:
+        """None for another text."""
+        found = _JOB.fullmatch(text)
+        if found is None:
+            return None
+        kind: JobKind = "task" if found[1] == "task" else "clone"
+        return cls(kind=kind, id=int(found[2]), epoch=int(found[3]), token=found[4])
+
+
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
     """A leased job. `(kind, id, epoch, token)` prove the lease, which lasts another `lease_s` seconds. With a
     `reference` the node clones that voice, else `voice_id` is a voice of the node."""
@@ -124,21 +156,16 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
     speed: float
     reference: JobReference | None = None
 
+    @property
+    def lease(self) -> LeaseProof:
+        return LeaseProof(kind=self.kind, id=self.id, epoch=self.epoch, token=self.token)
+
 
 class Leased(Struct, frozen=True, forbid_unknown_fields=True):
     """The leased jobs, if any. `forget` lists the references whose copies the node must delete."""
 
     jobs: list[Job]
     forget: list[str]
-
-
-class LeaseProof(Struct, frozen=True, forbid_unknown_fields=True):
-    """Proves that the node has the lease of a job."""
-
-    kind: JobKind
-    id: Number
-    epoch: Number
-    token: Annotated[str, Meta(max_length=100)]
 
 
 class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True):

@@ -18,12 +18,12 @@ from msgspec.inspect import FloatType, IntType, LiteralType, Metadata, NoneType,
 from myna.errors import InvalidRequest
 
 _AT: Final = re.compile(r"(?P<message>.*) - at `\$\.?(?P<path>[^`]*)`", re.DOTALL)
-_MISSING: Final = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
-_UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
-_EXPECTED: Final = r"Expected `(\w+(?: \| (?!null)\w+)*)(?: \| null)?`"
-_WRONG_TYPE: Final = re.compile(_EXPECTED + r", got `(\w+)`")
-_LIMIT: Final = re.compile(_EXPECTED + r" (.*)", re.DOTALL)
-_PATTERN: Final = "matching regex"
+_FORMS: Final = re.compile(
+    r"Object missing required field `(?P<missing>.*)`"
+    r"|Object contains unknown field `(?P<unknown>.*)`"
+    r"|Expected `(?P<expected>\w+(?: \| (?!null)\w+)*)(?: \| null)?`(?:, got `(?P<got>\w+)`| (?P<limit>.*))",
+    re.DOTALL,
+)
 _MALFORMED: Final = "JSON is malformed: "
 _TRUNCATED: Final = "Input data was truncated"
 VALUE_MAX_CHARS = 40
@@ -61,32 +61,21 @@ class FieldError(NamedTuple):
     expected: str = ""
     got: str = ""
     limit: str = ""
-    pattern: bool = False
+
+    @property
+    def pattern(self) -> bool:
+        """Whether the value must match a pattern."""
+        return "matching regex" in self.limit
 
 
 def parsed_error(text: str) -> FieldError:
     """Parses the text of a ValidationError."""
     at = _AT.fullmatch(text)
     message, path = (at["message"], at["path"]) if at else (text, "")
-    if missing := _MISSING.fullmatch(message):
-        return FieldError(message, path, missing=missing[1])
-    if unknown := _UNKNOWN.fullmatch(message):
-        return FieldError(message, path, unknown=unknown[1])
-    if types := _WRONG_TYPE.fullmatch(message):
-        return FieldError(message, path, expected=types[1], got=types[2])
-    if limit := _LIMIT.fullmatch(message):
-        return FieldError(message, path, expected=limit[1], limit=limit[2], pattern=_PATTERN in limit[2])
-    return FieldError(message, path)
-
-
-def is_truncated(error: Exception) -> bool:
-    """Whether a DecodeError says that the JSON ends too early."""
-    return str(error) == _TRUNCATED
-
-
-def syntax_error(error: Exception) -> str:
-    """The message of a DecodeError for malformed JSON, with the position in bytes."""
-    return str(error).removeprefix(_MALFORMED)
+    form = _FORMS.fullmatch(message)
+    return FieldError(
+        message, path, **{name: part or "" for name, part in form.groupdict().items()} if form else {}
+    )
 
 
 def of_bytes(body: bytes, error: Exception) -> InvalidRequest:
@@ -99,8 +88,8 @@ def of_bytes(body: bytes, error: Exception) -> InvalidRequest:
         return InvalidRequest(f"The body is not valid JSON: it isn't UTF-8 from byte {wrong.start} on.")
     if text.startswith("\N{BYTE ORDER MARK}"):
         return InvalidRequest("The body is not valid JSON: leave out the byte order mark in front.")
-    truncated = is_truncated(error)
-    reason = "it ends too early" if truncated else cut(syntax_error(error))
+    truncated = str(error) == _TRUNCATED
+    reason = "it ends too early" if truncated else cut(str(error).removeprefix(_MALFORMED))
     if len(body) > SEARCHED_MAX_BYTES:
         # msgspec also reports a lone surrogate as truncated input.
         surrogate = ", or a string contains half of a surrogate pair" if truncated else ""
@@ -136,7 +125,9 @@ def explain(error: FieldError, fields: Mapping[str, Any], shape: type) -> tuple[
         elsewhere = _hint(shape, path)
         return path, f"must be {choices}, not {_shown(fields.get(path))}.{elsewhere and f' {elsewhere}'}"
     if error.got:
-        return path, f"{_wrong_type(error.expected, error.got, fields.get(path))}."
+        value = fields.get(path)
+        hint = f'; send "{_shown(value)}"' if error.expected == "str" and _is_short_number(value) else ""
+        return path, f"must be {_named(error.expected)}, not {_named(error.got)}{hint}."
     if error.limit:
         if limits := _range(shape, path):
             return path, f"must be {_named(error.expected)} {limits}."
@@ -225,14 +216,6 @@ def _declared(shape: type, name: str) -> inspect.Type | None:
     if not isinstance(struct, StructType):
         return None
     return next((field.type for field in struct.fields if field.encode_name == name), None)
-
-
-def _wrong_type(expected: str, got: str, value: Any) -> str:
-    """A number in place of a string is shown as a string."""
-    message = f"must be {_named(expected)}, not {_named(got)}"
-    if expected == "str" and _is_short_number(value):
-        return f'{message}; send "{_shown(value)}"'
-    return message
 
 
 def _named(types: str) -> str:

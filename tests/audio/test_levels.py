@@ -9,7 +9,6 @@ from myna.engines.audio.loudness import (
     PEAK_MAX_DBTP,
     TARGET_LUFS,
     Leveller,
-    clipped,
     integrated,
     levelled,
     levels,
@@ -37,17 +36,6 @@ def test_speech_except_its_pauses_is_voice_at_any_sample_rate(rate_hz: int) -> N
     found = levels(voice(10, rate_hz), rate_hz)
     assert 8 < found.voice_s < 9
     assert -30 < found.loud_db < -10
-
-
-def test_neither_a_tone_nor_noise_is_voice() -> None:
-    noise = np.random.default_rng(1).normal(0, 0.1, 30 * RATE_HZ).astype(np.float32)
-    assert levels(sine(-10, 30, 220), RATE_HZ).voice_s == 0
-    assert levels(noise, RATE_HZ).voice_s == 0
-
-
-def test_full_scale_samples_count_as_clipped_in_every_channel() -> None:
-    sound = np.array([[0.5, -1.0], [0.9989, 0.9991], [1.5, -0.2]], np.float32)
-    assert clipped(sound) == 3
 
 
 def true_peak_db(samples: Samples) -> float:

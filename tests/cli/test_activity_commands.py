@@ -156,20 +156,6 @@ def test_each_change_is_recorded_as_a_command_that_makes_it(furnished: Cli) -> N
     assert newest(furnished, "--account", "ann")["command"] == f"voice delete {voice_id}"
 
 
-def test_a_refused_change_is_not_recorded(cli: Cli) -> None:
-    cli.lines("account", "add", "ann")
-    cli.lines("channel", "add", "chat", "up", URL)
-    before = cli.lines("activity")
-    for line in (
-        *("account add ann", "account grant ann -1", "account rename nobody x", "key revoke 9"),
-        *("channel remove nothing", "route remove svc-chat", "key routes 9 --any", "channel disable nothing"),
-        *("channel set up --url ftp://x", "settings set chat_units -1", "node drain nothing"),
-        *("voice hide nothing", "voice delete clone_1"),
-    ):
-        cli.refused(*shlex.split(line))
-    assert cli.lines("activity") == before
-
-
 def test_every_command_is_tested_here_or_changes_nothing_of_the_site() -> None:
     tested = {name for line in CHANGES for name in COMMANDS if line.startswith(name + " ")}
     elsewhere = {

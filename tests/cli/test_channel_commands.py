@@ -156,6 +156,8 @@ REFUSED = {
     ("--key-env", "MYNA_PORT"): "MYNA_PORT: a variable that begins with MYNA_ is a setting",
     ("--model", ""): "A speech channel needs a model.",
     ("--priority", "1000001"): "The priority must be from -1000000 to 1000000.",
+    ("--weight", "-1"): "The weight must be from 0 to 1000000.",
+    ("--responses", "yes"): "Only the server of a chat channel offers POST /responses.",
     ("--concurrent", "1000001"): "The number of concurrent requests must be from 0 to 1000000.",
 }
 
@@ -168,13 +170,6 @@ def test_a_refused_change_leaves_the_channel_unchanged(cli: Cli, nowhere: str) -
         assert line.startswith(why)
         assert PASSWORD not in line
         assert listed(cli, "up", **LOGIN) == before
-
-
-def test_unknown_channels_and_those_of_the_settings_cannot_be_changed(cli: Cli) -> None:
-    line = cli.refused("channel", "set", "nothing", "--priority", "1")
-    assert line == "There is no channel 'nothing'; there are none."
-    line = cli.refused("channel", "set", "default", "--priority", "1")
-    assert line == "There is no channel 'default' in the database; it comes from the settings."
 
 
 def store(cli: Cli, name: str, key: str = KEY) -> None:
@@ -286,3 +281,49 @@ def test_channels_are_tried_in_a_given_order(cli: Cli) -> None:
     assert "There is no channel 'e'" in cli.refused("channel", "order", "a", "e")
     assert "one is named twice" in cli.refused("channel", "order", "a", "a")
     assert list(keys_stored(cli)) == ["d", "b", "a", "c"]
+
+
+URL = "http://127.0.0.1:1/v1"
+
+
+IMPOSSIBLE = {
+    "route add tts-1 --units 1 --kind speech": "tts-1 is built in, and its price is the site setting",
+    "route add taken --units 1": "already is a route 'taken'",
+    "route add a --units 1 --channel nobody": "no channel 'nobody'",
+    "route add a --units 1 --kind speech --channel up": "needs channels for speech",
+    "route set taken": "Give at least one of",
+    "route set svc-chat --units 1": "svc-chat is built in; its price is the site setting chat_units.",
+    "route set taken --channel up --any-channel": "not both",
+    "route remove nothing": "There is no route 'nothing'; there are 'taken'.",
+    "channel add chat up parrot:": "There already is a channel 'up'",
+    "channel remove up": "Routes name the channel 'up': taken",
+    "key issue ann --route nothing": "There is no route 'nothing'",
+    "key routes 1": "Give either --route",
+    "key routes 1 --route tts-1 --any": "Give either --route",
+    "key routes 9 --any": "There is no key 9",
+}
+
+
+def test_a_change_that_cannot_be_is_refused_and_changes_nothing(cli: Cli) -> None:
+    cli.lines("account", "add", "ann")
+    cli.lines("key", "issue", "ann")
+    cli.lines("channel", "add", "chat", "up", URL)
+    cli.lines("route", "add", "taken", "--units", "1", "--channel", "up")
+    lists = ("route list", "channel list", "key list ann", "activity")
+    before = [cli.json(*line.split()) for line in lists]
+    for command, why in IMPOSSIBLE.items():
+        assert why in cli.refused(*command.split())
+        assert [cli.json(*line.split()) for line in lists] == before, command
+
+
+def test_the_list_of_keys_has_their_routes(cli: Cli) -> None:
+    cli.lines("account", "add", "ann")
+    cli.lines("route", "add", "gpt-*", "--units", "1")
+    cli.lines("key", "issue", "ann", "--route", "gpt-*", "--route", "svc-chat")
+    cli.lines("key", "issue", "ann")
+    assert [row["routes"] for row in cli.json("key", "list", "ann")] == ["gpt-*, svc-chat", "any"]
+    cli.lines("key", "routes", "1", "--route", "gpt-*")
+    cli.lines("route", "remove", "gpt-*")
+    assert [row["routes"] for row in cli.json("key", "list", "ann")] == ["none", "any"]
+    cli.lines("key", "routes", "1", "--any")
+    assert [row["routes"] for row in cli.json("key", "list", "ann")] == ["any", "any"]

@@ -18,25 +18,7 @@ from myna.cli.console import moment
 from tests.cli.conftest import SAID_DATABASE, Cli
 
 LONG = "n" * 90
-ACCOUNT = ["id", "name", "email", "operator", "disabled", "balance", "created_at"]
-SHAPES = {
-    ("account", "list"): ACCOUNT,
-    ("key", "list", LONG): [
-        *("id", "name", "masked", "state", "scopes", "created_at", "expires_at", "revoked_at"),
-        *("calls", "ok_calls", "cost", "cap", "cap_used", "cap_renews_at"),
-        *("routes", "rpm", "concurrent", "units_per_day"),
-    ],
-    ("channel", "list"): [
-        *("kind", "name", "url", "model", "key_env", "priority", "enabled", "weight", "responses"),
-        *("concurrent", "key", "key_stored", "source"),
-        *("circuit", "retry_at", "last_error", "last_error_at"),
-    ],
-    ("voice", "list"): [
-        *("voice_id", "name", "gender", "language", "source"),
-        *("recipe", "by", "place", "hidden", "account", "status", "reason"),
-    ],
-    ("settings", "list"): ["name", "value", "source", "meaning"],
-}
+LISTS = ["account list", f"key list {LONG}", "channel list", "voice list", "settings list"]
 
 
 @pytest.fixture
@@ -49,12 +31,10 @@ def furnished(cli: Cli) -> Cli:
 
 def test_a_list_has_a_line_per_row_of_any_width_and_equals_its_json(furnished: Cli) -> None:
     env = {"MYNA_SPEECH": "espeak"}
-    for command, shape in SHAPES.items():
-        rows = furnished.json(*command, **env)
-        assert rows
-        assert all(list(row) == shape for row in rows)
-        lines = furnished.lines(*command, **env)
-        assert lines[0].split() == shape
+    for command in LISTS:
+        rows = furnished.json(*command.split(), **env)
+        lines = furnished.lines(*command.split(), **env)
+        assert rows and all(list(row) == lines[0].split() for row in rows)
         assert len(lines) == len(rows) + 1
         for row, line in zip(rows, lines[1:], strict=True):
             assert str(row.get("name")) in line
@@ -160,7 +140,8 @@ def test_a_row_that_is_wider_than_the_terminal_is_a_block_of_lines(furnished: Cl
     brief, wide = (on_terminal(furnished, 80, "key", "list", LONG, *more) for more in ((), ("--wide",)))
     assert [line.split()[0] for line in brief] == BRIEF["key list ann"]
     assert brief[1].split() == ["name", "k" * 90]
-    assert [line.split()[0] for line in wide] == SHAPES["key", "list", LONG]
+    (row,) = furnished.json("key", "list", LONG)
+    assert [line.split()[0] for line in wide] == list(row)
 
 
 def test_success_says_the_next_step_on_a_terminal_alone(cli: Cli) -> None:

@@ -166,3 +166,69 @@ def test_a_running_service_applies_overrides_from_the_next_call_on(
     assert after[1:] == [voice for voice in others if voice[0] != "en-us-male-1"]
     answer = call("POST", f"{service.base_url}/tts", key=key, data={"text": "hi", "voice_id": first})
     assert answer.status == 400
+
+
+def test_a_text_is_read_in_words_and_phonemes_without_a_database(bare_cli: Cli) -> None:
+    assert bare_cli.json("voice", "read", "好，3个") == {
+        "text": "好，3个",
+        "reading": "好，三个",
+        "phonemes": "xau↓, sa→nkɤ↘.",
+    }
+    assert bare_cli.lines("voice", "read", "3个")[1] == "reading   三个"
+
+
+@pytest.mark.parametrize(
+    ("voice", "expected"),
+    [
+        ("af_heart", [("It is 5°C.", "degrees"), ("3", "three")]),
+        ("zh-female-1", [("It is 5°C.", "It"), ("3", "3")]),
+    ],
+)
+def test_each_line_is_read_in_the_voice(bare_cli: Cli, voice: str, expected: list[tuple[str, str]]) -> None:
+    texts = [text for text, _ in expected]
+    ended = bare_cli.run(
+        *("voice", "read", "--lines", "--json", "--voice", voice),
+        stdin="".join(f"{text}\n" for text in texts),
+    )
+    found = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert [one["text"] for one in found] == texts
+    for one, (_, words) in zip(found, expected, strict=True):
+        assert words in one["reading"]
+        assert one["phonemes"]
+
+
+def test_an_unknown_voice_and_no_text_are_refused(bare_cli: Cli) -> None:
+    assert bare_cli.refused("voice", "read", "x", "--voice", "y") == (
+        "No voice of Kokoro or espeak-ng has the id 'y'."
+    )
+    assert bare_cli.misused("voice", "read").startswith("Give a text, or --lines")
+    assert bare_cli.misused("voice", "read", "x", "--lines").startswith("Give a text, or --lines")
+
+
+def test_words_are_added_listed_and_removed(cli: Cli) -> None:
+    cli.lines("account", "add", "ann")
+    assert cli.json("voice", "word", "list") == []
+    added = cli.json("voice", "word", "add", "行长", "hang2zhang3")
+    assert (added["word"], added["reading"], added["account"]) == ("行长", "hang2 zhang3", "")
+    cli.lines("voice", "word", "add", "Myna", "MY-nuh", "--account", "ann")
+    cli.lines("voice", "word", "add", "Myna", "mai na", "--account", "ann")
+    (own,) = cli.json("voice", "word", "list", "--account", "ann")
+    assert (own["word"], own["reading"]) == ("Myna", "mai na")
+    assert [row["word"] for row in cli.json("voice", "word", "list")] == ["行长"]
+
+    cli.lines("voice", "word", "remove", "行长")
+    assert cli.lines("voice", "word", "list") == ["There is no word yet."]
+    assert cli.refused("voice", "word", "remove", "行长") == "There is no word '行长'."
+    assert cli.refused("voice", "word", "list", "--account", "bob") == "There is no account 'bob'."
+    assert cli.refused("voice", "word", "add", "行长", "x9").startswith("A reading is pinyin")
+    commands = [row["command"] for row in cli.json("activity")]
+    assert "myna voice word add Myna 'mai na' --account ann" in commands
+
+
+def test_a_text_is_read_with_the_words_of_the_site_or_of_an_account(cli: Cli) -> None:
+    cli.lines("account", "add", "ann")
+    cli.lines("voice", "word", "add", "好", "hao4")
+    cli.lines("voice", "word", "add", "好", "你", "--account", "ann")
+    assert cli.json("voice", "read", "好")["phonemes"] == "xau↘."
+    assert cli.json("voice", "read", "好", "--account", "ann")["reading"] == "你"
+    assert cli.refused("voice", "read", "好", "--account", "bob") == "There is no account 'bob'."

@@ -1,4 +1,4 @@
-"""The examples of docs/clients.md: a section for each client of the page's table."""
+"""The examples of docs/clients.md, a section for each client of its table, and the blocks of any page."""
 
 import re
 from typing import NamedTuple
@@ -8,6 +8,11 @@ from tests.docs.pages import DOCS, code, table
 PAGE = DOCS / "clients.md"
 _SECTION = re.compile(r"^## (.+)\n((?:(?!## ).*\n)*)", re.MULTILINE)
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: str) -> dict[str, list[tuple[str, str]]]:
+    """The fenced blocks of each section of a page, as language and text."""
+    return {section: _FENCE.findall(body) for section, body in _SECTION.findall(page)}
 
 
 class Example(NamedTuple):
@@ -32,9 +37,9 @@ def packages() -> dict[str, tuple[str, ...]]:
 
 def examples() -> list[Example]:
     """All examples, in the order of the page."""
-    sections = dict(_SECTION.findall(PAGE.read_text(encoding="utf-8")))
+    sections = blocks(PAGE.read_text(encoding="utf-8"))
     return [
         Example(client, number, versions, language, text)
         for client, versions in packages().items()
-        for number, (language, text) in enumerate(_FENCE.findall(sections[client]), 1)
+        for number, (language, text) in enumerate(sections[client], 1)
     ]

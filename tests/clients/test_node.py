@@ -43,33 +43,25 @@ def test_openai_node_lists_the_models(openai_node: dict[str, Any]) -> None:
     assert {"svc-agent", "svc-chat"} <= set(openai_node["models"])
 
 
-def test_openai_node_chats(openai_node: dict[str, Any]) -> None:
-    assert openai_node["chat"] == openai_node["chatStream"] == {"text": HELLO, "total": 33}
+CALL = {"name": "weather", "arguments": '{"city":"Oslo"}'}
 
 
-def test_openai_node_calls_a_function_by_chat(openai_node: dict[str, Any]) -> None:
-    assert openai_node["chatTools"] == "It rains."
-
-
-def test_openai_node_gets_a_response(openai_node: dict[str, Any]) -> None:
-    assert openai_node["responses"] == {"text": HELLO, "status": "completed", "total": 33}
-    assert openai_node["responsesStream"] == {"text": HELLO, "deltas": HELLO, "status": "completed"}
-
-
-def test_openai_node_calls_a_function_by_responses(openai_node: dict[str, Any]) -> None:
-    assert openai_node["responsesTools"] == {
-        "name": "weather",
-        "arguments": '{"city":"Oslo"}',
-        "text": "It rains.",
-    }
-
-
-def test_openai_node_gets_structured_output(openai_node: dict[str, Any]) -> None:
-    assert openai_node["chatFormat"] == openai_node["responsesFormat"] == {"city": "Oslo"}
-
-
-def test_openai_node_gets_embeddings(openai_node: dict[str, Any]) -> None:
-    assert openai_node["embeddings"] == [0.25, -0.5, 1.0]
+@pytest.mark.parametrize(
+    ("way", "answer"),
+    [
+        ("chat", {"text": HELLO, "total": 33}),
+        ("chatStream", {"text": HELLO, "total": 33}),
+        ("chatTools", "It rains."),
+        ("chatFormat", {"city": "Oslo"}),
+        ("responses", {"text": HELLO, "status": "completed", "total": 33}),
+        ("responsesStream", {"text": HELLO, "deltas": HELLO, "status": "completed"}),
+        ("responsesTools", CALL | {"text": "It rains."}),
+        ("responsesFormat", {"city": "Oslo"}),
+        ("embeddings", [0.25, -0.5, 1.0]),
+    ],
+)
+def test_openai_node_gets_an_answer(openai_node: dict[str, Any], way: str, answer: Any) -> None:
+    assert openai_node[way] == answer
 
 
 @pytest.mark.parametrize(("way", "kind"), [("speech", SoundFormat.MP3), ("speechStream", SoundFormat.WAV)])

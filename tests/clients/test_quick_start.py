@@ -1,6 +1,5 @@
 """Every example of docs/quick-start.md, in each language, against a service with scripted upstreams."""
 
-import re
 import runpy
 import subprocess
 from collections.abc import Mapping
@@ -9,12 +8,11 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.clients.page import blocks
 from tests.docs.pages import DOCS
 from tests.rig.clients import NodeJsClient
 from tests.rig.upstream import Upstream
 
-_SECTION = re.compile(r"^## (.+)\n((?:(?!## ).*\n)*)", re.MULTILINE)
-_FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SITE = {"whisper-1": "hear-1", "text-embedding-3-small": "vectors"}
 """The page's models, and those of the service here."""
 _SEEN = "It is a red square."
@@ -48,8 +46,8 @@ def examples(*languages: str) -> list[Example]:
         page = page.replace(name, real)
     return [
         Example(section, language, text)
-        for section, body in _SECTION.findall(page)
-        for language, text in _FENCE.findall(body)
+        for section, found in blocks(page).items()
+        for language, text in found
         if language in languages
     ]
 

@@ -26,7 +26,7 @@ from myna.wire.farm import NodeVoice
 from tests.rig.actors import perform
 from tests.store.books import Books
 from tests.store.fixtures import each_database
-from tests.tasks.nodes import join_node
+from tests.tasks.task_service import join_node
 
 pytestmark = pytest.mark.anyio
 
@@ -106,8 +106,14 @@ async def test_a_request_may_name_a_recipe_of_listed_voices_if_the_site_accepts_
     assert (choice.voice.language, choice.voice.gender) == ("zh-CN", "male")
     assert channel.engine_voice_id(choice.voice.voice_id) == recipe
     await perform(books.db, HideVoice(voice_id="af_heart"), channels=channels)
-    for unknown in (recipe, "zm_yunxi+nobody", "zm_yunxi+zm_yunxi", "+" * 601):
-        with pytest.raises(InvalidRequest):
+    for unknown, why in (
+        (recipe, "there is no voice 'af_heart' for the recipe"),
+        ("zm_yunxi+nobody", "there is no voice 'nobody' for"),
+        ("zm_yunxi+zm_yunxi", "the recipe 'zm_yunxi.*': zm_yunxi must be named once"),
+        ("zm_yunxi:x+zf_xiaobei", "the weight of zm_yunxi must be a number"),
+        ("+" * 601, "there is no such voice"),
+    ):
+        with pytest.raises(InvalidRequest, match=why):
             voices.choose(channels, await config_of(books), {}, (), unknown, recipes=True)
 
 

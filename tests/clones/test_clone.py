@@ -17,7 +17,7 @@ from myna.store.queries import clones as store
 from myna.store.states import CloneStatus
 from myna.voices import clones
 from myna.voices.clones import CONSENT
-from tests.clones.clone_setup import CloneSetup
+from tests.clones.conftest import CloneSetup
 from tests.engines.conftest import until
 from tests.rig.actors import perform
 from tests.rig.disks import StuckFile

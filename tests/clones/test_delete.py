@@ -8,7 +8,7 @@ from myna.errors import StaleLease
 from myna.store.batch import CallState, ChargeRefused, NewTask, RefusalReason, TaskStatus
 from myna.store.queries import config as config_store
 from myna.store.queries.clones import VOICE_DELETED, Deleted
-from tests.clones.clone_setup import CloneSetup
+from tests.clones.conftest import CloneSetup
 from tests.store.books import break_refunds, charge_of, mend_refunds
 from tests.store.fixtures import each_database
 from tests.tasks.task_service import proof_of

@@ -9,7 +9,7 @@ import pytest
 
 from myna.actions.media import CLONES_MAX
 from myna.errors import CommandError
-from tests.clones.clone_setup import CloneSetup
+from tests.clones.conftest import CloneSetup
 from tests.store.books import Books, books_of
 from tests.store.stalls import until
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from myna.accounts import activity
+from myna.actions.site import SetSetting
 from myna.actions.voices import HideVoice, OrderVoices, RenameVoice, ShowVoice
 from myna.channels.channels import Channels
 from myna.engines.espeak.engine import VOICES, Espeak
@@ -17,9 +18,10 @@ from myna.settings import Settings
 from myna.store.queries import config as config_store
 from myna.voices import overrides as voice_overrides
 from myna.wire.farm import NodeVoice
+from myna.wire.openai import DEFAULT_VOICES
 from tests.rig.actors import perform
 from tests.store.books import Books
-from tests.tasks.nodes import join_node
+from tests.tasks.task_service import join_node
 
 pytestmark = pytest.mark.anyio
 
@@ -132,3 +134,11 @@ async def test_the_operators_list_has_channels_and_hidden_voices(books: Books, c
     ]
     assert (offers[0].override.hidden, offers[0].override.place) == (1, 1)
     assert offers[1].voice == VOICES[0]
+
+
+async def test_a_name_of_openais_means_a_voice_of_the_site(books: Books, channels: Channels) -> None:
+    """The default is accepted on every site: Kokoro's voices may be installed later."""
+    for value in (DEFAULT_VOICES, f"alloy={FIRST}"):
+        await perform(books.db, SetSetting(name="openai_voices", value=value), channels=channels)
+    with pytest.raises(CommandError, match="There is no public voice 'nope'"):
+        await perform(books.db, SetSetting(name="openai_voices", value="alloy=nope"), channels=channels)

@@ -20,7 +20,6 @@ from tests.conformance.caller import (
     check_error,
 )
 from tests.conformance.conftest import make_caller
-from tests.rig.calls import call
 from tests.rig.service import Service
 from tests.rig.upstream import COUNTED_TEXT, Upstream
 from tests.rig.waiting import wait_until
@@ -197,12 +196,8 @@ def test_every_failure_of_an_upstream_is_500_refunded_and_counted_by_its_kind(
     caller: Caller, chat_upstream: Upstream
 ) -> None:
     def counted() -> list[float]:
-        metrics = call("GET", f"{caller.service.root_url}/metrics").body.decode()
-        found = (
-            re.findall(rf'^myna_upstream_failures_total{{.*fault="{kind}"}} (\S+)$', metrics, re.MULTILINE)
-            for kind in KINDS.values()
-        )
-        return [sum(map(float, each)) for each in found]
+        kinds = (rf'myna_upstream_failures_total{{.*fault="{kind}"}}' for kind in KINDS.values())
+        return caller.service.counted(*kinds)
 
     counts = counted()
     for fault in FAILURES:

@@ -82,12 +82,3 @@ def test_the_text_is_validated_before_the_scope(
     caller = scoped["chat", "records"]
     check_error(caller.chat("朗读：" + "字" * (tts_max_chars + 1)), 400, "invalid_request_error")
     check_error(caller.chat("朗读：" + "字" * tts_max_chars), 402, "insufficient_quota")
-
-
-def test_without_a_speech_channel_it_is_503_and_uncharged(caller_without_speech: Caller) -> None:
-    before = caller_without_speech.stats()
-    answer = caller_without_speech.chat("朗读：你好")
-    check_error(answer, 503, "service_unavailable")
-    assert answer.headers["retry-after"] == "0"
-    assert caller_without_speech.stats() - before == UNCHARGED
-    assert caller_without_speech.chat("hello").status == 200

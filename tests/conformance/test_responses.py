@@ -12,8 +12,6 @@ from tests.rig.service import Service
 from tests.rig.upstream import Upstream
 
 PATH = "/openai/v1/responses"
-LARGE_CHARS = 10**6
-"""As large as an event that is read may be, and larger than one that is buffered otherwise."""
 MODELS = {"by-chat": "translated", "by-responses": "passed on"}
 """The models of these tests, each with one channel; that of the second one has the endpoint. Another channel
 would answer for one whose circuit earlier tests have opened."""
@@ -218,37 +216,6 @@ def test_a_stream_that_is_passed_on_and_breaks_ends_as_a_failed_response_and_is_
     assert failed["response"] | {"error": None} == created["response"] | {"status": "failed"}
     assert b"/srv/upstream.py" not in reader.raw and b"<html" not in reader.raw
     assert fresh_caller.stats() == REFUNDED
-
-
-def test_a_stream_that_is_passed_on_leaves_as_it_arrives(
-    fresh_caller: Caller, chat_upstream: Upstream
-) -> None:
-    with stream(fresh_caller, "by-responses", "fault=pause") as reader:
-        assert b'"response.created"' in reader.next_event()
-        assert b'"response.output_item.added"' in reader.next_event()
-        chat_upstream.release()
-        assert reader.rest().ended
-    assert reader.chunks[-1]["type"] == "response.completed"
-    assert {reader.chunks[at]["response"]["model"] for at in (0, -1)} == {"by-responses"}
-    assert respond(fresh_caller, "by-responses", "hello").json["model"] == "by-responses"
-    assert fresh_caller.stats() == Stats(calls=2, cost=2, ok_calls=2)
-
-
-def test_a_stream_of_its_last_event_alone_is_an_answer(fresh_caller: Caller) -> None:
-    with stream(fresh_caller, "by-responses", "fault=last-event").rest() as reader:
-        assert reader.status == 200 and reader.ended
-        assert said(reader.chunks[-1]["response"]) == "fault=last-event"
-    assert fresh_caller.stats() == DELIVERED
-
-
-@pytest.mark.parametrize(
-    ("large", "fault"), [("by-chat", "long"), ("by-responses", "long"), ("by-responses", "unnamed")]
-)
-def test_a_large_response_is_translated_or_passed_on(fresh_caller: Caller, large: str, fault: str) -> None:
-    with stream(fresh_caller, large, f"fault={fault}:{LARGE_CHARS}").rest() as reader:
-        assert reader.ended and reader.chunks[-1]["type"] == "response.completed", reader.raw[-300:]
-        assert "x" * LARGE_CHARS in said(reader.chunks[-1]["response"])
-    assert fresh_caller.stats() == DELIVERED
 
 
 @pytest.mark.parametrize("streams", [False, True])

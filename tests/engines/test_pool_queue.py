@@ -28,10 +28,6 @@ async def pool() -> AsyncIterator[Pool[Word]]:
         yield pool
 
 
-def _pool(mode: str, start_deadline_s: float = 60) -> Pool[Word]:
-    return child_pool(queue_max=2, setup=StartMode(mode), start_deadline_s=start_deadline_s)
-
-
 async def test_accounts_are_served_round_robin_and_each_in_order_of_arrival(pool: Pool[Word]) -> None:
     """All are queued while the child runs a job of "a"."""
     running = await busy(pool, queue_key="a")
@@ -69,19 +65,20 @@ async def test_an_exception_in_progress_fails_only_its_own_job(pool: Pool[Word])
     assert await pool.run(Command("echo", "again"), 60) == Word("again")
 
 
-async def test_a_child_that_cannot_start_reports_the_reason() -> None:
-    with pytest.raises(EngineUnavailable, match=r"^This child refuses to start\.$"):
-        await _pool("refuse").start()
-
-
-async def test_a_child_that_fails_at_its_start_names_no_secret() -> None:
-    with pytest.raises(EngineUnavailable, match=r"^The engine's process ended before it was ready"):
-        await _pool("break").start()
-
-
-async def test_a_child_that_is_not_ready_in_time_is_ended() -> None:
-    pool = _pool("sleep", start_deadline_s=0.5)
-    with pytest.raises(EngineUnavailable, match="in time"):
+@pytest.mark.parametrize(
+    ("mode", "reason"),
+    [
+        ("refuse", r"^This child refuses to start\.$"),
+        ("break", r"^The engine's process ended before it was ready; its stderr says why\.$"),
+        ("sleep", "in time"),
+    ],
+)
+async def test_a_child_that_does_not_start_is_ended_and_its_reason_names_no_secret(
+    mode: str, reason: str
+) -> None:
+    start_deadline_s = 0.5 if mode == "sleep" else 60
+    pool = child_pool(queue_max=2, setup=StartMode(mode), start_deadline_s=start_deadline_s)
+    with pytest.raises(EngineUnavailable, match=reason):
         await pool.start()
     assert not pool.pids()
 

@@ -68,15 +68,13 @@ def test_the_family_of_a_model_follows_from_its_files(
 
 VOCODER = "voco*.onnx or hifigan*.onnx or *vocoder*.onnx"
 MISSING = [
-    *((names, "tokens.txt", "tokens.txt") for names in (VITS, MATCHA, KOKORO, ZIPVOICE)),
+    (VITS, "tokens.txt", "tokens.txt"),
     (MATCHA, "vocos-22khz-univ.onnx", VOCODER),
     (KOKORO, "model.int8.onnx", "its model, a file *.onnx"),
     (ZIPVOICE, "encoder.int8.onnx", "encoder*.onnx"),
-    (ZIPVOICE, "decoder.int8.onnx", "decoder*.onnx"),
-    (ZIPVOICE, "vocos_24khz.onnx", VOCODER),
     (ZIPVOICE, "lexicon.txt", "lexicon.txt"),
-    *((POCKET, name, name.split(".")[0] + "*.onnx") for name in POCKET if name.endswith(".onnx")),
-    *((POCKET, name, name) for name in POCKET if name.endswith(".json")),
+    (POCKET, "text_conditioner.onnx", "text_conditioner*.onnx"),
+    (POCKET, "vocab.json", "vocab.json"),
 ]
 
 

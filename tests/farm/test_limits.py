@@ -32,7 +32,7 @@ from tests.rig.actors import perform
 from tests.rig.disks import read_only
 from tests.rig.waiting import SOON_S, free_port
 from tests.store import stalls
-from tests.tasks.nodes import farm_api, join_node
+from tests.tasks.task_service import farm_api, join_node
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,6 @@ from prometheus_client import REGISTRY
 from myna.lib.telemetry import access_log as module
 from myna.lib.telemetry.access_log import AccessLog
 from myna.lib.telemetry.requests import CompletedRequest, RequestDetails
-from tests.http.conftest import line_of
 from tests.rig.calls import Answer, call
 from tests.rig.service import Key, RunningService, Service
 from tests.rig.upstream import Upstream
@@ -141,7 +140,7 @@ def echoing(session_upstream: Upstream) -> None:
 
 
 def details_of(service: Service, answer: Answer) -> dict[str, Any]:
-    line = line_of(service, answer)
+    line = service.logged(answer.headers["x-request-id"])
     assert line["status"] == answer.status
     return {name: line[name] for name in DETAILS if name in line}
 

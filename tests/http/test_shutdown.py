@@ -249,12 +249,7 @@ def test_dropped_log_lines_are_counted_and_reported_in_the_next_line(
     service = started(make_service, small, writing)
     os.close(writing)
 
-    def dropped() -> float:
-        text = call("GET", f"{service.root_url}/metrics").body.decode()
-        (line,) = [line for line in text.splitlines() if line.startswith("myna_log_lines_dropped_total")]
-        return float(line.split()[1])
-
-    wait_until(lambda: dropped() > 0, 60, "lines are dropped")
+    wait_until(lambda: service.counted("myna_log_lines_dropped_total") > [0], 60, "lines are dropped")
     log = Path(f"/proc/self/fd/{reading}")
     service.terminate()
     text = log.read_text()  # until the process exits

@@ -26,7 +26,7 @@ from tests.rig.actors import perform
 from tests.rig.service import ServiceMaker
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
-from tests.sign_in.people import ADDRESS, BROWSER, ELSEWHERE, OTHER_PASSWORD, PASSWORD, person
+from tests.sign_in.conftest import ADDRESS, BROWSER, ELSEWHERE, OTHER_PASSWORD, PASSWORD, person
 from tests.store.books import Books, keep_of
 from tests.store.fixtures import each_database
 from tests.store.stalls import until

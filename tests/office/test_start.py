@@ -50,6 +50,13 @@ def test_the_way_to_the_first_operator_is_said_until_there_is_one(make_site: Mak
     assert "It was used already" in used and "myna account" not in used
 
 
+def test_a_wrong_url_is_refused_with_the_message_of_the_command_line(fresh: Service) -> None:
+    answer = operator(fresh, "hasty").post("/start", url="ftp://<b>", model="m")
+    assert answer.status == 400
+    assert "The URL must be http://" in answer.body.decode()
+    assert "ftp://&lt;b&gt;" in answer.body.decode()
+
+
 def test_a_server_is_tried_before_it_is_added(fresh: Service) -> None:
     visitor = operator(fresh, "careful")
     url = f"http://127.0.0.1:{free_port()}/v1"

@@ -186,8 +186,12 @@ def test_the_operator_sets_which_voices_the_names_mean(speaker: Speaker) -> None
             assert speaker.post(voice=name, response_format="pcm").status == 200
     finally:
         speaker.service.cli("settings", "set", "openai_voices", DEFAULT_VOICES)
-    ended = speaker.service.command("settings", "set", "openai_voices", "alloy")
-    assert ended.code == 1 and "must be NAME=VOICE_ID" in ended.stderr
+    for value, why in (
+        ("alloy", "must be NAME=VOICE_ID"),
+        ("alloy=nope", "There is no public voice 'nope'."),
+    ):
+        ended = speaker.service.command("settings", "set", "openai_voices", value)
+        assert ended.code == 1 and why in ended.stderr
 
 
 def test_a_stored_mp3_is_sent_again_in_the_same_format(speaker: Speaker) -> None:

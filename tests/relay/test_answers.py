@@ -4,15 +4,15 @@ import json
 import time
 from typing import Any
 
-import msgspec
 import pytest
 
 from myna.channels.channels import Channel
 from myna.gateway.chat.failover import FailedAttempt
 from myna.gateway.relay import answers, responses
-from myna.gateway.relay.plan import WithUsage
+from myna.gateway.relay.events import EventRelay
+from myna.wire import completions
 from myna.wire.body import CONTAINERS_MAX
-from tests.rig.answers import chunk
+from tests.rig.answers import event
 
 SECRET = "sk-of-the-channel"
 CHANNEL = Channel(kind="chat", name="up", url="http://127.0.0.1:1/v1", model="m", key=SECRET)
@@ -126,7 +126,7 @@ def test_what_typed_clients_need_is_filled_in() -> None:
             "finish_reason": "tool_calls",
         },
     ]
-    whole = COMPLETION | {"model": "gpt", "usage": answers.usage_of(1, 2)}
+    whole = COMPLETION | {"model": "gpt", "usage": completions.counted_usage(1, 2)}
     assert completed(whole) == whole
     (choice,) = completed({"choices": [{"message": {"content": "x", "tool_calls": []}}]})["choices"]
     assert choice["finish_reason"] == "stop"
@@ -174,19 +174,18 @@ def test_a_legacy_completion_keeps_its_shape() -> None:
     assert (only["object"], only["choices"]) == ("text_completion", [{"text": "x"}])
 
 
-def test_the_usage_counts_the_events_of_one_channel() -> None:
-    shape = WithUsage(3, "gpt")
-    for text in ("春眠不觉晓", "春"):
-        shape.observer_for(CHANNEL).feed(msgspec.json.encode(chunk(text, {"content": text})))
-    counted = json.loads(shape.last().split(b"\n\n")[0].removeprefix(b"data: "))
-    assert (counted["model"], counted["usage"]["completion_tokens"]) == ("gpt", 1)
-
-
 @pytest.mark.parametrize("kind", ["chat.completion.chunk", "text_completion"])
 def test_the_counted_usage_of_a_stream_has_the_shape_of_its_chunks(kind: str) -> None:
-    shape = WithUsage(3, "gpt")
-    shape.feed(msgspec.json.encode(chunk("m", {"content": "春"}) | {"object": kind}))
-    counted, done = shape.last().split(b"\n\n")[:2]
+    relay = EventRelay(model=b'"gpt"', prompt_tokens=3)
+    part = {"text": "春"} if kind == "text_completion" else {"delta": {"content": "春"}}
+    relay.feed(event({"id": "1", "created": 7, "object": kind, "choices": [part]}))
+    counted, done = relay.ending().split(b"\n\n")[:2]
     assert done == b"data: [DONE]"
-    found = json.loads(counted.removeprefix(b"data: "))
-    assert (found["object"], found["usage"]["completion_tokens"]) == (kind, 1)
+    assert json.loads(counted.removeprefix(b"data: ")) == {
+        "id": "1",
+        "created": 7,
+        "object": kind,
+        "model": "gpt",
+        "choices": [],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4},
+    }

@@ -140,18 +140,11 @@ async def test_a_disk_below_its_reserve_stores_no_more(site: Site) -> None:
     assert await site.earlier(store=False)
 
 
-SLOW = 12
-
-
+SLOW, WORDS = 12, 100
 SENT_KB = 20 * 1024
 """Of each slow stream: more than the buffers of its sockets, which take up to 16 MB."""
-
-
 MEMORY_MAX_BYTES = 256 * 1024
 """Of a stream whose client does not read."""
-
-
-WORDS = 100
 
 
 def stream(caller: Caller, text: str, receive_bytes: int = 0) -> EventReader:

@@ -255,20 +255,15 @@ def embeddings(request: dict[str, Any], numbers: int = 0) -> dict[str, Any]:
     return {"object": "list", "model": request["model"], "data": data, "usage": usage}
 
 
-def response_answer(
-    request: dict[str, Any], text: str, status: str = "completed", *, named: bool = True
-) -> tuple[bytes, str]:
+def response_answer(request: dict[str, Any], text: str, status: str = "completed") -> tuple[bytes, str]:
     """A response that says the text, whole or as `response_events`."""
     if request.get("stream"):
-        return b"".join(response_events(request, text, status, named=named)), EVENTS
+        return b"".join(response_events(request, text, status)), EVENTS
     return json.dumps(_response(request, text, status)).encode(), JSON
 
 
-def response_events(
-    request: dict[str, Any], text: str, status: str = "completed", *, named: bool = True
-) -> list[bytes]:
-    """The events that are needed to know a response that says the text. Those that are not `named` have their
-    name in the JSON alone, at its end."""
+def response_events(request: dict[str, Any], text: str, status: str = "completed") -> list[bytes]:
+    """The events that are needed to know a response that says the text."""
     whole = _response(request, text, status)
     (item,) = whole["output"]
     (part,) = item["content"]
@@ -283,8 +278,6 @@ def response_events(
         {"type": f"response.{status}", "response": whole},
     ]
     numbered = [{**each, "sequence_number": number} for number, each in enumerate(events)]
-    if not named:
-        return [event({**each, "type": each.pop("type")}) for each in numbered]
     return [b"event: %b\n" % each["type"].encode() + event(each) for each in numbered]
 
 

@@ -19,7 +19,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, cast
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -43,12 +43,11 @@ from myna.wire.farm import (
     Joined,
     Lease,
     Leased,
+    LeaseKey,
     LeaseProof,
     Welcome,
 )
 from tests.rig.waiting import wait_until
-
-Key = tuple[str, int, int]
 
 
 class FarmSite:
@@ -67,16 +66,16 @@ class FarmSite:
         self.leases: list[Lease] = []
         self.beats: list[Heartbeat] = []
         self.failed: list[Failure] = []
-        self.completed: dict[Key, bytes] = {}
-        self._uploaded: dict[Key, list[bytes]] = defaultdict(list)
+        self.completed: dict[LeaseKey, bytes] = {}
+        self._uploaded: dict[LeaseKey, list[bytes]] = defaultdict(list)
         self.requests = 0
         self.references: dict[str, bytes] = {}
         self.fetched: list[str] = []
         self.forget: list[str] = []
-        self.cancelled: set[Key] = set()
+        self.cancelled: set[LeaseKey] = set()
         self.faults: dict[str, list[str]] = defaultdict(list)
         self._queue: list[Job] = []
-        self._leased: dict[Key, Job] = {}
+        self._leased: dict[LeaseKey, Job] = {}
         self._ids = itertools.count(1)
         self._changed = threading.Condition()
         self._server: _Server | None = None
@@ -221,15 +220,15 @@ class FarmSite:
         return 200, Done()
 
     def _complete(self, headers: dict[str, str], audio: bytes) -> tuple[int, Any]:
-        kind, number, epoch, token = headers[JOB_HEADER].split(" ")
-        proof = LeaseProof(kind=cast(JobKind, kind), id=int(number), epoch=int(epoch), token=token)
-        job = self._leased.get(key_of(proof))
-        if job is None or job.token != token or key_of(proof) in self.cancelled:
+        proof = LeaseProof.from_header(headers[JOB_HEADER])
+        assert proof is not None
+        job = self._leased.get(proof.key)
+        if job is None or job.token != proof.token or proof.key in self.cancelled:
             return 409, "The node has no lease of this job."
         if hashlib.sha256(audio).hexdigest() != headers[SHA256_HEADER]:
             return 400, "The body isn't what was announced."
-        self._uploaded[key_of(proof)].append(audio)
-        self.completed[key_of(proof)] = audio
+        self._uploaded[proof.key].append(audio)
+        self.completed[proof.key] = audio
         return 200, Done()
 
     _work: dict[str, tuple[Any, Callable[..., tuple[int, Any]]]] = {  # noqa: RUF012  a constant
@@ -238,8 +237,8 @@ class FarmSite:
     }  # fmt: skip
 
 
-def key_of(job: Job | LeaseProof) -> Key:
-    return job.kind, job.id, job.epoch
+def key_of(job: Job | LeaseProof) -> LeaseKey:
+    return (job if isinstance(job, LeaseProof) else job.lease).key
 
 
 class _Server(ThreadingHTTPServer):

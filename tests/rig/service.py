@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -15,7 +16,7 @@ import pytest
 from tests.rig.calls import call
 from tests.rig.commands import CommandLine, Ended
 from tests.rig.forks import Forks, Program
-from tests.rig.waiting import free_port, wait_until
+from tests.rig.waiting import SOON_S, free_port, wait_until
 
 START_DEADLINE_S = 120
 ALL_SCOPES = ("chat", "tts", "records")
@@ -135,6 +136,25 @@ class Service(Program):
     def log_lines(self) -> list[str]:
         """The whole lines of standard error so far; the last one may be half written."""
         return self.stderr.rpartition("\n")[0].split("\n")
+
+    def counted(self, *patterns: str) -> list[float]:
+        """The sums of the metrics whose names and labels match each pattern, in one copy of the metrics."""
+        text = call("GET", f"{self.root_url}/metrics").body.decode()
+        found = (re.findall(rf"^{pattern} (\S+)$", text, re.MULTILINE) for pattern in patterns)
+        return [sum(map(float, values)) for values in found]
+
+    def logged(self, request_id: str) -> dict[str, Any]:
+        """Waits for the line of the access log about this request, of which there is one."""
+        found: list[dict[str, Any]] = []
+
+        def written() -> bool:
+            lines = [json.loads(line) for line in self.log_lines if '"logger":"access"' in line]
+            found[:] = [line for line in lines if line["request_id"] == request_id]
+            return bool(found)
+
+        wait_until(written, SOON_S, "the access log has the request")
+        (line,) = found
+        return line
 
     def spawn(self, stderr: int | None = None) -> None:
         """Start the process and don't wait for it to be ready. `stderr` is a file descriptor in place of the

@@ -7,14 +7,12 @@ first space); else what `behave` set; else `echo`. The faults:
 echo            answer with the last user message            tool-calls   answer with a tool call, no content
 say:TEXT        answer with TEXT                             status:N     an error whose body has a secret
 count           answer "一二三 abc": three Han characters    redirect     307 to a trap on the same socket
-odd             answer with a NUL, an emoji, quotes, \\       hang         read the request, never answer
-empty           content ""                                   block[:N]    echo, or status:N, after `release()`
-null            content null                                 drip         the head, then a byte every 50 ms
-no-choices      choices []                                   close        close without an answer
-not-chat        JSON that is no completion                   cut          close in the middle of the body
-broken          JSON that ends too early                     garbage      bytes that aren't HTTP
-list            a JSON array                                 oversized    200 MB of body, or until closed
-wrong-types     content a number                             surrogate    content "\\ud800", an unpaired half
+empty           content ""                                   hang         read the request, never answer
+no-choices      choices []                                   block[:N]    echo, or status:N, after `release()`
+not-chat        JSON that is no completion                   drip         the head, then a byte every 50 ms
+broken          JSON that ends too early                     close        close without an answer
+list            a JSON array                                 cut          close in the middle of the body
+garbage         bytes that aren't HTTP                       oversized    200 MB of body, or until closed
 tool:JSON       call the first tool, then say its output     long:N       answer with N times "x"
 error:N,S BODY  the status N, with Retry-After: S and this body
 vectors:N       embeddings of N numbers each
@@ -22,9 +20,8 @@ refuses:A,B     a 400 that names the first of these members that the request has
 
 GET /v1/models is answered with a list, which says how many tokens `m` takes, and is not among `requests`,
 unless a key is refused (401). POST /embeddings is answered with vectors, which `floats` never encodes.
-POST /responses is answered with the text; `failed` is a response that has failed, `unnamed` is streamed as
-events without a name, and `last-event` is the last event alone. With `withholds_usage` no completion has a
-usage.
+POST /responses is answered with the text; `failed` is a response that has failed. With `withholds_usage` no
+completion has a usage.
 
 A request for a stream is answered as `answers.py` says. A text to speak that names no fault is answered
 with an mp3, and the list of voices with 404. The faults above
@@ -47,7 +44,6 @@ from tests.rig.samples import mp3
 from tests.rig.waiting import wait_until
 
 SECRET = "sk-upstream-secret-4f2a9c"
-ODD_TEXT = 'a\u0000b 😀👩‍👩‍👧 "quoted" \\ <b>\u2028'
 COUNTED_TEXT = "一二三 abc"
 OVERSIZED_BYTES = 200_000_000
 _CHUNK = b"x" * 65536
@@ -308,14 +304,10 @@ def _bytes_of(fault: str, argument: str, seen: ReceivedRequest, *, usage: bool) 
         return _http(int(status), body.encode(), retry_after=wait)
     if fault == "tool":
         return _http(200, *answers.tool_answer(seen.json, argument))
-    if seen.path.endswith("/responses") and fault in ("echo", "say", "failed", "long", "unnamed"):
+    if seen.path.endswith("/responses") and fault in ("echo", "say", "failed", "long"):
         text, status = argument or _last_user_text(seen), "failed" if fault == "failed" else "completed"
-        text = "x" * int(argument) if argument and fault in ("long", "unnamed") else text
-        named = fault != "unnamed"
-        return _http(200, *answers.response_answer(seen.json, text, status, named=named))
-    if fault == "last-event":
-        events = answers.response_events(seen.json, _last_user_text(seen))
-        return _http(200, events[-1], answers.EVENTS)
+        text = "x" * int(argument) if argument and fault == "long" else text
+        return _http(200, *answers.response_answer(seen.json, text, status))
     if seen.path.partition("?")[0].endswith("/voices"):
         return _http(404, b"{}")
     if seen.path.endswith("/audio/speech") and fault in _SOUNDS:
@@ -345,11 +337,7 @@ def _body_of(fault: str, argument: str, seen: ReceivedRequest, *, usage: bool) -
         "say": argument,
         "long": "x" * int(argument) if fault == "long" else "",
         "count": COUNTED_TEXT,
-        "odd": ODD_TEXT,
         "empty": "",
-        "null": None,
-        "wrong-types": 17,
-        "surrogate": "half \ud800",
     }
     return json.dumps(completion(said.get(fault, _last_user_text(seen)))).encode()
 

@@ -8,7 +8,7 @@ from myna.accounts.sign_in.links import LIFE_MS, NOT_VALID, NewAccount, Purpose
 from myna.actions.accounts import DisableAccount, InviteAccount, ResetAccount
 from myna.errors import CommandError
 from tests.rig.actors import perform
-from tests.sign_in.people import (
+from tests.sign_in.conftest import (
     ADDRESS,
     BROWSER,
     OPERATOR,
@@ -47,7 +47,7 @@ async def test_an_invitation_sets_the_first_password_and_signs_in(books: Books) 
     assert found is not None and (found.purpose, found.account) == (INVITE, ann)
     session = await sessions.find(books.db, await use(books, token))
     assert session is not None and session.account.name == "ann"
-    assert (await passwords.verify(books.db, "ann", PASSWORD, ADDRESS)).id == ann.id
+    assert (await passwords.verify(books.db, "ann", PASSWORD, ADDRESS)).account.id == ann.id
     assert await links.find(books.db, token) is None
     used, made = (await activity.page(books.db, prefix="account invite"))[:2]
     assert (used.actor, used.address) == ("ann", ADDRESS)
@@ -63,7 +63,7 @@ async def test_a_reset_ends_all_sessions_and_replaces_the_password(books: Books)
     after = await use(books, token, OTHER_PASSWORD)
     assert await sessions.find(books.db, before) is None
     assert await sessions.find(books.db, after) is not None
-    assert (await passwords.verify(books.db, "ann", OTHER_PASSWORD, ADDRESS)).id == ann.id
+    assert (await passwords.verify(books.db, "ann", OTHER_PASSWORD, ADDRESS)).account.id == ann.id
 
 
 @each_database

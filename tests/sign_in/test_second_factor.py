@@ -21,7 +21,7 @@ from myna.actions.accounts import (
 from myna.errors import CommandError
 from myna.store.queries.accounts import AccountRow
 from tests.rig.actors import perform
-from tests.sign_in.people import (
+from tests.sign_in.conftest import (
     ADDRESS,
     BROWSER,
     OTHER_PASSWORD,

@@ -14,7 +14,7 @@ from myna.actions.accounts import ConfirmSecondFactor, ResetAccount
 from myna.lib.telemetry.logs import masked
 from myna.store.queries import sign_in as password_store
 from tests.rig.actors import perform
-from tests.sign_in.people import ADDRESS, BROWSER, OTHER_PASSWORD, PASSWORD, set_password
+from tests.sign_in.conftest import ADDRESS, BROWSER, OTHER_PASSWORD, PASSWORD, set_password
 from tests.store.books import Books
 from tests.store.fixtures import each_database
 

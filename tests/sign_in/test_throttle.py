@@ -7,11 +7,10 @@ from myna.accounts.sign_in import passwords, sessions
 from myna.accounts.throttle import (
     FORGET_MS,
     FREE_FAILURES,
-    WAIT_MAX_MS,
     SignInRefused,
     TooManyAttempts,
 )
-from tests.sign_in.people import ADDRESS, BROWSER, ELSEWHERE, OTHER_PASSWORD, PASSWORD, at_once, person
+from tests.sign_in.conftest import ADDRESS, BROWSER, ELSEWHERE, OTHER_PASSWORD, PASSWORD, at_once, person
 from tests.store.books import Books
 from tests.store.fixtures import each_database
 
@@ -183,17 +182,3 @@ async def test_failures_are_forgotten_after_an_hour(books: Books) -> None:
     await books.move_clock(FORGET_MS)
     await throttle.remove_old(books.db)
     assert await books.sql("SELECT * FROM sign_in_failures") == []
-
-
-@pytest.mark.parametrize("failures", [1, 4, 5, 14, 100, 10**9])
-def test_a_wait_is_at_most_five_minutes(failures: int) -> None:
-    assert 0 <= throttle.wait_ms_after(failures) <= WAIT_MAX_MS
-    assert bool(throttle.wait_ms_after(failures)) == (failures > FREE_FAILURES)
-
-
-@each_database
-async def test_attempts_that_begin_at_once_see_the_block_of_another(books: Books) -> None:
-    subjects = throttle.of_account("sign-in", (await person(books)).id)
-    begun, blocked = await at_once(throttle.begin(books.db, subjects) for _ in range(MANY))
-    assert len(begun) == FREE_FAILURES + 1
-    assert {type(error) for error in blocked} == {TooManyAttempts}

@@ -15,6 +15,7 @@ from myna.engines.interface import (
     CallerDisconnected,
     Client,
     EngineCrashed,
+    EngineTimedOut,
     EngineUnavailable,
     NothingSpoken,
     SoundPart,
@@ -23,6 +24,7 @@ from myna.engines.interface import (
 )
 from myna.engines.registry import ESPEAK
 from myna.settings import Settings, load
+from myna.speech import shared_engines
 from myna.speech.engine_host import host_process
 from myna.speech.shared_engines import SOCKET
 from myna.speech.site_engines import speech_engines
@@ -126,6 +128,19 @@ async def test_cancelled_and_abandoned_work_ends(workers: list[Any], tmp_path: P
     await asyncio.gather(*running, return_exceptions=True)
     assert not any((tmp_path / "audio").iterdir())
     assert not before & speakers()
+
+
+async def test_a_host_that_hangs_is_not_waited_for(
+    workers: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_engines, "GRACE_S", 0.0)
+    monkeypatch.setattr(shared_engines, "KILL_WAIT_S", 0.1)
+    os.kill(host_pid(), signal.SIGSTOP)
+    try:
+        with pytest.raises(EngineTimedOut):
+            await workers[0].speak(Utterance("Hello.", VOICE, 1.0), tmp_path / "audio" / "six.mp3", 0.3)
+    finally:
+        os.kill(host_pid(), signal.SIGCONT)
 
 
 async def test_a_host_that_ends_is_started_again(workers: list[Any], tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -135,6 +135,20 @@ class Books:
     async def charge(self, *charges: Charge) -> list[ChargeOutcome]:
         """Commits these charges in one batch."""
         return (await self.db.commit_batch([], charges))[1]
+
+    async def charged_by_two(self, charges: Sequence[Charge]) -> list[ChargeOutcome]:
+        """The outcomes of these charges, of which another process commits the second half concurrently."""
+        second, middle = await self.open_again(), len(charges) // 2
+        for _ in range(20):  # a batch leaves out what the other one has locked
+            results = await asyncio.gather(
+                self.db.commit_batch([], charges[:middle]),
+                second.commit_batch([], charges[middle:], contended=True),
+            )
+            found = [outcome for _, charged in results for outcome in charged]
+            if ChargeRefused(RefusalReason.BUSY) not in found:
+                break
+        await second.close()
+        return found
 
     async def end(self, *ends: End) -> list[EndOutcome]:
         """Commits these ends in one batch."""

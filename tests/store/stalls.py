@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import apsw
 import asyncpg
 
+from myna.store.database import Database
 from myna.store.group_commit import GroupCommit
 from tests.rig.waiting import SOON_S
 from tests.store.books import Books
@@ -34,6 +35,15 @@ async def until(condition: Callable[[], Awaitable[bool]], what: str, deadline_s:
         if time.monotonic() > end:
             raise TimeoutError(f"not within {deadline_s} s: {what}")
         await asyncio.sleep(0.005)
+
+
+@contextlib.asynccontextmanager
+async def committing(db: Database) -> AsyncIterator[GroupCommit]:
+    """The group commit of a process, which runs."""
+    commits = GroupCommit(db, queue_max=2000)
+    commits.start()
+    yield commits
+    await commits.close(SOON_S)
 
 
 async def queued(commits: GroupCommit, count: int) -> None:

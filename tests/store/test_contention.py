@@ -14,6 +14,7 @@ from myna.store.group_commit import GroupCommit
 from myna.store.queries import accounts
 from tests.rig.waiting import SOON_S
 from tests.store.books import Books, Customer, charge_of, charged_of, keep_of, refund_of, speech
+from tests.store.stalls import committing
 
 pytestmark = pytest.mark.anyio
 
@@ -30,10 +31,8 @@ LOCKS = {
 
 @pytest.fixture
 async def commits(postgres_books: Books) -> AsyncIterator[GroupCommit]:
-    commits = GroupCommit(postgres_books.db, queue_max=2000)
-    commits.start()
-    yield commits
-    await commits.close(SOON_S)
+    async with committing(postgres_books.db) as commits:
+        yield commits
 
 
 @contextlib.asynccontextmanager
@@ -73,14 +72,12 @@ async def test_a_locked_account_delays_no_other_account(
     call = await ordered(books, stuck)
     monkeypatch.setattr(postgresql_batch, "LOCK_TIMEOUT_MS", FOR_LONG_MS)
     db = await books.open_again()
-    commits = GroupCommit(db, queue_max=2000)
-    commits.start()
-    async with locked(books, call, what):
-        ending = asyncio.ensure_future(commits.end(refund_of(call), None))
-        await spend(commits, free, CALLS)
-        assert not ending.done()
-    assert await asyncio.wait_for(ending, SOON_S) is EndOutcome.DONE
-    await commits.close(SOON_S)
+    async with committing(db) as commits:
+        async with locked(books, call, what):
+            ending = asyncio.ensure_future(commits.end(refund_of(call), None))
+            await spend(commits, free, CALLS)
+            assert not ending.done()
+        assert await asyncio.wait_for(ending, SOON_S) is EndOutcome.DONE
     await db.close()
     assert await books.balance(stuck) == 10
 
@@ -110,10 +107,8 @@ async def test_two_processes_charge_one_account_without_starving(
     books = postgres_books
     customer = await books.customer(units=10_000)
     other = await books.open_again()
-    beside = GroupCommit(other, queue_max=2000)
-    beside.start()
-    await asyncio.gather(*[spend(each, customer, CALLS) for each in (commits, beside) for _ in range(4)])
-    await beside.close(SOON_S)
+    async with committing(other) as beside:
+        await asyncio.gather(*[spend(each, customer, CALLS) for each in (commits, beside) for _ in range(4)])
     await other.close()
     calls = 8 * CALLS
     assert await books.counters(customer) == (calls, calls // 2, calls // 2)

@@ -8,13 +8,24 @@ from myna.store.batch import (
     AUDIO_PLACEHOLDER,
     IDEMPOTENCY_KEY_LIFE_MS,
     TASK_PLACEHOLDER,
+    ChargeOutcome,
     ChargeRefused,
+    IdempotencyKey,
     RefusalReason,
     Replayed,
     TaskStatus,
 )
 from myna.store.queries import keys, ledger, tasks
-from tests.store.books import Books, charge_of, charged_of, idempotency_key_of, keep_of, refund_of, speech
+from tests.store.books import (
+    Books,
+    Customer,
+    charge_of,
+    charged_of,
+    idempotency_key_of,
+    keep_of,
+    refund_of,
+    speech,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -22,18 +33,21 @@ DAY_MS = 24 * 3600 * 1000
 ODD_ANSWER = '{"content": "a\\u0000b \\"quoted\\" \\\\ 你好 👋"}'
 
 
+async def retried(books: Books, customer: Customer, retry_key: IdempotencyKey | None = None) -> ChargeOutcome:
+    """The outcome of a charge with this idempotency key."""
+    retry = charge_of(customer, idempotency_key=retry_key or idempotency_key_of())
+    (outcome,) = await books.charge(retry)
+    return outcome
+
+
 async def test_a_retry_is_pending_while_the_first_call_is_open_and_then_replayed(books: Books) -> None:
     customer = await books.customer()
     call = await books.opened(customer, idempotency_key=idempotency_key_of())
-    assert await books.charge(charge_of(customer, idempotency_key=idempotency_key_of())) == [
-        ChargeRefused(RefusalReason.PENDING)
-    ]
+    assert await retried(books, customer) == ChargeRefused(RefusalReason.PENDING)
 
     await books.end(keep_of(call, ODD_ANSWER))
 
-    assert await books.charge(charge_of(customer, idempotency_key=idempotency_key_of())) == [
-        Replayed(ODD_ANSWER)
-    ]
+    assert await retried(books, customer) == Replayed(ODD_ANSWER)
     assert await books.balance(customer) == 9
     assert await books.counters(customer) == (1, 1, 1)
 
@@ -50,13 +64,9 @@ async def test_another_request_under_the_same_key_is_refused_open_or_kept(books:
     customer = await books.customer()
     call = await books.opened(customer, idempotency_key=idempotency_key_of())
     other = idempotency_key_of(body="another body")
-    assert await books.charge(charge_of(customer, idempotency_key=other)) == [
-        ChargeRefused(RefusalReason.REUSED)
-    ]
+    assert await retried(books, customer, other) == ChargeRefused(RefusalReason.REUSED)
     await books.end(keep_of(call, "the answer"))
-    assert await books.charge(charge_of(customer, idempotency_key=other)) == [
-        ChargeRefused(RefusalReason.REUSED)
-    ]
+    assert await retried(books, customer, other) == ChargeRefused(RefusalReason.REUSED)
 
 
 async def test_a_refund_deletes_the_idempotency_key(books: Books) -> None:
@@ -64,9 +74,7 @@ async def test_a_refund_deletes_the_idempotency_key(books: Books) -> None:
     call = await books.opened(customer, idempotency_key=idempotency_key_of())
     await books.end(refund_of(call))
     assert await books.answer(call.call_id) == []
-    assert await books.charge(charge_of(customer, idempotency_key=idempotency_key_of())) == [
-        charged_of(customer, 9)
-    ]
+    assert await retried(books, customer) == charged_of(customer, 9)
 
 
 async def test_an_answer_without_its_audio_is_not_replayed(books: Books) -> None:
@@ -78,9 +86,7 @@ async def test_an_answer_without_its_audio_is_not_replayed(books: Books) -> None
         draft=f"{TASK_PLACEHOLDER} {AUDIO_PLACEHOLDER}",
     )
     ((task_id,),) = await books.sql("SELECT id FROM tasks")
-    assert await books.charge(charge_of(customer, idempotency_key=idempotency_key_of())) == [
-        ChargeRefused(RefusalReason.PENDING)
-    ]
+    assert await retried(books, customer) == ChargeRefused(RefusalReason.PENDING)
     assert await tasks.draft(books.db, call.call_id) == f"{task_id} {AUDIO_PLACEHOLDER}"
 
 
@@ -101,9 +107,7 @@ async def test_an_idempotency_key_expires_after_a_day(books: Books) -> None:
     await books.end(keep_of(call, "the answer"))
 
     await books.move_clock(DAY_MS - 60_000)
-    assert await books.charge(charge_of(customer, idempotency_key=idempotency_key_of())) == [
-        Replayed("the answer")
-    ]
+    assert await retried(books, customer) == Replayed("the answer")
     await books.move_clock(60_000)
     another = charge_of(customer, idempotency_key=idempotency_key_of(body="another body"))
     assert await books.charge(another) == [charged_of(customer, 8)]
@@ -162,14 +166,10 @@ async def test_a_refund_deletes_the_idempotency_key_of_a_task(books: Books) -> N
         customer, task=order, idempotency_key=idempotency_key_of(), draft=TASK_PLACEHOLDER
     )
     ((task_id,),) = await books.sql("SELECT id FROM tasks")
-    assert await books.charge(charge_of(customer, idempotency_key=idempotency_key_of())) == [
-        Replayed(str(task_id))
-    ]
+    assert await retried(books, customer) == Replayed(str(task_id))
     await books.end(refund_of(call))
     assert await books.answer(call.call_id) == []
-    assert await books.charge(charge_of(customer, idempotency_key=idempotency_key_of())) == [
-        charged_of(customer, 9)
-    ]
+    assert await retried(books, customer) == charged_of(customer, 9)
 
 
 @pytest.mark.parametrize("first, second", [("a", "b"), ("b", "a")])

@@ -1,6 +1,5 @@
 """The limits of keys and accounts in the batch: checked, counted, given back."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -196,17 +195,9 @@ async def test_a_charge_that_is_sent_again_counts_once(books: Books) -> None:
 
 
 async def test_charges_of_two_processes_never_exceed_a_limit(books: Books) -> None:
-    customer, second = await limited(books, rpm=10), await books.open_again()
+    customer = await limited(books, rpm=10)
     await limit_account(books, customer, concurrent=7)
-    charges = [charge_of(customer) for _ in range(30)]
-    for _ in range(20):  # a batch leaves out what the other one has locked
-        results = await asyncio.gather(
-            books.db.commit_batch([], charges[:15]), second.commit_batch([], charges[15:], contended=True)
-        )
-        found = [outcome for _, charged in results for outcome in charged]
-        if ChargeRefused(RefusalReason.BUSY) not in found:
-            break
-    await second.close()
+    found = await books.charged_by_two([charge_of(customer) for _ in range(30)])
     assert sum(isinstance(outcome, Charged) for outcome in found) == 7
     assert await open_calls(books, customer) == (7, 7)
 

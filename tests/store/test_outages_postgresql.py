@@ -1,12 +1,11 @@
 """PostgreSQL becomes unavailable during an operation, which is sent again and counts once."""
 
 import asyncio
-import contextlib
 import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +22,9 @@ from tests.rig.disks import temporary_folder
 from tests.rig.waiting import SOON_S
 from tests.store.books import Books, Customer, books_of, charge_of, charged_of, keep_of, refund_of
 from tests.store.postgres_proxy import proxy_to
-from tests.store.stalls import stalled_commits, until
+from tests.store.stalls import committing, stalled_commits, until
 
 pytestmark = pytest.mark.anyio
-
-
-@contextlib.asynccontextmanager
-async def committing(db: Postgresql) -> AsyncIterator[GroupCommit]:
-    commits = GroupCommit(db, queue_max=2000)
-    commits.start()
-    yield commits
-    await commits.close(SOON_S)
 
 
 def on_postgresql(books: Books) -> Postgresql:

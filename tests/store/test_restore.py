@@ -24,7 +24,7 @@ from myna.store.postgresql import Postgresql
 from myna.store.queries import clones, tasks
 from myna.store.states import CloneStatus
 from tests.rig.actors import perform
-from tests.sign_in.people import ADDRESS, BROWSER, OTHER_PASSWORD, PASSWORD, person
+from tests.sign_in.conftest import ADDRESS, BROWSER, OTHER_PASSWORD, PASSWORD, person
 from tests.store.books import Books, keep_of, speech
 from tests.store.postgres_proxy import PostgresProxy, proxy_to
 
@@ -273,4 +273,4 @@ async def test_a_restore_revives_no_session_and_no_link(
     assert await links.find(restored, link) is None
     for table in tables.NOT_KEPT:
         assert await tables.count(restored, table) == 0
-    assert await passwords.verify(restored, "ann", PASSWORD, ADDRESS) == ann
+    assert (await passwords.verify(restored, "ann", PASSWORD, ADDRESS)).account == ann

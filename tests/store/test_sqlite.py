@@ -22,7 +22,7 @@ from myna.store.sqlite_writer import Checkpoints, WriterHandover
 from tests.rig.commands import CommandLine, Ended
 from tests.rig.waiting import SOON_S
 from tests.store.books import Books, Customer, charge_of, charged_of, keep_of
-from tests.store.stalls import until
+from tests.store.stalls import committing, stalled_commits, until
 
 pytestmark = pytest.mark.anyio
 
@@ -31,10 +31,8 @@ COMMAND_MAX_S = 60.0
 
 @pytest.fixture
 async def commits(sqlite_books: Books) -> AsyncIterator[GroupCommit]:
-    made = GroupCommit(sqlite_books.db, queue_max=2000)
-    made.start()
-    yield made
-    await made.close(SOON_S)
+    async with committing(sqlite_books.db) as made:
+        yield made
 
 
 async def test_charges_wait_for_a_locked_database(
@@ -43,19 +41,11 @@ async def test_charges_wait_for_a_locked_database(
     monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", 20)
     customer = await sqlite_books.customer()
     db = await sqlite_books.open_again()
-    commits = GroupCommit(db, queue_max=10)
-    commits.start()
-    other = apsw.Connection(str(sqlite_books.folder / "myna.sqlite"))
-    other.execute("BEGIN IMMEDIATE")
-
-    charging = asyncio.ensure_future(commits.charge(charge_of(customer), SOON_S))
-    await asyncio.wait([charging], timeout=0.3)
-    assert not charging.done()
-    other.execute("ROLLBACK")
-
+    async with committing(db) as commits, stalled_commits(sqlite_books):
+        charging = asyncio.ensure_future(commits.charge(charge_of(customer), SOON_S))
+        await asyncio.wait([charging], timeout=0.3)
+        assert not charging.done()
     assert await charging == charged_of(customer, 9)
-    other.close()
-    await commits.close(SOON_S)
     await db.close()
 
 

@@ -10,7 +10,7 @@ from myna.store.batch import Charged
 from myna.store.database import Queries, Transaction
 from myna.store.transaction_queue import OWNER_WAITING_MAX, OWNERS, TransactionQueue, transactions_of
 from tests.rig.waiting import SOON_S
-from tests.sign_in.people import ADDRESS, BROWSER, PASSWORD, person
+from tests.sign_in.conftest import ADDRESS, BROWSER, PASSWORD, person
 from tests.store.books import Books, charge_of
 from tests.store.fixtures import each_database
 

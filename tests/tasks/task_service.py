@@ -2,14 +2,20 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from myna import __version__
 from myna.accounts.keys import Scope, UnverifiedCaller
+from myna.accounts.throttle import KeyThrottle
+from myna.actions.site import EnrollNode
+from myna.api.farm import FarmApi
 from myna.billing.ledger import Call, ChargeOrder
 from myna.billing.quota import Quota
 from myna.channels.channels import Channels
+from myna.engines.media.media import Inspector
 from myna.engines.pool.admission import Slot
 from myna.farm.nodes import Capacity, Nodes
 from myna.farm.tasks import TRIES_EXHAUSTED, Tasks
@@ -19,15 +25,16 @@ from myna.settings import Settings
 from myna.speech.plan import CheckedSpeech, Planner
 from myna.store.batch import Charge, NewTask, Replayed, TaskStatus
 from myna.store.database import Database, Transaction
-from myna.store.files.storage import FreeSpace
+from myna.store.files.named_files import AudioStore, SampleStore
+from myna.store.files.storage import Folder, FreeSpace
 from myna.store.queries import clones
 from myna.store.queries import config as config_store
 from myna.store.queries.clones import NewClone
 from myna.voices.clones import CONSENT
-from myna.wire.farm import Failure, Heartbeat, Job, LeaseProof
+from myna.wire.farm import Failure, Heartbeat, Hello, Job, LeaseProof, NodeVoice
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
+from tests.rig.actors import perform
 from tests.store.books import Books, Customer
-from tests.tasks.nodes import join_node
 
 VOICE = "a voice"
 TEXT = "你好，世界"
@@ -189,9 +196,7 @@ class TaskService:
 
 def proof_of(job: Job, **changes: Any) -> LeaseProof:
     """The proof of the lease of a job. `changes` are fields of `LeaseProof`."""
-    return msgspec.structs.replace(
-        LeaseProof(kind=job.kind, id=job.id, epoch=job.epoch, token=job.token), **changes
-    )
+    return msgspec.structs.replace(job.lease, **changes)
 
 
 def failure(job: Job, *, final: bool = False, returned: bool = False) -> Failure:
@@ -208,3 +213,41 @@ async def task_service_on(
         await tasks.start()
         yield TaskService(books, ledger_service, tasks)
         await tasks.close()
+
+
+async def join_node(
+    nodes: Nodes,
+    *voices: str | NodeVoice,
+    clones: Sequence[str] = (),
+    name: str | None = None,
+    slots: int = 64,
+    chars_per_s: float = 0.0,
+) -> tuple[int, str]:
+    """Joins a node with these voices. Returns its id and its credential."""
+    invited = await perform(nodes.db, EnrollNode(name=name or f"node-{new_id().hex()}"))
+    credential = (await nodes.join(invited.token, "1")).credential
+    node = await nodes.verify(f"Bearer {credential}".encode())
+    offered = [
+        voice if isinstance(voice, NodeVoice) else NodeVoice(voice, voice, "female", "zh-CN")
+        for voice in voices
+    ]
+    offer = Hello(
+        voices=offered, clones=list(clones), slots=slots, chars_per_s=chars_per_s, version=__version__
+    )
+    await nodes.hello(node, offer)
+    return node.id, credential
+
+
+def farm_api(db: Database, tasks: Tasks, inspector: Inspector, folder: Path) -> FarmApi:
+    """The endpoints for nodes, with their files in the folder."""
+    return FarmApi(
+        settings=Settings(),
+        db=db,
+        nodes=Nodes(db),
+        tasks=tasks,
+        audio=AudioStore(Folder(folder)),
+        samples=SampleStore(Folder(folder)),
+        inspector=inspector,
+        space=FreeSpace(folder, 0),
+        throttle=KeyThrottle(),
+    )

@@ -25,8 +25,7 @@ from tests.rig.waiting import SOON_S
 from tests.store.books import Customer
 from tests.store.fixtures import each_database
 from tests.store.stalls import until
-from tests.tasks.nodes import farm_api, join_node
-from tests.tasks.task_service import FREE, VOICE, TaskService
+from tests.tasks.task_service import FREE, VOICE, TaskService, farm_api, join_node
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,6 @@ from myna.channels.channels import Channel
 from myna.gateway.chat import upstream
 from myna.gateway.relay import answers
 from myna.gateway.relay.events import EventRelay
-from myna.gateway.relay.plan import WithUsage
 from myna.wire import lenient
 from myna.wire.body import to_event
 from tests.rig.answers import event
@@ -69,7 +68,8 @@ def test_a_whole_answer_is_read_by_each_reader(name: str) -> None:
     assert b"NaN" not in passed and not passed.startswith(lenient.BOM)
     (sent,) = answers.as_events(body, with_usage=False)
     assert "delta" in json.loads(sent.removeprefix(b"data: "))["choices"][0]
-    response = response_to(answers.decoded(body))
+    members, choices = answers.completed(body, "m", 1, CHANNEL)
+    response = response_to(members | {"choices": choices})
     assert response["output"][-1]["content"][0]["text"] == text
     assert response["status"] == "completed"
 
@@ -174,17 +174,17 @@ def test_calls_without_index_and_id_as_gemini_sends_them_are_told_apart() -> Non
 
 
 def test_a_usage_within_a_choice_is_that_of_the_stream() -> None:
-    shape = WithUsage(1, "gpt")
-    relay = EventRelay(shape.observer_for(CHANNEL))
+    relay = EventRelay(prompt_tokens=1)
     for one in CHUNKS:
         body = b"data: %b\n\n" % json.dumps(one).encode()
         assert relay.feed(body) == body
     relay.close()
-    counted = json.loads(shape.last().split(b"\n\n")[0].removeprefix(b"data: "))
+    counted = json.loads(relay.ending().split(b"\n\n")[0].removeprefix(b"data: "))
     assert (counted["choices"], counted["usage"]) == ([], USAGE)
-    shape = WithUsage(1, "gpt")
-    shape.feed(b'{"choices": [], "usage": {}}')  # which says nothing
-    assert json.loads(shape.last().split(b"\n\n")[0].removeprefix(b"data: "))["usage"]["prompt_tokens"] == 1
+    relay = EventRelay(prompt_tokens=1)
+    relay.feed(event({"choices": [], "usage": {}}))  # which says nothing
+    counted = json.loads(relay.ending().split(b"\n\n")[0].removeprefix(b"data: "))
+    assert counted["usage"]["prompt_tokens"] == 1
 
 
 def test_an_event_has_no_character_that_ends_a_line() -> None:

@@ -115,17 +115,13 @@ async def replace(connection: Transaction, account_id: int, password_hash: str) 
     await sign_in.delete_links(connection, account_id)
 
 
-async def verify(db: Database, name_or_email: str, plain: str, address: str) -> AccountRow:
-    """The enabled account of this name, or of this e-mail address, if `plain` is its password.
+async def verify(db: Database, name_or_email: str, plain: str, address: str) -> sign_in.Candidate:
+    """The enabled account of this name, or of this e-mail address, if `plain` is its password, with the hash
+    that matched.
 
     Raises SignInRefused with the same words and after the same work for every reason. To open a session use
     `sessions.sign_in`, which refuses a password that is changed meanwhile.
     """
-    return (await verify_hash(db, name_or_email, plain, address)).account
-
-
-async def verify_hash(db: Database, name_or_email: str, plain: str, address: str) -> sign_in.Candidate:
-    """Like `verify`, with the hash that matched."""
     holder = client_network(address)
     _threads.check(holder)
     found = await sign_in.candidate(db, name_or_email)

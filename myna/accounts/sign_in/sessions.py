@@ -81,7 +81,7 @@ async def sign_in(db: Database, name_or_email: str, plain: str, address: str, us
     A password that is changed between its verification and the session is refused: else someone who knows the
     old one could sign in after the change has ended all sessions.
     """
-    found = await passwords.verify_hash(db, name_or_email, plain, address)
+    found = await passwords.verify(db, name_or_email, plain, address)
 
     async def work(connection: Transaction) -> str:
         await accounts.lock(connection, found.account.id)

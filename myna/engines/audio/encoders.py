@@ -15,8 +15,9 @@ from typing import Any, Final, Protocol
 import lameenc
 
 from myna.engines.audio.mp3 import mp3_encoder
+from myna.engines.interface import STREAM_RATE_HZ
 
-RATE_HZ: Final = 24_000
+RATE_HZ: Final = STREAM_RATE_HZ
 UNKNOWN_SIZE: Final = 0xFFFF_FFFF
 """The size in the header of a wav that is written to a stream."""
 _SAMPLE_BYTES: Final = 2

@@ -17,9 +17,7 @@ from myna.engines.interface import (
     Utterance,
 )
 from myna.engines.jobs import EspeakJob
-from myna.engines.pool.admission import Admission
 from myna.engines.pool.engine import PoolEngine
-from myna.engines.pool.pool import Pool
 from myna.engines.voices import VoiceIds, check_unique
 from myna.errors import ConfigError
 
@@ -56,15 +54,7 @@ class Espeak(PoolEngine[EspeakJob]):
     label = "espeak"
 
     def __init__(self, limits: EngineLimits, only: Collection[str] | None = None) -> None:
-        pool = Pool(
-            "myna.engines.espeak.child",
-            SpeechResult,
-            processes=limits.processes,
-            queue_max=limits.queue_max,
-            job_deadline_s=limits.job_deadline_s,
-            retries=True,
-        )
-        super().__init__(pool, Admission(limits.processes, limits.queue_max, limits.account_max))
+        super().__init__("myna.engines.espeak.child", SpeechResult, limits)
         by_id = {voice.voice_id: voice for voice in VOICES}
         self.voices = VOICES if only is None else tuple(by_id[voice_id] for voice_id in only)
 

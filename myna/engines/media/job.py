@@ -9,13 +9,13 @@ from typing import Final
 import msgspec
 
 from myna.engines.audio.encoders import SoundFormat
+from myna.engines.interface import SOUND_MAX_S
 
 SAMPLE_MIN_S, SAMPLE_MAX_S = 3.0, 60.0
 VOICE_MIN_S: Final = 2.0
 """Minimum voice in a sample, without its pauses."""
 SAMPLE_MAX_BYTES: Final = 20 * 2**20
-SPEECH_MAX_S: Final = 3600.0
-"""As of one text: see `engines/interface.py`."""
+SPEECH_MAX_S: Final = SOUND_MAX_S
 SPEECH_MAX_BYTES: Final = 64 * 2**20  # an hour at 128 kbit/s is 58 MB
 RECORDING_MAX_S: Final = 7200.0
 """The longest recording that is transcribed."""

@@ -41,7 +41,7 @@ def assemble(model: Model, source: Path, folder: Path, report: Report) -> None:
         if number >= _ENTRIES_MAX:
             raise SourceFailed(_too_many(source))
         try:
-            work.take(entry)
+            work.add(entry)
         except _DAMAGED as error:
             raise _damaged(entry.path, error) from None
         if work.complete():
@@ -58,7 +58,7 @@ class _Assembly:
         self._open = dict(zip(self._found, model.files, strict=True))
         self._other_size: dict[str, str] = {}
 
-    def take(self, entry: _Entry) -> None:
+    def add(self, entry: _Entry) -> None:
         """Copies the entry if it is a piece of a file that is not complete yet."""
         for piece in self._model.pieces:
             if piece.file not in self._open or not f"/{entry.path}".endswith(f"/{piece.name}"):

@@ -4,25 +4,46 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from myna.engines.interface import NO_CLIENT, Client, SoundParts, SpeechResult, Utterance
+import msgspec
+
+from myna.engines.interface import NO_CLIENT, Client, EngineLimits, SoundParts, SpeechResult, Utterance
 from myna.engines.jobs import SpeechJob, TakePart, sound_of
 from myna.engines.output_file import DurableFiles
-from myna.engines.pool.admission import Admission, is_long
-from myna.engines.pool.pool import Pool
+from myna.engines.pool.admission import PACE_INITIAL, Admission, is_long
+from myna.engines.pool.pool import START_DEADLINE_S, Pool
 from myna.lib.sandbox import AllowedPaths
 
 J = TypeVar("J", bound=SpeechJob)
 
 
 class PoolEngine(Generic[J]):
-    """The members of `StreamingEngine` but `label` and `voices`. A subclass makes the job of a text."""
+    """The members of `StreamingEngine` except `label` and `voices`. A subclass makes the job of a text.
+    `pace` is as in `Admission`, the other parameters are as in `Pool`."""
 
     blends = False
 
-    def __init__(self, pool: Pool[Any], admission: Admission) -> None:
-        self.admission = admission
-        self._pool = pool
-        self._files = DurableFiles(pool.counted_as_waiting, at_once=admission.processes)
+    def __init__(
+        self,
+        module: str,
+        result: type[msgspec.Struct],
+        limits: EngineLimits,
+        *,
+        setup: msgspec.Struct | None = None,
+        start_deadline_s: float = START_DEADLINE_S,
+        pace: float = PACE_INITIAL,
+    ) -> None:
+        self._pool: Pool[Any] = Pool(
+            module,
+            result,
+            processes=limits.processes,
+            queue_max=limits.queue_max,
+            job_deadline_s=limits.job_deadline_s,
+            setup=setup,
+            start_deadline_s=start_deadline_s,
+            retries=True,
+        )
+        self._files = DurableFiles(self._pool.counted_as_waiting, at_once=limits.processes)
+        self.admission = Admission(limits.processes, limits.queue_max, limits.account_max, pace)
 
     @property
     def clones(self) -> tuple[str, ...]:

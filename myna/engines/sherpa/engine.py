@@ -24,7 +24,6 @@ from myna.engines.interface import (
     Utterance,
 )
 from myna.engines.jobs import Phonemes, PhonemesJob, TakePart
-from myna.engines.pool.admission import Admission
 from myna.engines.pool.child_main import path_bytes
 from myna.engines.pool.engine import PoolEngine
 from myna.engines.pool.pool import Pool
@@ -59,17 +58,14 @@ class Sherpa(PoolEngine[SpeakJob]):
     """Speaks with one process that has loaded the model. The parts of a sentence come when it is spoken."""
 
     def __init__(self, model: SherpaModel, limits: EngineLimits) -> None:
-        pool = Pool(
+        super().__init__(
             "myna.engines.sherpa.child",
             JobAnswer,
-            processes=1,
-            queue_max=limits.queue_max,
-            job_deadline_s=limits.job_deadline_s,
-            retries=True,
+            structs.replace(limits, processes=1),
             setup=model,
             start_deadline_s=START_DEADLINE_S,
+            pace=_PACE,
         )
-        super().__init__(pool, Admission(1, limits.queue_max, limits.account_max, pace=_PACE))
         self.label = f"{model.family} {model.folder}"
         self.info = ModelInfo(speakers=0, rate_hz=0, language="")  # until `start` has loaded the model
         self._model = model

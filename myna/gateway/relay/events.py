@@ -16,15 +16,14 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import Raw
 
-from myna.gateway.relay.chunks import Chunks
+from myna.gateway.relay.answers import ERROR, Chunks
 from myna.wire.body import has_too_many_containers
 from myna.wire.lenient import BOM, UNREADABLE, count_of, is_set, loads, object_of, objects_of
 
 BUFFERED_MAX_BYTES: Final = 128 * 1024
 """How much of an event is buffered until it is complete. A longer event is passed on as it arrives, unless
 it must be read."""
-ERROR: Final = b'"error"'
-"""In each event that reports an error, and in few others."""
+DONE: Final = b"data: [DONE]\n\n"
 ERROR_EVENT: Final = "ErrorEvent"
 """The kind of a stream that is broken by an event with an error."""
 _LINES_MAX: Final = 1000
@@ -74,9 +73,10 @@ class Observer(Protocol):
 class EventRelay:
     """One stream of events. `choices` is how many choices must finish if there is no `[DONE]`. Events that
     are `typed` are those of POST /responses, which have their name in the JSON too, and perhaps only there.
-    For an observer, of several choices and if they are typed, events are read, and have at most
-    `read_max_bytes`. With `model`, the JSON of a name, events have it in place of the name that the channel
-    gives its model, which may be a path of its machine.
+    For an observer, for the usage, of several choices and if they are typed, events are read, and have at
+    most `read_max_bytes`. With `model`, the JSON of a name, events have it in place of the name that the
+    channel gives its model, which may be a path of its machine. With `prompt_tokens`, those of the request,
+    the client wants the usage.
 
     `begun`: an event has arrived that is no error. `done`: the last event has arrived; later ones are
     dropped. `last` is that event, unless it is `[DONE]`. `passes_long`: a part of a long event was passed on,
@@ -92,12 +92,13 @@ class EventRelay:
         typed: bool = False,
         read_max_bytes: int = BUFFERED_MAX_BYTES,
         model: bytes = b"",
+        prompt_tokens: int | None = None,
     ) -> None:
-        self._chunks = Chunks(model, only_model=typed)
+        self._chunks = Chunks(model, only_model=typed, prompt_tokens=prompt_tokens)
         self._observer = observer
         self._choices = choices
         self._typed = typed
-        self._reads = observer is not None or choices > 1 or typed
+        self._reads = observer is not None or prompt_tokens is not None or choices > 1 or typed
         self._buffer_max_bytes = read_max_bytes if self._reads else BUFFERED_MAX_BYTES
         self._buffer = bytearray()
         self.passes_long = False
@@ -148,6 +149,10 @@ class EventRelay:
         if not self.finished:
             raise BrokenEvents("CutEvents", "the stream ended before the answer was complete")
         return sent
+
+    def ending(self) -> bytes:
+        """What ends a stream of chunks: the usage, if the client wants it and lacks it, and `[DONE]`."""
+        return self._chunks.usage() + DONE
 
     def _feed(self, part: bytes) -> bytes:
         """The buffer is only copied when an event has ended: its parts may be small and many."""
@@ -243,10 +248,10 @@ class EventRelay:
         return self._chunks.end(set(range(self._choices)) - self._finished)
 
     def _observed(self, data: bytes) -> bytes | None:
-        if self._observer is None:
-            return None
         try:
-            return self._observer.feed(data)
+            if self._chunks.wants_usage:
+                self._chunks.count(object_of(loaded(data)))
+            return self._observer.feed(data) if self._observer else None
         except UNREADABLE as error:
             raise _no_json(data) from error
 

@@ -19,12 +19,10 @@ from myna.gateway.chat.failover import FailedAttempt
 from myna.gateway.chat.intent import speech_text
 from myna.gateway.chat.text import han_count
 from myna.gateway.relay import answers
-from myna.gateway.relay.events import Observer, loaded
+from myna.gateway.relay.events import EventRelay, Observer
 from myna.http.request import read_body
 from myna.http.responses import openai_error
-from myna.wire import completions
 from myna.wire.body import decode, to_event
-from myna.wire.lenient import is_set, object_of, objects_of, text_of
 from myna.wire.openai import CompletionRequest, EmbeddingsRequest, OpenAIChatRequest, RelayedRequest
 
 N_MAX_UNITS: Final = 2**53 - 1
@@ -47,9 +45,6 @@ COMPLETIONS: Final = Endpoint("/completions", RouteKind.CHAT, CompletionRequest,
 EMBEDDINGS: Final = Endpoint("/embeddings", RouteKind.EMBEDDINGS, EmbeddingsRequest, "data")
 
 
-DONE: Final = b"data: [DONE]\n\n"
-
-
 class Shape(Protocol):
     """The shape of one client's events."""
 
@@ -57,73 +52,24 @@ class Shape(Protocol):
         """Reads or translates the events of this channel, which is asked next; None: they pass on
         unparsed."""
 
-    def last(self) -> bytes:
-        """The events at the end of a complete answer. Called once."""
+    def last(self, relay: EventRelay) -> bytes:
+        """The events at the end of a complete answer, which this relay has passed on. Called once."""
 
     def failed(self, error: MynaError) -> bytes:
         """The event that ends an incomplete answer."""
 
 
 class Passed:
-    """Chat completions as the channel sends them, with `[DONE]` at the end."""
+    """Chat completions as the channel sends them, with the usage if it is wanted, and `[DONE]` at the end."""
 
     def observer_for(self, channel: Channel) -> Observer | None:
         return None
 
-    def last(self) -> bytes:
-        return DONE
+    def last(self, relay: EventRelay) -> bytes:
+        return relay.ending()
 
     def failed(self, error: MynaError) -> bytes:
         return to_event(openai_error(error))
-
-
-class WithUsage(Passed):
-    """Chat completions with an event about the usage before the end: the channel's, else one in which Han
-    characters are counted."""
-
-    def __init__(self, prompt_tokens: int, model: str) -> None:
-        self._model = model
-        self._prompt_tokens = prompt_tokens
-        self._begin()
-
-    def _begin(self) -> None:
-        self._completion_tokens = 0
-        self._first: dict[str, Any] | None = None
-        self._usage: dict[str, Any] | None = None
-        self._is_sent = False
-
-    def observer_for(self, channel: Channel) -> Observer:
-        self._begin()  # a channel that failed has perhaps been read
-        return self
-
-    def feed(self, data: bytes) -> None:
-        """Reads an event. Raises UNREADABLE and BrokenEvents."""
-        if self._is_sent:
-            return
-        chunk = object_of(loaded(data))
-        self._first = self._first or chunk
-        self._is_sent = is_set(chunk.get("usage"))
-        self._usage = self._usage or completions.usage_in(chunk)
-        self._completion_tokens += han_count_of(chunk)
-
-    def last(self) -> bytes:
-        return DONE if self._is_sent else self._counted() + DONE
-
-    def _counted(self) -> bytes:
-        usage = self._usage or answers.usage_of(self._prompt_tokens, self._completion_tokens)
-        first = self._first or {}
-        kind = "text_completion" if first.get("object") == "text_completion" else "chat.completion.chunk"
-        given: dict[str, Any] = {name: first[name] for name in ("id", "created") if name in first}
-        named = completions.members(given, {"id": "", "object": kind, "created": 0})
-        return to_event(named | {"model": self._model, "choices": [], "usage": usage})
-
-
-def han_count_of(chunk: dict[str, Any]) -> int:
-    """The Han characters of a chunk's choices."""
-    return sum(
-        han_count(text_of(choice.get("text")) or text_of(object_of(choice.get("delta")).get("content")))
-        for choice in objects_of(chunk.get("choices"))
-    )
 
 
 class ReadRequest(Struct, frozen=True):
@@ -234,8 +180,7 @@ class RelayPlan(Struct, frozen=True):
 
     def shape(self, answer_max_bytes: int) -> Shape:
         """The shape of a stream's events. At most `answer_max_bytes` of the answer are kept in memory."""
-        request = self.request
-        return WithUsage(request.prompt_tokens, request.model) if request.counts_usage else Passed()
+        return Passed()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -35,7 +35,8 @@ from myna.gateway.chat.failover import FailedAttempt, answer_of, first_answer
 from myna.gateway.chat.intent import speech_text
 from myna.gateway.chat.text import note_tokens
 from myna.gateway.relay import answers
-from myna.gateway.relay.plan import DONE, RelayPlan
+from myna.gateway.relay.events import DONE
+from myna.gateway.relay.plan import RelayPlan
 from myna.gateway.relay.streaming import EVENTS, HEADERS, ChannelStream, ClientLeft, StreamedAnswer
 from myna.http.client import HttpClient, IdleTimedOut, TimedOut
 from myna.http.request import read_body

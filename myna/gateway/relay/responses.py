@@ -19,13 +19,14 @@ from myna.channels.channels import Channel
 from myna.errors import MynaError
 from myna.gateway.chat.failover import FailedAttempt, of_error, unusable
 from myna.gateway.relay import answers
-from myna.gateway.relay.events import BrokenEvents, Observer, loaded
-from myna.gateway.relay.plan import CHAT, LeftOut, Planner, ReadRequest, RelayPlan, han_count_of, read_fields
+from myna.gateway.relay.events import BrokenEvents, EventRelay, Observer, loaded
+from myna.gateway.relay.plan import CHAT, LeftOut, Planner, ReadRequest, RelayPlan, read_fields
 from myna.gateway.relay.stored_responses import Earlier, StoredResponses, referenced_in
 from myna.gateway.relay.stored_responses import own_items as own_items_of
 from myna.http.request import read_body
 from myna.lib.ids import new_name
 from myna.store.queries.stored_responses import StoredResponse
+from myna.wire import completions
 from myna.wire.body import convert, decode, has_too_many_containers, listed, to_event
 from myna.wire.failures import REFUSED, UNSUPPORTED
 from myna.wire.lenient import UNREADABLE, dumps, is_set, loads, object_of, repaired
@@ -139,7 +140,11 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
     def answer_of(self, channel: Channel, body: bytes) -> bytes:
         if self.passes_to(channel):
             return answers.with_model(checked(body, channel), self.request.model)
-        completion = answers.decoded(super().answer_of(channel, body))
+        request = self.request
+        members, choices = answers.completed(body, request.model, request.prompt_tokens, channel)
+        if choices is None:
+            raise FailedAttempt("LargeAnswer", answers.TOO_MANY)
+        completion = members | {"choices": choices}
         try:
             return to_response(
                 completion, self.repeated(), self.response_id, self.created_at, int(time.time())
@@ -213,7 +218,7 @@ class ResponseShape:
             raise BrokenEvents(
                 "NoCompletion", "the answer can't be translated", str(error).encode()
             ) from error
-        self._completion_tokens += han_count_of(chunk)
+        self._completion_tokens += answers.han_count_of(chunk)
         return b"".join(events)
 
     def _note(self, data: bytes) -> None:
@@ -226,12 +231,12 @@ class ResponseShape:
             event = _Event()  # clients that are less strict may read it
         self._sequence = max(event.sequence_number, self._sequence + 1)
 
-    def last(self) -> bytes:
+    def last(self, relay: EventRelay) -> bytes:
         """Counts the usage if the channel has not sent it."""
-        if self._events is None:  # the channel's own last event was passed on
-            return b""
+        if self._events is None:
+            return relay.last
         if not self._events.has_usage:
-            counted = answers.usage_of(self._plan.request.prompt_tokens, self._completion_tokens)
+            counted = completions.counted_usage(self._plan.request.prompt_tokens, self._completion_tokens)
             self._events.feed({"choices": [], "usage": counted})
         return b"".join(self._events.finish(int(time.time())))
 

@@ -165,7 +165,7 @@ class ChannelStream:
                     self._answer.send(self._events.close())
                 else:
                     self._send_whole(self._plan.streamed(self._channel, bytes(self._whole)))
-            return self._events.last or self._answer.shape.last()
+            return self._answer.shape.last(self._events)
         except FailedAttempt as failed:
             self._note(failed)
             raise
@@ -235,19 +235,22 @@ class ChannelStream:
             raise of_status(response, self._channel, model_is_callers=callers)
 
     def _relay(self) -> EventRelay:
+        request = self._plan.request
+        counts_usage = request.counts_usage and self._observer is None
         return EventRelay(
             self._observer,
-            choices=self._plan.request.choices,
+            choices=request.choices,
             typed=self._plan.has_typed_events(self._channel),
             read_max_bytes=self._answer_max_bytes,
-            model=msgspec.json.encode(self._plan.request.model),
+            model=msgspec.json.encode(request.model),
+            prompt_tokens=request.prompt_tokens if counts_usage else None,
         )
 
     def _send_whole(self, whole: bytes) -> None:
         """Sends an answer that came whole as a stream."""
-        relay = self._relay()
+        self._events = self._relay()
         events = answers.as_events(whole, with_usage=self._plan.request.counts_usage)
-        self._answer.send(b"".join(map(relay.feed, events)))
+        self._answer.send(b"".join(map(self._events.feed, events)))
 
     def _receive(self, part: bytes) -> object:
         """Called for each part of the body, on the event loop. Raises BrokenEvents."""

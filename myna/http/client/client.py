@@ -37,6 +37,7 @@ from myna.http.client.errors import ConnectionBroken, OutOfFiles, TimedOut, Unre
 from myna.http.client.flow import Flow
 from myna.http.client.target import Origin, target_of
 from myna.lib.aio import FlushQueue, Timeouts
+from myna.lib.shares import Shares
 from myna.lib.telemetry.logs import trace_lines
 
 REUSE_AFTER_S: Final = 0.025
@@ -103,6 +104,12 @@ class IdleConnections:
 
 
 PREPARED_MAX: Final = 512
+_ANYBODY: Final = ""
+"""A holder without a share: the slots are given in the order of the calls."""
+
+
+def _no_slot() -> TimedOut:
+    return TimedOut("No connection was free before the call's deadline.")
 
 
 class HttpClient:
@@ -123,7 +130,7 @@ class HttpClient:
         self._max = connections_max
         self._connect_timeout_s = connect_timeout_s
         self._idle_s = idle_s
-        self._slots = asyncio.Semaphore(connections_max)
+        self._slots = Shares[str](connections_max, connections_max, _no_slot)
         self._target = lru_cache(maxsize=PREPARED_MAX)(target_of)
         self._idle = IdleConnections(reuse_after_s)
         self._open: set[ClientConnection] = set()
@@ -173,14 +180,13 @@ class HttpClient:
             accept=accept,
             flow=flow,
         )
-        if self._slots.locked():
-            await self._wait_for_slot(call.deadline)
-        else:
-            await self._slots.acquire()
+        # A slot allows one connection.
+        if not self._slots.took(_ANYBODY):
+            await self._slots.wait_for(_ANYBODY, call.deadline - time.monotonic())
         try:
             return await self._exchange(target.origin, call)
         finally:
-            self._slots.release()
+            self._slots.release(_ANYBODY)
 
     async def close(self) -> None:
         """Closes all connections. Calls in progress raise ConnectionBroken, later ones Unreachable."""
@@ -202,14 +208,6 @@ class HttpClient:
                     raise
             finally:
                 self._release(connection)
-
-    async def _wait_for_slot(self, deadline: float) -> None:
-        """Waits until fewer than `connections_max` calls are in progress. A slot allows one connection."""
-        try:
-            async with asyncio.timeout(deadline - time.monotonic()):
-                await self._slots.acquire()
-        except TimeoutError:
-            raise TimedOut("No connection was free before the call's deadline.") from None
 
     def _release(self, connection: ClientConnection) -> None:
         if self._closed:

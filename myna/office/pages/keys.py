@@ -47,17 +47,6 @@ from myna.store.rows import ID_MAX
 PAGE_ROWS = 100
 GRACES = (("7d", N_("a week")), ("1d", N_("a day")), ("1h", N_("an hour")), ("1s", N_("a second")))
 """How long a key works after it was replaced, as the form offers it."""
-STATES = (N_("active"), N_("expired"), N_("revoked"))
-WITHOUT_KEY_MAX_MS = 600_000
-"""A request without a valid key is shown for this long: it may be another person's at the same address."""
-LIVES = (
-    ("", N_("never expires")),
-    ("7d", N_("after 7 days")),
-    ("30d", N_("after 30 days")),
-    ("90d", N_("after 90 days")),
-    ("365d", N_("after a year")),
-)
-"""The durations that the form offers."""
 
 
 class Row(Struct, frozen=True):
@@ -215,6 +204,21 @@ async def revoke(visit: Visit) -> Response:
     return visit.redirect(
         "/keys", "The key {name} is revoked: every request with it is refused from now on.", name=key.name
     )
+
+
+STATES = (N_("active"), N_("expired"), N_("revoked"))
+
+
+WITHOUT_KEY_MAX_MS = 600_000
+"""A request without a valid key is shown for this long: it may be another person's at the same address."""
+LIVES = (
+    ("", N_("never expires")),
+    ("7d", N_("after 7 days")),
+    ("30d", N_("after 30 days")),
+    ("90d", N_("after 90 days")),
+    ("365d", N_("after a year")),
+)
+"""The durations that the form offers."""
 
 
 class FirstRequest(Struct, frozen=True):

@@ -50,35 +50,6 @@ TASK_STATES = {
     "processing": (TaskStatus.PROCESSING, N_("processing")),
     "failed": (TaskStatus.FAILED, N_("failed")),
 }
-CANCELLED = N_("the request was cancelled")
-PHRASES = {
-    ClientDisconnected.__name__: N_("the client disconnected"),
-    InvalidRequest.__name__: N_("the request could not be answered"),
-    RequestRefused.__name__: N_("the channels refused the request"),
-    StreamFailed.__name__: N_("the channel broke off its answer"),
-    StreamUnread.__name__: N_("the client did not read it in time"),
-    UpstreamFailed.__name__: N_("no channel could answer"),
-    "CancelledError": CANCELLED,
-    "the caller stopped waiting": CANCELLED,
-    "left open": N_("the service was interrupted"),
-    "not done in time": N_("it was not done in time"),
-    "no compute node finished it": N_("no compute node finished it"),
-    "the voice was deleted": N_("the voice was deleted"),
-}
-OTHERWISE = N_("another error, which the operator can see")
-STATES = {
-    CallState.OPEN: N_("open"),
-    CallState.KEPT: N_("delivered"),
-    CallState.REFUNDED: N_("refunded"),
-}
-WORDS_MAX = 5_000
-INCOMPLETE = N_("incomplete")
-ROWS = 50
-BEFORE_REQUEST_MS = 60_000
-AFTER_REQUEST_MS = 600_000
-"""A call is charged this long after its request began at most, and before it if the clocks differ."""
-DAY_MS = 86_400_000
-DAYS_MAX = 366
 
 
 class Row(Struct, frozen=True):
@@ -143,6 +114,31 @@ async def delete_records(visit: Visit) -> Response:
     return visit.redirect(
         "/records", visit.counted("{count} record deleted.", N_("{count} records deleted."), count)
     )
+
+
+CANCELLED = N_("the request was cancelled")
+PHRASES = {
+    ClientDisconnected.__name__: N_("the client disconnected"),
+    InvalidRequest.__name__: N_("the request could not be answered"),
+    RequestRefused.__name__: N_("the channels refused the request"),
+    StreamFailed.__name__: N_("the channel broke off its answer"),
+    StreamUnread.__name__: N_("the client did not read it in time"),
+    UpstreamFailed.__name__: N_("no channel could answer"),
+    "CancelledError": CANCELLED,
+    "the caller stopped waiting": CANCELLED,
+    "left open": N_("the service was interrupted"),
+    "not done in time": N_("it was not done in time"),
+    "no compute node finished it": N_("no compute node finished it"),
+    "the voice was deleted": N_("the voice was deleted"),
+}
+OTHERWISE = N_("another error, which the operator can see")
+STATES = {
+    CallState.OPEN: N_("open"),
+    CallState.KEPT: N_("delivered"),
+    CallState.REFUNDED: N_("refunded"),
+}
+WORDS_MAX = 5_000
+INCOMPLETE = N_("incomplete")
 
 
 def phrase(visit: Visit, reason: str) -> str:
@@ -231,6 +227,14 @@ def _events(visit: Visit, call: CallRow, entries: list[CallEntry]) -> list[Event
     else:
         add(N_("Open; refunded at the latest"), call.deadline)
     return events
+
+
+ROWS = 50
+BEFORE_REQUEST_MS = 60_000
+AFTER_REQUEST_MS = 600_000
+"""A call is charged this long after its request began at most, and before it if the clocks differ."""
+DAY_MS = 86_400_000
+DAYS_MAX = 366
 
 
 class Found(Struct, frozen=True):

@@ -38,20 +38,6 @@ PERIODS = {
     "365d": N_("a year"),
 }
 MEASURES = {"units": N_("units"), "calls": N_("calls")}
-Line = tuple[str, int, Usage]
-"""The name and the id of a key, and its sum in the period."""
-ROWS = 50
-_MONTH = re.compile(r"(20[0-9]{2})-(0[1-9]|1[0-2])")
-KINDS = {
-    "charge": (EntryKind.CHARGE, N_("charge")),
-    "refund": (EntryKind.REFUND, N_("refund")),
-    "grant": (EntryKind.GRANT, N_("grant")),
-    "redeem": (EntryKind.REDEEM, N_("code")),
-}
-LABELS = dict(KINDS.values())
-MEMOS = (N_("opening grant"), N_("first units"))
-"""Memos of the service's own. They are stored in English."""
-_OF_CODE = re.compile(r"code of batch ([0-9]+)(: .*)?", re.DOTALL)
 
 
 class Report(Struct, frozen=True):
@@ -141,6 +127,10 @@ def _day(number: int) -> date:
     return EPOCH + timedelta(days=number)
 
 
+Line = tuple[str, int, Usage]
+"""The name and the id of a key, and its sum in the period."""
+
+
 async def _summed(
     report: Report, measure: str
 ) -> tuple[list[charts.Series], list[Line], defaultdict[int, Usage]]:
@@ -157,6 +147,22 @@ async def _summed(
     ranked = sorted(by_key.items(), key=lambda item: (-item[1].units, -item[1].calls, item[0]))
     lines = [(report.names.get(key_id, f"#{key_id}"), key_id, usage) for key_id, usage in ranked]
     return [charts.Series(name, values[key_id]) for name, key_id, _ in lines], lines, by_rate
+
+
+ROWS = 50
+_MONTH = re.compile(r"(20[0-9]{2})-(0[1-9]|1[0-2])")
+KINDS = {
+    "charge": (EntryKind.CHARGE, N_("charge")),
+    "refund": (EntryKind.REFUND, N_("refund")),
+    "grant": (EntryKind.GRANT, N_("grant")),
+    "redeem": (EntryKind.REDEEM, N_("code")),
+}
+LABELS = dict(KINDS.values())
+
+
+MEMOS = (N_("opening grant"), N_("first units"))
+"""Memos of the service's own. They are stored in English."""
+_OF_CODE = re.compile(r"code of batch ([0-9]+)(: .*)?", re.DOTALL)
 
 
 def memo_of(visit: Visit, memo: str) -> str:

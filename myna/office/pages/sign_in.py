@@ -27,34 +27,6 @@ from myna.office.page import Page
 from myna.office.visit import LANGUAGE, ROOT, Visit
 from myna.office.web_security import OIDC_COOKIE, SESSION_COOKIE
 
-log = logging.getLogger(__name__)
-RETRY_AFTER_S: Final = 10
-TARGET_MAX_CHARS: Final = 2000
-"""A longer address is not stored: the start page opens instead."""
-PARAMETERS: Final = ("state", "code", "error", "iss")
-SENTENCES: Final[Mapping[Failure, str]] = {
-    Failure.PROVIDER: N_(
-        "The sign-in provider does not answer as it should. Nothing was changed. Try again later, or use your"
-        " password."
-    ),
-    Failure.NOT_VALID: N_(
-        "The provider's answer failed a check, so nothing was changed. Begin again; if it happens again, ask"
-        " the operator."
-    ),
-    Failure.EXPIRED: N_(
-        "This sign-in was used already, is older than ten minutes, or began in another browser. Begin again."
-    ),
-    Failure.CANCELLED: N_("The provider ended the sign-in, or you cancelled it there. Nothing was changed."),
-    Failure.TOO_MANY: N_("Too many sign-ins began at your address. Try again in a minute."),
-    Failure.NOT_LINKED: N_(
-        "No account is linked to you at the provider. Sign in with your password and link it on its page, or"
-        " ask the operator."
-    ),
-    Failure.OTHER_IDENTITY: N_("At the provider you are signed in as another person than the linked one."),
-}
-"""The messages of the error page."""
-BEGINS: Final = "it opens the page of the provider, where an attempt ends once"
-
 
 async def show_sign_in(visit: Visit, name: str = "", error: str = "") -> Response:
     """Asks for name and password."""
@@ -170,6 +142,35 @@ async def sign_out(visit: Visit) -> Response:
     return response
 
 
+log = logging.getLogger(__name__)
+
+RETRY_AFTER_S: Final = 10
+TARGET_MAX_CHARS: Final = 2000
+"""A longer address is not stored: the start page opens instead."""
+PARAMETERS: Final = ("state", "code", "error", "iss")
+SENTENCES: Final[Mapping[Failure, str]] = {
+    Failure.PROVIDER: N_(
+        "The sign-in provider does not answer as it should. Nothing was changed. Try again later, or use your"
+        " password."
+    ),
+    Failure.NOT_VALID: N_(
+        "The provider's answer failed a check, so nothing was changed. Begin again; if it happens again, ask"
+        " the operator."
+    ),
+    Failure.EXPIRED: N_(
+        "This sign-in was used already, is older than ten minutes, or began in another browser. Begin again."
+    ),
+    Failure.CANCELLED: N_("The provider ended the sign-in, or you cancelled it there. Nothing was changed."),
+    Failure.TOO_MANY: N_("Too many sign-ins began at your address. Try again in a minute."),
+    Failure.NOT_LINKED: N_(
+        "No account is linked to you at the provider. Sign in with your password and link it on its page, or"
+        " ask the operator."
+    ),
+    Failure.OTHER_IDENTITY: N_("At the provider you are signed in as another person than the linked one."),
+}
+"""The messages of the error page."""
+
+
 async def begin_sign_in(visit: Visit) -> Response:
     """Goes to the provider to sign in."""
     return await _begin(visit, Purpose.SIGN_IN, target_of(visit))
@@ -272,6 +273,9 @@ def _oidc(visit: Visit) -> Oidc:
     if visit.parts.oidc is None:
         raise NotFound("There is no such page.")
     return visit.parts.oidc
+
+
+BEGINS: Final = "it opens the page of the provider, where an attempt ends once"
 
 
 PAGES = [

@@ -27,6 +27,7 @@ from myna.office.runs import Disconnected, Run
 from myna.office.visit import Streamed, Visit
 from myna.store.batch import CallState
 from myna.store.queries import accounts
+from myna.store.queries import config as config_store
 from myna.store.queries import reports as reports_store
 from myna.store.queries.reports import CallRow
 from myna.wire.v1 import MODELS
@@ -34,12 +35,6 @@ from myna.wire.v1 import MODELS
 SAID_MAX = 40
 """Messages of a conversation that the form carries and the model sees."""
 FORM_MAX_BYTES = 512 * 1024
-LOOKS_MAX = 40
-LOOKS_EVERY_S = 0.05
-"""How often to look for the end of a call whose stream has ended."""
-NOT_BEGUN = N_("Stopped before the answer arrived. The ledger says whether the call was charged.")
-ERROR_MAX_CHARS = 1000
-Milliseconds = Annotated[int, Meta(ge=0, le=10**9)]
 
 
 class _Said(Struct):
@@ -75,6 +70,7 @@ class Chat(Struct):
 
 async def show(visit: Visit) -> Response:
     """An empty conversation."""
+    await visit.parts.config.at(await visit.read(config_store.version))  # it has the price
     return await page(visit, Chat(), [])
 
 
@@ -122,15 +118,15 @@ async def page(
 ) -> Response:
     """The page with a conversation of whole turns. A message that has no answer is in the form."""
     asked = [*said, form.text] if run and form.text else said[:-1]
-    config = await visit.config()
+    config = await visit.read(config_store.load)
     models = [
         route
         for route in listed(config, visit.parts.config.settings)
         if route.kind is RouteKind.CHAT and not route.name.endswith("*")
     ]
-    return visit.page(
+    render = partial(
+        visit.page,
         "try_chat.html",
-        status=run.status if run else 200,
         form=form,
         said=messages_of(said),
         models=models,
@@ -144,6 +140,15 @@ async def page(
         ),
         once=form.once if run and run.in_doubt else runs.new_once(),
     )
+    return render(status=run.status if run else 200)
+
+
+LOOKS_MAX = 40
+LOOKS_EVERY_S = 0.05
+"""How often to look for the end of a call whose stream has ended."""
+NOT_BEGUN = N_("Stopped before the answer arrived. The ledger says whether the call was charged.")
+ERROR_MAX_CHARS = 1000
+Milliseconds = Annotated[int, Meta(ge=0, le=10**9)]
 
 
 class Ended(Chat):

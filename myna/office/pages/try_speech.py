@@ -32,7 +32,6 @@ from myna.voices.clones import preview_text
 from myna.wire.v1 import SpeechDone, SpeechOrdered
 
 FORM_MAX_BYTES = 512 * 1024
-_OWN, _OF_SITE = "/words", "/site/words"
 
 
 class Speech(Struct):
@@ -139,6 +138,9 @@ async def _page(
         lines=speech_lines(visit.base_url + "/v1", _request(form)),
         once=form.once if run and run.in_doubt else runs.new_once(),
     )
+
+
+_OWN, _OF_SITE = "/words", "/site/words"
 
 
 async def show_words(visit: Visit) -> Response:

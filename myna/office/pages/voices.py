@@ -21,29 +21,12 @@ from myna.office.visit import Visit
 from myna.speech import catalogue
 from myna.speech.catalogue import spoken_language
 from myna.store.queries import clones as store
+from myna.store.queries import config as config_store
 from myna.store.queries.clones import CloneRow
 from myna.store.queries.config import Config
 from myna.store.states import CloneStatus
 from myna.voices import clones
 from myna.voices.clones import CONSENTS, is_clone
-
-GENDERS = {"female": N_("female"), "male": N_("male"), "neutral": N_("neutral")}
-STATES = {
-    CloneStatus.QUEUED: N_("queued"),
-    CloneStatus.CLONING: N_("cloning"),
-    CloneStatus.READY: N_("ready"),
-    CloneStatus.FAILED: N_("failed"),
-}
-UNFINISHED = (CloneStatus.QUEUED, CloneStatus.CLONING)
-FORM_MAX_BYTES = SAMPLE_MAX_BYTES + 256 * 1024
-TO_READ = {
-    "zh": "今天早上我去公园散步，湖边的柳树刚刚发芽。几个孩子在草地上放风筝，一位老人坐在长椅上看报纸。我买了一杯热豆浆，慢慢地走回家。",  # noqa: E501  a text to read aloud
-    "en": "This morning I walked through the park. The trees along the lake were just turning green, and some"
-    " children were flying kites on the grass. I bought a cup of hot tea and went slowly home.",
-}
-"""Texts to read aloud, of some 12 seconds, by language."""
-NO_NODE = N_("Voices are cloned by compute nodes, and no node of this site does.")
-NO_RECORDING = N_("Record your voice, or choose a file.")
 
 
 class UsableVoices(Struct, frozen=True):
@@ -61,7 +44,8 @@ class UsableVoices(Struct, frozen=True):
 async def usable_voices(visit: Visit) -> UsableVoices:
     """The voices that can be spoken now, in the order of GET /voices."""
     parts = visit.parts
-    config = await visit.config(nodes=True)
+    await parts.config.at(await visit.read(config_store.version))
+    config = await parts.config.with_nodes()
     nodes = await parts.capacity.nodes(config)
     ready = await visit.read(store.ready, account_id=visit.account.id) if nodes else []
     return UsableVoices(
@@ -69,6 +53,16 @@ async def usable_voices(visit: Visit) -> UsableVoices:
         cloned=catalogue.usable_clones(ready, config, nodes),
         config=config,
     )
+
+
+GENDERS = {"female": N_("female"), "male": N_("male"), "neutral": N_("neutral")}
+STATES = {
+    CloneStatus.QUEUED: N_("queued"),
+    CloneStatus.CLONING: N_("cloning"),
+    CloneStatus.READY: N_("ready"),
+    CloneStatus.FAILED: N_("failed"),
+}
+UNFINISHED = (CloneStatus.QUEUED, CloneStatus.CLONING)
 
 
 class PublicRow(Struct, frozen=True):
@@ -99,7 +93,8 @@ class CloneView(Struct, frozen=True):
 
 async def cloned_languages(visit: Visit) -> list[str]:
     """The languages in which compute nodes of this site clone voices, whether or not they are online now."""
-    return sorted({row.language for row in (await visit.config(nodes=True)).node_clones})
+    await visit.parts.config.at(await visit.read(config_store.version))
+    return sorted({row.language for row in (await visit.parts.config.with_nodes()).node_clones})
 
 
 async def show(visit: Visit) -> Response:
@@ -144,25 +139,23 @@ def _matches(row: PublicRow, q: str, language: str, gender: str) -> bool:
 async def _own(visit: Visit) -> Values:
     """The account's voices. They are final when none of them is being cloned."""
     owned = await visit.read(store.owned_by, account_id=visit.account.id)
-    views = await _views(visit, [one.clone for one in reversed(owned)])
+    views = [await _view(visit, one.clone) for one in reversed(owned)]
     clones = bool(await cloned_languages(visit))
     return {"views": views, "clones": clones, "final": not any(view.unfinished for view in views)}
 
 
-async def _views(visit: Visit, clones: list[CloneRow]) -> list[CloneView]:
-    config = await visit.config(nodes=True)
-    nodes = await visit.parts.capacity.nodes(config)
-    able = {row.language for row in config.node_clones if row.node_id in nodes}
-    return [
-        CloneView(
-            clone=clone,
-            state=visit.text(STATES[CloneStatus(clone.status)]),
-            reason=visit.renderer.stored(PHRASES.get(clone.reason, clone.reason)),
-            language=visit.renderer.language_name(clone.language),
-            able=clone.language in able,
-        )
-        for clone in clones
-    ]
+async def _view(visit: Visit, clone: CloneRow) -> CloneView:
+    parts = visit.parts
+    await parts.config.at(await visit.read(config_store.version))
+    config = await parts.config.with_nodes()
+    nodes = await parts.capacity.nodes(config)
+    return CloneView(
+        clone=clone,
+        state=visit.text(STATES[CloneStatus(clone.status)]),
+        reason=visit.renderer.stored(PHRASES.get(clone.reason, clone.reason)),
+        language=visit.renderer.language_name(clone.language),
+        able=any(row.language == clone.language and row.node_id in nodes for row in config.node_clones),
+    )
 
 
 async def preview(visit: Visit) -> Response:
@@ -193,7 +186,7 @@ async def show_one(visit: Visit) -> Response:
 
 
 async def _one(visit: Visit) -> Values:
-    (view,) = await _views(visit, [await own_clone(visit)])
+    view = await _view(visit, await own_clone(visit))
     return {"view": view, "final": not view.unfinished}
 
 
@@ -215,6 +208,17 @@ async def delete(visit: Visit) -> Response:
         name=clone.name,
         count=deleted.refunded,
     )
+
+
+FORM_MAX_BYTES = SAMPLE_MAX_BYTES + 256 * 1024
+TO_READ = {
+    "zh": "今天早上我去公园散步，湖边的柳树刚刚发芽。几个孩子在草地上放风筝，一位老人坐在长椅上看报纸。我买了一杯热豆浆，慢慢地走回家。",  # noqa: E501  a text to read aloud
+    "en": "This morning I walked through the park. The trees along the lake were just turning green, and some"
+    " children were flying kites on the grass. I bought a cup of hot tea and went slowly home.",
+}
+"""Texts to read aloud, of some 12 seconds, by language."""
+NO_NODE = N_("Voices are cloned by compute nodes, and no node of this site does.")
+NO_RECORDING = N_("Record your voice, or choose a file.")
 
 
 async def show_new(visit: Visit) -> Response:

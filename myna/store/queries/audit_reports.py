@@ -4,7 +4,8 @@ What is in the outbox is not folded yet: a rule counts it as if it were. So each
 outbox in one snapshot.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
+from operator import attrgetter
 
 from msgspec import Struct
 
@@ -135,13 +136,9 @@ async def wrong_hours(db: Queries, after: int, last: int, *, full: bool) -> list
     if not (await store.state(db)).filled:
         return []
     written = await _written(db)
-    waiting: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
-    for end in await outbox.pending_ends(db):
-        if end.key_id and after < end.account_id <= last:
-            counters = waiting[end.key_id]
-            counters[0] += 1
-            counters[1] += end.ok
-            counters[2] += end.units
+    ends = await outbox.pending_ends(db)
+    of_keys = [end for end in ends if end.key_id and after < end.account_id <= last]
+    waiting = {key_id: sums[:3] for key_id, sums in outbox.counted(of_keys, attrgetter("key_id")).items()}
     rows = await db.fetch(_HOURS, after, last, *((0, 0) if full else (written.day, written.start)))
     missing = {key_id: counters for key_id, *counters in rows}
     return [

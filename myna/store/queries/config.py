@@ -205,8 +205,8 @@ async def enable_channel(db: Transaction, name: str, enabled: bool) -> bool:
 
 async def put_channel(db: Transaction, row: ChannelRow) -> None:
     """Changes the channel of this name. One with another URL loses its voices."""
-    sql = """DELETE FROM channel_voices WHERE channel = $1 AND channel IN
-        (SELECT name FROM channels WHERE name = $1 AND url <> $2)"""
+    sql = """DELETE FROM channel_voices WHERE channel = $1
+        AND channel IN (SELECT name FROM channels WHERE name = $1 AND url <> $2)"""
     await db.fetch(sql, row.name, row.url)
     values = {name: value for name, value in structs.asdict(row).items() if name not in ("kind", "name")}
     changes = ", ".join(f"{name} = ${number}" for number, name in enumerate(values, 2))
@@ -265,8 +265,8 @@ async def load_circuits(db: Queries) -> dict[str, CircuitRow]:
 async def record_open(db: Transaction, channel: str, open_ms: int, error: str) -> None:
     """Records that the channel's circuit opened for `open_ms` after `error`."""
     sql = """INSERT INTO circuits (channel, open_until, error, error_at)
-        VALUES ($1, now_ms() + $2, $3, now_ms()) ON CONFLICT (channel) DO UPDATE
-        SET open_until = excluded.open_until, error = excluded.error, error_at = excluded.error_at"""
+        VALUES ($1, now_ms() + $2, $3, now_ms()) ON CONFLICT (channel) DO UPDATE SET
+        open_until = excluded.open_until, error = excluded.error, error_at = excluded.error_at"""
     await db.fetch(sql, channel, open_ms, error)
 
 

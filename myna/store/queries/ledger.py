@@ -72,8 +72,8 @@ async def stored_response(db: Queries, reader: KeyRow, key: str, fingerprint: by
 
 async def delete_expired_keys(db: Transaction, limit: int) -> int:
     """Deletes expired idempotency keys, except those of open calls. Returns how many."""
-    sql = f"""DELETE FROM reservations WHERE call_id IN (SELECT r.call_id FROM reservations r
-        JOIN calls c ON c.id = r.call_id WHERE r.created_at < now_ms() - $1 AND c.{ENDED}
-        ORDER BY r.created_at LIMIT $2) RETURNING call_id"""
-    rows = await db.fetch(sql, IDEMPOTENCY_KEY_LIFE_MS, limit)
-    return len(rows)
+    sql = f"""DELETE FROM reservations WHERE call_id IN (
+        SELECT r.call_id FROM reservations r JOIN calls c ON c.id = r.call_id
+        WHERE r.created_at < now_ms() - $1 AND c.{ENDED} ORDER BY r.created_at LIMIT $2
+        ) RETURNING call_id"""
+    return len(await db.fetch(sql, IDEMPOTENCY_KEY_LIFE_MS, limit))

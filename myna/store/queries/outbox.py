@@ -1,6 +1,8 @@
 """Queries on the outbox: ledger entries and ended calls that are not folded yet. See `billing/rollup.py`."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -8,6 +10,7 @@ from msgspec import Struct
 from myna.store.batch import CallState
 from myna.store.database import Queries, Row, Transaction
 
+P = TypeVar("P")
 Place = tuple[int, bytes, int]
 """Where an entry is in the ledger of its account: time in ms, call id, kind."""
 
@@ -67,6 +70,18 @@ class _Ends(Struct, frozen=True, array_like=True):
             yield EndedCall(account_id, self.hour, kind, int(kept), units if kept else 0, ms, channel, key_id)
 
 
+def counted(ends: Iterable[EndedCall], place: Callable[[EndedCall], P]) -> dict[P, list[int]]:
+    """The calls, those delivered, their units and the milliseconds of all, summed by their place."""
+    found: defaultdict[P, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for end in ends:
+        counters = found[place(end)]
+        counters[0] += 1
+        counters[1] += end.ok
+        counters[2] += end.units
+        counters[3] += end.ms
+    return found
+
+
 _entries_decoder = msgspec.json.Decoder(list[tuple[str, int, int, int, int]])
 _ends_decoder = msgspec.json.Decoder(_Ends)
 
@@ -74,11 +89,13 @@ _ends_decoder = msgspec.json.Decoder(_Ends)
 async def take(db: Transaction, limit: int) -> Pending:
     """Deletes the oldest rows of the outbox and returns them: so many that they have `limit` entries and ends
     or a little more."""
-    sql = """DELETE FROM outbox WHERE id IN (SELECT id FROM (SELECT id, sum(size) OVER
-        (ORDER BY id) - size AS before FROM (SELECT id, size FROM outbox ORDER BY id LIMIT CAST($1
-        AS BIGINT)) AS oldest) AS counted WHERE before < CAST($1 AS BIGINT)) RETURNING at, entries, ended"""
-    rows = await db.fetch(sql, limit)
-    return _decoded(rows)
+    sql = """DELETE FROM outbox WHERE id IN (
+        SELECT id FROM (
+            SELECT id, sum(size) OVER (ORDER BY id) - size AS before
+            FROM (SELECT id, size FROM outbox ORDER BY id LIMIT CAST($1 AS BIGINT)) AS oldest
+        ) AS counted WHERE before < CAST($1 AS BIGINT)
+        ) RETURNING at, entries, ended"""
+    return _decoded(await db.fetch(sql, limit))
 
 
 async def pending(db: Queries) -> Pending:

@@ -16,7 +16,7 @@ from myna.store.database import Queries
 from myna.store.queries import outbox
 from myna.store.queries.outbox import Place
 from myna.store.queries.rollup import EntryRow
-from myna.store.rows import columns, fetch_row, fetch_rows, parameters
+from myna.store.rows import columns, fetch_row, fetch_rows, fetch_value, parameters
 
 LAST_PLACE = (2**62, b"\xff" * 16, 9)
 """Above the place of every entry."""
@@ -82,12 +82,11 @@ async def hours(
 ) -> list[UsageRow]:
     """Usage (of one key, or of all) in the hours from `start` on and before `end`, in Unix ms, then the
     `unfolded` rows of the same hours that are not counted in them."""
-    of_key, parameters = ("", ()) if key_id is None else (" AND key_id = $4", (key_id,))
+    of_key, key_ids = ("", ()) if key_id is None else (" AND key_id = $4", (key_id,))
     sql = f"""SELECT {columns(UsageRow, at="hour")} FROM usage_hours
         WHERE account_id = $1 AND hour >= $2 AND hour < $3{of_key}"""
-    rows = await db.fetch(sql, account_id, start, end, *parameters)
     return [
-        *(UsageRow(*row) for row in rows),
+        *await fetch_rows(db, UsageRow, sql, account_id, start, end, *key_ids),
         *(row for row in unfolded if row.key_id and key_id in (None, row.key_id) and start <= row.at < end),
     ]
 
@@ -102,8 +101,7 @@ async def days(db: Queries, account_id: int, first: int, past: int) -> list[Usag
 async def oldest_stale(db: Queries, account_id: int, before: int) -> int | None:
     """The account's oldest day before `before` whose hours have changed since it was written."""
     sql = "SELECT min(day) FROM stale_days WHERE day < $1 AND account_id = $2"
-    ((day,),) = await db.fetch(sql, before, account_id)
-    return None if day is None else int(day)
+    return await fetch_value(db, int, sql, before, account_id)
 
 
 async def page(

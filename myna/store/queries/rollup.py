@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from myna.store.batch import CallState, EntryKind
 from myna.store.database import Queries, Row, Transaction
-from myna.store.queries.outbox import EndedCall, NewEntry
+from myna.store.queries.outbox import EndedCall, NewEntry, counted
 from myna.store.rows import ID_MAX, columns, fetch_row, fetch_rows, has_row
 from myna.store.states import ENDED
 
@@ -154,7 +154,6 @@ async def _last(db: Transaction, accounts: Iterable[int]) -> dict[int, EntryRow]
         [(account_id,) for account_id in sorted(accounts)],
         f") SELECT account_id, (SELECT {_SUMS} FROM entries e WHERE e.account_id = wanted.account_id"
         " ORDER BY e.at DESC, e.call_id DESC, e.kind DESC LIMIT 1) FROM wanted",
-        "bigint",
     )
     found = {}
     for account_id, text in rows:
@@ -176,48 +175,32 @@ async def last_before(db: Queries, account_id: int, at: int) -> EntryRow:
 
 async def add_usage_hours(db: Transaction, ends: Iterable[EndedCall]) -> None:
     """Adds these calls to the hours of their keys."""
-    found: defaultdict[tuple[int, int, int, int], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-    for end in ends:
-        if not end.key_id:
-            continue
-        counters = found[end.account_id, end.hour, end.key_id, end.kind]
-        counters[0] += 1
-        counters[1] += end.ok
-        counters[2] += end.units
-        counters[3] += end.ms
+    found = counted(
+        (end for end in ends if end.key_id), lambda end: (end.account_id, end.hour, end.key_id, end.kind)
+    )
     await db.with_rows(
         "INSERT INTO usage_hours (account_id, hour, key_id, kind, calls, ok_calls, units, ms)",
         [(*place, *counters) for place, counters in sorted(found.items())],
         "ON CONFLICT (account_id, hour, key_id, kind) DO UPDATE SET"
         f" {_ADD_USAGE.format('usage_hours')}, ms = usage_hours.ms + excluded.ms",
-        *["bigint"] * 8,
     )
 
 
 async def add_site_hours(db: Transaction, ends: Iterable[EndedCall]) -> None:
     """Adds these calls to the hours of the site."""
-    found: defaultdict[tuple[int, str, int, int], list[int]] = defaultdict(lambda: [0, 0, 0])
-    for end in ends:
-        counters = found[end.hour, end.channel, end.kind, end.ms.bit_length()]
-        counters[0] += 1
-        counters[1] += end.ok
-        counters[2] += end.units
+    found = counted(ends, lambda end: (end.hour, end.channel, end.kind, end.ms.bit_length()))
     await db.with_rows(
         "INSERT INTO site_hours (hour, channel, kind, bucket, calls, ok_calls, units)",
-        [(*place, *counters) for place, counters in sorted(found.items())],
+        [(*place, *counters[:3]) for place, counters in sorted(found.items())],
         f"ON CONFLICT (hour, channel, kind, bucket) DO UPDATE SET {_ADD_USAGE.format('site_hours')}",
-        "bigint", "text", *["bigint"] * 5,
-    )  # fmt: skip
+        *("bigint", "text", "bigint", "bigint", "bigint", "bigint", "bigint"),
+    )
 
 
 async def mark_stale(db: Transaction, days: Iterable[tuple[int, int]]) -> None:
     """Marks these days (day, account) to be written from their hours."""
-    await db.with_rows(
-        "INSERT INTO stale_days (day, account_id)",
-        sorted(set(days)),
-        "ON CONFLICT DO NOTHING",
-        "bigint", "bigint",
-    )  # fmt: skip
+    head = "INSERT INTO stale_days (day, account_id)"
+    await db.with_rows(head, sorted(set(days)), "ON CONFLICT DO NOTHING")
 
 
 async def stale(db: Queries, before_day: int, limit: int) -> list[tuple[int, int]]:
@@ -232,22 +215,16 @@ async def write_days(db: Transaction, spans: Sequence[DaySpan]) -> None:
     await db.with_rows(
         "WITH spans (account_id, day, first, past) AS (",
         [msgspec.structs.astuple(span) for span in spans],
-        ") INSERT INTO usage_days (account_id, day, key_id, kind, calls, ok_calls, units, ms)"
-        " SELECT s.account_id, s.day, h.key_id, h.kind,"
-        " sum(h.calls), sum(h.ok_calls), sum(h.units), sum(h.ms)"
-        " FROM spans s CROSS JOIN usage_hours h"
-        " WHERE h.account_id = s.account_id AND h.hour >= s.first AND h.hour < s.past"
-        " GROUP BY s.account_id, s.day, h.key_id, h.kind"
-        " ON CONFLICT (account_id, day, key_id, kind) DO UPDATE SET"
-        " calls = excluded.calls, ok_calls = excluded.ok_calls, units = excluded.units, ms = excluded.ms",
-        "bigint", "bigint", "bigint", "bigint",
-    )  # fmt: skip
-    await db.with_rows(
-        "DELETE FROM stale_days WHERE (day, account_id) IN (",
-        [(span.day, span.account_id) for span in spans],
-        ")",
-        "bigint", "bigint",
-    )  # fmt: skip
+        """) INSERT INTO usage_days (account_id, day, key_id, kind, calls, ok_calls, units, ms)
+        SELECT s.account_id, s.day, h.key_id, h.kind, sum(h.calls), sum(h.ok_calls), sum(h.units), sum(h.ms)
+        FROM spans s CROSS JOIN usage_hours h
+        WHERE h.account_id = s.account_id AND h.hour >= s.first AND h.hour < s.past
+        GROUP BY s.account_id, s.day, h.key_id, h.kind
+        ON CONFLICT (account_id, day, key_id, kind) DO UPDATE SET calls = excluded.calls,
+        ok_calls = excluded.ok_calls, units = excluded.units, ms = excluded.ms""",
+    )
+    days = [(span.day, span.account_id) for span in spans]
+    await db.with_rows("DELETE FROM stale_days WHERE (day, account_id) IN (", days, ")")
 
 
 # ---- the zone
@@ -267,8 +244,7 @@ async def first_hours(db: Queries, after_id: int, limit: int) -> list[tuple[int,
     """Accounts with ids above `after_id`, each with its first hour."""
     sql = """SELECT a.id, (SELECT min(h.hour) FROM usage_hours h WHERE h.account_id = a.id)
         FROM accounts a WHERE a.id > $1 ORDER BY a.id LIMIT $2"""
-    rows = await db.fetch(sql, after_id, limit)
-    return [(int(account_id), hour) for account_id, hour in rows]
+    return [(int(account_id), hour) for account_id, hour in await db.fetch(sql, after_id, limit)]
 
 
 async def begin_rebuild(db: Transaction, after_id: int, until_id: int) -> None:
@@ -322,12 +298,8 @@ async def past_calls(db: Queries, start: bytes, end: bytes, before: int) -> list
 
 async def lock_accounts(db: Transaction, account_ids: Iterable[int]) -> None:
     """Locks these accounts until the transaction ends: only then may it write the counters of their keys."""
-    await db.with_rows(
-        "UPDATE accounts SET balance = balance WHERE id IN (",
-        [(account_id,) for account_id in sorted(set(account_ids))],
-        ")",
-        "bigint",
-    )
+    rows = [(account_id,) for account_id in sorted(set(account_ids))]
+    await db.with_rows("UPDATE accounts SET balance = balance WHERE id IN (", rows, ")")
 
 
 async def set_last_used(db: Transaction, calls: Iterable[PastCall]) -> None:
@@ -338,10 +310,9 @@ async def set_last_used(db: Transaction, calls: Iterable[PastCall]) -> None:
     await db.with_rows(
         "WITH used (key_id, at) AS (",
         sorted(used.items()),
-        ") UPDATE key_usage SET last_used_at = used.at FROM used"
-        " WHERE key_usage.key_id = used.key_id AND key_usage.last_used_at < used.at",
-        "bigint", "bigint",
-    )  # fmt: skip
+        """) UPDATE key_usage SET last_used_at = used.at FROM used
+        WHERE key_usage.key_id = used.key_id AND key_usage.last_used_at < used.at""",
+    )
 
 
 async def filled_until(db: Transaction, position: bytes, *, all_filled: bool) -> None:

@@ -64,8 +64,9 @@ async def insert(
 
 async def live(db: Queries, token_hash: bytes, limits: Limits, *, pending: bool) -> LiveSession | None:
     """The session of this token if it has not expired and its account is enabled."""
-    sql = f"""SELECT now_ms(), coalesce(p.language, ''), {_COLUMNS}, {columns(AccountRow, "a")} FROM sessions
-        s JOIN accounts a ON a.id = s.account_id LEFT JOIN preferences p ON p.account_id = s.account_id
+    sql = f"""SELECT now_ms(), coalesce(p.language, ''), {_COLUMNS}, {columns(AccountRow, "a")}
+        FROM sessions s JOIN accounts a ON a.id = s.account_id
+        LEFT JOIN preferences p ON p.account_id = s.account_id
         WHERE s.token_hash = $4 AND s.pending = $5 AND a.disabled_at = 0 AND {_LIVE}"""
     rows = await db.fetch(sql, *structs.astuple(limits), token_hash, int(pending))
     if not rows:
@@ -129,8 +130,7 @@ async def delete_all(db: Transaction, account_id: int, *, but: bytes = b"") -> i
     """Ends the account's sessions, pending ones included, except that of the token `but`. Returns how many
     there were."""
     sql = "DELETE FROM sessions WHERE account_id = $1 AND token_hash <> $2 RETURNING id"
-    rows = await db.fetch(sql, account_id, but)
-    return len(rows)
+    return len(await db.fetch(sql, account_id, but))
 
 
 async def delete_oldest(db: Transaction, account_id: int, kept: int) -> None:
@@ -144,8 +144,7 @@ async def delete_oldest(db: Transaction, account_id: int, kept: int) -> None:
 async def delete_expired(db: Transaction, limits: Limits) -> int:
     """Deletes expired sessions. Returns how many."""
     sql = f"DELETE FROM sessions AS s WHERE NOT ({_LIVE}) RETURNING id"
-    rows = await db.fetch(sql, *structs.astuple(limits))
-    return len(rows)
+    return len(await db.fetch(sql, *structs.astuple(limits)))
 
 
 class SubmissionRow(Struct, frozen=True):

@@ -198,9 +198,9 @@ async def count_failure(db: Transaction, subject: bytes, forget_ms: int) -> int 
     """Counts an attempt as a failure and locks the subject. Returns the failures in a row; None, and nothing
     is counted, if the subject is blocked. After `forget_ms` without a failure the count restarts."""
     sql = """INSERT INTO sign_in_failures AS f (subject, failures, blocked_until, failed_at)
-        VALUES ($1, 1, 0, now_ms()) ON CONFLICT (subject) DO UPDATE SET failures =
-        CASE WHEN f.failed_at <= now_ms() - CAST($2 AS BIGINT) THEN 1 ELSE f.failures + 1 END,
-        failed_at = now_ms() WHERE f.blocked_until <= now_ms() RETURNING failures"""
+        VALUES ($1, 1, 0, now_ms()) ON CONFLICT (subject) DO UPDATE SET failed_at = now_ms(),
+        failures = CASE WHEN f.failed_at <= now_ms() - CAST($2 AS BIGINT) THEN 1 ELSE f.failures + 1 END
+        WHERE f.blocked_until <= now_ms() RETURNING failures"""
     return await fetch_value(db, int, sql, subject, forget_ms)
 
 
@@ -225,8 +225,7 @@ async def uncount_failure(db: Transaction, subject: bytes) -> None:
 async def delete_old_failures(db: Transaction, forget_ms: int) -> int:
     """Deletes the counts without a failure for `forget_ms`. Returns how many."""
     sql = "DELETE FROM sign_in_failures WHERE failed_at <= now_ms() - CAST($1 AS BIGINT) RETURNING failures"
-    rows = await db.fetch(sql, forget_ms)
-    return len(rows)
+    return len(await db.fetch(sql, forget_ms))
 
 
 class IdentityRow(Struct, frozen=True):
@@ -320,5 +319,4 @@ async def delete_oldest_attempts(db: Transaction, network: str, kept: int) -> No
 async def delete_expired_attempts(db: Transaction, life_ms: int) -> int:
     """Deletes expired attempts. Returns how many."""
     sql = "DELETE FROM oidc_attempts WHERE created_at <= now_ms() - CAST($1 AS BIGINT) RETURNING purpose"
-    rows = await db.fetch(sql, life_ms)
-    return len(rows)
+    return len(await db.fetch(sql, life_ms))

@@ -113,8 +113,8 @@ async def deletable(db: Queries, account_id: int, task_ids: Sequence[int]) -> di
 async def delete(db: Transaction, account_id: int, task_ids: Sequence[int]) -> None:
     """Removes text and audio of the account's tasks, which have ended, and marks them as deleted."""
     for task_id in task_ids:
-        sql = f"""UPDATE tasks SET text = '', deleted_at = now_ms(), audio_removed_at = CASE
-            WHEN audio = '' OR audio_removed_at > 0 THEN audio_removed_at ELSE now_ms() END
+        sql = f"""UPDATE tasks SET text = '', deleted_at = now_ms(), audio_removed_at =
+            CASE WHEN audio = '' OR audio_removed_at > 0 THEN audio_removed_at ELSE now_ms() END
             WHERE id = $1 AND account_id = $2 AND deleted_at = 0 AND NOT ({UNFINISHED})"""
         await db.fetch(sql, task_id, account_id)
 

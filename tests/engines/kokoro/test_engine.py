@@ -18,6 +18,7 @@ from myna.engines.interface import (
     EngineUnavailable,
     NothingSpoken,
     SoundTooLong,
+    SpeechResult,
     Utterance,
 )
 from myna.engines.kokoro.engine import Kokoro, KokoroConfig
@@ -25,6 +26,7 @@ from myna.engines.kokoro.job import RATE_HZ, PieceJob, PieceSound
 from myna.engines.pool.pool import Pool
 from myna.errors import ConfigError
 from tests.engines.conftest import kokoro, mean_hz, names, started
+from tests.engines.kokoro.test_text import pieces
 
 pytestmark = pytest.mark.anyio
 
@@ -32,6 +34,8 @@ VOICE_IDS = ["zf_xiaobei", "af_heart"]
 LIMITS = EngineLimits(processes=2, queue_max=4, job_deadline_s=60)
 SENTENCES = "你好，世界。今天天气很好！我们去公园吧。"
 DEADLINE_S = 60.0
+SYMBOL_S = 0.08  # the tiny model speaks each symbol and both ends for this long
+TRIMMED_S = 0.1  # silence that is cut off a piece, at most
 
 
 def said(text: str = SENTENCES, voice_id: str = "zf_xiaobei", **more: float) -> Utterance:
@@ -46,7 +50,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 async def engine(model: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Kokoro]:
-    async with started(kokoro(model, 2), writes=(tmp_path_factory.mktemp("audio"),)) as engine:
+    async with started(kokoro(model, 2, queue_max=30), writes=(tmp_path_factory.mktemp("audio"),)) as engine:
         yield engine
 
 
@@ -199,3 +203,36 @@ async def test_the_first_piece_for_a_listener_is_spoken_alone(
         assert len(begun) == 1
         await anext(sound)
         assert len(begun) == 3
+
+
+def expected_s(text: str) -> float:
+    """The length of the tiny model's sound of all symbols of the text, with the pauses."""
+    found = pieces(text)
+    return sum((len(piece.phonemes) + 2) * SYMBOL_S + piece.pause_s for piece in found)
+
+
+async def test_a_sound_of_many_minutes_is_written_to_its_end(engine: Kokoro, tmp_path: Path) -> None:
+    text = "今天天气很好，我们去公园吧。" * 70
+    expected = expected_s(text)
+    spoken = await engine.speak(said(text), tmp_path / "long.mp3", DEADLINE_S)
+    assert expected > 300
+    assert expected - len(pieces(text)) * TRIMMED_S < spoken.seconds <= expected + 0.1
+    assert soundfile.info(tmp_path / "long.mp3").duration == pytest.approx(spoken.seconds, abs=0.1)
+
+
+async def test_requests_that_are_cancelled_in_the_middle_harm_no_other(
+    engine: Kokoro, tmp_path: Path
+) -> None:
+    async def speak(number: int) -> SpeechResult:
+        text = "今天天气很好。我们去公园吧！" * 3
+        return await engine.speak(said(text), tmp_path / f"{number}.mp3", DEADLINE_S)
+
+    speaking = [asyncio.create_task(speak(number)) for number in range(9)]
+    await asyncio.sleep(0)
+    for task in speaking[::3]:
+        task.cancel()
+    results = await asyncio.gather(*speaking, return_exceptions=True)
+    assert all(isinstance(result, asyncio.CancelledError) for result in results[::3])
+    others = [result for number, result in enumerate(results) if number % 3]
+    assert not [result for result in others if isinstance(result, EngineFailed)]
+    assert names(tmp_path) == [f"{number}.mp3" for number in range(9) if number % 3]

@@ -28,7 +28,6 @@ from myna.store.rows import ID_MAX
 
 ROWS = 50
 ACTIVITY_ROWS = 10
-STATES = (N_("active"), N_("disabled"), N_("expired"), N_("used up"))
 
 
 async def show(visit: Visit) -> Response:
@@ -150,6 +149,9 @@ async def _account(visit: Visit) -> AccountRow:
     if found is None:
         raise NotFound("There is no such account.")
     return found
+
+
+STATES = (N_("active"), N_("disabled"), N_("expired"), N_("used up"))
 
 
 async def show_codes(visit: Visit) -> Response:

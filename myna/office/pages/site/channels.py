@@ -51,7 +51,6 @@ FAILURES = (
     N_("the stream had no event"),
 )
 """What opens most circuits, as it is stored."""
-HOURS = 24
 
 
 class Row(Struct, frozen=True):
@@ -90,7 +89,9 @@ async def show(visit: Visit, result: Result | None = None) -> Response:
 
 async def known(visit: Visit) -> list[Channel]:
     """All channels as the service has them, in their order."""
-    return visit.parts.channels.all(await visit.config())
+    config = await visit.read(config_store.load)
+    await visit.parts.config.at(config.version)  # it has the keys
+    return visit.parts.channels.all(config)
 
 
 async def found(visit: Visit, name: str) -> Channel:
@@ -160,6 +161,9 @@ async def move(visit: Visit) -> Response:
         names[place], names[other] = names[other], names[place]
     await visit.perform(OrderChannels(names=tuple(names)))
     return visit.redirect(PATH)
+
+
+HOURS = 24
 
 
 class Latency(Struct, frozen=True):

@@ -21,13 +21,6 @@ SOURCES = (N_("default"), N_("database"), N_("environment"), N_("unreadable"))
 
 
 UNREADABLE = N_("The stored value of {name} can't be read ({why}); its default applies.")
-ROWS = 50
-NOTES = (
-    N_("a new password was set"),
-    N_("all but the session of this change"),
-    N_("the link was used to set the password"),
-)
-"""Behind commands, as they are stored."""
 
 
 async def show_settings(visit: Visit) -> Response:
@@ -79,6 +72,15 @@ async def show_health(visit: Visit) -> Response:
             visit.text(N_("database schema")): schema,
         },
     )
+
+
+ROWS = 50
+NOTES = (
+    N_("a new password was set"),
+    N_("all but the session of this change"),
+    N_("the link was used to set the password"),
+)
+"""Behind commands, as they are stored."""
 
 
 async def show_activity(visit: Visit) -> Response:

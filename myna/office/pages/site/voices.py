@@ -30,9 +30,6 @@ SAMPLES = {
 }
 """By the beginning of the voice's language."""
 SAMPLE = "Hello, nice to meet you. The weather is fine today, so let us go for a walk."
-MODELS_PATH = "/site/models"
-WORDS = (N_("Apache-2.0; its export to ONNX: MIT"), N_("and others"))
-"""Of the licences and languages of the models."""
 
 
 async def show(visit: Visit, spoken: str = "", audio: str = "") -> Response:
@@ -120,6 +117,11 @@ async def delete_blend(visit: Visit) -> Response:
     await visit.perform(action)
     await visit.parts.config.refresh()
     return visit.redirect(PATH, "{name} is removed.", name=action.voice_id)
+
+
+MODELS_PATH = "/site/models"
+WORDS = (N_("Apache-2.0; its export to ONNX: MIT"), N_("and others"))
+"""Of the licences and languages of the models."""
 
 
 async def show_models(visit: Visit) -> Response:

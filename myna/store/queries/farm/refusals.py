@@ -30,11 +30,11 @@ async def another_node_can(db: Queries, kind: Kind, job_id: int) -> bool:
 async def fail_refused_clones(db: Transaction, grace_ms: int, reason: str) -> int:
     """Fails queued clones that a node refused and no other node can do now, if their last lease began more
     than `grace_ms` ago. Returns how many. Each keeps the reason that the node reported, else `reason`."""
-    sql = f"""UPDATE clones AS j SET {FAILED}, ended_at = now_ms(), reason = CASE
-        WHEN j.reason = '' THEN $2 ELSE j.reason END WHERE j.{QUEUED}
-        AND j.refused_by <> '' AND j.leased_at <= now_ms() - $1 AND NOT {_another(CLONE)} RETURNING id"""
-    rows = await db.fetch(sql, grace_ms, reason)
-    return len(rows)
+    sql = f"""UPDATE clones AS j SET {FAILED}, ended_at = now_ms(),
+        reason = CASE WHEN j.reason = '' THEN $2 ELSE j.reason END
+        WHERE j.{QUEUED} AND j.refused_by <> '' AND j.leased_at <= now_ms() - $1
+        AND NOT {_another(CLONE)} RETURNING id"""
+    return len(await db.fetch(sql, grace_ms, reason))
 
 
 def _another(kind: Kind) -> str:
