@@ -12,9 +12,13 @@ import functools
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
+import rjieba
+from pypinyin.contrib.tone_convert import to_tone3
+from pypinyin.phrases_dict import phrases_dict
+from pypinyin.pinyin_dict import pinyin_dict
 
 from myna.engines.kokoro.symbols import is_syllable, symbols_of
 from myna.engines.kokoro.text.contexts import reading_of, reading_within, readings_in
@@ -143,7 +147,7 @@ def words(text: str, given: Mapping[int, str] = NOTHING_GIVEN) -> list[Word]:
     """The words of a text in Han with their readings; traditional characters become simplified. `given` are
     the readings of some places."""
     text = simplified(text)
-    tokens = list(_divided(_jieba().tag(text)))
+    tokens = list(_divided(rjieba.tag(text)))
     texts = [token.text for token in tokens]
     decided = {**name_readings(tokens, _is_known), **dict(readings_in(text)), **given}
     found, begin = [], 0
@@ -163,16 +167,16 @@ def has_reading(character: str) -> bool:
 
 
 def _is_known(word: str) -> bool:
-    return word in WORDS or word in PHRASES or word in _phrases()
+    return word in WORDS or word in PHRASES or word in phrases_dict
 
 
 def _divided(found: Sequence[tuple[str, str]]) -> Iterator[Token]:
     for word, kind in found:
-        if len(word) == 2 and word[0] in _PARTICLES and word not in _phrases():
+        if len(word) == 2 and word[0] in _PARTICLES and word not in phrases_dict:
             yield Token(word[0], "u", True)
             yield Token(word[1], kind, True)
         else:
-            yield Token(word, kind, _jieba().has_word(word))
+            yield Token(word, kind, rjieba.has_word(word))
 
 
 def _read(found: Sequence[str]) -> Iterator[Word]:
@@ -216,21 +220,6 @@ def _by_phrases(word: str, longest: int = _PHRASE_MAX) -> Iterator[str]:
             at += 1
 
 
-@functools.cache
-def _jieba() -> Any:
-    import rjieba
-
-    return rjieba
-
-
-@functools.cache
-def _phrases() -> dict[str, list[list[str]]]:
-    from pypinyin import phrases_dict
-
-    found: dict[str, list[list[str]]] = phrases_dict.phrases_dict
-    return found
-
-
 @functools.lru_cache(maxsize=8192)
 def _phrase(text: str) -> tuple[str, ...] | None:
     """The reading of a phrase of two characters or more, None if there is none."""
@@ -245,26 +234,20 @@ def _phrase(text: str) -> tuple[str, ...] | None:
 
 def _dictionary(text: str) -> tuple[str, ...] | None:
     """The reading of a phrase by pypinyin."""
-    if text not in _phrases():
+    if text not in phrases_dict:
         return None
-    found = tuple(_toned(readings[0]) for readings in _phrases()[text])
+    found = tuple(_toned(readings[0]) for readings in phrases_dict[text])
     return found if len(found) == len(text) and all(found) else None
 
 
 @functools.lru_cache(maxsize=8192)
 def _syllable(character: str) -> str:
     """The usual reading of a character, empty if it has none."""
-    from pypinyin import pinyin_dict
-
-    if character in CHARACTERS:
-        return CHARACTERS[character]
-    return _toned(pinyin_dict.pinyin_dict.get(ord(character), "").split(",")[0])
+    return CHARACTERS.get(character) or _toned(pinyin_dict.get(ord(character), "").split(",")[0])
 
 
 def _toned(marked: str) -> str:
     """`zhong1` for `zhōng`; empty if the model has no such syllable."""
-    from pypinyin.contrib.tone_convert import to_tone3
-
     syllable = to_tone3(marked, neutral_tone_with_five=True) if marked else ""
     return syllable if is_syllable(syllable) else ""
 
@@ -284,12 +267,8 @@ def spoken_tones(words: Sequence[Word]) -> list[Word]:
 
 def _weakened(word: Word) -> tuple[str, ...]:
     if word.text in _NEUTRAL and not word.given:
-        return (*word.pinyin[:-1], _with_tone(word.pinyin[-1], "5"))
+        return (*word.pinyin[:-1], word.pinyin[-1][:-1] + "5")
     return word.pinyin
-
-
-def _with_tone(syllable: str, tone: str) -> str:
-    return syllable[:-1] + tone
 
 
 def _one_and_not(text: str, syllables: list[str], given: Sequence[bool]) -> list[str]:
@@ -330,7 +309,7 @@ def _third(words: Sequence[Word], syllables: list[str]) -> list[str]:
     for at in range(len(changed) - 2, -1, -1):
         pair = changed[at][-1:] == "3" and syllables[at + 1][-1:] == "3"
         if pair and at not in ends and changed[at + 1][-1:] in "23":
-            changed[at] = _with_tone(changed[at], "2")
+            changed[at] = changed[at][:-1] + "2"
     return changed
 
 
@@ -339,10 +318,6 @@ def phonemes(text: str, given: Mapping[int, str] = NOTHING_GIVEN) -> Iterator[tu
     places. Characters without a reading are omitted."""
     at = 0
     for word in spoken_tones(words(text, given)):
-        if sound := _sounds(word):
+        if sound := "".join(symbols_of(syllable) for syllable in word.pinyin if syllable):
             yield at, sound
         at += len(word.text)
-
-
-def _sounds(word: Word) -> str:
-    return "".join(symbols_of(syllable) for syllable in word.pinyin if syllable)

@@ -3,14 +3,11 @@
 from typing import Final
 
 _CHARACTERS: Final = """
-啊a5 吧ba5 蚌bang4 磅bang4 薄bao2 曝bao4 摈bin4 擘bo4 卜bu3 杈cha4 掺chan1 孱chan2 长chang2 匙chi2
-豉chi3 揣chuai1 啜chuo4 逮dai3 澹dan4 嘀di1 坻di3 嗲dia3 甸dian4 酊ding3 蕃fan1 佛fo2 杠gang4 葛ge3
-聒guo1 纥he2 珩heng2 鹄hu2 鹘hu2 脊ji3 伽jia1 嚼jiao2 诘jie2 藉jie4 阚kan4 扛kang2 框kuang4 傀kui3
-勒lei1 肋lei4 踉liang4 靓liang4 撩liao1 潦liao2 呤ling4 谩man4 蔓man4 靡mi3 呢ne5 拗niu4 哦o2 耙pa2
-刨pao2 澎peng2 骠piao4 颇po1 仆pu2 跄qiang4 茄qie2 炔que1 阙que4 塞sai1 葚shen4 氏shi4 曙shu3 似si4
-俟si4 沓ta4 帖tie3 铤ting3 囤tun2 萎wei3 隗wei3 呷xia1 噱xue2 荨xun2 烊yang2 掖ye1 耶ye1 龈yin2
-窨yin4 柚you4 吁yu4 咋za3 仔zai3 轧zha2 翟zhai2 粘zhan1 辗zhan3 怔zheng4 拽zhuai4 椎zhui1 琢zhuo2
-柞zuo4
+曝bao4 擘bo4 卜bu3 杈cha4 掺chan1 孱chan2 长chang2 匙chi2 豉chi3 啜chuo4 嘀di1 坻di3 嗲dia3 甸dian4 酊ding3
+佛fo2 杠gang4 葛ge3 聒guo1 纥he2 珩heng2 鹄hu2 鹘hu2 脊ji3 伽jia1 嚼jiao2 诘jie2 藉jie4 阚kan4 框kuang4
+傀kui3 肋lei4 踉liang4 靓liang4 潦liao2 谩man4 靡mi3 拗niu4 耙pa2 澎peng2 骠piao4 颇po1 仆pu2 跄qiang4
+茄qie2 炔que1 阙que4 葚shen4 似si4 俟si4 沓ta4 帖tie3 铤ting3 囤tun2 萎wei3 隗wei3 呷xia1 噱xue2 耶ye1
+龈yin2 窨yin4 吁yu4 轧zha2 翟zhai2 辗zhan3 怔zheng4 拽zhuai4 椎zhui1 琢zhuo2 柞zuo4
 """
 """The commonest reading, where pypinyin has another one first."""
 
@@ -27,14 +24,12 @@ _WORDS: Final = """
 曾 ceng2 何曾
 喳 cha1 喊喊喳喳 嘁嘁喳喳
 差 cha1 时差 温差 一差二错
-查 cha2 查理 查尔斯 查岗 查房
-单 chan2 单于
+查 cha2 查理 查尔斯
 长 chang2 长头发
 场 chang3 一场比赛 一场雪
 绰 chao1 绰起 绰起棍子
-朝 chao2 朝鲜 北朝鲜 朝鲜族 朝鲜半岛 朝鲜战争 朝鲜人 朝鲜语
+朝 chao2 朝鲜 北朝鲜 朝鲜半岛 朝鲜战争 朝鲜人 朝鲜语
 称 cheng4 过称
-迟 chi2 尉迟
 种 chong2 种师道
 重 chong2 重庆市 重耳
 处 chu4 用处
@@ -43,18 +38,15 @@ _WORDS: Final = """
 撮 cuo1 一撮盐
 答 da1 答茬
 沓 da2 一沓钱
-大 da4 士大夫 大夫人
+大 da4 大夫人
 待 dai1 待一会儿 待在家里 待着
 大 dai4 大夫 张大夫 王大夫 李大夫 大夫说
 担 dan4 一担水 货郎担
 当 dang4 稳当 行当
-倒 dao3 倒在 倒闭 倒下去 不倒翁
+倒 dao3 倒在 倒下去
 倒 dao4 倒是
-的 di2 的确 有的放矢 众矢之的
-地 di4 大地 各地 当地
-的 di4 众矢之的 有的放矢
+地 di4 各地
 钉 ding4 钉钉子 钉上
-顿 du2 冒顿
 囤 dun4 米囤
 垛 duo4 麦垛 草垛 柴垛 垛起来
 驮 duo4 驮子
@@ -63,15 +55,13 @@ _WORDS: Final = """
 坊 fang2 作坊
 分 fen4 缘分 福分 辈分 情分
 缝 feng2 缝针
-佛 fu2 仿佛
 脯 fu3 果脯 肉脯 杏脯 鹿脯
 夫 fu5 大夫
 夹 ga1 夹肢窝
-盖 gai4 盖茨 盖子
+盖 gai4 盖茨
 芥 gai4 芥蓝
-干 gan1 干净 晒干
+干 gan1 晒干
 杆 gan3 一杆枪
-干 gan4 干活
 膏 gao4 膏油 膏车
 给 gei3 给我
 供 gong1 供养父母
@@ -82,7 +72,6 @@ _WORDS: Final = """
 矜 guan1 矜寡孤独
 观 guan4 玄妙观
 涡 guo1 涡阳
-还 hai2 还是
 行 hang2 行长 银行行长 一行字 几行字 几行诗 琴行 支行 投行
 号 hao2 鬼哭狼号
 好 hao4 好强
@@ -93,9 +82,9 @@ _WORDS: Final = """
 核 hu2 杏核儿
 糊 hu2 迷糊
 糊 hu4 芝麻糊 辣椒糊
-华 hua2 华为 华硕 华纳 华润 华盛顿 华莱士 华尔街 小华
+华 hua2 华为 华硕 华莱士 小华
 划 hua4 刻划
-华 hua4 华山 华阴 西岳华山 华佗
+华 hua4 华阴 西岳华山
 还 huan2 还款
 晃 huang4 晃来晃去
 徊 hui2 低徊
@@ -129,10 +118,9 @@ _WORDS: Final = """
 累 lei3 累进 累犯 罪行累累 成千累万
 累 lei4 受累
 丽 li2 高句丽
-量 liang2 量体温 打量 量一量
+量 liang2 打量 量一量
 撩 liao1 撩开
 燎 liao3 燎头发
-咧 lie1 大大咧咧
 棱 ling2 穆棱
 馏 liu4 馏馒头
 弄 long4 一条弄
@@ -150,8 +138,6 @@ _WORDS: Final = """
 蒙 meng3 蒙古 内蒙古 蒙族
 眯 mi2 眯了眼
 名 ming2 一名 第一名
-万 mo4 万俟
-冒 mo4 冒顿
 抹 mo4 抹面
 磨 mo4 电磨 磨豆腐 水磨 磨叽
 囊 nang1 囊膪
@@ -167,13 +153,12 @@ _WORDS: Final = """
 辟 pi4 辟谷
 片 pian4 相片 照片
 撇 pie3 一撇 撇捺
-颇 po1 颇为 颇具 颇有 偏颇 景颇族 廉颇 颇多
+颇 po1 颇为 颇具 颇有 偏颇 廉颇 颇多
 掊 pou3 掊击
 仆 pu1 仆倒
 铺 pu1 铺开
 朴 pu3 质朴 古朴
 缉 qi1 缉边儿 缉鞋口
-俟 qi2 万俟
 亟 qi4 亟来请教
 卡 qia3 卡住
 荨 qian2 荨麻
@@ -184,7 +169,7 @@ _WORDS: Final = """
 切 qie4 不切实际
 曲 qu3 高歌一曲 名曲
 任 ren2 任我行 任盈盈 任县
-任 ren4 任天堂 任意球
+任 ren4 任天堂
 撒 sa4 撒贝宁
 散 san3 披头散发 丸散膏丹 散打 散养
 臊 sao4 臊红了脸
@@ -200,19 +185,17 @@ _WORDS: Final = """
 乘 sheng4 万乘
 什 shi2 什刹海
 识 shi2 标识符 标识码
-似 shi4 似的 似地 飞也似的
+似 shi4 似地 飞也似的
 峙 shi4 繁峙
-数 shu3 数了 数得着 历数
+数 shu3 数了 历数
 说 shui4 说客
 伺 si4 伺服
 遂 sui4 不遂
 踏 ta1 踏实
 台 tai1 天台山
-澹 tan2 澹台
 覃 tan2 覃思
-调 tiao2 调一下 调小 调大 调低 调高 调整 调节 调试 调解 调料 调味 调皮 调侃 调和 调制 调休 调理 调养
-调 tiao2 微调 上调 下调 调成 调暗 调亮 调快 调慢 调好 谐调 调配 调适 调匀 调音师 调酒 调酒师 可调 调减
-调 tiao2 调升 调降 调压
+调 tiao2 调一下 调小 调大 调低 调高 调休 微调 上调 下调 调成 调暗 调亮 调快 调慢 调好 谐调 调配 调音师 调酒
+调 tiao2 调酒师 可调 调减 调升 调降 调压
 挑 tiao3 挑起 挑头
 帖 tie3 发帖 回帖
 洞 tong2 洪洞 洪洞县
@@ -220,16 +203,14 @@ _WORDS: Final = """
 褪 tui4 褪去
 褪 tun4 褪套儿
 崴 wai3 海参崴
-为 wei2 颇为 尤为 极为 更为 最为 广为 较为 甚为 大为 深为 略为 稍为 广为流传 蔚为大观 变为 视为 称为
-为 wei2 改为 转为 定为 化为 分为 作为 成为 认为 以为 列为 升为 降为 沦为 选为 评为 誉为 合为一体 为学
-为 wei2 为生 为伍 为首 为期 为人师表 为富不仁 无为 有为 年轻有为 行为 何为 难为 人为 本为 身为 即为 实为
-为 wei2 均为 皆为 名为 意为 译为 写为 解释为 理解为
+为 wei2 颇为 尤为 最为 广为 大为 略为 广为流传 变为 视为 定为 化为 列为 升为 降为 沦为 选为 评为 合为一体
+为 wei2 为学 何为 本为 身为 即为 实为 均为 皆为 名为 意为 译为 写为 解释为 理解为
 亡 wu2 亡其
 乌 wu4 乌拉草
 蹊 xi1 蹊径
 鲜 xian1 鲜于
 铣 xian3 铣铁
-鲜 xian3 朝鲜 北朝鲜 朝鲜族 朝鲜半岛 朝鲜战争 朝鲜人 朝鲜语 鲜少 鲜有 鲜见 鲜为人知
+鲜 xian3 朝鲜 北朝鲜 朝鲜半岛 朝鲜战争 朝鲜人 朝鲜语 鲜少
 见 xian4 风吹草低见牛羊
 降 xiang2 降将 降妖
 相 xiang4 相片 属相 相夫教子 生相
@@ -238,7 +219,7 @@ _WORDS: Final = """
 解 xie4 解县
 圩 xu1 赶圩
 旋 xuan4 旋风
-血 xue4 流血 血液
+血 xue4 流血
 浚 xun4 浚县
 哑 ya1 咿哑
 压 ya4 压根
@@ -257,24 +238,21 @@ _WORDS: Final = """
 艾 yi4 怨艾
 荫 yin4 福荫
 应 ying4 应激
-尉 yu4 尉迟
 宛 yuan1 大宛
 员 yun2 伍员
 扎 za1 扎彩
 载 zai3 千载 两载
 脏 zang1 脏水 太脏了
 藏 zang4 藏文 藏语 藏羚羊 川藏线
-曾 zeng1 曾祖 曾孙
 颤 zhan4 胆颤心惊
-长 zhang3 行长 银行行长 校长 长得 长着 长胖 长满 长势 长个儿 兄长 长老 酋长 长孙
+长 zhang3 行长 银行行长 长得 长着 长胖 长满 长个儿
 朝 zhao1 明朝有意
-着 zhao1 失着 一着不慎
-着 zhao2 着火 着急 着凉 着迷 着慌 着魔 打着 不着边际
+着 zhao1 一着不慎
+着 zhao2 打着 不着边际
 螫 zhe1 蝎子螫人
 着 zhe5 长着 喝着 着呢
 挣 zheng4 挣开
 氏 zhi1 大月氏
-只 zhi3 只有
 识 zhi4 标识
 中 zhong4 中意
 种 zhong4 接种
@@ -283,12 +261,11 @@ _WORDS: Final = """
 拽 zhuai1 拽球
 传 zhuan4 名人传 鲁迅传
 屯 zhun1 屯邅
-着 zhuo2 着实 着笔
+着 zhuo2 着实
 吱 zi1 吱声 不吱声
-子 zi3 男子 女子 电子 原子 分子 粒子 质子 中子 量子 离子 光子 王子 太子 公子 才子 弟子 孔子 孟子 老子
-子 zi3 庄子 荀子 墨子 君子 游子 浪子 学子 赤子 瓜子 莲子 天子 仙子 核子 因子 亲子 童子 逆子 养子 次子
-子 zi3 长子 独子 父子 母子 子女 子弟 韩非子 美女子 男子汉 女子们 精子 卵子 棋子 弃子 电子书 电子邮件
-子 zi3 天之骄子 败家子
+子 zi3 男子 电子 原子 粒子 质子 中子 离子 光子 太子 公子 才子 孔子 孟子 老子 庄子 荀子 墨子 君子 游子 浪子
+子 zi3 赤子 瓜子 莲子 天子 仙子 因子 童子 逆子 养子 次子 独子 母子 韩非子 美女子 男子汉 女子们 精子 卵子
+子 zi3 棋子 弃子 电子书 电子邮件 天之骄子
 咀 zui3 尖沙咀
 琢 zuo2 琢磨
 """
@@ -296,14 +273,11 @@ _WORDS: Final = """
 dictionary, or by other lines."""
 
 PHRASES: Final = {
-    "数数": "shu3 shu4",
     "数了数": "shu3 le5 shu3",
     "数一数": "shu3 yi1 shu3",
-    "钉钉子": "ding4 ding1 zi5",
     "扇扇子": "shan1 shan4 zi5",
     "种种子": "zhong4 zhong3 zi5",
     "弹子弹": "tan2 zi3 dan4",
-    "行行出状元": "hang2 hang2 chu1 zhuang4 yuan2",
 }
 """Words that have a character in two readings."""
 
