@@ -64,8 +64,6 @@ GUARDS = {
         (" AND balance + $2 >= 0", "", "store: a_negative_grant_is_limited"),
         ("WHERE {OPEN} AND deadline < now_ms()", "WHERE {OPEN}", "ledger: the_sweep_refunds_calls"),
         (" AND c.pays & $5 <> 0", " AND $5 >= 0", "ledger: a_retry_of_speech"),
-    ),
-    "queries/codes.py": (
         ("UPDATE codes SET uses_left = uses_left WHERE hash = $1 RETURNING 1",
          "SELECT 1 FROM codes WHERE hash = $1", "store: fifty_accounts_at_once"),
     ),
