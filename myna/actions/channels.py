@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from msgspec import structs
@@ -208,24 +208,27 @@ class RekeyChannels(Action[dict[str, str]], frozen=True):
         return found
 
 
-class EnableChannel(Action[None], frozen=True):
+class _SwitchChannel(Action[None], frozen=True):
+    enabled: ClassVar[bool]
+    name: Name
+
+    async def run(self, change: Change) -> None:
+        await _row(change, self.name)
+        await store.enable_channel(change.db, self.name, self.enabled)
+
+
+class EnableChannel(_SwitchChannel, frozen=True):
     """Enable a channel."""
 
     command = "channel enable"
-    name: Name
-
-    async def run(self, change: Change) -> None:
-        await _switch(change, self.name, True)
+    enabled = True
 
 
-class DisableChannel(Action[None], frozen=True):
+class DisableChannel(_SwitchChannel, frozen=True):
     """Disable a channel until it is enabled."""
 
     command = "channel disable"
-    name: Name
-
-    async def run(self, change: Change) -> None:
-        await _switch(change, self.name, False)
+    enabled = False
 
 
 class RemoveChannel(Action[None], frozen=True):
@@ -299,11 +302,6 @@ def _check_endpoint(url: str) -> None:
 def _check_range(sentence: str, row: ChannelRow, field: str, least: int, most: int) -> None:
     if not least <= getattr(row, field) <= most:
         raise CommandError(sentence, field, least=least, most=most)
-
-
-async def _switch(change: Change, name: str, enabled: bool) -> None:
-    await _row(change, name)
-    await store.enable_channel(change.db, name, enabled)
 
 
 async def _row(change: Change, name: str) -> ChannelRow:

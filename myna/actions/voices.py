@@ -5,7 +5,7 @@ A blend is a public voice that the operator mixes from the voices of an engine, 
 voice of every speech channel whose engine can blend and has all of its parts. Compute nodes speak none.
 """
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import structs
@@ -29,24 +29,26 @@ BLENDS_MAX = 100
 PublicVoice = Annotated[str, Field("The voice, by its id or name in `myna voice list`.", argument="VOICE")]
 
 
-class HideVoice(Action[None], frozen=True):
+class _HideVoice(Action[None], frozen=True):
+    hidden: ClassVar[bool]
+    voice_id: PublicVoice
+
+    async def run(self, change: Change) -> None:
+        await store.hide(change.db, await _known(change, self), self.hidden)
+
+
+class HideVoice(_HideVoice, frozen=True):
     """Remove a public voice from the list; requests for it are refused."""
 
     command = "voice hide"
-    voice_id: PublicVoice
-
-    async def run(self, change: Change) -> None:
-        await store.hide(change.db, await _known(change, self), True)
+    hidden = True
 
 
-class ShowVoice(Action[None], frozen=True):
+class ShowVoice(_HideVoice, frozen=True):
     """Show a hidden voice again."""
 
     command = "voice show"
-    voice_id: PublicVoice
-
-    async def run(self, change: Change) -> None:
-        await store.hide(change.db, await _known(change, self), False)
+    hidden = False
 
 
 class RenameVoice(Action[None], frozen=True):
@@ -119,7 +121,7 @@ class BlendVoice(Action[BlendRow], frozen=True):
         return row
 
 
-async def _known(change: Change, action: HideVoice | ShowVoice | RenameVoice) -> str:
+async def _known(change: Change, action: _HideVoice | RenameVoice) -> str:
     """The id of the action's voice, by which it is recorded. Raises CommandError."""
     (voice_id,) = await _ids(change, (action.voice_id,))
     change.performed = [structs.replace(action, voice_id=voice_id)]

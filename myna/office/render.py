@@ -177,8 +177,8 @@ class Renderer:
     def page(self, template: str, context: Mapping[str, object], block: str = "") -> str:
         """The HTML of a template, or of one block of it. Every template has the macros of macros.html."""
         macros = vars(self._environment.get_template("macros.html").make_module(dict(context)))
-        values = {**{name: one for name, one in macros.items() if not name.startswith("_")}, **context}
         found = self._environment.get_template(template)
+        values = {**macros, **context}
         return "".join(found.blocks[block](found.new_context(values))) if block else found.render(values)
 
     @jinja2.pass_context

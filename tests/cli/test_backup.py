@@ -1,14 +1,12 @@
 """myna backup and myna restore, as an operator types them, also from one database to the other."""
 
 import json
-import os
 import sqlite3
 import stat
 import tarfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,43 +14,29 @@ from myna.settings import Settings
 from myna.store import migrate
 from myna.store.database import Transaction, connect
 from myna.store.schema import BASELINE, schema_version
-from tests.cli.site import CHAT, Site
+from tests.cli.conftest import CHAT, Site
 from tests.rig.calls import call
-from tests.rig.commands import CommandLine, Ended
+from tests.rig.commands import CommandLine
 from tests.rig.disks import on_full_disk
 from tests.rig.postgres import Postgres
-from tests.rig.service import ServiceMaker
+from tests.rig.service import Service, ServiceMaker
 
 
-class Elsewhere:
-    """An empty data folder with a separate database."""
-
-    def __init__(self, folder: Path, commands: CommandLine, url: str) -> None:
-        self.data = folder / "elsewhere"
-        self._folder = folder
-        self._commands = commands
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MYNA_")}
-        self.env = {**inherited, "MYNA_DATA": str(self.data), "MYNA_DATABASE_URL": url, "MYNA_SPEECH": "none"}
-
-    def run(self, *arguments: str) -> Ended:
-        return self._commands.run(list(arguments), self.env, self._folder)
-
-    def cli(self, *arguments: str) -> Any:
-        ended = self.run(*arguments, "--json")
-        assert (ended.code, ended.stderr) == (0, ""), ended
-        return json.loads(ended.stdout)
+def empty(folder: Path, commands: CommandLine, url: str) -> Service:
+    """A service with an empty data folder and a separate database."""
+    return Service(folder / "elsewhere", commands, database_url=url, speech="none")
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path, commands: CommandLine) -> Elsewhere:
+def elsewhere(tmp_path: Path, commands: CommandLine) -> Service:
     """On SQLite."""
-    return Elsewhere(tmp_path, commands, "")
+    return empty(tmp_path, commands, "")
 
 
 @pytest.fixture
-def elsewhere_on_postgresql(tmp_path: Path, commands: CommandLine, postgres: Postgres) -> Iterator[Elsewhere]:
+def elsewhere_on_postgresql(tmp_path: Path, commands: CommandLine, postgres: Postgres) -> Iterator[Service]:
     url = postgres.fresh_database()
-    yield Elsewhere(tmp_path, commands, url)
+    yield empty(tmp_path, commands, url)
     postgres.drop(url)
 
 
@@ -84,10 +68,10 @@ def test_a_backup_during_calls_is_complete_in_the_other_database(
     assert [row["name"] for row in elsewhere.cli("account", "list")] == ["talkative"]
     (key,) = elsewhere.cli("key", "list", "talkative")
     assert (key["id"], key["masked"]) == (int(site.key.id), site.key.masked)
-    assert (elsewhere.data / "audio" / site.audio[:2] / site.audio).read_bytes() == (
+    assert (elsewhere.folder / "data" / "audio" / site.audio[:2] / site.audio).read_bytes() == (
         site.service.folder / "data" / "audio" / site.audio[:2] / site.audio
     ).read_bytes()
-    (sample,) = elsewhere.data.glob("samples/*/*.wav")
+    (sample,) = (elsewhere.folder / "data").glob("samples/*/*.wav")
     assert [stat.S_IMODE(path.stat().st_mode) for path in (sample, sample.parent, sample.parents[1])] == [
         *(0o600, 0o700, 0o700)
     ]
@@ -181,15 +165,15 @@ def test_a_damaged_backup_is_refused_and_leaves_nothing(
     request: pytest.FixtureRequest, place: str, whole: bytes, archive: str
 ) -> None:
     """On PostgreSQL one whose rows are whole, and one whose rows are not."""
-    elsewhere: Elsewhere = request.getfixturevalue(place)
+    elsewhere: Service = request.getfixturevalue(place)
     archives = damaged(whole, archive)
     for what in archives if place == "elsewhere" else ("audio changed", "a row changed"):
         Path(archive).write_bytes(archives[what])
-        ended = elsewhere.run("restore", archive)
+        ended = elsewhere.command("restore", archive)
         assert (ended.code, ended.stdout) == (1, ""), what
         assert len(ended.stderr.splitlines()) == 1 and "Traceback" not in ended.stderr, (what, ended)
-        assert elsewhere.run("account", "list").code == 1, what
-        left = {path.name for path in elsewhere.data.glob("*")}
+        assert elsewhere.command("account", "list").code == 1, what
+        left = {path.name for path in (elsewhere.folder / "data").glob("*")}
         assert left <= {"serving.lock", "write.lock"}, what
     Path(archive).write_bytes(whole)
     assert elsewhere.cli("restore", archive)["breaches"] == 0
@@ -199,25 +183,25 @@ def test_a_damaged_backup_is_refused_and_leaves_nothing(
 def test_a_restore_requires_an_empty_database_and_folder(
     request: pytest.FixtureRequest, place: str, whole: bytes, archive: str
 ) -> None:
-    elsewhere: Elsewhere = request.getfixturevalue(place)
-    (elsewhere.data / "audio" / "ab").mkdir(parents=True)
-    ended = elsewhere.run("restore", archive)
-    assert ended.code == 1 and f"{elsewhere.data / 'audio'} isn't empty" in ended.stderr
-    (elsewhere.data / "audio" / "ab").rmdir()
+    elsewhere: Service = request.getfixturevalue(place)
+    (elsewhere.folder / "data" / "audio" / "ab").mkdir(parents=True)
+    ended = elsewhere.command("restore", archive)
+    assert ended.code == 1 and f"{elsewhere.folder / 'data' / 'audio'} isn't empty" in ended.stderr
+    (elsewhere.folder / "data" / "audio" / "ab").rmdir()
     elsewhere.cli("restore", archive)
     before = elsewhere.cli("account", "list")
-    again = elsewhere.run("restore", archive)
+    again = elsewhere.command("restore", archive)
     assert again.code == 1 and "isn't empty" in again.stderr
     assert elsewhere.cli("account", "list") == before
-    assert elsewhere.run("audit", "--audio").code == 0, "the files of the first one are still there"
+    assert elsewhere.command("audit", "--audio").code == 0, "the files of the first one are still there"
 
 
-def test_a_file_that_is_no_backup_is_refused(elsewhere: Elsewhere, tmp_path: Path) -> None:
+def test_a_file_that_is_no_backup_is_refused(elsewhere: Service, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("nothing of the kind " * 100)
     with tarfile.open(tmp_path / "tar", "w") as tar:
         tar.add(tmp_path / "text", "text")
     for name in ("text", "tar", "nowhere", "."):
-        ended = elsewhere.run("restore", name)
+        ended = elsewhere.command("restore", str(tmp_path / name))
         assert ended.code == 1 and len(ended.stderr.splitlines()) == 1, ended
 
 
@@ -233,9 +217,8 @@ async def test_an_older_schema_can_be_backed_up_and_is_restored_from_0_26_on(
 ) -> None:
     """As before an upgrade from a version that has no backup."""
     url = "" if kind == "sqlite" else str(request.getfixturevalue("postgres_url"))
-    here = Elsewhere(tmp_path / "old", commands, url)
-    here.data.mkdir(parents=True)
-    db = await connect(Settings(data=str(here.data), database_url=url or ""))
+    here = empty(tmp_path / "old", commands, url)
+    db = await connect(Settings(data=str(here.folder / "data"), database_url=url or ""))
 
     async def build(connection: Transaction) -> int:
         await migrate.build(db, connection, BASELINE)
@@ -246,14 +229,14 @@ async def test_an_older_schema_can_be_backed_up_and_is_restored_from_0_26_on(
         return await schema_version(connection)
 
     version = await db.transaction(build)
-    assert here.run("account", "list").code == 1
+    assert here.command("account", "list").code == 1
     assert here.cli("backup", archive)["accounts"] == 1
     assert await schema_version(db) == version, "a backup migrates nothing"
     await db.close()
 
-    new = Elsewhere(tmp_path, commands, "")
+    new = empty(tmp_path, commands, "")
     if schema < BASELINE:
-        assert "with Myna 0.26 first" in new.run("restore", archive).stderr
+        assert "with Myna 0.26 first" in new.command("restore", archive).stderr
     else:
         new.cli("restore", archive)
         assert [row["name"] for row in new.cli("account", "list")] == ["a"]
@@ -266,7 +249,7 @@ def test_a_restore_is_kept_if_only_its_audit_fails(
     with closing(sqlite3.connect(sqlite_site.service.folder / "data" / "myna.sqlite")) as raw, raw:
         raw.execute("DELETE FROM audit_state")
     sqlite_site.service.cli("backup", archive)
-    elsewhere = Elsewhere(tmp_path, commands, "")
-    assert elsewhere.run("restore", archive).code != 0
+    elsewhere = empty(tmp_path, commands, "")
+    assert elsewhere.command("restore", archive).code != 0
     assert [row["name"] for row in elsewhere.cli("account", "list")] == ["talkative"]
-    assert (elsewhere.data / "audio" / sqlite_site.audio[:2] / sqlite_site.audio).exists()
+    assert (elsewhere.folder / "data" / "audio" / sqlite_site.audio[:2] / sqlite_site.audio).exists()

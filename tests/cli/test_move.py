@@ -11,8 +11,7 @@ import asyncpg
 import pytest
 
 from myna.store.postgresql import Postgresql
-from tests.cli.conftest import SAID_DATABASE, Cli
-from tests.cli.site import CHAT, Site
+from tests.cli.conftest import CHAT, SAID_DATABASE, Cli, Site
 from tests.rig.calls import call
 from tests.rig.forks import Forks
 from tests.rig.service import ServiceMaker

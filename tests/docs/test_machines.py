@@ -72,7 +72,7 @@ class Machines:
             r"10\.0\.0\.(\d):8080", lambda found: f"127.0.0.1:{self.ports[int(found[1]) - 1]}", text
         )
         env = {
-            "SYSTEM_PATH": f"{root}/bin:{os.environ['PATH']}",
+            "PATH": f"{root}/bin:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT),
             "MYNA_SPEECH": "espeak",
         }

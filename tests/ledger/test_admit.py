@@ -28,7 +28,7 @@ from myna.store.queries.config import Config
 from tests.ledger.ledger_service import LedgerService, caller_of, ledger_service_on, refusing
 from tests.rig.actors import perform
 from tests.rig.waiting import SOON_S
-from tests.store.books import Books, idempotency_key_of, speech
+from tests.store.books import Books, idempotency_key_of
 from tests.store.fixtures import each_database
 
 pytestmark = pytest.mark.anyio
@@ -319,13 +319,6 @@ async def test_a_retry_of_a_failed_call_becomes_a_new_call(books: Books, service
     assert await books.counters(customer) == (2, 1, 1)
 
 
-@each_database
-async def test_a_task_is_created_with_its_call(books: Books, service: LedgerService) -> None:
-    customer = await books.customer()
-    async with await service.admit(customer, service.order(pays=Scope.TTS, task=speech())) as call:
-        assert await books.sql("SELECT id FROM tasks") == [(call.task_id,)]
-
-
 async def test_a_retry_requires_a_valid_key(books: Books, service: LedgerService) -> None:
     customer, retry_key = await books.customer(), idempotency_key_of()
     async with await service.admit(customer, idempotency_key=retry_key) as call:
@@ -345,3 +338,22 @@ async def test_another_request_with_the_same_idempotency_key_is_refused(
         with pytest.raises(InvalidRequest, match="Idempotency-Key"):
             await service.charge(caller_of(customer, idempotency_key_of(body="another")), service.order())
         await call.keep("the answer")
+
+
+@pytest.mark.parametrize("refused", [False, True])
+async def test_a_retry_waits_and_is_planned_once(books: Books, service: LedgerService, refused: bool) -> None:
+    """Also where a new call would be refused."""
+    customer, retry_key, planned = await books.customer(), idempotency_key_of(), []
+    order = refusing(NoSpeechChannel("no channel can speak")) if refused else service.order()
+
+    async def plan() -> ChargeOrder:
+        planned.append(1)
+        return await order()
+
+    async with await service.admit(customer, idempotency_key=retry_key) as call:
+        retry = asyncio.ensure_future(service.charge(caller_of(customer, retry_key), plan))
+        await asyncio.wait([retry], timeout=0.1)
+        assert not retry.done()
+        await call.keep("the answer")
+        assert await retry == Replayed("the answer")
+    assert planned == [1]

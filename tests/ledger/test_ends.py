@@ -19,7 +19,7 @@ from tests.store.books import (
     speech,
 )
 from tests.store.fixtures import each_database
-from tests.store.stalls import stalled_commits, until
+from tests.store.stalls import ends_as, stalled_commits
 
 pytestmark = pytest.mark.anyio
 
@@ -70,10 +70,7 @@ async def test_a_keep_without_a_reply_at_its_deadline_is_in_doubt(
                 await asyncio.wait([other], timeout=0.05)
                 await call.keep("the answer")
 
-    async def ended() -> bool:
-        return await books.state(call.id) == CallState.KEPT
-
-    await until(ended, "the keep arrives")
+    await ends_as(books, call.id, CallState.KEPT)
     assert isinstance(await other, Charged)
     await books.end(refund_of(refunded))
     assert await books.balance(customer) == 9
@@ -94,10 +91,7 @@ async def test_a_cancelled_keep_is_in_doubt(books: Books, service: LedgerService
     with pytest.raises(CommitInDoubt):
         await working
 
-    async def kept() -> bool:
-        return await books.state(call.id) == CallState.KEPT
-
-    await until(kept, "the keep arrives")
+    await ends_as(books, call.id, CallState.KEPT)
     assert await books.balance(customer) == 9
 
 
@@ -205,3 +199,18 @@ async def test_a_call_keeps_its_request_and_the_channel_that_answered(
     for call in (kept, refunded):
         row = await books.sql("SELECT request_id, channel FROM calls WHERE id = $1", call.id)
         assert row == [("a-request", "a channel")]
+
+
+@each_database
+async def test_sweeps_queue_no_refund_twice(books: Books) -> None:
+    customer = await books.customer()
+    for _ in range(5):
+        await books.opened(customer, units=1, deadline_ms=1000)
+    await books.move_clock(1001)
+    async with ledger_service_on(books.db, charge_wait_s=0.1) as service:
+        async with stalled_commits(books):
+            for _ in range(4):
+                assert await service.ledger.sweep() == 0
+            assert service.commits.waiting <= 4  # the first is in the stalled batch
+        assert await service.ledger.sweep() in range(6)
+    assert await books.balance(customer) == 10

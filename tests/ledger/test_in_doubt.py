@@ -12,19 +12,12 @@ from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.store.books import AUDIO, Books, charge_of, keep_of, speech
 from tests.store.fixtures import each_database
 from tests.store.postgres_proxy import proxy_to
-from tests.store.stalls import stalled_commits, until
+from tests.store.stalls import ends_as, stalled_commits, until
 from tests.tasks.task_service import TaskService, proof_of, task_service_on
 
 pytestmark = pytest.mark.anyio
 
 VOICE = speech().voice_id
-
-
-async def ends_as(books: Books, call_id: bytes, state: CallState) -> None:
-    async def ended() -> bool:
-        return await books.state(call_id) == state
-
-    await until(ended, f"the call is {state.name}")
 
 
 async def only_call(books: Books) -> bytes:

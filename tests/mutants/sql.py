@@ -19,13 +19,17 @@ APPEND = "store: the_ledger_is_append_only"
 GUARDS = {
     "migrations/0026_baseline.sqlite.sql": (
         CHECK,
-        ("WHEN old.status IN (2, 3)", "WHEN old.status = 9", ENDED),
+        ("ON tasks WHEN old.status IN (2, 3)", "ON tasks WHEN old.status = 9", ENDED),
         ("BEFORE UPDATE ON ledger", "BEFORE UPDATE OF kind ON ledger", APPEND),
         ("BEFORE DELETE ON ledger", "BEFORE DELETE ON ledger WHEN false", APPEND),
     ),
     "migrations/0026_baseline.postgresql.sql": (
         CHECK,
-        ("WHEN (old.status IN (2, 3))", "WHEN (old.status = 9)", ENDED),
+        (
+            "WHEN (old.status IN (2, 3)) EXECUTE FUNCTION task_has_ended",
+            "WHEN (old.status = 9) EXECUTE FUNCTION task_has_ended",
+            ENDED,
+        ),
         ("BEFORE UPDATE OR DELETE ON ledger", "BEFORE DELETE ON ledger", APPEND),
         ("BEFORE TRUNCATE ON ledger", "AFTER INSERT ON channels", "store: ledger_cannot_be_truncated"),
     ),
@@ -64,8 +68,6 @@ GUARDS = {
         (" AND balance + $2 >= 0", "", "store: a_negative_grant_is_limited"),
         ("WHERE {OPEN} AND deadline < now_ms()", "WHERE {OPEN}", "ledger: the_sweep_refunds_calls"),
         (" AND c.pays & $5 <> 0", " AND $5 >= 0", "ledger: a_retry_of_speech"),
-    ),
-    "queries/codes.py": (
         ("UPDATE codes SET uses_left = uses_left WHERE hash = $1 RETURNING 1",
          "SELECT 1 FROM codes WHERE hash = $1", "store: fifty_accounts_at_once"),
     ),

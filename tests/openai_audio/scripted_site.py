@@ -19,7 +19,15 @@ from myna.actions.accounts import AddAccount
 from myna.actions.keys import IssueKey
 from myna.actions.site import SetSetting
 from myna.billing import audit
-from myna.engines.interface import NO_CLIENT, Client, EngineVoice, SoundPart, Utterance, WordTime
+from myna.engines.interface import (
+    NO_CLIENT,
+    Client,
+    EngineLimits,
+    EngineVoice,
+    SoundPart,
+    Utterance,
+    WordTime,
+)
 from myna.engines.kokoro.engine import Kokoro
 from myna.engines.kokoro.job import RATE_HZ, KokoroModel
 from myna.engines.registry import DEFAULT_SPEECH, KOKORO
@@ -59,7 +67,7 @@ class ScriptedVoice(Kokoro):
 
     def __init__(self) -> None:
         model = KokoroModel(b"", threads=1, provider="cpu")
-        super().__init__(model, [], processes=1, queue_max=9, job_deadline_s=60)
+        super().__init__(model, [], EngineLimits(processes=1, queue_max=9, job_deadline_s=60))
         self._script: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
         self.asked = 0
         self.said = 0

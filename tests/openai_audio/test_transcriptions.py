@@ -30,6 +30,7 @@ RECORDING = b"RIFF" + bytes(range(256)) * 40 + b"\r\n--not-the-boundary\r\n"
 MODEL = "hear-1"
 COST = 3
 CHANNELS = ("one", "two")
+Upstreams = tuple[TranscriptionUpstream, TranscriptionUpstream]
 FIELD = b"--x\r\nContent-Disposition: form-data; name=%b\r\n\r\n"
 
 
@@ -49,7 +50,7 @@ def form(
 
 
 @pytest.fixture(scope="module")
-def shared_upstreams() -> Iterator[tuple[TranscriptionUpstream, TranscriptionUpstream]]:
+def shared_upstreams() -> Iterator[Upstreams]:
     made = TranscriptionUpstream(), TranscriptionUpstream()
     yield made
     for one in made:
@@ -57,13 +58,13 @@ def shared_upstreams() -> Iterator[tuple[TranscriptionUpstream, TranscriptionUps
 
 
 @pytest.fixture
-def upstream(shared_upstreams: tuple[TranscriptionUpstream, TranscriptionUpstream]) -> TranscriptionUpstream:
+def upstream(shared_upstreams: Upstreams) -> TranscriptionUpstream:
     shared_upstreams[0].forget()
     return shared_upstreams[0]
 
 
 @pytest.fixture
-def second(shared_upstreams: tuple[TranscriptionUpstream, TranscriptionUpstream]) -> TranscriptionUpstream:
+def second(shared_upstreams: Upstreams) -> TranscriptionUpstream:
     shared_upstreams[1].forget()
     shared_upstreams[1].body = b'{"text":"heard by the second"}'
     return shared_upstreams[1]
@@ -71,7 +72,7 @@ def second(shared_upstreams: tuple[TranscriptionUpstream, TranscriptionUpstream]
 
 @pytest.fixture(scope="module")
 async def site(
-    shared_upstreams: tuple[TranscriptionUpstream, TranscriptionUpstream],
+    shared_upstreams: Upstreams,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Visitor]:
     """A site with two channels, whose route `hear-1` costs COST units."""
@@ -136,8 +137,10 @@ async def test_a_channel_gets_the_recording_and_the_fields_and_its_answer_is_pas
     assert (answer.status, answer.body) == (200, upstream.body)
     assert answer.headers["content-type"] == "application/json; charset=utf-8"
     assert (answer.headers["x-units-cost"], answer.headers["x-myna-channel"]) == (str(COST), "one")
-    (received,) = upstream.received
+    assert (await transcribe(visitor, path="translations")).status == 200
+    received, translation = upstream.received
     assert received.path == "/v1/audio/transcriptions"
+    assert translation.path == "/v1/audio/translations"
     assert received.file_name == "a b.wav"
     assert received.fields == {
         "model": b"whisper-large",
@@ -145,14 +148,7 @@ async def test_a_channel_gets_the_recording_and_the_fields_and_its_answer_is_pas
         **{name: value.encode() for name, value in fields},
         "language": b"zh",
     }
-    assert await visitor.balance() == UNITS - COST
-
-
-async def test_translations_go_to_the_path_of_translations(
-    visitor: Visitor, upstream: TranscriptionUpstream
-) -> None:
-    assert (await transcribe(visitor, path="translations")).status == 200
-    assert upstream.received[0].path == "/v1/audio/translations"
+    assert await visitor.balance() == UNITS - 2 * COST
 
 
 @pytest.mark.parametrize(
@@ -176,25 +172,26 @@ async def test_a_channel_that_fails_is_followed_by_the_next_one(
     assert await visitor.balance() == UNITS - COST
 
 
-async def test_if_every_channel_fails_the_units_are_refunded(
-    visitor: Visitor, upstream: TranscriptionUpstream, second: TranscriptionUpstream
-) -> None:
-    upstream.status = second.status = 500
-    upstream.body = second.body = SECRET.encode()
-    answer = await transcribe(visitor)
-    assert (answer.status, answer.error["type"]) == (500, "upstream_error")
-    assert SECRET not in answer.body.decode()
-    await visitor.balance_becomes(UNITS)
+REFUSAL = json.dumps({"error": {"message": SECRET, "code": "audio_too_short", "param": "file"}}).encode()
 
 
-async def test_a_recording_that_the_channels_refuse_is_400_and_refunded(
-    visitor: Visitor, upstream: TranscriptionUpstream, second: TranscriptionUpstream
+@pytest.mark.parametrize(
+    ("status", "body", "code", "param"),
+    [(500, SECRET.encode(), None, None), (400, REFUSAL, "audio_too_short", "file")],
+)
+async def test_if_every_channel_fails_or_refuses_the_units_are_refunded(
+    visitor: Visitor,
+    upstream: TranscriptionUpstream,
+    second: TranscriptionUpstream,
+    status: int,
+    body: bytes,
+    code: str | None,
+    param: str | None,
 ) -> None:
-    upstream.status = second.status = 400
-    refusal = {"message": SECRET, "code": "audio_too_short", "param": "file"}
-    upstream.body = second.body = json.dumps({"error": refusal}).encode()
+    upstream.status = second.status = status
+    upstream.body = second.body = body
     answer = await transcribe(visitor)
-    assert (answer.status, answer.error["code"], answer.error["param"]) == (400, "audio_too_short", "file")
+    assert (answer.status, answer.error["code"], answer.error["param"]) == (status, code, param)
     assert "refunded" in answer.error["message"]
     assert SECRET not in answer.body.decode()
     await visitor.balance_becomes(UNITS)

@@ -31,11 +31,6 @@ MODEL = "whisper-1"
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def recording(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """SENTENCE, spoken by espeak."""
     engine = Espeak(EngineLimits(processes=1, queue_max=1, job_deadline_s=60))

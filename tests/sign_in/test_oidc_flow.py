@@ -1,7 +1,6 @@
 """The flow with a provider over a socket: attempts, metadata, keys, and what the provider does wrong."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -13,32 +12,13 @@ from myna.accounts.sign_in.oidc.flow import LIFE_MS, Answer, Finished, Oidc, Pur
 from myna.accounts.sign_in.oidc.provider import Failure, OidcRefused
 from myna.http.client import ClientResponse, HttpClient
 from myna.store.queries.sign_in import AttemptRow
-from tests.rig.oidc_provider import DROP, WELL_KNOWN, OidcProvider, Plan, key_of, public
-from tests.sign_in.conftest import at_once
-from tests.sign_in.oidc_site import CLIENT, COOKIE, OidcSite
-from tests.store.books import Books
+from tests.rig.oidc_provider import DROP, WELL_KNOWN, Plan, key_of, public
+from tests.sign_in.conftest import CLIENT, COOKIE, OidcSite, at_once
 from tests.store.fixtures import each_database
 
 pytestmark = pytest.mark.anyio
 TOKEN_PATH, KEYS_PATH = "/realm/token", "/realm/keys"
 ELSEWHERE = "https://provider.example"
-
-
-@pytest.fixture
-async def http_client() -> AsyncIterator[HttpClient]:
-    client = HttpClient(connections_max=4)
-    yield client
-    await client.close()
-
-
-@pytest.fixture
-def site(books: Books, provider: OidcProvider, http_client: HttpClient) -> OidcSite:
-    return OidcSite(books, provider, http_client)
-
-
-@pytest.fixture
-def sqlite_site(sqlite_books: Books, provider: OidcProvider, http_client: HttpClient) -> OidcSite:
-    return OidcSite(sqlite_books, provider, http_client)
 
 
 async def refusal(site: OidcSite, answer: Answer, browser: str = COOKIE) -> Failure:

@@ -11,21 +11,12 @@ from myna.accounts.sign_in.oidc.provider import Failure, OidcRefused
 from myna.accounts.throttle import SignInRefused
 from myna.actions.accounts import ConfirmSecondFactor, DisableAccount
 from myna.errors import CommandError
-from myna.http.client import HttpClient
 from tests.rig.actors import perform
-from tests.rig.oidc_provider import OidcProvider
-from tests.sign_in.conftest import ADDRESS, PASSWORD, person
-from tests.sign_in.oidc_site import OidcSite
-from tests.store.books import Books
+from tests.sign_in.conftest import ADDRESS, PASSWORD, OidcSite, person
 from tests.store.fixtures import each_database
 
 pytestmark = pytest.mark.anyio
 EMAIL = "Ann@example.org"
-
-
-@pytest.fixture
-def site(books: Books, provider: OidcProvider) -> OidcSite:
-    return OidcSite(books, provider, HttpClient(connections_max=1))
 
 
 async def failure_of(site: OidcSite, email: str = "") -> Failure:

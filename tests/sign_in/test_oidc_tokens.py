@@ -4,7 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,29 +12,24 @@ from joserfc import jwk
 
 from myna.accounts.sign_in.oidc.flow import Purpose
 from myna.accounts.sign_in.oidc.provider import Failure, OidcRefused
-from myna.http.client import HttpClient
 from tests.rig.oidc_provider import (
     CLIENT_ID,
     DROP,
     Key,
-    OidcProvider,
     Plan,
     forged,
     key_of,
     public,
     signed,
 )
-from tests.sign_in.oidc_site import OidcSite, seconds_ago
-from tests.store.books import Books
+from tests.sign_in.conftest import OidcSite, seconds_ago
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def site(sqlite_books: Books, provider: OidcProvider) -> AsyncIterator[OidcSite]:
-    client = HttpClient(connections_max=4)
-    yield OidcSite(sqlite_books, provider, client)
-    await client.close()
+def site(sqlite_site: OidcSite) -> OidcSite:
+    return sqlite_site
 
 
 def claims(**changes: Any) -> Plan:

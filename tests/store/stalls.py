@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import apsw
 import asyncpg
 
+from myna.store.batch import CallState
 from myna.store.database import Database
 from myna.store.group_commit import GroupCommit
 from tests.rig.waiting import SOON_S
@@ -35,6 +36,15 @@ async def until(condition: Callable[[], Awaitable[bool]], what: str, deadline_s:
         if time.monotonic() > end:
             raise TimeoutError(f"not within {deadline_s} s: {what}")
         await asyncio.sleep(0.005)
+
+
+async def ends_as(books: Books, call_id: bytes, state: CallState) -> None:
+    """Returns once the call has this state."""
+
+    async def ended() -> bool:
+        return await books.state(call_id) == state
+
+    await until(ended, f"the call is {state.name}")
 
 
 @contextlib.asynccontextmanager

@@ -15,7 +15,7 @@ from myna.store.batch import CallState, Charge, Charged, ChargeOutcome, End, End
 from myna.store.group_commit import GroupCommit
 from tests.rig.waiting import SOON_S, MonotonicClock
 from tests.store.books import Books, Customer, charge_of, charged_of, keep_of, refund_of
-from tests.store.stalls import queued, stalled_commits, until
+from tests.store.stalls import ends_as, queued, stalled_commits
 
 pytestmark = pytest.mark.anyio
 
@@ -28,13 +28,6 @@ async def commits(books: Books) -> AsyncIterator[GroupCommit]:
     made = GroupCommit(books.db, queue_max=2000)
     yield made
     await made.close(SOON_S)
-
-
-async def refunded(books: Books, call_id: bytes) -> None:
-    async def back() -> bool:
-        return await books.state(call_id) == CallState.REFUNDED
-
-    await until(back, "the call is refunded")
 
 
 async def test_each_caller_gets_its_own_outcome(books: Books, commits: GroupCommit) -> None:
@@ -172,7 +165,7 @@ async def test_a_cancelled_end_is_sent(books: Books, commits: GroupCommit) -> No
     with pytest.raises(TimeoutError):
         await commits.end(refund_of(call), 0.01)
     commits.start()
-    await refunded(books, call.call_id)
+    await ends_as(books, call.call_id, CallState.REFUNDED)
 
 
 async def test_a_charge_committed_after_its_cancellation_is_refunded_at_once(
@@ -189,7 +182,7 @@ async def test_a_charge_committed_after_its_cancellation_is_refunded_at_once(
         waiting.cancel()
         with pytest.raises(CommitInDoubt):
             await waiting
-    await refunded(books, call.call_id)
+    await ends_as(books, call.call_id, CallState.REFUNDED)
     assert await books.balance(customer) == 10
 
 
@@ -232,7 +225,7 @@ async def test_a_charge_cancelled_while_its_result_is_set_is_refunded(
 
     with pytest.raises(CommitInDoubt):
         await waiting
-    await refunded(books, call.call_id)
+    await ends_as(books, call.call_id, CallState.REFUNDED)
     assert await books.balance(customer) == 10
 
 

@@ -22,7 +22,7 @@ from tests.rig.disks import temporary_folder
 from tests.rig.waiting import SOON_S
 from tests.store.books import Books, Customer, books_of, charge_of, charged_of, keep_of, refund_of
 from tests.store.postgres_proxy import proxy_to
-from tests.store.stalls import committing, stalled_commits, until
+from tests.store.stalls import committing, ends_as, stalled_commits, until
 
 pytestmark = pytest.mark.anyio
 
@@ -90,10 +90,7 @@ async def test_a_charge_in_doubt_is_refunded_after_its_cancellation(
                 await asyncio.gather(waiting, return_exceptions=True)
                 await until(tried(done, len(done) + 1), "the charge is on its way once more")
 
-            async def refunded() -> bool:
-                return await books.state(call.call_id) == CallState.REFUNDED
-
-            await until(refunded, "the charge is refunded")
+            await ends_as(books, call.call_id, CallState.REFUNDED)
         await db.close()
     assert await books.balance(customer) == 10
 

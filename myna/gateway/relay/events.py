@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import Raw
 
-from myna.gateway.relay.chunks import Chunks
+from myna.gateway.relay.answers import ERROR, Chunks
 from myna.wire.body import has_too_many_containers
 from myna.wire.lenient import BOM, UNREADABLE, count_of, is_set, loads, object_of, objects_of
 
@@ -24,8 +24,6 @@ BUFFERED_MAX_BYTES: Final = 128 * 1024
 """How much of an event is buffered until it is complete. A longer event is passed on as it arrives, unless
 it must be read."""
 DONE: Final = b"data: [DONE]\n\n"
-ERROR: Final = b'"error"'
-"""In each event that reports an error, and in few others."""
 ERROR_EVENT: Final = "ErrorEvent"
 """The kind of a stream that is broken by an event with an error."""
 _LINES_MAX: Final = 1000

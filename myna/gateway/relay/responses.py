@@ -19,7 +19,6 @@ from myna.channels.channels import Channel
 from myna.errors import MynaError
 from myna.gateway.chat.failover import FailedAttempt, of_error, unusable
 from myna.gateway.relay import answers
-from myna.gateway.relay.chunks import han_count_of
 from myna.gateway.relay.events import BrokenEvents, EventRelay, Observer, loaded
 from myna.gateway.relay.plan import CHAT, LeftOut, Planner, ReadRequest, RelayPlan, read_fields
 from myna.gateway.relay.stored_responses import Earlier, StoredResponses, referenced_in
@@ -219,7 +218,7 @@ class ResponseShape:
             raise BrokenEvents(
                 "NoCompletion", "the answer can't be translated", str(error).encode()
             ) from error
-        self._completion_tokens += han_count_of(chunk)
+        self._completion_tokens += answers.han_count_of(chunk)
         return b"".join(events)
 
     def _note(self, data: bytes) -> None:

@@ -28,11 +28,9 @@ IN_LIST_MAX: Final = 500
 """How many values one IN list has at most."""
 
 
-class CloneRow(Struct, frozen=True):
-    """A cloned voice. `sample` is a name in the sample store, empty if a backup left it out. `preview` is a
-    name in the audio store, empty until there is one. `reason` is why it failed. Times in ms, 0 for never."""
+class NewClone(Struct, frozen=True):
+    """A voice to be cloned. `sample` is a name in the sample store, empty if a backup left it out."""
 
-    id: int
     voice_id: str
     account_id: int
     name: str
@@ -44,6 +42,13 @@ class CloneRow(Struct, frozen=True):
     sample_ms: int
     consent_by: str
     consent_text: str
+
+
+class CloneRow(NewClone, frozen=True):
+    """A cloned voice. `preview` is a name in the audio store, empty until there is one. `reason` is why it
+    failed. Times in ms, 0 for never."""
+
+    id: int
     consent_at: int
     status: int
     reason: str
@@ -57,22 +62,6 @@ class OwnedClone(Struct, frozen=True):
 
     clone: CloneRow
     account: str
-
-
-class NewClone(Struct, frozen=True):
-    """A voice to be cloned: see `CloneRow`."""
-
-    voice_id: str
-    account_id: int
-    name: str
-    language: str
-    transcript: str
-    sample: str
-    sample_bytes: int
-    sample_sha256: bytes
-    sample_ms: int
-    consent_by: str
-    consent_text: str
 
 
 class Deleted(Struct, frozen=True):

@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from myna.store.database import Queries, Transaction
-from myna.store.rows import NOW, columns, fetch_rows, insert_row, put_row
+from myna.store.rows import NOW, columns, fetch_rows, fetch_values, insert_row, put_row
 
 CircuitState = Literal["closed", "open", "half-open"]
 _STATE = "CASE WHEN open_until = 0 THEN 'closed' WHEN open_until > now_ms() THEN 'open' ELSE 'half-open' END"
@@ -282,14 +282,7 @@ async def load_routes(db: Queries) -> list[RouteRow]:
         channels[str(route)].append(str(channel))
     rows = await db.fetch("SELECT name, kind, units, upstream_model, intent FROM routes")
     found = [
-        RouteRow(
-            name=name,
-            kind=kind,
-            units=units,
-            upstream_model=model,
-            intent=intent,
-            channels=tuple(sorted(channels[name])),
-        )
+        RouteRow(name, kind, units, model, intent, tuple(sorted(channels[name])))
         for name, kind, units, model, intent in rows
     ]
     return sorted(found, key=lambda route: route.name)
@@ -315,8 +308,8 @@ async def remove_route(db: Transaction, name: str) -> None:
 
 async def routes_of_channel(db: Queries, channel: str) -> list[str]:
     """The names of the routes that name this channel."""
-    rows = await db.fetch("SELECT route FROM route_channels WHERE channel = $1 ORDER BY route", channel)
-    return [str(name) for (name,) in rows]
+    sql = "SELECT route FROM route_channels WHERE channel = $1 ORDER BY route"
+    return await fetch_values(db, str, sql, channel)
 
 
 async def keys_limited_to_routes(db: Queries) -> dict[str, int]:

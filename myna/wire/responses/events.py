@@ -273,8 +273,9 @@ class ResponseEvents:
         return len(self._items) - 1
 
     def _open_item(self, opened: _Text | _Call) -> None:
-        self._items[opened.place] = item = opened.item("in_progress")
-        self._emit("response.output_item.added", output_index=opened.place, item=item)
+        if self._streams:
+            self._items[opened.place] = item = opened.item("in_progress")
+            self._emit("response.output_item.added", output_index=opened.place, item=item)
 
     def _close_item(self, opened: _Text | _Call, status: output.Status) -> None:
         self._items[opened.place] = item = opened.item(status)

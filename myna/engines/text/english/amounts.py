@@ -41,6 +41,10 @@ def _several(written: str) -> bool:
     return written.lstrip("-+±") not in ("1", "1.0")
 
 
+def _span(low: str, high: str | None) -> str:
+    return f"{number(low)} to {number(high)}" if high else number(low)
+
+
 def _coins(currency: str, cents: str) -> str:
     one, many = SMALL.get(currency, ("cent", "cents"))
     return f"{cardinal(cents)} {one if int(cents) == 1 else many}"
@@ -57,7 +61,7 @@ def _money(match: re.Match[str]) -> str:
         if coins and not int(whole):
             return before + coins
         return f"{before}{cardinal(whole)} {_plural(name, whole != '1')}" + (f" {coins}" if coins else "")
-    amount = " to ".join(number(part) for part in (low, high) if part)
+    amount = _span(low, high)
     adjective = match["dashed"] or (scale and f"-{scale}" in match[0])
     many = bool(scale or high) or _several(low)
     return f"{before}{amount}{f' {scale}' if scale else ''} {_plural(name, many and not adjective)}"
@@ -74,12 +78,7 @@ def _named_unit(unit: str, several: bool) -> str:
 def _unit(match: re.Match[str]) -> str:
     low, high, unit, per = match.group("low", "high", "unit", "per")
     many = bool(high) or _several(low)
-    amount = " to ".join(number(part) for part in (low, high) if part)
-    return f"{amount} {_named_unit(unit, many)}" + (f" per {UNITS[per]}" if per else "")
-
-
-def _percent(match: re.Match[str]) -> str:
-    return " to ".join(number(part) for part in match.group(1, 2) if part) + " percent"
+    return f"{_span(low, high)} {_named_unit(unit, many)}" + (f" per {UNITS[per]}" if per else "")
 
 
 def _power(match: re.Match[str]) -> str:
@@ -184,7 +183,7 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
         rf"[,.;)]|$| (?:long|wide|tall|high|deep))",
         _unit,
     ),
-    rule(rf"(?<![\w.,])({SIGNED})%?(?: ?{TO} ?({NUM}))? ?%", _percent),
+    rule(rf"(?<![\w.,])({SIGNED})%?(?: ?{TO} ?({NUM}))? ?%", lambda m: f"{_span(m[1], m[2])} percent"),
 )
 FORMULAS: tuple[Rule, ...] = (
     rule(rf"(?<![\w.-])({NUM}|[A-Za-z])\s?-\s?(?={NUM}\s?[-+×÷*=≈≥≤<>]|[A-Za-z]\s?[=≈≥≤<>])", r"\1 minus "),

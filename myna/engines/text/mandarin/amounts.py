@@ -1,6 +1,8 @@
 """Mandarin readings of amounts: money, units, shares, ranges, scores, formulas, and all that is left."""
 
 import re
+from collections.abc import Callable
+from functools import partial
 
 from myna.engines.text.mandarin.codes import name_part
 from myna.engines.text.mandarin.numerals import by_one, cardinal, number, ordinal
@@ -56,23 +58,25 @@ def _scaled(written: str, scale: str) -> str:
     return cardinal(whole + rest.ljust(zeros, "0"))
 
 
+def _span(read: Callable[[str], str], low: str, high: str | None) -> str:
+    return f"{read(low)}到{read(high)}" if high else read(low)
+
+
 def _money(match: re.Match[str]) -> str:
     sign, currency, low, high, scale, letter = match.group("sign", "cur", "low", "high", "scale", "letter")
-    amounts = [_scaled(part, letter) if letter else counted(part) for part in (low, high) if part]
-    return (
-        {"-": "负", "+": "正"}.get(sign, "") + "到".join(amounts) + (scale or "") + _ALL_CURRENCIES[currency]
-    )
+    amount = _span(partial(_scaled, scale=letter) if letter else counted, low, high)
+    return {"-": "负", "+": "正"}.get(sign, "") + amount + (scale or "") + _ALL_CURRENCIES[currency]
 
 
 def _money_after(match: re.Match[str]) -> str:
-    return "到".join(counted(part) for part in match.group(1, 2) if part) + _ALL_CURRENCIES[match[3]]
+    return _span(counted, match[1], match[2]) + _ALL_CURRENCIES[match[3]]
 
 
 def _unit(match: re.Match[str]) -> str:
     low, high, unit = match.group("low", "high", "unit")
     name = UNITS[unit]
     read = number if name[0] in "KMGTPk度" or unit in ("°C", "°F") else counted
-    return "到".join(read(part) for part in (low, high) if part) + name
+    return _span(read, low, high) + name
 
 
 def _per(match: re.Match[str]) -> str:
@@ -83,7 +87,7 @@ def _per(match: re.Match[str]) -> str:
 def _percent(match: re.Match[str]) -> str:
     low, high, of = match.group("low", "high", "of")
     name = {"%": "百分之", "‰": "千分之"}.get(of, "万分之")
-    return "到".join(_signed_share(name, part) for part in (low, high) if part)
+    return _span(partial(_signed_share, name), low, high)
 
 
 def _signed_share(of: str, written: str) -> str:
@@ -130,8 +134,9 @@ def _fraction(match: re.Match[str]) -> str:
     return f"{ordinal(upper)}、{ordinal(lower)}"
 
 
-def _versus(match: re.Match[str]) -> str:
-    return f"{ordinal(match[1])}比{ordinal(match[2])}"
+def _ratio(match: re.Match[str]) -> str:
+    """`16:9` as 十六比九, `1:2:3` as 一比二比三."""
+    return "比".join(ordinal(part) for part in match.groups() if part)
 
 
 def _left(match: re.Match[str]) -> str:
@@ -237,9 +242,9 @@ SCORES: tuple[Rule, ...] = (
     rule(r"((?:比分|比例|配比|比率|比值|宽高比|总分)[^\d，。；]{0,4}\d+)\s?[:–—-]\s?(?=\d)", r"\1比"),
     rule(
         rf"(?<![\w.:-])(\d{{1,3}})[:–—-](\d{{1,3}})(?=的?(?:总?比分|优势|[^\d，。；]{{0,4}}{SCORED}))",
-        _versus,
+        _ratio,
     ),
-    rule(rf"(?<=[以了])(\d{{1,3}})[–—-](\d{{1,3}})(?!\d|{COUNTED})", _versus),
+    rule(rf"(?<=[以了])(\d{{1,3}})[–—-](\d{{1,3}})(?!\d|{COUNTED})", _ratio),
     rule(
         rf"({SCORED}[^\d，。；]{{0,6}}?)(\d{{1,3}})[-–—](\d{{1,3}})(?![\d%]|{COUNTED})",
         lambda m: f"{m[1]}{ordinal(m[2])}比{ordinal(m[3])}",
@@ -249,7 +254,7 @@ SPANS: tuple[Rule, ...] = (
     # 16:9, 3:2:1.
     rule(
         r"(?<![\w.:])(\d{1,5}):(\d{1,5})(?::(\d{1,5}))?(?![\w:]|\.\d)",
-        lambda m: "比".join(ordinal(part) for part in m.groups() if part),
+        _ratio,
     ),
     rule(
         r"第(\d{1,5})/(\d{1,5})(?=[页集章题张步关])",

@@ -63,14 +63,6 @@ def _hour(match: re.Match[str]) -> str:
     return f"{_HALVES[match[2].upper()[0] + 'M']}{'两' if match[1] == '2' else ordinal(match[1])}点"
 
 
-def _minute(match: re.Match[str]) -> str:
-    return match[1] + _sixtieth(match[2])
-
-
-def _years(match: re.Match[str]) -> str:
-    return f"{by_one(match[1])}到{by_one(match[2])}"
-
-
 def _lasting(match: re.Match[str]) -> str:
     return cardinal(match[0]) if int(match[0]) != 2 else "两"
 
@@ -98,7 +90,7 @@ DATES: tuple[Rule, ...] = (
         _times,
     ),
     rule(r"(?<![\w:.])(\d{1,2}) ?([AaPp])\.?[Mm]\.?(?!\w)", _hour),
-    rule(r"(\d[点时分])(0\d)(?!\d|\.\d|%)", _minute),
+    rule(r"(\d[点时分])(0\d)(?!\d|\.\d|%)", lambda m: m[1] + _sixtieth(m[2])),
     # 12/25是圣诞节, 5/1放假, 5.20号; 1.2024年 is an item of a list.
     rule(rf"(?<![\w./])({_MONTH})/({_DAY})(?=(?:[(（]|日|号)?{HOLIDAYS})(?:日|号)?", _day),
     rule(rf"(?<![\w.])({_MONTH})[./]({_DAY})[号日]", _day),
@@ -113,7 +105,10 @@ DATES: tuple[Rule, ...] = (
     rule(rf"(?<=[日号月年点分周期一二三四五六末]){TO}(?=\d|{_RESUMED})", "到"),
     rule(rf"(?<![\w.])({_MONTH})月({_DAY})(?=[日号])", lambda m: f"{ordinal(m[1])}月{ordinal(m[2])}"),
     # 2023-24赛季, 2020—2024年, 80、90后.
-    rule(rf"(?<!\d)({YEAR})(?:[/~～–—-]|到|至)((?:19|20)?\d\d)(?=年(?!级)|赛季|财年|学年|度|届)", _years),
+    rule(
+        rf"(?<!\d)({YEAR})(?:[/~～–—-]|到|至)((?:19|20)?\d\d)(?=年(?!级)|赛季|财年|学年|度|届)",
+        lambda m: f"{by_one(m[1])}到{by_one(m[2])}",
+    ),
     rule(rf"(?<!\d)({YEAR})(?=年?(?:{TO}|到|至){YEAR})", lambda m: by_one(m[0])),
     rule(
         rf"(?<![\d.])({YEAR})(?=届|款|赛季|财年|学年|奥运|冬奥|亚运|世界杯|欧洲杯|春晚|高考|新年|财报|版|级|秋|春|夏|冬|Q\d|H\d)",
