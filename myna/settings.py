@@ -40,7 +40,7 @@ SHOWN_CHARS = 18
 _LOCAL_SPEECH = re.compile(r"auto|kokoro|espeak|none|(?!https?:)[a-z]+:/(?!/).+")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)  # `repr` would have the keys
 class Settings:
     """The process settings: name with its unit last, kind with its default, and meaning."""
 

@@ -61,7 +61,7 @@ class CachedResult(Generic[T]):
         return made
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)  # `repr` would have the token
 class HealthApi:
     """Handlers of the health endpoints. With an empty `metrics_token`, /metrics needs no token. `missing`
     returns for each capability why it is unavailable, "" if it is available; it may raise
