@@ -8,7 +8,7 @@ import hmac
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -69,7 +69,7 @@ class HealthApi:
 
     db: Database
     audio: AudioStore
-    metrics_token: str
+    metrics_token: str = field(repr=False)
     missing: Callable[[], Awaitable[dict[str, str]]]
     try_commit: Callable[[], Awaitable[None]]
     clock: Callable[[], float] = time.monotonic
