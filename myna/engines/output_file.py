@@ -139,7 +139,7 @@ class DurableFiles:
         part = path.with_name(f".{new_name()}.part")
         if self._disk.full():
             raise EngineBusy("Too many files wait for the disk.")
-        clean_up = partial(self._disk.clean_up, partial(remove, part, path))
+        clean_up = partial(self.discard, part, path)
         try:
             spoken = await speak(part)
         except EngineBusy:  # no file was made
@@ -154,6 +154,10 @@ class DurableFiles:
                 await clean_up()
                 raise
         return spoken
+
+    async def discard(self, *paths: Path) -> None:
+        """Removes these files, if they exist. See `write`."""
+        await self._disk.clean_up(partial(remove, *paths))
 
     async def _make_durable(self, path: Path, ends_at: float) -> None:
         try:

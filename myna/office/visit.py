@@ -53,6 +53,7 @@ from myna.store.files.storage import FreeSpace
 from myna.store.group_commit import GroupCommit
 from myna.store.queries.accounts import AccountRow
 from myna.store.queries.keys import KeyRow
+from myna.store.rows import ID_MAX
 from myna.store.transaction_queue import transactions_of
 
 
@@ -94,7 +95,6 @@ T = TypeVar("T")
 ROOT = "/office"
 LANGUAGE = "lang"
 """The parameter of the sign-in page that names a language: nobody is signed in there who prefers one."""
-PAST_ALL = 2**63 - 1
 FILLED_AGAIN = N_("This is the form as you filled it in. It was not sent yet.")
 CALL_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -226,8 +226,8 @@ class Visit:
 
     def row_id(self, name: str) -> int:
         """An id of the query; above every id without one. Raises InvalidRequest."""
-        text = self.parameter(name) or str(PAST_ALL)
-        if not text.isascii() or not text.isdecimal() or int(text[:20]) > PAST_ALL:
+        text = self.parameter(name) or str(ID_MAX)
+        if not text.isascii() or not text.isdecimal() or int(text[:20]) > ID_MAX:
             raise InvalidRequest("{name}: must be an id of the list.", name=name)
         return int(text)
 

@@ -189,11 +189,12 @@ async def _run(socket: str) -> None:
     engines = cast(dict[str, StreamingEngine], host_engines(settings))
     site = SiteEngines(settings, engines, audio.folder, may_fail=True)
     host = EngineHost(engines, site.down)
-    async with await asyncio.start_unix_server(host.answer, socket):
-        await site.start()
-        host.started.set()
-        await asyncio.to_thread(sys.stdin.buffer.read)
-        await site.close()
+    # Not as a context manager: its end waits, from Python 3.12 on, for workers that are still connected.
+    await asyncio.start_unix_server(host.answer, socket)
+    await site.start()
+    host.started.set()
+    await asyncio.to_thread(sys.stdin.buffer.read)
+    await site.close()
 
 
 if __name__ == "__main__":

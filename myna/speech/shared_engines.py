@@ -23,6 +23,7 @@ from myna.engines.interface import (
     NO_CLIENT,
     Client,
     Engine,
+    EngineBusy,
     EngineCrashed,
     EngineFailed,
     EngineTimedOut,
@@ -32,6 +33,7 @@ from myna.engines.interface import (
     SpeechResult,
     Utterance,
 )
+from myna.engines.jobs import REST_MAX_S
 from myna.engines.output_file import DurableFiles
 from myna.engines.pool.child_handle import KILL_WAIT_S
 from myna.engines.pool.child_main import LENGTH, framed
@@ -43,8 +45,9 @@ SOCKET: Final = "_MYNA_ENGINES"
 RECONNECT_S: Final = 0.5
 GRACE_S: Final = 2.0
 """How long after its deadline the host may say that the text was not spoken in time."""
-START_MAX_S: Final = 150.0
-"""More than an engine may take to start."""
+START_MAX_S: Final = 300.0
+"""More than an engine may take to start: Kokoro has two minutes for the process of its texts, then two for
+those of its model."""
 
 
 class EngineState(Struct, frozen=True, array_like=True):
@@ -190,11 +193,23 @@ class SharedEngine:
                 path, deadline_s, sound, client.hear, utterance.sound_max_s
             )
         else:
-            replies = self._replies(utterance, os.fspath(path), deadline_s, client)
-            async with aclosing(replies):
-                (written,) = [reply.result async for reply in replies if isinstance(reply, Done)]
+            written = await self._written(utterance, path, deadline_s, client)
         if client.sound_s and written.took_s and self.admission is not None:
             self.admission.measured(client.sound_s, written.took_s)
+        return written
+
+    async def _written(
+        self, utterance: Utterance, path: Path, deadline_s: float, client: Client
+    ) -> SpeechResult:
+        """The file that the host writes."""
+        try:
+            async with aclosing(self._replies(utterance, os.fspath(path), deadline_s, client)) as replies:
+                (written,) = [reply.result async for reply in replies if isinstance(reply, Done)]
+        except EngineBusy:  # no file was made
+            raise
+        except BaseException:  # the host may have finished the file, or may have died
+            await self._files.discard(path)
+            raise
         return written
 
     async def _sound(self, utterance: Utterance, deadline_s: float, client: Client) -> SoundParts:
@@ -208,18 +223,19 @@ class SharedEngine:
     ) -> AsyncGenerator[Part | Done, None]:
         """Raises EngineFailed. When the generator has been closed, the host has ended the work."""
         order = SpeakOrder(self._name, utterance, path, deadline_s, _key(client), client.sound_s)
-        clock = asyncio.get_running_loop().time
-        ends_at = clock() + deadline_s + GRACE_S
+        ends_at = asyncio.get_running_loop().time() + deadline_s + GRACE_S
         try:
-            opened = asyncio.open_unix_connection(self._host.socket)
-            reader, writer = await asyncio.wait_for(opened, deadline_s)
-        except (OSError, TimeoutError) as error:
+            async with asyncio.timeout(deadline_s):
+                reader, writer = await asyncio.open_unix_connection(self._host.socket)
+        except OSError as error:  # a TimeoutError too
             raise EngineUnavailable("The process that speaks does not run.") from error
         telling = asyncio.create_task(_tell(writer, client.disconnected)) if client.disconnected else None
+        rest_s = 0.0
         try:
             writer.write(framed(order))
             while True:
-                frame = await asyncio.wait_for(read_frame(reader), max(0.0, ends_at - clock()))
+                async with asyncio.timeout_at(ends_at):  # `wait_for` of Python 3.11 can lose a cancellation
+                    frame = await read_frame(reader)
                 match _REPLIES.decode(frame):
                     case Unspoken(counts=counts):
                         if client.unspoken:
@@ -234,17 +250,29 @@ class SharedEngine:
             raise EngineTimedOut("The process that speaks does not answer.") from error
         except (OSError, asyncio.IncompleteReadError) as error:
             raise EngineCrashed("The process that speaks ended in the middle of the text.") from error
+        except GeneratorExit:
+            rest_s = REST_MAX_S
+            raise
         finally:
             if telling:
                 telling.cancel()
-            with contextlib.suppress(OSError):
-                writer.write_eof()
-            ended = asyncio.ensure_future(reader.read())  # the host closes when the work has ended
-            try:
-                await wait_shielded(ended, KILL_WAIT_S)
-            finally:
-                ended.cancel()
-                writer.close()
+            await _end(reader, writer, rest_s)
+
+
+async def _end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, rest_s: float) -> None:
+    """Returns when the host has ended the work: it closes the connection then. Discards what it sends for
+    `rest_s` seconds before: see `sound_of`."""
+    ended = asyncio.ensure_future(reader.read())
+    try:
+        await asyncio.wait({ended}, timeout=rest_s)
+    finally:
+        with contextlib.suppress(OSError, RuntimeError):  # of a closed connection; the second is uvloop's
+            writer.write_eof()
+        try:
+            await wait_shielded(ended, KILL_WAIT_S)
+        finally:
+            ended.cancel()
+            writer.close()
 
 
 def _key(client: Client) -> int | str | None:

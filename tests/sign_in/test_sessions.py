@@ -107,7 +107,7 @@ async def test_the_sessions_of_a_disabled_account_end_for_good(books: Books) -> 
 
 
 @each_database
-async def test_a_session_of_an_account_that_is_disabled_in_the_database_ends(books: Books) -> None:
+async def test_a_session_of_an_account_that_is_disabled_otherwise_ends_too(books: Books) -> None:
     """As by a process of an earlier version, which knows no sessions."""
     ann = await person(books)
     token = await signed_in(books)

@@ -2,8 +2,11 @@
 
 import asyncio
 import os
+import select
 import signal
+import socket
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +131,71 @@ async def test_cancelled_and_abandoned_work_ends(workers: list[Any], tmp_path: P
     await asyncio.gather(*running, return_exceptions=True)
     assert not any((tmp_path / "audio").iterdir())
     assert not before & speakers()
+
+
+async def test_closing_the_sound_keeps_the_process_if_the_rest_comes_soon(
+    workers: list[Any], tmp_path: Path
+) -> None:
+    before = speakers()
+
+    async def take(parts: SoundParts) -> SoundParts:
+        async with aclosing(parts):
+            async for _ in parts:
+                raise CallerDisconnected("It left at the first part.")
+                yield
+
+    text = "This sentence is spoken again and again. " * 40
+    with pytest.raises(CallerDisconnected):
+        await workers[0].speak(
+            Utterance(text, VOICE, 1.0), tmp_path / "audio" / "seven.mp3", 60, Client(hear=take)
+        )
+    assert speakers() == before
+    assert not any((tmp_path / "audio").iterdir())
+
+
+async def test_a_cancellation_as_the_result_arrives_leaves_no_file(
+    workers: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "audio" / "eight.mp3"
+    speaking = asyncio.create_task(workers[0].speak(Utterance("Hello.", VOICE, 1.0), path, 60))
+    read_frame = shared_engines.read_frame
+
+    async def read(reader: asyncio.StreamReader) -> bytes:
+        frame = await read_frame(reader)
+        if path.exists():
+            speaking.cancel()
+        return frame
+
+    monkeypatch.setattr(shared_engines, "read_frame", read)
+    with pytest.raises(asyncio.CancelledError):
+        await speaking
+    assert not any((tmp_path / "audio").iterdir())
+
+
+@pytest.mark.parametrize(
+    "anyio_backend",
+    [("asyncio", {"use_uvloop": True}), ("asyncio", {"use_uvloop": False})],
+    ids=["uvloop", "asyncio"],
+)
+async def test_a_host_that_ends_before_it_reads_the_text_has_crashed(
+    settings: Settings, tmp_path: Path
+) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.setblocking(False)
+        listening.bind(str(tmp_path / "socket"))
+        listening.listen()
+        engine = speech_engines(settings, {SOCKET: str(tmp_path / "socket")})[ESPEAK]
+        speaking = asyncio.create_task(engine.speak(Utterance("Hello.", VOICE, 1.0), tmp_path / "9.mp3", 60))
+
+        connection, _ = await asyncio.get_running_loop().sock_accept(listening)
+        with connection:
+
+            async def sent() -> bool:
+                return bool(select.select([connection], [], [], 0)[0])
+
+            await until(sent, "the text is sent")
+        with pytest.raises(EngineCrashed):
+            await speaking
 
 
 async def test_a_host_that_hangs_is_not_waited_for(
