@@ -40,9 +40,10 @@ SHOWN_CHARS = 18
 _LOCAL_SPEECH = re.compile(r"auto|kokoro|espeak|none|(?!https?:)[a-z]+:/(?!/).+")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Settings:
-    """The process settings: name with its unit last, kind with its default, and meaning."""
+    """The process settings: name with its unit last, kind with its default, and meaning. `repr()` shows none:
+    some are secrets, and that of a component shows its settings."""
 
     data: str = kinds.not_blank("data")("the data folder: database, audio, locks", "数据库、音频等的目录")
     storage: str = kinds.storage()(

@@ -1,5 +1,6 @@
 """Logs: one JSON object per line, for any text of a caller or an error."""
 
+import asyncio
 import contextlib
 import errno
 import hashlib
@@ -16,6 +17,8 @@ from myna.actions.channels import SetChannelKey
 from myna.actions.codes import RedeemCode
 from myna.lib.telemetry import logs
 from myna.lib.telemetry.logs import JsonFormatter, LogWriter, masked
+from myna.server import service
+from myna.settings import load
 from tests.rig.calls import Answer, Wire, call
 from tests.rig.postgres import Postgres
 from tests.rig.service import Service, ServiceMaker
@@ -244,3 +247,18 @@ def service_lines(service: Service) -> list[dict[str, str]]:
 def test_an_action_shows_no_value() -> None:
     for action in (SetChannelKey(name="a", key="sk-1"), RedeemCode(account="a", code="ABCDE")):
         assert repr(action) == f"{type(action).__name__}(…)"
+
+
+def test_no_part_of_a_service_shows_a_secret(tmp_path: Path) -> None:
+    """Records of other libraries show objects: the event loop's show what a callback is a method of."""
+    secrets = {
+        f"MYNA_{name}": f"{SECRET}-{name.lower()}" for name in ("METRICS_TOKEN", "CHAT_KEY", "SECRET_KEY")
+    }
+    environ = {"MYNA_DATA": str(tmp_path), "MYNA_SPEECH": "none", **secrets}
+
+    async def shown() -> str:
+        async with service.Service.running(load(environ)[0], environ) as running:
+            parts = {name: part for name, part in vars(running).items() if name != "environ"}
+            return repr((running, parts, running.routes(), running.other_routes()))
+
+    assert SECRET not in asyncio.run(shown())

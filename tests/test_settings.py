@@ -215,6 +215,12 @@ def test_a_settings_file_in_another_encoding_is_a_one_line_error() -> None:
         load({})
 
 
+def test_the_representation_of_the_settings_has_no_secret() -> None:
+    """That of a component, which an error may show, has that of its settings."""
+    given = Settings(chat_url="https://user:hidden@up.example/v1", chat_key="hidden", secret_key="hidden")
+    assert "hidden" not in repr(given)
+
+
 def test_secrets_are_masked_and_urls_shown_without_login() -> None:
     url = f"http://user:{SECRET}@h:1/v1"
     environ = {

@@ -18,7 +18,6 @@ from myna.lib.names import check_model, is_name
 from myna.lib.net import is_base_url
 from myna.settings import can_name_a_key
 from myna.store.database import Database
-from myna.store.queries import config as config_store
 from myna.store.queries import config as store
 from myna.store.queries.config import ChannelRow
 
@@ -238,7 +237,7 @@ class RemoveChannel(Action[None], frozen=True):
     name: Name
 
     async def run(self, change: Change) -> None:
-        if used := await config_store.routes_of_channel(change.db, self.name):
+        if used := await store.routes_of_channel(change.db, self.name):
             raise CommandError(
                 "Routes name the channel {name!r}: {used}; change them first.",
                 name=self.name,

@@ -18,7 +18,6 @@ from myna.lib import times
 from myna.store.batch import EntryKind
 from myna.store.database import Queries
 from myna.store.queries import ledger
-from myna.store.queries import ledger as store
 from myna.store.queries.accounts import AccountRow
 from myna.store.queries.ledger import BatchRow, CodeRow
 
@@ -71,7 +70,7 @@ class AddCodes(Action[NewBatch], frozen=True):
 
     async def run(self, change: Change) -> NewBatch:
         codes = [_new_code() for _ in range(self.count)]
-        batch = await store.add_codes(
+        batch = await ledger.add_codes(
             change.db,
             units=self.units,
             uses=self.uses,
@@ -89,7 +88,7 @@ class DisableCodes(Action[None], frozen=True):
     batch: Annotated[int, Field("The batch in `myna code list`.", argument="BATCH")]
 
     async def run(self, change: Change) -> None:
-        if not 0 < self.batch < 2**63 or not await store.disable_codes(change.db, self.batch):
+        if not 0 < self.batch < 2**63 or not await ledger.disable_codes(change.db, self.batch):
             raise CommandError("There is no batch {batch_id}.", batch_id=self.batch)
 
 
@@ -102,16 +101,16 @@ class RedeemCode(Action[Redeemed], frozen=True):
 
     async def run(self, change: Change) -> Redeemed | CommandError:
         account = await change.account(self.account)
-        wait_ms = await store.code_guesses_wait_ms(change.db, account.id, GUESS_EVERY_MS, GUESSES_AT_ONCE)
+        wait_ms = await ledger.code_guesses_wait_ms(change.db, account.id, GUESS_EVERY_MS, GUESSES_AT_ONCE)
         if wait_ms:
             raise CommandError(
                 "The account has tried too many unknown codes; retry in {seconds} seconds.",
                 seconds=-(-wait_ms // 1000),
             )
         plain = "".join(self.code.replace("-", " ").split()).upper()
-        found = await store.locked_code(change.db, _hash(plain))
+        found = await ledger.locked_code(change.db, _hash(plain))
         if found is None:  # returned, since raising would roll back the count
-            await store.count_code_guess(change.db, account.id, GUESS_EVERY_MS)
+            await ledger.count_code_guess(change.db, account.id, GUESS_EVERY_MS)
             return CommandError("This code is unknown; check that it is complete.")
         change.performed = [structs.replace(self, code=f"{plain[:GROUP_CHARS]}-***")]
         return await _redeem(change, account, _hash(plain), found)
@@ -120,7 +119,7 @@ class RedeemCode(Action[Redeemed], frozen=True):
 async def list_all(db: Queries) -> list[BatchRow]:
     """All batches, oldest first."""
     found: list[BatchRow] = []
-    while page := await store.code_batches(db, found[-1].id if found else 0, _PAGE):
+    while page := await ledger.code_batches(db, found[-1].id if found else 0, _PAGE):
         found += page
     return found
 
@@ -136,7 +135,7 @@ def batch_state(batch: BatchRow, now: int) -> str:
 
 async def _redeem(change: Change, account: AccountRow, code_hash: bytes, code: CodeRow) -> Redeemed:
     """Uses a code whose row and account are locked. Raises CommandError."""
-    if await store.has_redeemed(change.db, code_hash, account.id):
+    if await ledger.has_redeemed(change.db, code_hash, account.id):
         raise CommandError("This account has redeemed the code already.")
     if code.disabled_at:
         raise CommandError("This code is disabled; ask the operator.")
@@ -146,7 +145,7 @@ async def _redeem(change: Change, account: AccountRow, code_hash: bytes, code: C
         raise CommandError("This code is used up.")
     if account.balance + code.units > UNITS_MAX:
         raise CommandError("The balance may be {units_max} units at most.", units_max=UNITS_MAX)
-    await store.use_code(change.db, code_hash, account.id)
+    await ledger.use_code(change.db, code_hash, account.id)
     memo = f"code of batch {code.batch_id}" + (f": {code.memo}" if code.memo else "")
     balance = await ledger.grant(change.db, account.id, code.units, memo, EntryKind.REDEEM)
     if balance is None:

@@ -8,7 +8,6 @@ from myna.actions import Action, Change, Field
 from myna.channels.channels import from_settings
 from myna.channels.routes import Route, RouteKind, check, of_row, price_setting
 from myna.errors import CommandError
-from myna.store.queries import config as config_store
 from myna.store.queries import config as store
 from myna.store.queries.config import RouteRow
 
@@ -47,7 +46,7 @@ class AddRoute(Action[Route], frozen=True):
         check(self.route)
 
     async def run(self, change: Change) -> Route:
-        await config_store.raise_version(change.db)  # locks the configuration
+        await store.raise_version(change.db)  # locks the configuration
         if self.name in {row.name for row in await store.load_routes(change.db)}:
             raise CommandError("There already is a route {name!r}.", name=self.name)
         return await _put(change, self.route)
@@ -110,7 +109,7 @@ async def _put(change: Change, route: Route) -> Route:
 
 async def _of_name(change: Change, name: str) -> Route:
     """The operator's route of this name, locked. Raises CommandError."""
-    await config_store.raise_version(change.db)
+    await store.raise_version(change.db)
     known = await store.load_routes(change.db)
     for row in known:
         if row.name == name:
@@ -125,7 +124,7 @@ async def _of_name(change: Change, name: str) -> Route:
 
 async def _check_channels(change: Change, route: Route) -> None:
     """Raises CommandError unless each channel of the route is there and can serve its kind."""
-    rows = (await config_store.load(change.db)).channels
+    rows = (await store.load(change.db)).channels
     known = {one.name: one.kind for one in from_settings(change.settings)}
     known |= {row.name: row.kind for row in rows}
     for name in route.channels:

@@ -17,7 +17,6 @@ from myna.engines.voices import EXAMPLE, BlendPart, parts_of
 from myna.errors import CommandError
 from myna.lib.names import check_name
 from myna.store.queries import config as config_store
-from myna.store.queries import voices
 from myna.store.queries import voices as store
 from myna.store.queries.config import BlendRow, Config
 from myna.store.queries.voices import SITE, WordRow
@@ -208,12 +207,12 @@ class AddWord(Action[WordRow], frozen=True):
     async def run(self, change: Change) -> WordRow:
         word = checked_word(self.word)
         reading, owner = checked_reading(word, self.reading), await _owner(change, self.account)
-        if await voices.put_word(change.db, owner, word, reading) > WORDS_MAX:
+        if await store.put_word(change.db, owner, word, reading) > WORDS_MAX:
             raise CommandError(
                 "There are {words_max} words, the maximum; remove one first.", words_max=WORDS_MAX
             )
         change.performed = [structs.replace(self, word=word, reading=reading)]
-        return next(row for row in await voices.words(change.db, owner) if row.word == word)
+        return next(row for row in await store.words(change.db, owner) if row.word == word)
 
 
 class RemoveWord(Action[None], frozen=True):
@@ -224,7 +223,7 @@ class RemoveWord(Action[None], frozen=True):
     account: Account = ""
 
     async def run(self, change: Change) -> None:
-        if not await voices.delete_word(change.db, await _owner(change, self.account), self.word):
+        if not await store.delete_word(change.db, await _owner(change, self.account), self.word):
             raise CommandError("There is no word {word!r}.", word=self.word)
 
 

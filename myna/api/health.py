@@ -8,7 +8,7 @@ import hmac
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -61,7 +61,7 @@ class CachedResult(Generic[T]):
         return made
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)  # `repr` would have the token
 class HealthApi:
     """Handlers of the health endpoints. With an empty `metrics_token`, /metrics needs no token. `missing`
     returns for each capability why it is unavailable, "" if it is available; it may raise
@@ -69,7 +69,7 @@ class HealthApi:
 
     db: Database
     audio: AudioStore
-    metrics_token: str
+    metrics_token: str = field(repr=False)
     missing: Callable[[], Awaitable[dict[str, str]]]
     try_commit: Callable[[], Awaitable[None]]
     clock: Callable[[], float] = time.monotonic

@@ -12,7 +12,6 @@ from myna.office.messages import N_
 from myna.office.visit import Visit
 from myna.store.batch import NO_LIMITS
 from myna.store.queries import config as config_store
-from myna.store.queries import config as route_store
 from myna.store.queries import keys as store
 from myna.store.queries.keys import OF_ACCOUNT, CapRow
 
@@ -36,7 +35,7 @@ def typed_limits(form: LimitFields) -> dict[str, str]:
 async def limit_fields(visit: Visit, account_id: int, key_id: int = OF_ACCOUNT) -> LimitFields:
     """The fields for the stored limits of a key, with its routes, or of an account."""
     stored = limits.shown(await store.limits_of(visit.db, account_id, key_id))
-    routes = await route_store.routes_of_key(visit.db, key_id) if key_id != OF_ACCOUNT else None
+    routes = await config_store.routes_of_key(visit.db, key_id) if key_id != OF_ACCOUNT else None
     texts = {name: "" if text == DEFAULT else text for name, text in stored.items()}
     return LimitFields(**texts, route=list(routes or ()))
 

@@ -61,7 +61,7 @@ log = logging.getLogger(__name__)
 FINISH_WAIT_S = 5.0
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)  # `repr` would have the keys of the environment
 class Service:
     """The parts of one serving process, and the order in which they start and stop."""
 

@@ -154,6 +154,16 @@ def test_every_text_is_translated() -> None:
     assert sorted(translated - texts) == []
 
 
+def test_no_text_but_those_of_ours_is_taken_as_html() -> None:
+    """`_` returns HTML, and reads `%` as a placeholder. A value, such as the name of a database, goes through
+    the filter `translated`, which returns text."""
+    environment = jinja2.Environment(extensions=["jinja2.ext.i18n"])  # noqa: S701  it renders nothing
+    for path in TEMPLATES:
+        for call in environment.parse(path.read_text(encoding="utf-8")).find_all(jinja2.nodes.Call):
+            if isinstance(call.node, jinja2.nodes.Name) and call.node.name == "_":
+                assert isinstance(call.args[0], jinja2.nodes.Const), f"{path.name}:{call.lineno}"
+
+
 NOT_TYPED = {
     "again", "answer", "any_channel", "error", "first_ms", "once", "operator", "remove", "said", "statement",
     "stopped", "stored", "sure", "untested", "waited_ms",

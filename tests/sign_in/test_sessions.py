@@ -106,6 +106,15 @@ async def test_the_sessions_of_a_disabled_account_end_for_good(books: Books) -> 
     assert await sessions.find(books.db, token) is None
 
 
+@each_database
+async def test_a_session_of_an_account_that_is_disabled_otherwise_ends_too(books: Books) -> None:
+    """As by a process of an earlier version, which knows no sessions."""
+    ann = await person(books)
+    token = await signed_in(books)
+    await books.sql("UPDATE accounts SET disabled_at = now_ms() WHERE id = $1", ann.id)
+    assert await sessions.find(books.db, token) is None
+
+
 async def test_a_new_password_ends_all_sessions(books: Books) -> None:
     await person(books)
     await person(books, "bob")

@@ -37,7 +37,6 @@ from myna.store.queries import accounts as accounts_store
 from myna.store.queries import keys
 from myna.store.queries import reports as reports_store
 from myna.store.queries import tasks as store
-from myna.store.queries import tasks as tasks_store
 from myna.store.queries.reports import CALL_ID_MAX, CallEntry, CallRow
 from myna.store.queries.tasks import RecordRow
 
@@ -171,7 +170,7 @@ async def show_own(visit: Visit) -> Response:
 async def call_page(visit: Visit, call: CallRow, account_id: int, *, text_shown: bool = True) -> Response:
     """The page of a call of this account. An operator does not see the text of other people's records."""
     entries = await visit.read(reports_store.entries_of_call, call_id=call.id)
-    record = await visit.read(tasks_store.record, account_id=account_id, call_id=call.id)
+    record = await visit.read(store.record, account_id=account_id, call_id=call.id)
     key = await visit.read(keys.of_account_by_id, account_id=account_id, key_id=call.key_id)
     row = row_of(visit, record) if record and text_shown else None
     audio = row.record.audio if row else ""

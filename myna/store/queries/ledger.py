@@ -154,7 +154,7 @@ async def disable_codes(db: Transaction, batch_id: int) -> bool:
 
 
 async def locked_code(db: Transaction, code_hash: bytes) -> CodeRow | None:
-    """The code with this SHA-256. Its row is locked_code until the transaction ends."""
+    """The code with this SHA-256. Its row is locked until the transaction ends."""
     if not await db.fetch("UPDATE codes SET uses_left = uses_left WHERE hash = $1 RETURNING 1", code_hash):
         return None
     sql = """SELECT b.id, b.units, b.memo, b.expires_at, b.disabled_at, c.uses_left, now_ms()
@@ -163,7 +163,7 @@ async def locked_code(db: Transaction, code_hash: bytes) -> CodeRow | None:
 
 
 async def use_code(db: Transaction, code_hash: bytes, account_id: int) -> None:
-    """Uses a locked_code code, which has a use_code left and which the account has not redeemed."""
+    """Uses a locked code, which has a use left and which the account has not redeemed."""
     await db.fetch("UPDATE codes SET uses_left = uses_left - 1 WHERE hash = $1", code_hash)
     await insert_row(db, "redemptions", code_hash=code_hash, account_id=account_id, created_at=NOW)
 

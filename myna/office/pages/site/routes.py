@@ -24,7 +24,6 @@ from myna.office.messages import N_
 from myna.office.page import Page, performs
 from myna.office.pages.site.channels import known
 from myna.office.visit import Visit
-from myna.store.queries import config as config_store
 from myna.store.queries import config as store
 
 PATH = "/site/routes"
@@ -41,7 +40,7 @@ TESTED = (RouteKind.CHAT, RouteKind.SPEECH)
 async def show(visit: Visit) -> Response:
     """The operator's routes, each with the enabled channels that serve it and how many keys are limited to
     it, and the built-in ones with their prices."""
-    config = await visit.read(config_store.load)
+    config = await visit.read(store.load)
     await visit.parts.config.at(config.version)
     channels = await known(visit)
     keys = await visit.read(store.keys_limited_to_routes)
