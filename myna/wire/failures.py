@@ -14,11 +14,11 @@ from http import HTTPStatus
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from myna.errors import NO_RETRY, MynaError, Overloaded, RequestRefused, UpstreamFailed, sentences
 from myna.wire.body import has_too_many_containers
-from myna.wire.lenient import UNREADABLE, count_of, loads, object_of, objects_of, text_of
+from myna.wire.lenient import UNREADABLE, count_of, is_set, loads, object_of, objects_of, text_of
 
 _READ_MAX_BYTES: Final = 64 * 1024
 _FULL_WAIT_S: Final = 1
@@ -177,6 +177,17 @@ class ServerError(Struct, frozen=True):
 
 
 NOTHING_SAID: Final = ServerError(0)
+_NULL: Final = Raw(b"null")
+
+
+def reports_error(members: Mapping[str, Raw]) -> bool:
+    """Whether an answer with the status 200, or an event of a stream, with these members reports an error:
+    in `error`, as an object of the kind "error" (vLLM), or in `base_resp` (MiniMax), whose code of a success
+    is 0."""
+    if is_set(members.get("error", _NULL)) or bytes(members.get("object", _NULL)) == b'"error"':
+        return True
+    base_resp = object_of(loads(bytes(members.get("base_resp", _NULL))))
+    return bool(count_of(base_resp.get("status_code")))
 
 
 def read(status: int, body: bytes) -> ServerError:

@@ -63,7 +63,7 @@ def _inode(path: Path) -> int:
 
 def _files_of_two() -> DurableFiles:
     pool = Pool("none", SpeechResult, processes=2, queue_max=9, job_deadline_s=60)
-    return DurableFiles(pool, at_once=2)
+    return DurableFiles(pool.counted_as_waiting, at_once=2)
 
 
 async def test_file_and_folder_are_synced_before_the_engine_returns(

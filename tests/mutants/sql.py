@@ -72,16 +72,16 @@ GUARDS = {
          "SELECT 1 FROM codes WHERE hash = $1", "store: fifty_accounts_at_once"),
     ),
     "queries/farm/queue.py": (
-        ("{PROCESSING} AND epoch = $2", "{PROCESSING} AND $2 > 0", "tasks: a_wrong_epoch_is_stale"),
-        ("= $3 AND node_id = $4 AND lease", "<> $4 AND node_id = $4 AND lease", "tasks: a_wrong_token"),
-        ("3 AND node_id = $4 AND lease_until", "3 AND $4 > 0 AND lease_until", "tasks: another_nodes_job"),
-        ("4 AND lease_until > now_ms()", "4", "tasks: an_expired_lease_is_stale"),
+        ("{PROCESSING} AND epoch = $2", "{PROCESSING} AND $2 > 0", "tasks: is_stale and epoch"),
+        ("= $3 AND node_id = $4 AND lease", "<> $4 AND node_id = $4 AND lease", "tasks: is_stale and token"),
+        ("3 AND node_id = $4 AND lease_until", "3 AND $4 > 0 AND lease_until", "tasks: is_stale and node"),
+        ("4 AND lease_until > now_ms()", "4", "tasks: is_stale and expired"),
         ("{COMPLETED} AND epoch = $2", "{COMPLETED} AND $2 > 0", "tasks: a_completion_with_another_lease"),
         (" AND {QUEUED}{in_time}{db", "{in_time}{db", "tasks: a_job_leased_after_selection"),
     ),
     "queries/farm/able.py": (
         ("v.node_id = {node_id} AND v.voice_id = {task}.voice_id", "v.node_id = {node_id}",
-         "tasks: only_jobs_in_its_voices"),
+         "tasks: test_model"),
     ),
     "queries/clones.py": (
         ("c.account_id = $1 AND c.{READY} ORDER", "$1 > 0 AND c.{READY} ORDER", "tasks: only_by_its_account"),
@@ -90,6 +90,7 @@ GUARDS = {
         ('links WHERE token_hash = $1 AND expires_at > now_ms()"', 'links WHERE token_hash = $1"',
          "sign_in: a_link_expires"),
         ("last_step < $2", "$2 > 0", "sign_in: a_code_is_used_once"),
+        ("a.email <> '' AND lower(a.email)", "lower(a.email)", "sign_in: accounts_without_an_email_address"),
         ("WHERE issuer = $1", "WHERE length($1) > 0", "sign_in: the_identity_is_issuer"),
     ),
     "queries/sessions.py": (

@@ -137,6 +137,15 @@ def test_channels_are_moved_disabled_changed_and_removed(
     assert not {"one", "two", HOSTILE} & rows(site).keys()
 
 
+def test_a_form_changes_only_what_it_has_a_field_for(
+    operator: Visitor, site: Service, channel: str, upstream: Upstream
+) -> None:
+    site.cli("channel", "set", channel, "--weight", "3", "--concurrent", "7", "--priority", "50")
+    operator.submit(f"{PATH}/change", name=channel, url=upstream.url, concurrent="")
+    row = rows(site)[channel]
+    assert [row[name] for name in ("model", "weight", "priority", "concurrent")] == ["m", 3, 50, 0]
+
+
 def test_a_key_is_removed_with_a_change_of_the_server(operator: Visitor, site: Service, channel: str) -> None:
     said = operator.submit(f"{PATH}/change", name=channel, url="http://127.0.0.1:1/v1", model="m")
     assert "Its key was for another server and is removed." in said

@@ -42,6 +42,7 @@ def completed(answer: Any) -> Any:
         (COMPLETION | {"error": "no", "usage": {}}, "ErrorAnswer"),
         ({"choices": [CHOICE | {"error": {"code": 502}}], "usage": {}}, "ErrorAnswer"),
         (COMPLETION | {"object": "error"}, "ErrorAnswer"),
+        (COMPLETION | {"base_resp": {"status_code": 1027}}, "ErrorAnswer"),
         (COMPLETION | {"choices": [CHOICE | {"finish_reason": "error"}], "usage": {}}, "ErrorAnswer"),
     ],
 )

@@ -90,6 +90,8 @@ CASES = {
         rb'data: {"choices": [{"delta": {"content": "\ud83d"}}]}' + b"\n\n" + GOOD
     ),
     "not a number": same(b'data: {"choices": [], "error": "", "logprob": NaN}\n\n' + GOOD),
+    "MiniMax's success": same(event(chunk("m", {}, base_resp={"status_code": 0})) + GOOD),
+    "choices after an event without": (event({"conversation": 7}) + GOOD + DONE, GOOD),
     "done within a word": same(ROLE + event(chunk("m", {"content": "[DONE]"})) + STOP),
 }
 
@@ -128,6 +130,8 @@ def test_a_good_stream_leaves_whole_however_it_arrives(name: str) -> None:
         (b'data: { "error" : {"message": "no"}}\n\n', "ErrorEvent", False),
         (ROLE + b'data: {"id": "x", "error": {"code": 502}, "choices": []}\n\n', "ErrorEvent", True),
         (ROLE + event(chunk("m", {"content": ""}, "error")), "ErrorEvent", True),
+        (b'data: {"base_resp": {"status_code": 1008}, "choices": null}\n\n', "ErrorEvent", False),
+        (b'data: {"ret": 400, "errmsg": "bad"}\n\n' + DONE, "ErrorEvent", False),
     ],
 )
 @pytest.mark.parametrize("size", [1, 50, 10**7])

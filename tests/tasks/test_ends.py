@@ -181,6 +181,18 @@ async def test_a_request_without_the_lease_is_stale(service: TaskService, send: 
     assert await send(service, node, proof_of(job)) is (wrong != "expired")
 
 
+@pytest.mark.parametrize("wrong", ["epoch", "token", "node"])
+async def test_a_completion_with_another_lease_is_stale(service: TaskService, wrong: str) -> None:
+    node, other = await service.node(), await service.node()
+    _, job = await service.lease_new(node)
+    await service.tasks.complete(node, proof_of(job), AUDIO)
+    changes = {"epoch": {"epoch": job.epoch + 1}, "token": {"token": "0" * 32}}.get(wrong, {})
+    caller = other if wrong == "node" else node
+    assert not await service.tasks.has_lease(caller, proof_of(job, **changes))
+    with pytest.raises(StaleLease):
+        await service.tasks.complete(caller, proof_of(job, **changes), AUDIO)
+
+
 @each_request
 async def test_an_unknown_job_is_stale(service: TaskService, send: Send) -> None:
     node = await service.node()

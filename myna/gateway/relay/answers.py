@@ -20,6 +20,7 @@ from myna.gateway.chat.text import han_count
 from myna.lib.ids import new_name
 from myna.wire import completions
 from myna.wire.body import has_too_many_containers, to_event
+from myna.wire.failures import reports_error
 from myna.wire.lenient import (
     UNREADABLE,
     count_of,
@@ -33,8 +34,6 @@ from myna.wire.lenient import (
 )
 
 COMPLETION_ID: Final = "chatcmpl-"
-ERROR: Final = b'"error"'
-"""In each event that reports an error, and in few others; also the `object` of some errors."""
 _MODEL: Final = re.compile(rb'"model"\s*:\s*"(?:[^"\\]|\\.)*+"')
 _CALLS: Final = re.compile(rb'"tool_calls"\s*:\s*\[\s*\{')
 _CONTENT: Final = re.compile(rb'"content" ?: ?"((?:[^"\\]|\\.)*+)"')
@@ -89,7 +88,7 @@ def _checked(body: bytes, list_name: str, channel: Channel) -> tuple[_Members, b
     found = bytes(members.get(list_name, _NULL))
     if not _OBJECT.match(found.lstrip()):
         raise unusable("NoChoices", f"the answer has no {list_name}", body, channel)
-    if is_set(members.get("error", _NULL)) or bytes(members.get("object", _NULL)) == ERROR:
+    if reports_error(members):
         raise of_error("ErrorAnswer", _REPORTS, body, channel)
     return members, found
 
@@ -230,7 +229,7 @@ class Chunks:
         self._usage: dict[str, Any] | None = None
         self.wants_usage = prompt_tokens is not None
 
-    def begin(self, first: Mapping[str, Any], data: bytes) -> None:
+    def begin(self, first: Mapping[str, msgspec.Raw], data: bytes) -> None:
         """Takes the members of all chunks from the first one, whose JSON is `data`."""
         self._is_chat = b'"delta"' in data or b'"text"' not in data
         missing = {
@@ -238,9 +237,7 @@ class Chunks:
             "object": "chat.completion.chunk" if self._is_chat else "text_completion",
             "created": int(time.time()),
         }
-        given: dict[str, Any] = {name: first[name] for name in ("id", "created") if name in first}
-        for name, value in given.items():
-            given[name] = loads(bytes(value)) if isinstance(value, msgspec.Raw) else value
+        given = {name: loads(bytes(first[name])) for name in ("id", "created") if name in first}
         self._members = completions.members(given, missing)
 
     def completed(self, event: bytes, data: bytes, *, ends: bool) -> bytes:

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
-from msgspec import Raw
 
-from myna.gateway.relay.answers import ERROR, Chunks
+from myna.gateway.relay.answers import Chunks
 from myna.wire.body import has_too_many_containers
-from myna.wire.lenient import BOM, UNREADABLE, count_of, is_set, loads, object_of, objects_of
+from myna.wire.failures import reports_error
+from myna.wire.lenient import BOM, UNREADABLE, count_of, loads, object_of, objects_of, strict
 
 BUFFERED_MAX_BYTES: Final = 128 * 1024
 """How much of an event is buffered until it is complete. A longer event is passed on as it arrives, unless
@@ -26,6 +26,8 @@ it must be read."""
 DONE: Final = b"data: [DONE]\n\n"
 ERROR_EVENT: Final = "ErrorEvent"
 """The kind of a stream that is broken by an event with an error."""
+_ERROR: Final = b'"error"'
+"""In each event after the first one that reports an error, and in few others."""
 _LINES_MAX: Final = 1000
 """Of one event: a million of them would take half a second of the event loop."""
 _FAILED: Final = (b"error", b"response.failed")
@@ -49,6 +51,7 @@ class _Typed(msgspec.Struct):
     type: Any = None
 
 
+_NULL: Final = msgspec.Raw(b"null")
 _typed = msgspec.json.Decoder(_Typed)
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -78,10 +81,11 @@ class EventRelay:
     channel gives its model, which may be a path of its machine. With `prompt_tokens`, those of the request,
     the client wants the usage.
 
-    `begun`: an event has arrived that is no error. `done`: the last event has arrived; later ones are
-    dropped. `last` is that event, unless it is `[DONE]`. `passes_long`: a part of a long event was passed on,
-    without its end. `says_nothing`: the last part had events without data alone, by which a server that
-    hangs may go on for ever. Comments are sent by servers that work or let a request wait.
+    `begun`: an event has arrived that is no error; a chunk must have `choices`, and is dropped until one has.
+    `done`: the last event has arrived; later ones are dropped. `last` is that event, unless it is `[DONE]`.
+    `passes_long`: a part of a long event was passed on, without its end. `says_nothing`: the last part had
+    events without data alone, by which a server that hangs may go on for ever. Comments are sent by servers
+    that work or let a request wait.
     """
 
     def __init__(
@@ -103,6 +107,7 @@ class EventRelay:
         self._buffer = bytearray()
         self.passes_long = False
         self._long_end = b""
+        self._no_choices = b""  # the first event's JSON, if it has none: perhaps an error of an unknown shape
         self._finished: set[int] = set()
         self._replaced = False
         self._started = self.begun = self.done = self.says_nothing = False
@@ -125,7 +130,7 @@ class EventRelay:
             and part.startswith(b"data: {")
             and part.find(b"\n") == len(part) - 2  # one event of one line
             and part.endswith(b"}\n\n")
-            and ERROR not in part
+            and _ERROR not in part
             and not self.done
         ):
             self.says_nothing = False
@@ -144,6 +149,8 @@ class EventRelay:
             raise BrokenEvents("CutEvents", "the stream ended within an event")
         if rest and not self.done:
             sent = self._event(_with_lf(rest), at_end=True)
+        if not self.begun and self._no_choices:
+            raise BrokenEvents(ERROR_EVENT, "the stream had no choices", self._no_choices)
         if not self.begun:
             raise BrokenEvents("NoEvents", "the stream had no event")
         if not self.finished:
@@ -221,9 +228,12 @@ class EventRelay:
             raise BrokenEvents("NoEvents", "the channel sent an event that is no JSON", data)
         if self._typed:
             name = _type_of(data) or name
-        if name in _FAILED or ERROR in data or not self.begun or at_end:
+        if name in _FAILED or _ERROR in data or not self.begun or at_end:
             members = _check(data, name)
             if not self.begun:
+                if not self._typed and members.get("choices", _NULL) == _NULL:
+                    self._no_choices = self._no_choices or data
+                    return b""
                 self._chunks.begin(members, data)
         replaced = self._observed(data)
         self.begun = True
@@ -306,20 +316,16 @@ def _read(data: bytes) -> dict[str, Any]:
         raise _no_json(data) from error
 
 
-def _check(data: bytes, name: bytes) -> Mapping[str, Any]:
+def _check(data: bytes, name: bytes) -> Mapping[str, msgspec.Raw]:
     """The members of the JSON object. Raises BrokenEvents if the data is none, or reports an error."""
-    fields: dict[str, Any]
     try:
-        fields = _object.decode(data)
-    except UNREADABLE:
-        fields = _read(data)
-    kind = fields.get("object")
-    reports = (
-        is_set(fields.get("error")) or kind == "error" or (isinstance(kind, Raw) and bytes(kind) == ERROR)
-    )
+        members = strict(_object.decode, data)
+        reports = reports_error(members)
+    except UNREADABLE as error:
+        raise _no_json(data) from error
     if name in _FAILED or reports or _FINISHED_BY_ERROR.search(data):
         raise BrokenEvents(ERROR_EVENT, "the channel sent an error", data)
-    return fields
+    return members
 
 
 def _check_long(data: bytes) -> None:

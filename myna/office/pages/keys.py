@@ -42,7 +42,6 @@ from myna.office.page import Page, Values, live_page
 from myna.office.visit import Visit
 from myna.store.queries import keys as store
 from myna.store.queries.keys import CapRow, KeyRow, KeyUsage, Refusal
-from myna.store.rows import ID_MAX
 
 PAGE_ROWS = 100
 GRACES = (("7d", N_("a week")), ("1d", N_("a day")), ("1h", N_("an hour")), ("1s", N_("a second")))
@@ -64,10 +63,9 @@ class Row(Struct, frozen=True):
 
 async def show(visit: Visit) -> Response:
     """The account's keys, newest first."""
-    before = visit.parameter("before")
-    below = int(before) if before.isdecimal() and len(before) < 19 else ID_MAX
+    before = visit.row_id("before")
     account_id = visit.account.id
-    found = await visit.read(store.page, account_id=account_id, before=below, limit=PAGE_ROWS + 1)
+    found = await visit.read(store.page, account_id=account_id, before=before, limit=PAGE_ROWS + 1)
     used = await visit.read(store.usage_of, key_ids=[key.id for key in found])
     capped = {row.key_id: row for row in await visit.read(store.caps_of_account, account_id=account_id)}
     last_used = await reports.last_used(visit.db, account_id)
@@ -91,7 +89,7 @@ async def show(visit: Visit) -> Response:
         "keys.html",
         rows=rows,
         following=following,
-        is_first=below == ID_MAX,
+        is_first=not visit.parameter("before"),
         base_url=visit.base_url + "/openai/v1",
     )
 

@@ -94,11 +94,14 @@ def _present(channel: Channel) -> dict[str, Any]:
 
 
 async def change(visit: Visit) -> Response:
-    """Changes what differs from the stored channel."""
+    """Changes what differs from the stored channel. What the form has no field for stays as it is; a field
+    that was emptied gets the default of a new channel."""
     before = await _stored(visit, visit.typed("name"))
-    given = {one.name: visit.typed(one.name) or one.default for one in structs.fields(AddChannel)}
+    present = _present(before)
+    defaults = {one.name: one.default for one in structs.fields(AddChannel)}
+    given = present | {name: visit.typed(name) or defaults[name] for name in present if name in visit.form}
     given |= {"url": visit.typed("url") or None, "responses": bool(visit.typed("responses"))}
-    action = visit.fields(SetChannel, **given).differing(_present(before))
+    action = visit.fields(SetChannel, **given).differing(present)
     if action is None:
         return visit.redirect(PATH)
     await visit.perform(action)
