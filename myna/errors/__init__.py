@@ -78,7 +78,7 @@ class InvalidRequest(MynaError):
 
     status, type = HTTPStatus.BAD_REQUEST, "invalid_request_error"
 
-    def __init__(self, sentence: str = "", *, field: str = "", **values: Any) -> None:
+    def __init__(self, sentence: str, *, field: str = "", **values: Any) -> None:
         self.wrong, whole = sentence, f"{field}: {sentence}" if field else sentence
         super().__init__(whole, field=field, **values)
 
@@ -86,7 +86,8 @@ class InvalidRequest(MynaError):
 class ClientDisconnected(InvalidRequest):
     """The client disconnected before a part of its answer was sent. Only the access log shows it."""
 
-    default = "The client disconnected before its answer; the units were refunded."
+    def __init__(self) -> None:
+        super().__init__("The client disconnected before its answer; the units were refunded.")
 
 
 class MethodNotAllowed(InvalidRequest):

@@ -45,6 +45,7 @@ SOCKET: Final = "_MYNA_ENGINES"
 RECONNECT_S: Final = 0.5
 GRACE_S: Final = 2.0
 """How long after its deadline the host may say that the text was not spoken in time."""
+READ_MAX_BYTES: Final = 65_536
 START_MAX_S: Final = 300.0
 """More than an engine may take to start: Kokoro has two minutes for the process of its texts, then two for
 those of its model."""
@@ -262,7 +263,7 @@ class SharedEngine:
 async def _end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, rest_s: float) -> None:
     """Returns when the host has ended the work: it closes the connection then. Discards what it sends for
     `rest_s` seconds before: see `sound_of`."""
-    ended = asyncio.ensure_future(reader.read())
+    ended = asyncio.ensure_future(_discard(reader))
     try:
         await asyncio.wait({ended}, timeout=rest_s)
     finally:
@@ -273,6 +274,12 @@ async def _end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, rest_
         finally:
             ended.cancel()
             writer.close()
+
+
+async def _discard(reader: asyncio.StreamReader) -> None:
+    """Reads to the end of the stream. It may be long: keeps none of it."""
+    while await reader.read(READ_MAX_BYTES):
+        pass
 
 
 def _key(client: Client) -> int | str | None:

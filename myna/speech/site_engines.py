@@ -109,11 +109,13 @@ class SiteEngines:
             except EngineFailed as failure:
                 self.down[name] = str(failure)
             else:
-                del self.down[name]
+                self.down.pop(name, None)
                 log.info("%s has started", name)
 
     async def _watch(self) -> None:
         while True:
             for name, engine in self._engines.items():
                 metrics.ENGINE_UP.labels(name).set(engine.up())
+                if engine.up():  # that of another process has started at one of that one's tries
+                    self.down.pop(name, None)
             await asyncio.sleep(WATCH_S)

@@ -90,6 +90,7 @@ GUARDS = {
         ('links WHERE token_hash = $1 AND expires_at > now_ms()"', 'links WHERE token_hash = $1"',
          "sign_in: a_link_expires"),
         ("last_step < $2", "$2 > 0", "sign_in: a_code_is_used_once"),
+        ("a.email <> '' AND lower(a.email)", "lower(a.email)", "sign_in: accounts_without_an_email_address"),
         ("WHERE issuer = $1", "WHERE length($1) > 0", "sign_in: the_identity_is_issuer"),
     ),
     "queries/sessions.py": (

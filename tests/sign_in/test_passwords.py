@@ -204,6 +204,12 @@ async def test_a_person_signs_in_with_the_name_or_with_an_email_address_that_one
     assert (await passwords.verify(books.db, "shared@example.com", PASSWORD, ADDRESS)).account == namesake
 
 
+async def test_accounts_without_an_email_address_are_not_found_by_an_empty_one(books: Books) -> None:
+    await person(books)
+    with pytest.raises(SignInRefused):
+        await passwords.verify(books.db, "", PASSWORD, ADDRESS)
+
+
 async def test_setting_a_password_is_recorded_without_it(books: Books) -> None:
     ann = await person(books)
     (row,) = await activity.page(books.db, limit=1)

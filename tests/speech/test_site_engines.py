@@ -58,6 +58,20 @@ async def test_an_engine_that_does_not_start_is_tried_again(engines: SiteEngines
     assert engines.down == {}
 
 
+async def test_an_engine_of_another_process_that_has_started_is_not_down(
+    engines: SiteEngines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site_engines, "RETRY_FIRST_S", 60)
+    await engines.start()
+    assert KOKORO in engines.down
+    monkeypatch.setattr(FailingEngine, "up", lambda self: True)
+
+    async def is_up() -> bool:
+        return engines.down == {}
+
+    await until(is_up, "the engine is up")
+
+
 async def test_the_engine_that_was_asked_for_must_start(tmp_path: Path) -> None:
     only: Any = {KOKORO: FailingEngine(1)}
     with pytest.raises(EngineUnavailable, match="no memory"):
