@@ -185,6 +185,12 @@ async def test_a_foreign_word_leaves_no_language_marker(phonemizer: Pool[Phoneme
     assert piece.startswith("tɕˈi5n")
 
 
+async def test_the_phonemes_of_a_voice_are_plain_ipa(phonemizer: Pool[Phonemes]) -> None:
+    """Kokoro alone reads IPA with ties. A text may name a language that the engine does not have."""
+    read = await phonemizer.run(PhonemesJob("The church 吃茶 [house](:lang tlh)", "en-us", "cmn"), 20)
+    assert read.pieces == ["ðə tʃˈɜːtʃ", "ts.hˈi.5 ts.hˈɑɜ", "hˈaʊs"]
+
+
 async def test_an_unknown_language_is_refused(phonemizer: Pool[Phonemes]) -> None:
     with pytest.raises(UnsupportedUtterance):
         await phonemizer.run(PhonemesJob("nuqneH", "tlh"), 20)

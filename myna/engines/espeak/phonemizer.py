@@ -51,11 +51,12 @@ class Phonemizer:
         return Phonemes([self._piece(piece) for piece in found], " ".join(found))
 
     def _ipa_or_english(self, text: str, language: str) -> str:
-        """The IPA of a run, whose language may be named by the text."""
+        """The IPA of a run, whose language may be named by the text, for people to read: without ties."""
         try:
-            return self.ipa(text, language)
+            self._select(language)
         except UnsupportedUtterance:
-            return self.ipa(text, "en-us")
+            self._select("en-us")
+        return self._words(text)
 
     def ipa(self, text: str, language: str) -> str:
         """The text in IPA, with its stress marks, without punctuation, and with ^ between the letters of one
