@@ -35,7 +35,7 @@ COMMANDS = {
         "code": ("myna.cli.keys:code_app", "codes"),
         "ledger": ("myna.cli.history:ledger", "accounts"),
         "calls": ("myna.cli.history:calls", "accounts"),
-        "record": ("myna.cli.history:records_app", "records"),
+        "record": ("myna.cli.voices:records_app", "records"),
         "activity": ("myna.cli.history:activity", "accounts"),
     },
     "Models and voices": {

@@ -25,8 +25,8 @@ from myna.actions.accounts import (
     SignOut,
 )
 from myna.actions.keys import given_limits
-from myna.cli.commands import listing, perform, register
-from myna.cli.console import Json, Row, address_note, read_settings, seconds, show, with_database
+from myna.cli.commands import perform, register
+from myna.cli.console import Json, Row, address_note, listing, read_settings, seconds, show, with_database
 from myna.store.database import Database
 from myna.store.queries import keys as limit_store
 from myna.store.queries.accounts import AccountRow, preferences_of

@@ -31,10 +31,11 @@ from myna.channels import keys as channel_keys
 from myna.channels.channels import Channel, Channels, no_channel
 from myna.channels.keys import ChannelKeys
 from myna.channels.routes import BUILT_IN, Route, listed
-from myna.cli.commands import http_client, listing, named, perform, register
+from myna.cli.commands import http_client, named, perform, register
 from myna.cli.console import (
     Json,
     Row,
+    listing,
     owner_of_files,
     read_settings,
     say_next,

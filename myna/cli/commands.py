@@ -1,9 +1,9 @@
-"""Commands made from actions, whose fields are arguments and options, and from functions that read rows."""
+"""Commands made from actions, whose fields are arguments and options."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from inspect import Parameter as Argument
-from inspect import Signature, signature
+from inspect import Signature
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from cyclopts import App, Parameter
@@ -14,16 +14,12 @@ from myna.actions import Action, Field, R, fields_of
 from myna.actions import perform as perform_action
 from myna.channels.channels import Channels
 from myna.channels.keys import ChannelKeys
-from myna.cli.console import Json, Row, Whole, Wide, read_settings, say_next, show, show_rows, with_database
+from myna.cli.console import JSON, Row, Whole, describe, read_settings, say_next, show, with_database
 from myna.http.client import HttpClient
 from myna.store.database import Database
 
 Shown = Callable[[Any, Any], Row]
 """What is printed of an action and its result."""
-Read = Callable[..., Awaitable[Sequence[Row]]]
-Command = Callable[..., None]
-_WIDE = Argument("wide", Argument.KEYWORD_ONLY, default=False, annotation=Wide)
-_JSON = Argument("json", Argument.KEYWORD_ONLY, default=False, annotation=Json)
 _YesOrNo = Literal["yes", "no"]
 
 
@@ -60,7 +56,7 @@ def register(
     types = {
         name: _type_of(hints[name]) for name, about in fields_of(kind).items() if not about.secret
     }  # a secret would stay in the shell's history
-    arguments = Signature([*(_argument(kind, name, type_) for name, type_ in types.items()), _JSON])
+    arguments = Signature([*(_argument(kind, name, type_) for name, type_ in types.items()), JSON])
 
     def command(*args: Any, **options: Any) -> None:
         given = arguments.bind(*args, **options).arguments
@@ -72,40 +68,13 @@ def register(
         if then and not as_json:
             say_next(then(action, output))
 
-    _describe(command, arguments, kind.__doc__)
+    describe(command, arguments, kind.__doc__)
     app.command(command, name=kind.command.split()[-1])
-
-
-def listing(*, empty: str, brief: Sequence[str] = (), snapshot: bool = False) -> Callable[[Read], Command]:
-    """Makes a command of a function that reads rows: its arguments are those behind the database, and --json.
-    `empty` is printed instead of an empty table. `brief` are the columns that a terminal gets without --wide.
-    On a `snapshot` a query may take long."""
-
-    def made(read: Read) -> Command:
-        def command(*args: Any, wide: bool = False, json: bool = False, **options: Any) -> None:
-            def work(db: Any) -> Awaitable[Sequence[Row]]:
-                return read(db, *args, **options)
-
-            rows = with_database(lambda db: db.snapshot(work) if snapshot else work(db), json=json)
-            show_rows(rows, json, empty=empty, brief=brief, wide=wide)
-
-        _, *arguments = signature(read).parameters.values()
-        _describe(command, Signature([*arguments, *([_WIDE] if brief else []), _JSON]), read.__doc__)
-        return command
-
-    return made
 
 
 def named(**state: object) -> Shown:
     """Prints the name of what was changed, and its new state."""
     return lambda action, _: {"name": action.name, **state}
-
-
-def _describe(command: Command, arguments: Signature, help_: str | None) -> None:
-    """Makes the command line see these arguments and this help."""
-    command.__signature__ = arguments  # type: ignore[attr-defined]
-    command.__annotations__ = {name: one.annotation for name, one in arguments.parameters.items()}
-    command.__doc__ = help_
 
 
 def _argument(kind: type[Action[Any]], name: str, type_: Any) -> Argument:

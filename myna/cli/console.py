@@ -1,4 +1,6 @@
-"""What all commands share: settings, an open database, and output."""
+"""What all commands share: settings, an open database, output; and commands that only read. What changes
+something is in `commands.py`, whose imports take as long again.
+"""
 
 import asyncio
 import contextlib
@@ -12,7 +14,9 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, TypeVar
+from inspect import Parameter as Argument
+from inspect import Signature, signature
+from typing import Annotated, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from cyclopts import Parameter, Token
@@ -56,6 +60,10 @@ _WHOLE = re.compile(r"-?[0-9]{1,30}")
 Whole = Annotated[int, Parameter(converter=whole_number)]
 Json = Annotated[bool, Parameter(name="--json", help="Print JSON.")]
 Wide = Annotated[bool, Parameter(name="--wide", help="Show every column on a terminal.")]
+JSON = Argument("json", Argument.KEYWORD_ONLY, default=False, annotation=Json)
+WIDE = Argument("wide", Argument.KEYWORD_ONLY, default=False, annotation=Wide)
+Read = Callable[..., Awaitable[Sequence[Row]]]
+Command = Callable[..., None]
 
 
 def read_settings() -> Settings:
@@ -253,6 +261,33 @@ def show_rows(
             show({name: row[name] for name in columns}, False)
         return
     print(f"\x1b[1m{lines[0]}\x1b[0m" if terminal else lines[0], *lines[1:], sep="\n")
+
+
+def listing(*, empty: str, brief: Sequence[str] = (), snapshot: bool = False) -> Callable[[Read], Command]:
+    """Makes a command of a function that reads rows: its arguments are those behind the database, and --json.
+    `empty` is printed instead of an empty table. `brief` are the columns that a terminal gets without --wide.
+    On a `snapshot` a query may take long."""
+
+    def made(read: Read) -> Command:
+        def command(*args: Any, wide: bool = False, json: bool = False, **options: Any) -> None:
+            def work(db: Any) -> Awaitable[Sequence[Row]]:
+                return read(db, *args, **options)
+
+            rows = with_database(lambda db: db.snapshot(work) if snapshot else work(db), json=json)
+            show_rows(rows, json, empty=empty, brief=brief, wide=wide)
+
+        _, *arguments = signature(read).parameters.values()
+        describe(command, Signature([*arguments, *([WIDE] if brief else []), JSON]), read.__doc__)
+        return command
+
+    return made
+
+
+def describe(command: Command, arguments: Signature, help_: str | None) -> None:
+    """Makes the command line see these arguments and this help."""
+    command.__signature__ = arguments  # type: ignore[attr-defined]
+    command.__annotations__ = {name: one.annotation for name, one in arguments.parameters.items()}
+    command.__doc__ = help_
 
 
 def _table(cells: Sequence[Sequence[str]], width: int) -> list[str]:

@@ -1,34 +1,29 @@
-"""myna ledger, myna calls, myna activity, myna record list|delete"""
+"""myna ledger, myna calls, myna activity"""
 
 import uuid
 from typing import Annotated
 
 import msgspec
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 from cyclopts.validators import Number
 from msgspec import structs
 
 from myna.accounts import accounts
 from myna.accounts import activity as log
 from myna.accounts.keys import Scope
-from myna.actions.media import DeleteRecords
 from myna.cli import COMMANDS
-from myna.cli.commands import listing, register
-from myna.cli.console import Row, Whole, seconds
+from myna.cli.console import Row, Whole, listing, seconds
 from myna.errors import CommandError
 from myna.lib.telemetry.requests import Usage
-from myna.store.batch import CallState, EntryKind, TaskStatus
+from myna.store.batch import CallState, EntryKind
 from myna.store.database import Queries
 from myna.store.queries import reports as reports_store
-from myna.store.queries import tasks
 from myna.store.queries.reports import CALL_ID_MAX, CallRow, Entry
 from myna.store.rows import ID_MAX
 
-records_app = App(name="record", help="Speech records of an account.")
 Name = Annotated[str, Parameter(help="The name of the account.")]
 Limit = Annotated[Whole, Parameter(help="How many to list, 1 to 10000.", validator=Number(gte=1, lte=10_000))]
 Id = Annotated[Whole, Parameter(validator=Number(gte=1), show_default=False)]
-RECORDS_LATEST = 2**53
 
 
 @listing(
@@ -114,35 +109,6 @@ async def activity(
         }
         for row in found
     ]
-
-
-@records_app.command(name="list")
-@listing(
-    empty="The account has no records.", brief=("id", "status", "created_at", "chars", "text"), snapshot=True
-)
-async def list_records(
-    db: Queries,
-    account: Name,
-    *,
-    limit: Limit = 50,
-    before: Annotated[Id, Parameter(help="List records older than this `id` of the list.")] = RECORDS_LATEST,
-) -> list[Row]:
-    """List the speech records of an account, newest first."""
-    owner = await accounts.find(db, account)
-    return [
-        {
-            "id": row.id,
-            "status": TaskStatus(row.status).name.lower(),
-            "created_at": seconds(row.created_at),
-            "chars": row.chars,
-            "audio": row.audio,
-            "text": row.text,
-        }
-        for row in await tasks.page(db, owner.id, min(before, RECORDS_LATEST), limit)
-    ]
-
-
-register(records_app, DeleteRecords, lambda _, count: {"deleted": count})
 
 
 def _entry(text: str) -> tuple[bytes, EntryKind]:

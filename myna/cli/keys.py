@@ -22,8 +22,8 @@ from myna.actions.keys import (
     SetKeyRoutes,
     given_limits,
 )
-from myna.cli.commands import listing, register
-from myna.cli.console import Row, read_settings, seconds, show_rows
+from myna.cli.commands import register
+from myna.cli.console import Row, listing, read_settings, seconds, show_rows
 from myna.store.database import Database
 from myna.store.queries import config as route_store
 from myna.store.queries import keys as store

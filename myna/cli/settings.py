@@ -10,8 +10,8 @@ from myna import config
 from myna import settings as process_settings
 from myna.actions.site import SetSetting
 from myna.cli.channels import site_channels
-from myna.cli.commands import listing, perform, register
-from myna.cli.console import Json, Row, show, with_database
+from myna.cli.commands import perform, register
+from myna.cli.console import Json, Row, listing, show, with_database
 from myna.store.database import Database
 from myna.store.queries import config as store
 from myna.store.queries.config import Config

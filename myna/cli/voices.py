@@ -1,4 +1,5 @@
-"""myna voice list|hide|show|rename|order|blend|clone|delete|read, myna voice word add|list|remove"""
+"""myna voice list|hide|show|rename|order|blend|clone|delete|read, myna voice word add|list|remove, and
+myna record list|delete"""
 
 import asyncio
 import stat
@@ -13,7 +14,7 @@ from msgspec import structs
 
 from myna.accounts import accounts
 from myna.actions import Action, R
-from myna.actions.media import CloneVoice, DeleteVoice
+from myna.actions.media import CloneVoice, DeleteRecords, DeleteVoice
 from myna.actions.voices import (
     AddWord,
     BlendVoice,
@@ -24,10 +25,11 @@ from myna.actions.voices import (
     ShowVoice,
 )
 from myna.cli.channels import site_channels
-from myna.cli.commands import listing, perform, register
+from myna.cli.commands import perform, register
 from myna.cli.console import (
     Json,
     Row,
+    listing,
     owner_of_files,
     read_settings,
     seconds,
@@ -35,17 +37,19 @@ from myna.cli.console import (
     site_storage,
     with_database,
 )
+from myna.cli.history import Id, Limit
 from myna.engines.how_read import VOICES, readings
 from myna.engines.interface import EngineFailed
 from myna.engines.media.media import Inspector
 from myna.errors import CommandError, ConfigError
 from myna.farm.nodes import Nodes, NodeState
 from myna.lib.sandbox import AllowedPaths
-from myna.store.database import Database
+from myna.store.batch import TaskStatus
+from myna.store.database import Database, Queries
 from myna.store.files.named_files import SampleStore
 from myna.store.files.storage import least_free_bytes
 from myna.store.queries import clones as clones_store
-from myna.store.queries import voices
+from myna.store.queries import tasks, voices
 from myna.store.queries.clones import OwnedClone
 from myna.store.queries.voices import SITE, WordRow
 from myna.store.states import CloneStatus
@@ -260,3 +264,36 @@ async def _print(texts: Iterable[str], voice: str, json: bool) -> None:
     async with aclosing(readings(texts, voice)) as found:
         async for reading in found:
             show(structs.asdict(reading), json)
+
+
+records_app = App(name="record", help="Speech records of an account.")
+RECORDS_LATEST = 2**53
+
+
+@records_app.command(name="list")
+@listing(
+    empty="The account has no records.", brief=("id", "status", "created_at", "chars", "text"), snapshot=True
+)
+async def list_records(
+    db: Queries,
+    account: Annotated[str, Parameter(help="The name of the account.")],
+    *,
+    limit: Limit = 50,
+    before: Annotated[Id, Parameter(help="List records older than this `id` of the list.")] = RECORDS_LATEST,
+) -> list[Row]:
+    """List the speech records of an account, newest first."""
+    owner = await accounts.find(db, account)
+    return [
+        {
+            "id": row.id,
+            "status": TaskStatus(row.status).name.lower(),
+            "created_at": seconds(row.created_at),
+            "chars": row.chars,
+            "audio": row.audio,
+            "text": row.text,
+        }
+        for row in await tasks.page(db, owner.id, min(before, RECORDS_LATEST), limit)
+    ]
+
+
+register(records_app, DeleteRecords, lambda _, count: {"deleted": count})
