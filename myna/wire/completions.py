@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from myna.lib.ids import new_name
 from myna.wire.lenient import (
+    TEXT_PARTS,
     count_of,
     is_set,
     joined,
@@ -27,8 +28,9 @@ MEMBERS: Final[tuple[str, ...]] = ("id", "object", "created", "system_fingerprin
 UNLIKELY: Final = -9999.0
 """The log probability of a token without one, as OpenAI's API has it."""
 _TIERS: Final = (None, "auto", "default", "flex", "scale", "priority")
-_TEXTS: Final = (None, "text", "output_text", "thinking", "reference", "refusal")
-"""The kinds of parts that make up a text. Others, such as images, have no other place than the content."""
+_TEXTS: Final = (*TEXT_PARTS, "thinking", "reference", "refusal")
+"""The kinds of parts of which a text is made, with the thoughts and the refusal beside it. Others, such as
+images, have no other place than the content."""
 _COUNTS: Final = ("prompt_tokens", "completion_tokens", "total_tokens")
 _MILLISECONDS_MIN: Final = 10**11
 _ODD: Final = re.compile(

@@ -23,6 +23,8 @@ _OTHER_REASONS = {
     "prohibited": "content_filter",
 }  # fmt: skip
 """By a part of a server's word."""
+TEXT_PARTS = (None, "text", "output_text")
+"""The kinds of parts of a content whose `text` is a part of its text."""
 _SURROGATES = frozenset(map(chr, range(0xD800, 0xE000)))
 _decode = msgspec.json.Decoder().decode
 
@@ -98,7 +100,7 @@ def count_of(value: Any) -> int | None:
 def text_of(value: Any) -> str:
     """A text, or the text parts of a list joined; empty for anything else."""
     if isinstance(value, list):
-        texts = [part for part in objects_of(value) if part.get("type") in (None, "text", "output_text")]
+        texts = [part for part in objects_of(value) if part.get("type") in TEXT_PARTS]
         return "".join(text_of(part.get("text")) for part in texts)
     return value if isinstance(value, str) else ""
 
