@@ -8,7 +8,7 @@ no text, path or secret, so they may be logged and shown.
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
 import msgspec
 
@@ -188,6 +188,12 @@ class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 class EngineFailed(Exception):
     """The engine made no audio."""
+
+    def without_frames(self) -> Self:
+        """This failure without its traceback and its causes, for an object that keeps it: their frames have
+        that object, which would be a cycle."""
+        self.__cause__ = self.__context__ = None
+        return self.with_traceback(None)
 
 
 class EngineBusy(EngineFailed):

@@ -289,9 +289,10 @@ class Delivery:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._sending is not None and not self._sending.done():
-            self._sending.cancel()
-            await asyncio.wait({self._sending})
+        sending, self._sending = self._sending, None  # whose error has frames with this object: a cycle
+        if sending is not None and not sending.done():
+            sending.cancel()
+            await asyncio.wait({sending})
         reported = CallAbandoned() if self.abandoned else error
         if self._stream.started and self._style.shape == "events" and isinstance(reported, MynaError):
             self._stream.write(to_event(openai_error(reported), "error"))
@@ -320,7 +321,7 @@ class Delivery:
             except EngineFailed as failure:
                 if not self._keep_broken or not self.begun or isinstance(failure, _NEVER_KEPT):
                     raise
-                self.failure = failure.with_traceback(None)  # its frames have this object: a cycle
+                self.failure = failure.without_frames()
         self._check_client()
 
     async def _next(self, parts: SoundParts) -> SoundPart | None:

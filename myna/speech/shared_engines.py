@@ -152,10 +152,12 @@ class HostConnection:
 
 
 class SharedEngine:
-    """An engine that the host runs. `engine` is the same one, not started: it has the voices and admits texts
-    as if this worker had its share of the processes."""
+    """An engine that the host runs. `engine` is the same one, not started: it has the voices. Texts are
+    admitted as if this worker had its share of the processes."""
 
-    def __init__(self, name: str, engine: Engine, host: HostConnection, files_max: int) -> None:
+    def __init__(
+        self, name: str, engine: Engine, host: HostConnection, *, workers: int, files_max: int
+    ) -> None:
         self._name = name
         self._host = host
         self._files = DurableFiles(contextlib.nullcontext, at_once=files_max)
@@ -163,7 +165,7 @@ class SharedEngine:
         self.voices = engine.voices
         self.clones = engine.clones
         self.blends = engine.blends
-        self.admission = engine.admission
+        self.admission = engine.admission and engine.admission.share(workers)
 
     def up(self) -> bool:
         state = self._host.states.get(self._name)

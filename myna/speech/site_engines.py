@@ -32,10 +32,9 @@ def speech_engines(settings: Settings, environ: Mapping[str, str]) -> dict[str, 
     if socket is None:
         return _engines(settings, settings.workers)
     host = HostConnection(socket)
-    processes = _processes(settings)
     return {
-        name: SharedEngine(name, engine, host, files_max=processes)
-        for name, engine in _engines(settings, settings.workers).items()
+        name: SharedEngine(name, engine, host, workers=settings.workers, files_max=_processes(settings))
+        for name, engine in host_engines(settings).items()
     }
 
 

@@ -242,7 +242,7 @@ class Synthesizer:
                     except CallerDisconnected:
                         raise ClientDisconnected from None
                     except EngineFailed as failure:
-                        failures.append(failure.with_traceback(None))  # whose frames have the list: a cycle
+                        failures.append(failure.without_frames())
                     if delivery is not None and delivery.begun:
                         raise StreamFailed(BROKEN_OFF, kept=False)
                     if (

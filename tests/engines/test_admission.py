@@ -67,6 +67,16 @@ def test_where_pieces_are_spoken_in_turns_a_short_text_waits_for_a_turn_not_for_
     assert admission.refusal("c", 4.0, within_s=35.9) == TOO_LATE
 
 
+def test_a_share_of_an_engine_waits_for_its_own_texts_alone_and_speaks_with_all_processes() -> None:
+    share = Admission(4, 40, 40, pace=1.0, processes_per_text=4).share(2)
+    assert share.refusal("a", 40.0, within_s=10.1) == ""
+    assert share.refusal("a", 40.0, within_s=9.9) == TOO_LONG
+    acquire(share, "a", 12)
+    assert share.refusal("a", 1.0, SOON_S) == ACCOUNT_FULL  # a text for each of 2 processes, and 10 of 20
+    acquire(share, "b", 10)
+    assert share.refusal("c", 1.0, SOON_S) == ENGINE_FULL
+
+
 def test_a_streamed_text_is_limited_until_it_begins_and_as_a_whole() -> None:
     admission = Admission(1, 100, 10, pace=1.0, turn_s=6.0)
     admission.acquire("a", 370.0)

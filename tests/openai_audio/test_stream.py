@@ -2,7 +2,9 @@
 
 import asyncio
 import base64
+import gc
 import json
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from myna.engines.audio.encoders import RATE_HZ, Encoder, SoundFormat
 from myna.engines.interface import EngineCrashed, EngineTimedOut, SoundTooLong
 from myna.engines.registry import KOKORO
 from myna.speech import delivery
+from myna.speech.delivery import Delivery
 from myna.store.batch import CallState, TaskStatus
 from tests.engines.conftest import until
 from tests.openai_audio.scripted_site import UNITS, Answer, Visitor, scripted_site, tone
@@ -123,6 +126,23 @@ async def test_a_streamed_text_is_limited_in_its_silence_not_as_a_whole(
         assert not answer.whole
         await visitor.balance_becomes(UNITS - 1)
         assert await visitor.reason() == (CallState.REFUNDED, "StreamFailed")
+
+
+@pytest.mark.parametrize("broken_stream", ["keep", "refund"])
+async def test_a_stream_that_breaks_off_is_freed_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken_stream: str
+) -> None:
+    """Cycles stay in memory until the garbage collector runs."""
+    caplog.set_level(logging.CRITICAL)  # records would be kept, with references to the exceptions
+    async with scripted_site(tmp_path, monkeypatch, upstream_idle_s=0.3) as site, site.newcomer() as visitor:
+        await visitor.set("broken_stream", broken_stream)
+        gc.collect()
+        gc.disable()
+        try:
+            await (await begun(visitor)).rest()
+            await until(lambda: not any(isinstance(found, Delivery) for found in gc.get_objects()))
+        finally:
+            gc.enable()
 
 
 async def test_an_engine_that_fails_after_a_sound_is_kept_with_that_sound_if_the_site_says_so(

@@ -18,6 +18,7 @@ from myna.engines.interface import (
     CallerDisconnected,
     Client,
     EngineCrashed,
+    EngineLimits,
     EngineTimedOut,
     EngineUnavailable,
     NothingSpoken,
@@ -25,11 +26,13 @@ from myna.engines.interface import (
     SoundParts,
     Utterance,
 )
-from myna.engines.registry import ESPEAK
+from myna.engines.kokoro.engine import PROCESSES_MAX, Kokoro
+from myna.engines.kokoro.job import KokoroModel
+from myna.engines.registry import ESPEAK, KOKORO
 from myna.settings import Settings, load
 from myna.speech import shared_engines
 from myna.speech.engine_host import host_process
-from myna.speech.shared_engines import SOCKET
+from myna.speech.shared_engines import SOCKET, HostConnection, SharedEngine
 from myna.speech.site_engines import speech_engines
 from tests.rig import processes
 from tests.store.stalls import until
@@ -101,6 +104,15 @@ async def test_a_client_takes_the_sound_while_it_is_spoken(workers: list[Any], t
     assert len(taken) > 10
     sound, rate_hz = soundfile.read(path)
     assert rate_hz == STREAM_RATE_HZ and abs(len(sound) / rate_hz - result.seconds) < 0.2
+
+
+def test_all_workers_admit_no_more_than_the_processes_that_an_engine_has() -> None:
+    """Kokoro has a few processes, on whatever machine."""
+    limits = EngineLimits(processes=16, queue_max=40, job_deadline_s=60)
+    kokoro = Kokoro(KokoroModel(b"", 1, "cpu"), (), limits)
+    engine = SharedEngine(KOKORO, kokoro, HostConnection(""), workers=4, files_max=4)
+    assert engine.admission is not None
+    assert 4 * engine.admission.processes == PROCESSES_MAX
 
 
 async def test_cancelled_and_abandoned_work_ends(workers: list[Any], tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from prometheus_client import REGISTRY
 
 from myna.engines.interface import EngineUnavailable
 from myna.engines.registry import ESPEAK, KOKORO
+from myna.lib.telemetry import metrics
 from myna.settings import Settings
 from myna.speech import site_engines
 from myna.speech.site_engines import SiteEngines, speech_engines
@@ -41,6 +42,7 @@ class FailingEngine:
 async def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SiteEngines]:
     monkeypatch.setattr(site_engines, "RETRY_FIRST_S", 0.01)
     monkeypatch.setattr(site_engines, "WATCH_S", 0.01)
+    metrics.ENGINE_UP.labels(KOKORO).set(0)  # another test of this process may have set it
     both: Any = {KOKORO: FailingEngine(3), ESPEAK: FailingEngine(0)}
     made = SiteEngines(Settings(data=str(tmp_path)), both, tmp_path)
     yield made

@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from msgspec import Struct
@@ -73,6 +73,12 @@ class Admission:
     def __post_init__(self) -> None:
         self._measured_pace = self.pace
         self._lanes = {False: {}, True: {}}
+
+    def share(self, workers: int) -> "Admission":
+        """The slots of one of so many workers, which share the engine. As many processes as before speak a
+        text."""
+        processes = max(1, self.processes // workers)
+        return replace(self, processes=processes, queue_max=self.queue_max // workers)
 
     def refusal(self, account: Hashable, sound_s: float, within_s: float, begins_s: float = math.inf) -> str:
         """Why a text of the account with `sound_s` seconds of sound gets no slot; empty if it gets one.
