@@ -67,8 +67,8 @@ class AddChannel(Action[ChannelRow], frozen=True):
         _check_endpoint(self.url)
         if self.name.startswith(OF_NODE):  # an older site may have one: it can be changed and removed
             raise CommandError(
-                "The name of a channel can't begin with {of_node}: calls have it for the compute"
-                " node that answered them.",
+                "The name of a channel can't begin with {of_node!r}: calls show the compute"
+                " node that answered them so.",
                 "name",
                 of_node=OF_NODE,
             )

@@ -22,7 +22,7 @@ def parse_duration(text: str) -> int:
     match = _DURATION.fullmatch(text)
     if not match:
         raise CommandError(
-            "{text!r} is not a duration: write a whole number from 1 on with s, m, h, d or w, such as 30d.",
+            "{text!r} is not a duration: write a number from 1 to 999999 with s, m, h, d or w, such as 30d.",
             text=text,
         )
     return int(match[1]) * _UNIT_S[match[2]] * 1000

@@ -53,7 +53,7 @@ def test_a_channel_with_a_login_or_the_name_of_a_node_is_refused(cli: Cli) -> No
         assert "store a key for the channel" in line
         assert PASSWORD not in line
         line = cli.refused("channel", "add", kind, "node:attic", "http://127.0.0.1:1/v1")
-        assert line.startswith("The name of a channel can't begin with node:")
+        assert line.startswith("The name of a channel can't begin with 'node:'")
     assert cli.lines("channel", "add", "chat", "a-node:b", "parrot:")
 
 

@@ -129,6 +129,9 @@ def test_an_incomplete_answer_that_was_kept_says_why(people: People) -> None:
     assert "The answer is incomplete: the client did not read it in time" in shown
     assert "The units are kept" in shown and "Delivered" not in shown
     assert "incomplete" in page_of(operator, "/site/calls?q=kept")
+    set_call(people, call_id, "reason = ?", "Overloaded")
+    assert "no channel had a place for it" in page_of(visitor, path)
+    set_call(people, call_id, "reason = ?", "StreamUnread")
     visitor.headers["accept-language"] = "zh"
     assert "回答不完整：客户端未能及时读取" in page_of(visitor, path)
 

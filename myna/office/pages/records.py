@@ -19,6 +19,7 @@ from myna.errors import (
     CommandError,
     InvalidRequest,
     NotFound,
+    Overloaded,
     RequestRefused,
     StorageUnavailable,
     StreamFailed,
@@ -119,6 +120,7 @@ CANCELLED = N_("the request was cancelled")
 PHRASES = {
     ClientDisconnected.__name__: N_("the client disconnected"),
     InvalidRequest.__name__: N_("the request could not be answered"),
+    Overloaded.__name__: N_("no channel had a place for it"),
     RequestRefused.__name__: N_("the channels refused the request"),
     StreamFailed.__name__: N_("the channel broke off its answer"),
     StreamUnread.__name__: N_("the client did not read it in time"),
