@@ -1,9 +1,13 @@
 """The command line. Errors go to stderr with exit code 1, wrong usage with exit code 2."""
 
+import contextlib
+import io
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TextIO
 
 from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.help import DefaultFormatter, HelpEntry, HelpPanel
@@ -79,7 +83,14 @@ def build(words: Sequence[str] = ()) -> App:
 def main(arguments: list[str] | None = None) -> None:
     """The entry point of `myna`."""
     logging.getLogger("myna").addHandler(logging.NullHandler())  # commands print their own errors
-    words = sys.argv[1:] if arguments is None else arguments
+    nowhere = Path(os.devnull)  # a stream that was closed is None
+    sys.stdout, sys.stderr = sys.stdout or nowhere.open("w"), sys.stderr or nowhere.open("w")
+    with contextlib.redirect_stdout(_Output(sys.stdout)):
+        sys.exit(_exit_code(sys.argv[1:] if arguments is None else arguments))
+
+
+def _exit_code(words: list[str]) -> int:
+    """Runs a command."""
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     app = build(words)
@@ -89,19 +100,49 @@ def main(arguments: list[str] | None = None) -> None:
             app.resolved_commands()
         code = app(words, exit_on_error=False, print_error=False)
         sys.stdout.flush()
-    except BrokenPipeError:  # `head`, for example, closed the pipe; the interpreter flushes stdout again
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(FAILED)
+    except BrokenPipeError:  # `head`, for example, closed the pipe
+        return FAILED
     except CycloptsError as error:
         print(f"myna: {sentence(app, error)}", file=sys.stderr)
-        sys.exit(WRONG_USAGE)
+        return WRONG_USAGE
     except ConfigError as error:
         print(f"myna: {error}", file=sys.stderr)
-        sys.exit(WRONG_USAGE)
+        return WRONG_USAGE
     except (CommandError, MynaError) as error:
         print(f"myna: {error}", file=sys.stderr)
-        sys.exit(FAILED)
-    sys.exit(code or 0)
+        return FAILED
+    return code or 0
+
+
+class _Output:
+    """Standard output. Characters that its encoding lacks are escaped. A failure is a CommandError, or
+    BrokenPipeError; then the rest is dropped, since the interpreter would fail at it once more."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with self._checked():
+            return self._stream.write(text)
+
+    def flush(self) -> None:
+        with self._checked():
+            self._stream.flush()
+
+    @contextlib.contextmanager
+    def _checked(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+            if isinstance(error, BrokenPipeError):
+                raise
+            raise CommandError(f"The output can't be written: {error.strerror}.") from None
 
 
 def _check_text(words: list[str]) -> None:

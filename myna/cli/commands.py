@@ -14,7 +14,17 @@ from myna.actions import Action, Field, R, fields_of
 from myna.actions import perform as perform_action
 from myna.channels.channels import Channels
 from myna.channels.keys import ChannelKeys
-from myna.cli.console import JSON, Row, Whole, describe, read_settings, say_next, show, with_database
+from myna.cli.console import (
+    JSON,
+    Row,
+    Whole,
+    describe,
+    read_settings,
+    say_next,
+    show,
+    whole_numbers,
+    with_database,
+)
 from myna.http.client import HttpClient
 from myna.store.database import Database
 
@@ -90,6 +100,8 @@ def _argument(kind: type[Action[Any]], name: str, type_: Any) -> Argument:
 
 def _parameter(about: Field, type_: Any) -> Parameter:
     name = f"{about.argument}…" if about.argument and get_origin(type_) is list else about.argument
+    if type_ == list[Whole]:  # cyclopts ignores the converter of a list's items
+        return Parameter(name=name or None, help=about.help, converter=whole_numbers)
     return Parameter(name=name or None, help=about.help, allow_leading_hyphen=about.hyphen)
 
 

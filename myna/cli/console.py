@@ -41,6 +41,8 @@ HTTP_PORT = 80
 LISTENS_S = 1.0
 TEXT_CHARS_MIN = 24
 """The least width of a last column whose text takes several lines."""
+NO_OLDER = "There are no older ones."
+"""Printed instead of an empty table if only what is older than an entry of the list was asked for."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -50,10 +52,15 @@ MOVED = ".moved-"
 
 def whole_number(_: type, tokens: Sequence[Token]) -> int:
     """Parses a whole number. The default parser would round a fraction."""
-    text = tokens[0].value
-    if not _WHOLE.fullmatch(text):
-        raise ValueError(f"{text[:40]!r} is not a whole number")
-    return int(text)
+    return whole_numbers(_, tokens)[0]
+
+
+def whole_numbers(_: type, tokens: Sequence[Token]) -> list[int]:
+    """Parses the whole numbers of an argument that can be repeated."""
+    for token in tokens:
+        if not _WHOLE.fullmatch(token.value):
+            raise ValueError(f"{token.value[:40]!r} is not a whole number")
+    return [int(token.value) for token in tokens]
 
 
 _WHOLE = re.compile(r"-?[0-9]{1,30}")
@@ -265,8 +272,8 @@ def show_rows(
 
 def listing(*, empty: str, brief: Sequence[str] = (), snapshot: bool = False) -> Callable[[Read], Command]:
     """Makes a command of a function that reads rows: its arguments are those behind the database, and --json.
-    `empty` is printed instead of an empty table. `brief` are the columns that a terminal gets without --wide.
-    On a `snapshot` a query may take long."""
+    `empty` is printed instead of an empty table, with --before NO_OLDER. `brief` are the columns that a
+    terminal gets without --wide. On a `snapshot` a query may take long."""
 
     def made(read: Read) -> Command:
         def command(*args: Any, wide: bool = False, json: bool = False, **options: Any) -> None:
@@ -274,7 +281,8 @@ def listing(*, empty: str, brief: Sequence[str] = (), snapshot: bool = False) ->
                 return read(db, *args, **options)
 
             rows = with_database(lambda db: db.snapshot(work) if snapshot else work(db), json=json)
-            show_rows(rows, json, empty=empty, brief=brief, wide=wide)
+            none = NO_OLDER if "before" in options else empty
+            show_rows(rows, json, empty=none, brief=brief, wide=wide)
 
         _, *arguments = signature(read).parameters.values()
         describe(command, Signature([*arguments, *([WIDE] if brief else []), JSON]), read.__doc__)

@@ -48,7 +48,7 @@ async def ledger(
 
 
 @listing(
-    empty="There is no such call.",
+    empty="There are no such calls.",
     brief=("created_at", "account", "state", "units", "route", "channel"),
     snapshot=True,
 )

@@ -124,6 +124,8 @@ def _unknown_option(error: UnknownOptionError) -> str:
     if word in ELSEWHERE:
         return f"'{_chain(error)}' has no option {word}: {ELSEWHERE[word]}"
     options = [name for one in error.argument_collection if one.parse for name in one.names]
+    if word in options:
+        return f"'{_chain(error)}' has no place for {word} after --, which ends the options."
     near = difflib.get_close_matches(word, [name for name in options if name.startswith("-")], n=1)
     hint = f"did you mean {near[0]}?" if near else f"see '{_chain(error)} --help'."
     return f"'{_chain(error)}' has no option {word[:40]}; {hint}"

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import termios
 import time
+from pathlib import Path
+from typing import IO
 
 import pytest
 from rich.cells import cell_len
@@ -236,6 +238,9 @@ SAID = {
     "start": "There is no command 'myna start'. Did you mean myna serve? There are serve, settings,",
     "acount list": "There is no command 'myna acount'. Did you mean myna account? There are serve,",
     "channel add video a http://h": "KIND: 'video' is none of chat, speech. What the channel does.",
+    "record delete ann 1 x": "ID…: 'x' is not a whole number. The ids of the records.",
+    "record delete ann 1.5": "ID…: '1.5' is not a whole number. The ids of the records.",
+    "account show -- -1 --json": "'myna account show' has no place for --json after --, which ends the",
     "serve now": "'myna serve' has no place for 'now'; see 'myna serve --help'.",
     "serve --port 80": "'myna serve' has no option --port: it is a setting, MYNA_PORT, or port in myna.toml.",
 }
@@ -260,6 +265,7 @@ REFUSED = {
     "channel test nothing": "There is no channel 'nothing'; there is 'default'.",
     "channel enable nothing": "There is no channel 'nothing'; there are none.",
     "channel remove default": "There is no channel 'default' in the database; it comes from the settings.",
+    "key issue a --expires-in 1000000s": "'1000000s' is not a duration: write a number from 1 to 999999 with",
     "settings get nothing": "There is no site setting 'nothing'",
     "settings set language fr": "language: must be zh or en; it is 'fr'.",
     "key issue a --scope Chat": "There is no scope 'Chat'; there are chat, tts and records.",
@@ -316,3 +322,34 @@ def test_a_closed_pipe_ends_a_command_silently(cli: Cli) -> None:
     )
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize("command", ["version", "models list --json"])
+def test_output_that_cannot_be_written_is_one_line_with_exit_1(cli: Cli, command: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        ended = in_a_shell(cli, command, stdout=full)
+    assert ended.returncode == 1
+    assert ended.stderr == "myna: The output can't be written: No space left on device.\n"
+
+
+def test_characters_that_the_output_lacks_are_escaped_and_a_closed_one_is_no_error(cli: Cli) -> None:
+    cli.lines("account", "add", "乌鸦")
+    ended = in_a_shell(cli, "account show 乌鸦", stdout=subprocess.PIPE, PYTHONIOENCODING="ascii")
+    assert (ended.returncode, r"\u4e4c\u9e26" in ended.stdout) == (0, True), ended
+    closed = in_a_shell(cli, "account list >&-", stdout=None)
+    assert (closed.returncode, closed.stderr.count("\n")) == (0, 1), closed
+
+
+def in_a_shell(
+    cli: Cli, command: str, *, stdout: IO[bytes] | int | None, **env: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m myna {command}"],
+        env={**cli.service.env, **env},
+        cwd=cli.service.folder,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=30,
+        check=False,
+    )

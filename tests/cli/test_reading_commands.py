@@ -42,6 +42,10 @@ def test_grants_are_listed_with_memo_and_balance_and_paged_by_their_last(cli: Cl
     head, *rows = cli.lines("ledger", "me")
     assert head.split()[:5] == ["entry", "created_at", "kind", "units", "balance"]
     assert len(rows) == 2
+    assert cli.lines("ledger", "me", "--before", older["entry"]) == ["There are no older ones."]
+    assert cli.lines("record", "list", "me", "--before", "1") == ["There are no older ones."]
+    assert cli.lines("record", "list", "me") == ["The account has no records."]
+    assert cli.lines("calls", "--account", "me") == ["There are no such calls."]
 
 
 def test_an_unknown_account_call_or_entry_is_refused(cli: Cli) -> None:
