@@ -131,6 +131,8 @@ def check_a_killed_worker_is_replaced(pair: Service) -> None:
     before = set(workers(pair))
     os.kill(min(before), signal.SIGKILL)
     wait_until(lambda: len(set(workers(pair)) - before) == 1, WAIT_S, "another worker has started")
+    started = "Application startup complete"
+    wait_until(lambda: pair.stderr.count(started) == 3, WAIT_S, "the other worker serves")
 
 
 def workers(service: Service) -> list[int]:
