@@ -14,6 +14,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from multiprocessing import parent_process
 from typing import Any, cast
 
 import uvicorn
@@ -26,7 +27,7 @@ from myna.http.client_address import TrustedProxies
 from myna.http.connection import Protocol
 from myna.http.server_config import ServerConfig, WaitingConnections
 from myna.lib.aio import FlushQueue, Timeouts
-from myna.lib.sandbox import keep_to_ourselves
+from myna.lib.sandbox import end_with_parent, keep_to_ourselves
 from myna.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,8 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         keep_to_ourselves()  # here, since each worker is a new process
+        if (parent := parent_process()) is not None and parent.pid is not None:
+            end_with_parent(parent.pid, signal.SIGTERM)  # a worker that is left alone would keep the port
         proxies = TrustedProxies.of(self.config.trusted_proxies)
         self.config.waiting = WaitingConnections(self.config.connections_max, proxies)
         await super().startup(sockets)

@@ -14,6 +14,7 @@ import errno
 import mmap
 import os
 import resource
+import signal
 import struct
 import sys
 import tempfile
@@ -97,7 +98,7 @@ _PASSED_ON: Final = frozenset(
 """Full names: a prefix would match secrets such as NVIDIA_API_KEY."""
 _PASSED_ON_PREFIXES: Final = ("LC_",)
 # prctl(2), landlock(7)
-_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _LANDLOCK_VERSION, _PATH_BENEATH = 1, 1
 _WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_FILE = 1 << 1, 1 << 2, 1 << 3, 1 << 5
@@ -251,6 +252,15 @@ def keep_to_ourselves() -> None:
     user, and access of other users to files that it creates."""
     os.umask(0o077)
     no_core_dumps()
+
+
+def end_with_parent(parent_pid: int, number: signal.Signals) -> None:
+    """On Linux the kernel sends this process the signal when the thread that started it ends, even by
+    SIGKILL."""
+    if sys.platform == "linux":
+        _libc().prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+        if os.getppid() != parent_pid:  # it ended before the line above
+            os.kill(os.getpid(), number)
 
 
 def no_core_dumps() -> None:

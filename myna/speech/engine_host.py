@@ -14,8 +14,10 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing
+from io import FileIO
 from pathlib import Path
 from typing import Final, cast
 
@@ -48,6 +50,10 @@ STATE_EVERY_S: Final = 0.1
 RESTART_S: Final = 1.0
 POLL_S: Final = 0.1
 END_MAX_S: Final = 15.0
+BEAT_S: Final = 1.0
+BEATS_MAX: Final = 1024
+HANG_MAX_S: Final = 20.0
+"""A host whose event loop has not run for so long is killed."""
 METRIC_FILES: Final = "PROMETHEUS_MULTIPROC_DIR"
 _PROGRAM: Final = "myna.speech.engine_host"
 
@@ -158,27 +164,41 @@ def _keep_running(socket: str, ending: threading.Event) -> None:
     while not ending.is_set():
         command = (sys.executable, "-P", "-m", _PROGRAM, socket)
         try:
-            host = subprocess.Popen(command, stdin=subprocess.PIPE)  # noqa: S603  our own program
+            pipe = subprocess.PIPE
+            host = subprocess.Popen(command, bufsize=0, stdin=pipe, stdout=pipe)  # noqa: S603  our own program
         except OSError as error:
             log.error("the process that speaks can't be started: %s", error.strerror)
         else:
-            while host.poll() is None and not ending.wait(POLL_S):
-                pass
-            if not ending.is_set():
-                log.error("the process that speaks has ended (exit code %s)", host.poll())
-            _end(host)
+            with host:
+                _watch(host, ending)
+            if os.environ.get(METRIC_FILES):
+                metric_files.mark_process_dead(host.pid)  # type: ignore[no-untyped-call]
         ending.wait(RESTART_S)
 
 
-def _end(host: subprocess.Popen[bytes]) -> None:
-    """Lets the host end its engines; kills it if it does not."""
+def _watch(host: subprocess.Popen[bytes], ending: threading.Event) -> None:
+    """Returns when the host has ended. One that hangs is killed, and one that does not end its engines."""
+    beats, seen = cast(FileIO, host.stdout), time.monotonic()
+    os.set_blocking(beats.fileno(), False)
+    while host.poll() is None and not ending.wait(POLL_S):
+        if beats.read(BEATS_MAX):
+            seen = time.monotonic()
+        elif time.monotonic() - seen > HANG_MAX_S:
+            host.kill()
+    if not ending.is_set():
+        log.error("the process that speaks has ended (exit code %s)", host.poll())
+    cast(FileIO, host.stdin).close()
     try:
-        host.communicate(timeout=END_MAX_S)
+        host.wait(END_MAX_S)
     except subprocess.TimeoutExpired:
         host.kill()
-        host.wait()
-    if os.environ.get(METRIC_FILES):
-        metric_files.mark_process_dead(host.pid)  # type: ignore[no-untyped-call]
+
+
+async def _beat() -> None:
+    """Tells the parent that the event loop runs."""
+    while True:
+        os.write(sys.stdout.fileno(), b".")
+        await asyncio.sleep(BEAT_S)
 
 
 async def _run(socket: str) -> None:
@@ -189,11 +209,13 @@ async def _run(socket: str) -> None:
     engines = cast(dict[str, StreamingEngine], host_engines(settings))
     site = SiteEngines(settings, engines, audio.folder, may_fail=True)
     host = EngineHost(engines, site.down)
+    beating = asyncio.create_task(_beat(), name="beat")
     # Not as a context manager: its end waits, from Python 3.12 on, for workers that are still connected.
     await asyncio.start_unix_server(host.answer, socket)
     await site.start()
     host.started.set()
     await asyncio.to_thread(sys.stdin.buffer.read)
+    beating.cancel()
     await site.close()
 
 

@@ -118,6 +118,10 @@ def test_two_workers_share_metrics_and_engines_and_exit_with_0(
     check_a_killed_worker_is_replaced(pair)
     assert speakers(pair) == speaking
     last = [*workers(pair), *speaking]
+    os.kill(pair.pid, signal.SIGKILL)
+    wait_until(lambda: not any(map(processes.runs, last)), WAIT_S, "the workers end with their parent")
+    pair.start()
+    last = [*workers(pair), *speakers(pair)]
     assert pair.stop() == 0
     assert not [pid for pid in last if processes.state(pid)]
     assert "Traceback" not in pair.stderr
@@ -127,6 +131,8 @@ def check_a_killed_worker_is_replaced(pair: Service) -> None:
     before = set(workers(pair))
     os.kill(min(before), signal.SIGKILL)
     wait_until(lambda: len(set(workers(pair)) - before) == 1, WAIT_S, "another worker has started")
+    started = "Application startup complete"
+    wait_until(lambda: pair.stderr.count(started) == 3, WAIT_S, "the other worker serves")
 
 
 def workers(service: Service) -> list[int]:

@@ -30,7 +30,7 @@ from myna.engines.kokoro.engine import PROCESSES_MAX, Kokoro
 from myna.engines.kokoro.job import KokoroModel
 from myna.engines.registry import ESPEAK, KOKORO
 from myna.settings import Settings, load
-from myna.speech import shared_engines
+from myna.speech import engine_host, shared_engines
 from myna.speech.engine_host import host_process
 from myna.speech.shared_engines import SOCKET, HostConnection, SharedEngine
 from myna.speech.site_engines import speech_engines
@@ -210,17 +210,27 @@ async def test_a_host_that_ends_before_it_reads_the_text_has_crashed(
             await speaking
 
 
-async def test_a_host_that_hangs_is_not_waited_for(
+async def test_a_host_that_hangs_is_not_waited_for_and_replaced(
     workers: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_engines, "GRACE_S", 0.0)
     monkeypatch.setattr(shared_engines, "KILL_WAIT_S", 0.1)
-    os.kill(host_pid(), signal.SIGSTOP)
-    try:
-        with pytest.raises(EngineTimedOut):
-            await workers[0].speak(Utterance("Hello.", VOICE, 1.0), tmp_path / "audio" / "six.mp3", 0.3)
-    finally:
-        os.kill(host_pid(), signal.SIGCONT)
+    hangs = host_pid()
+    os.kill(hangs, signal.SIGSTOP)
+    with pytest.raises(EngineTimedOut):
+        await workers[0].speak(Utterance("Hello.", VOICE, 1.0), tmp_path / "audio" / "six.mp3", 0.3)
+
+    async def ended() -> bool:
+        return not processes.state(hangs)
+
+    with monkeypatch.context() as soon:
+        soon.setattr(engine_host, "HANG_MAX_S", 1.5)
+        await until(ended, "the host that hangs is killed")
+
+    async def up() -> bool:
+        return bool(workers[0].up() and workers[1].up())
+
+    await until(up, "the engines are up again")
 
 
 async def test_a_host_that_ends_is_started_again(workers: list[Any], tmp_path: Path) -> None:

@@ -83,7 +83,11 @@ class Form:
             boundary = options.get(b"boundary")
             if kind != b"multipart/form-data" or not boundary:
                 raise InvalidRequest(_NOT_MULTIPART)
-            await self._receive(request, self._parser(boundary, out))
+            try:
+                parser = self._parser(boundary, out)
+            except FormParserError as error:
+                raise _unreadable(error) from None
+            await self._receive(request, parser)
             await self._disk.run(out.flush)
         if self._file_name is not None:
             self.file = Upload(
@@ -112,7 +116,7 @@ class Form:
             try:
                 parser.write(data)
             except FormParserError as error:
-                raise InvalidRequest(f"The form can't be read: {str(error)[:100]}.") from None
+                raise _unreadable(error) from None
         if not self._complete:
             raise InvalidRequest("The form ended early; send it whole.")
 
@@ -188,3 +192,7 @@ class Form:
 
     def _finish(self) -> None:
         self._complete = True
+
+
+def _unreadable(error: FormParserError) -> InvalidRequest:
+    return InvalidRequest(f"The form can't be read: {str(error).rstrip('.')[:100]}.")

@@ -7,7 +7,6 @@ them, and then `JobDone` or `JobFailed`, all with the job's number: the parent k
 crashed had started the job.
 """
 
-import ctypes
 import errno
 import importlib
 import os
@@ -24,14 +23,13 @@ from typing import BinaryIO
 import msgspec
 
 from myna.engines.interface import EngineFailed
-from myna.lib.sandbox import AllowedPaths, Confinement, confine
+from myna.lib.sandbox import AllowedPaths, Confinement, confine, end_with_parent
 
 FRAME_MAX_BYTES = 8 << 20
 """More than a minute of sound, at any speed of a piece of text."""
 LENGTH = struct.Struct(">I")
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NICENESS = 10
-_PR_SET_PDEATHSIG = 1
 
 
 class Setup(msgspec.Struct, frozen=True, array_like=True):
@@ -220,14 +218,8 @@ def _read_frame(stream: BinaryIO) -> bytes:
 
 def _bind_to_parent(parent_pid: int) -> None:
     """Lowers the priority, and ignores SIGINT and SIGTERM: the parent drains its work and then ends the
-    child.
-
-    On Linux the kernel kills the child when the thread that started it ends, even by SIGKILL.
-    """
+    child, or is killed itself."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(_NICENESS)
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent_pid:  # it died before the line above
-            os._exit(0)
+    end_with_parent(parent_pid, signal.SIGKILL)
