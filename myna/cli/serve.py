@@ -92,7 +92,7 @@ async def _prepare(settings: Settings) -> bool:
 
 
 def _run(settings: Settings) -> None:
-    speech_engines(settings, {})  # reports an error of the setting in one line
+    engines = speech_engines(settings, {})  # reports an error of the setting in one line
     client_of(settings)  # the same
     keep_to_ourselves()  # also in the parent of several workers, whose environment has all keys
     logs.configure(settings.log_level)
@@ -110,11 +110,11 @@ def _run(settings: Settings) -> None:
         if served.failure:
             raise CommandError(served.failure)
         return
-    with tempfile.TemporaryDirectory(prefix="myna-metrics-") as folder:
+    with tempfile.TemporaryDirectory(prefix="myna-metrics-") as folder, contextlib.ExitStack() as hosting:
         os.environ[MULTIPROCESS] = folder  # read by the workers, before they import the metrics
-        with host_process() as socket:
-            os.environ[SOCKET] = socket
-            server.run(FACTORY, settings, welcome)
+        if engines:
+            os.environ[SOCKET] = hosting.enter_context(host_process())
+        server.run(FACTORY, settings, welcome)
 
 
 async def _welcome(settings: Settings) -> None:

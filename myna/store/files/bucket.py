@@ -64,13 +64,14 @@ class Bucket:
         self.label = url
         self.working = data_folder / "unsent"
         self._usable_until = 0.0
-        secret = [name for name in SECRETS if name.startswith(_PREFIXES[url.partition(":")[0]])]
+        prefix = _PREFIXES[url.partition(":")[0]]
+        secret = [name for name in SECRETS if name.startswith(prefix)]
         named = {name: environ.get(name, "") for one in secret for name in (one, f"{one}_FILE")}
         given: Any = {
             name.lower(): value for name, value in with_secret_files(named, secret).items() if value
         }
         options: Any = {  # a typed dictionary of its own
-            "allow_http": environ.get("AWS_ALLOW_HTTP", "").lower() == "true",
+            "allow_http": environ.get(f"{prefix}ALLOW_HTTP", "").lower() == "true",
             "connect_timeout": timedelta(seconds=5),
             "timeout": timedelta(seconds=30),
         }
