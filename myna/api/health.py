@@ -37,7 +37,6 @@ T = TypeVar("T")
 
 READY_WAIT_S = 2.0
 CACHE_MAX_AGE_S = 1.0
-MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 NOT_ALLOWED = "The metrics need a token; send MYNA_METRICS_TOKEN as 'Authorization: Bearer <token>'."
 
 
@@ -121,7 +120,7 @@ class HealthApi:
     async def _render_metrics(self) -> bytes:
         """With several processes the metrics are files, which a separate thread reads."""
         metrics.fold()
-        if os.environ.get(MULTIPROCESS):
+        if os.environ.get(metrics.MULTIPROCESS):
             return await self._files.run(_metrics_of_all_processes)
         return generate_latest(REGISTRY)
 
@@ -164,7 +163,8 @@ class _Processes(Collector):
     """What Prometheus' clients tell of their process, summed over the workers."""
 
     def collect(self) -> Iterator[Metric]:
-        files = Path(os.environ[MULTIPROCESS]).glob("gauge_live*_*.db")  # those of dead workers are deleted
+        folder = Path(os.environ[metrics.MULTIPROCESS])
+        files = folder.glob("gauge_live*_*.db")  # those of dead workers are deleted
         found: dict[str, Metric] = {}
         for pid in {int(file.stem.rpartition("_")[2]) for file in files}:
             for metric in ProcessCollector(pid=partial(int, pid), registry=None).collect():

@@ -14,7 +14,6 @@ from myna import __version__, cli
 from myna.accounts.sign_in import links
 from myna.accounts.sign_in.links import LIFE_MS, Purpose
 from myna.accounts.sign_in.oidc.provider import client_of
-from myna.api.health import MULTIPROCESS
 from myna.cli.console import (
     Json,
     check_not_moved,
@@ -28,7 +27,7 @@ from myna.errors import CommandError
 from myna.http import server
 from myna.http.server import fitted, raise_limit
 from myna.lib.sandbox import keep_to_ourselves
-from myna.lib.telemetry import logs
+from myna.lib.telemetry import logs, metrics
 from myna.server import app
 from myna.settings import Settings
 from myna.speech.engine_host import host_process
@@ -111,7 +110,7 @@ def _run(settings: Settings) -> None:
             raise CommandError(served.failure)
         return
     with tempfile.TemporaryDirectory(prefix="myna-metrics-") as folder, contextlib.ExitStack() as hosting:
-        os.environ[MULTIPROCESS] = folder  # read by the workers, before they import the metrics
+        os.environ[metrics.MULTIPROCESS] = folder  # read by the workers, before they import the metrics
         if engines:
             os.environ[SOCKET] = hosting.enter_context(host_process())
         server.run(FACTORY, settings, welcome)

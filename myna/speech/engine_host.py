@@ -40,7 +40,7 @@ from myna.speech.shared_engines import (
     WatchOrder,
     read_frame,
 )
-from myna.speech.site_engines import SiteEngines, host_engines
+from myna.speech.site_engines import SiteEngines, speech_engines
 from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import open_storage
 
@@ -54,7 +54,6 @@ BEAT_S: Final = 1.0
 BEATS_MAX: Final = 1024
 HANG_MAX_S: Final = 20.0
 """A host whose event loop has not run for so long is killed."""
-METRIC_FILES: Final = "PROMETHEUS_MULTIPROC_DIR"
 _PROGRAM: Final = "myna.speech.engine_host"
 
 
@@ -171,7 +170,7 @@ def _keep_running(socket: str, ending: threading.Event) -> None:
         else:
             with host:
                 _watch(host, ending)
-            if os.environ.get(METRIC_FILES):
+            if os.environ.get(metrics.MULTIPROCESS):
                 metric_files.mark_process_dead(host.pid)  # type: ignore[no-untyped-call]
         ending.wait(RESTART_S)
 
@@ -206,7 +205,7 @@ async def _run(socket: str) -> None:
     logs.configure(settings.log_level)
     audio = AudioStore(open_storage(settings, os.environ))
     audio.prepare()
-    engines = cast(dict[str, StreamingEngine], host_engines(settings))
+    engines = cast(dict[str, StreamingEngine], speech_engines(settings, {}))
     site = SiteEngines(settings, engines, audio.folder, may_fail=True)
     host = EngineHost(engines, site.down)
     beating = asyncio.create_task(_beat(), name="beat")

@@ -27,35 +27,23 @@ WATCH_S: Final = 2.0
 
 
 def speech_engines(settings: Settings, environ: Mapping[str, str]) -> dict[str, Engine]:
-    """The engines of MYNA_SPEECH, not started, by the name of their channel. Raises ConfigError."""
-    socket = environ.get(SOCKET)
-    if socket is None:
-        return _engines(settings, settings.workers)
-    host = HostConnection(socket)
-    return {
-        name: SharedEngine(name, engine, host, workers=settings.workers, files_max=_processes(settings))
-        for name, engine in host_engines(settings).items()
-    }
-
-
-def host_engines(settings: Settings) -> dict[str, Engine]:
-    """The engines for all workers, not started. Raises ConfigError."""
-    return _engines(settings, 1)
-
-
-def _engines(settings: Settings, workers: int) -> dict[str, Engine]:
-    """The engines with the share that one of so many workers has of their processes."""
+    """The engines of MYNA_SPEECH, not started, by the name of their channel: those of the host, if the
+    environment names its socket. Raises ConfigError."""
+    processes = settings.speech_processes or max(PROCESSES_MIN, usable_cores())
     limits = EngineLimits(
-        processes=max(1, _processes(settings) // workers),
-        queue_max=settings.speech_queue_max * settings.workers // workers,
+        processes=processes,
+        queue_max=settings.speech_queue_max * settings.workers,
         job_deadline_s=max(settings.call_deadline_s, settings.stream_deadline_s),
         account_max=settings.speech_account_max,
     )
-    return site_engines(settings.speech, settings.data_folder, limits)
-
-
-def _processes(settings: Settings) -> int:
-    return settings.speech_processes or max(PROCESSES_MIN, usable_cores())
+    engines = site_engines(settings.speech, settings.data_folder, limits)
+    if SOCKET not in environ:
+        return engines
+    host = HostConnection(environ[SOCKET])
+    return {
+        name: SharedEngine(name, engine, host, workers=settings.workers, files_max=processes)
+        for name, engine in engines.items()
+    }
 
 
 class SiteEngines:

@@ -19,6 +19,9 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 CALL_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900)
 """Fewer, since there are as many series as channels and routes."""
 
+MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
+"""The environment variable with the folder of the metrics of several processes; read at the import."""
+
 BUILD = Gauge("myna_build_info", "The version of Myna.", ["version"], multiprocess_mode="livemax")
 REQUESTS = Counter("myna_requests", "Requests answered.", ["path", "status"])
 REQUEST_SECONDS = Histogram(
