@@ -181,7 +181,7 @@ async def stream(visit: Visit) -> Response:
         return b""
 
     run = await runs.run(visit, Scope.CHAT, "", body, work)
-    return Streamed() if visit.has_streamed else await page(visit, form, said[:-1], run)
+    return Streamed() if visit.exchange.has_streamed else await page(visit, form, said[:-1], run)
 
 
 async def show_ended(visit: Visit) -> Response:
