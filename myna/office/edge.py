@@ -216,7 +216,9 @@ class Office:
 
     async def _form_again(self, visit: Visit, error: InvalidRequest | CommandError) -> Response | None:
         """The page with the refused form, filled in; None where no page has it."""
-        for address in dict.fromkeys((self._page_before(visit), self._page_of(visit.request.url.path))):
+        url = visit.request.url
+        own = self._page_of(url.path, f"?{url.query}" if url.query else "")
+        for address in dict.fromkeys((self._page_before(visit), own)):
             if (response := await self._filled(visit, error, address)) is not None:
                 return response
         return None

@@ -42,7 +42,7 @@ async def limit_fields(visit: Visit, account_id: int, key_id: int = OF_ACCOUNT) 
 
 async def of_site(visit: Visit, *, account: bool = False) -> Mapping[str, str]:
     """The site's limits of a key, or of an account, as text by the names of the fields."""
-    await visit.parts.config.at(await visit.read(config_store.version))
+    await visit.config()
     defaults = limits.defaults_of(visit.parts.config.settings)
     found = NO_LIMITS if defaults is None else defaults.account if account else defaults.key
     return limits.as_texts(structs.asdict(found))
@@ -51,8 +51,7 @@ async def of_site(visit: Visit, *, account: bool = False) -> Mapping[str, str]:
 async def routes_of_site(visit: Visit, chosen: Collection[str]) -> list[Route]:
     """The routes that the form offers, none if the operator has added none. Whisper is one of them where it
     is installed, or if it is `chosen`."""
-    config = await visit.read(config_store.load)
-    await visit.parts.config.at(config.version)
+    config = await visit.config()
     whisper = TRANSCRIPTION_ROUTE in chosen or not await visit.parts.whisper_missing()
     found = listed(config, visit.parts.config.settings) if config.routes else []
     return [route for route in found if whisper or route.name != TRANSCRIPTION_ROUTE]

@@ -51,7 +51,9 @@ from myna.store.database import Database, Queries
 from myna.store.files.named_files import AudioStore, SampleStore
 from myna.store.files.storage import FreeSpace
 from myna.store.group_commit import GroupCommit
+from myna.store.queries import config as config_store
 from myna.store.queries.accounts import AccountRow
+from myna.store.queries.config import Config
 from myna.store.queries.keys import KeyRow
 from myna.store.rows import ID_MAX
 from myna.store.transaction_queue import transactions_of
@@ -212,6 +214,11 @@ class Visit:
         """Runs a query on the reader for pages, under its time limit, in turn with other owners."""
         with transactions_of(self.owner):
             return await self.db.read(lambda queries: query(queries, *args, **kwargs))
+
+    async def config(self) -> Config:
+        """The configuration of now, with the voices that compute nodes offer now."""
+        await self.parts.config.at(await self.read(config_store.version))
+        return await self.parts.config.with_nodes()
 
     def parameter(self, name: str, default: str = "") -> str:
         """A parameter of the query."""

@@ -51,7 +51,7 @@ async def show(
         found=found,
         form=form or NewServer(),
         parrot=PARROT,
-        channels=_chat_channels(visit),
+        channels=await _chat_channels(visit),
         failed=failed,
         error=error,
     )
@@ -67,7 +67,6 @@ async def add_server(visit: Visit) -> Response:
     if not form.untested and (failure := await _failure_of(visit, form, url)):
         return await show(visit, form, visit.said(failure), failed=True)
     await visit.perform(action)
-    await visit.parts.config.refresh()
     return visit.redirect("/start/key", "Chats go to {name} now.", name=name)
 
 
@@ -94,7 +93,7 @@ async def show_key(visit: Visit) -> Response:
     return visit.page(
         "start_key.html",
         form=FirstKey(name=visit.text("my first key"), units=FIRST_UNITS),
-        channels=_chat_channels(visit),
+        channels=await _chat_channels(visit),
         memo=MEMO,
     )
 
@@ -114,10 +113,9 @@ def _name_of(url: str) -> str:
     return urlsplit(url).hostname or ""
 
 
-def _chat_channels(visit: Visit) -> list[str]:
+async def _chat_channels(visit: Visit) -> list[str]:
     """The names of the enabled chat channels."""
-    parts = visit.parts
-    return [channel.name for channel in parts.channels.chat(parts.config.current)]
+    return [channel.name for channel in visit.parts.channels.chat(await visit.config())]
 
 
 PAGES = [

@@ -27,7 +27,6 @@ from myna.office.runs import Disconnected, Run
 from myna.office.visit import Streamed, Visit
 from myna.store.batch import CallState
 from myna.store.queries import accounts
-from myna.store.queries import config as config_store
 from myna.store.queries import reports as reports_store
 from myna.store.queries.reports import CallRow
 from myna.wire.v1 import MODELS
@@ -70,7 +69,6 @@ class Chat(Struct):
 
 async def show(visit: Visit) -> Response:
     """An empty conversation."""
-    await visit.parts.config.at(await visit.read(config_store.version))  # it has the price
     return await page(visit, Chat(), [])
 
 
@@ -118,7 +116,7 @@ async def page(
 ) -> Response:
     """The page with a conversation of whole turns. A message that has no answer is in the form."""
     asked = [*said, form.text] if run and form.text else said[:-1]
-    config = await visit.read(config_store.load)
+    config = await visit.config()
     models = [
         route
         for route in listed(config, visit.parts.config.settings)

@@ -15,7 +15,7 @@ from myna.errors import NotFound
 from myna.errors.sentences import SentenceError
 from myna.office import runs
 from myna.office.client_lines import speech_lines
-from myna.office.page import Page, Values, live_page
+from myna.office.page import Page, Values, live_pages
 from myna.office.pages.voices import usable_voices
 from myna.office.runs import Run
 from myna.office.visit import Visit
@@ -86,11 +86,6 @@ async def read(visit: Visit) -> Response:
     except EngineFailed as failure:
         return await _page(visit, form, error=visit.said_of(failure))
     return await _page(visit, form, reading=found)
-
-
-async def show_task(visit: Visit) -> Response:
-    """A task of a compute node, for browsers without scripts."""
-    return visit.page("try_task.html", **await _task(visit))
 
 
 async def _task(visit: Visit, task_id: int = 0) -> Values:
@@ -187,8 +182,7 @@ PAGES = [
         form_max_bytes=FORM_MAX_BYTES,
         repeatable="it changes nothing",
     ),
-    Page("/try/tasks/{id:number}", show=show_task),
-    live_page("/try/tasks/{id:number}", "try_task.html", _task),
+    *live_pages("/try/tasks/{id:number}", "try_task.html", _task),
     Page(_OWN, show=show_words, submit=add_word),
     Page(f"{_OWN}/remove", submit=remove_word),
     Page(_OF_SITE, show=show_words, submit=add_word),

@@ -1,7 +1,7 @@
 """The forms that add a channel, change it, store its key and remove it."""
 
+import contextlib
 from typing import Any
-from urllib.parse import quote
 
 from msgspec import structs
 from starlette.responses import Response
@@ -114,14 +114,10 @@ async def change(visit: Visit) -> Response:
 
 async def _look_up_voices(visit: Visit, name: str) -> Channel:
     """The channel. Looks up the voices of one for speech; where that fails, the service tries again later."""
-    await visit.parts.config.refresh()
     channel = await found(visit, name)
     if channel.kind == "speech":
-        try:
+        with contextlib.suppress(EngineFailed):  # the channel's test says why
             await record_voices(visit.db, visit.parts.channels, channel)
-        except EngineFailed:  # the channel's test says why
-            return channel
-        await visit.parts.config.refresh()
     return channel
 
 
@@ -129,15 +125,6 @@ async def _warning(visit: Visit, channel: Channel) -> str:
     """What may be wrong with a channel that was added or changed; empty if nothing."""
     cause = await likely_cause(visit.parts.http_client, channel)
     return " " + visit.text("It may not work.") + " " + visit.said(cause) if cause else ""
-
-
-async def remove_key(visit: Visit) -> Response:
-    """Removes the stored key."""
-    action = visit.fields(SetChannelKey, remove=True)
-    await visit.perform(action)
-    return visit.redirect(
-        f"{PATH}/change?name={quote(action.name)}", "The key of {name} is removed.", name=action.name
-    )
 
 
 PAGES = [
@@ -149,7 +136,13 @@ PAGES = [
         recent=True,
         secrets=("key",),
     ),
-    Page(f"{PATH}/key/remove", submit=remove_key, recent=True),
+    Page(
+        f"{PATH}/key/remove",
+        submit=performs(
+            SetChannelKey, f"{PATH}/change?name={{name}}", N_("The key of {name} is removed."), remove=True
+        ),
+        recent=True,
+    ),
     Page(
         f"{PATH}/remove",
         submit=performs(RemoveChannel, PATH, N_("{name} is removed."), confirmed=True),

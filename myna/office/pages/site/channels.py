@@ -89,9 +89,7 @@ async def show(visit: Visit, result: Result | None = None) -> Response:
 
 async def known(visit: Visit) -> list[Channel]:
     """All channels as the service has them, in their order."""
-    config = await visit.read(config_store.load)
-    await visit.parts.config.at(config.version)  # it has the keys
-    return visit.parts.channels.all(config)
+    return visit.parts.channels.all(await visit.config())
 
 
 async def found(visit: Visit, name: str) -> Channel:

@@ -8,7 +8,7 @@ from myna.actions.site import DisableNode, DrainNode, EnableNode, EnrollNode, In
 from myna.errors import NotFound
 from myna.farm.nodes import Nodes, NodeState, NodeStatus, node_channel
 from myna.office.messages import N_
-from myna.office.page import Page, Values, live_page, performs
+from myna.office.page import Page, Values, live_page, live_pages, performs
 from myna.office.pages.site.channels import strips
 from myna.office.visit import Visit
 
@@ -23,12 +23,8 @@ STATES = {
 }
 
 
-async def show(visit: Visit) -> Response:
-    """All nodes, and the form for a new one."""
-    return visit.page("site/nodes.html", **await _all(visit))
-
-
 async def _all(visit: Visit) -> Values:
+    """All nodes, beside the form for a new one."""
     nodes = await Nodes(visit.db).list()
     return {"nodes": nodes, "states": STATES, "strips": await strips(visit), "channel": node_channel}
 
@@ -66,7 +62,7 @@ async def _one(visit: Visit, name: str = "") -> Values:
 
 async def _own_voice(visit: Visit, known: NodeStatus) -> str:
     """The first voice of the node that no channel speaks, so that a node does; "" without one."""
-    config = await visit.parts.config.with_nodes()
+    config = await visit.config()
     of_channels = {
         voice.voice_id for channel in visit.parts.channels.speech(config) for voice in channel.voices
     }
@@ -75,8 +71,7 @@ async def _own_voice(visit: Visit, known: NodeStatus) -> str:
 
 
 PAGES = [
-    Page(PATH, show=show),
-    live_page(PATH, "site/nodes.html", _all),
+    *live_pages(PATH, "site/nodes.html", _all),
     Page(f"{PATH}/one", show=show_one),
     live_page(f"{PATH}/one", "site/node.html", _one),
     Page(f"{PATH}/enroll", submit=enroll, recent=True),
