@@ -24,11 +24,10 @@ from myna.http.responses import public_error
 from myna.lib.telemetry import logs
 from myna.office import forms, refill
 from myna.office.forms import AlreadySent, Submission
-from myna.office.messages import N_
 from myna.office.page import Handler, Page
 from myna.office.pages import ALL_PAGES
 from myna.office.refill import Refill
-from myna.office.render import LANGUAGES, STATIC, preferred, renderers
+from myna.office.render import LANGUAGES, N_, STATIC, preferred, renderers
 from myna.office.visit import LANGUAGE, ROOT, Parts, Streamed, Visit
 from myna.office.web_security import (
     FORM_COOKIE,

@@ -39,10 +39,9 @@ from myna.lib.telemetry.requests import RequestDetails
 from myna.lib.times import zone_of
 from myna.office import forms
 from myna.office.forms import FIELD, Result, Submission
-from myna.office.messages import N_
 from myna.office.model_fetching import ModelFetching
 from myna.office.refill import Refill, refilled
-from myna.office.render import Renderer, date
+from myna.office.render import N_, Renderer, date
 from myna.office.web_security import NOTICE_COOKIE, Cookies
 from myna.settings import Settings
 from myna.speech.previews import Previews

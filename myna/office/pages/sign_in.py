@@ -21,8 +21,8 @@ from myna.accounts.sign_in.oidc.identities import Identity
 from myna.accounts.sign_in.oidc.provider import CALLBACK_PATH, Failure, OidcRefused
 from myna.actions.accounts import SetIdentity
 from myna.errors import CommandError, NotFound, Unavailable
-from myna.office.messages import N_
 from myna.office.page import Page
+from myna.office.render import N_
 from myna.office.visit import LANGUAGE, ROOT, Visit
 from myna.office.web_security import OIDC_COOKIE, SESSION_COOKIE
 

@@ -13,11 +13,10 @@ from myna.engines.how_read import Reading, reading
 from myna.engines.interface import EngineFailed
 from myna.errors import NotFound
 from myna.errors.sentences import SentenceError
-from myna.office import runs
 from myna.office.client_lines import speech_lines
 from myna.office.page import Page, Values, live_pages
+from myna.office.pages.try_chat import CHARGED_ONCE, Run, charged, new_once
 from myna.office.pages.voices import usable_voices
-from myna.office.runs import Run
 from myna.office.visit import Visit
 from myna.speech.catalogue import spoken_language
 from myna.speech.plan import check_text
@@ -57,7 +56,7 @@ async def submit(visit: Visit) -> Response:
     """Has the text spoken and shows the player, or follows the task of a compute node."""
     form = visit.fields(Speech)
     body = msgspec.json.encode(_request(form))
-    run = await runs.run(
+    run = await charged(
         visit,
         Scope.TTS,
         form.once,
@@ -131,7 +130,7 @@ async def _page(
         units=visit.parts.config.settings.tts_units,
         balance=run.balance if run else visit.account.balance,
         lines=speech_lines(visit.base_url + "/v1", _request(form)),
-        once=form.once if run and run.in_doubt else runs.new_once(),
+        once=form.once if run and run.in_doubt else new_once(),
     )
 
 
@@ -174,7 +173,7 @@ PAGES = [
         show=show,
         submit=submit,
         form_max_bytes=FORM_MAX_BYTES,
-        repeatable=runs.CHARGED_ONCE,
+        repeatable=CHARGED_ONCE,
     ),
     Page(
         "/try/reading",

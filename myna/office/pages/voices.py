@@ -14,9 +14,9 @@ from myna.engines.media.job import SAMPLE_MAX_BYTES, SAMPLE_MAX_S, SAMPLE_MIN_S
 from myna.errors import CommandError, NotFound
 from myna.lib.files import remove
 from myna.office import forms
-from myna.office.messages import N_
 from myna.office.page import Page, Values, live_page, live_pages
 from myna.office.pages.records import PHRASES
+from myna.office.render import N_
 from myna.office.visit import Visit
 from myna.speech import catalogue
 from myna.speech.catalogue import spoken_language

@@ -20,9 +20,9 @@ from myna.channels.routes import (
     of_row,
 )
 from myna.errors import NotFound
-from myna.office.messages import N_
 from myna.office.page import Page, performs
 from myna.office.pages.site.channels import known
+from myna.office.render import N_
 from myna.office.visit import Visit
 from myna.store.queries import config as store
 

@@ -13,8 +13,8 @@ from myna.engines.registry import AUTO
 from myna.engines.voices import EXAMPLE
 from myna.errors import CommandError
 from myna.gateway import trial as channel_trial
-from myna.office.messages import N_
 from myna.office.page import Page, Values, live_pages, performs
+from myna.office.render import N_
 from myna.office.visit import Visit
 from myna.voices import overrides as voice_overrides
 from myna.voices.overrides import PublicVoice
