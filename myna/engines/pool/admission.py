@@ -126,7 +126,10 @@ class Admission:
             del lane[account]
 
     def measured(self, sound_s: float, took_s: float) -> None:
-        """Records that a process took `took_s` for a text estimated at `sound_s` seconds of sound."""
+        """Records that a process took `took_s` for a text estimated at `sound_s` seconds of sound. Neither
+        may be known: then it is 0."""
+        if not sound_s or not took_s:
+            return
         weight = PACE_WEIGHT * min(1.0, sound_s / PACE_SOUND_S)
         self._measured_pace += weight * (took_s / sound_s - self._measured_pace)
 
