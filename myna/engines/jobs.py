@@ -88,7 +88,7 @@ async def sound_of(run: Callable[[TakePart], Awaitable[SpeechResult]]) -> SoundP
         while (part := await arrived.get()) is not None:
             room.release()
             yield SoundPart(part, 0.0)
-        yield SoundPart(b"", (await job).took_s)
+        yield SoundPart(b"", (await job).work_s)
     except GeneratorExit:
         closed = True
         room.release()

@@ -58,36 +58,36 @@ class DurableFiles:
     async def write_job(
         self, job: J, path: Path, deadline_s: float, client: Client, run: RunJob[J]
     ) -> SpeechResult:
-        """The file of a job: its child writes it, or sends the sound of a client that hears. See `write`."""
-        if client.hear is not None:
+        """The file of a job: its child writes it, or sends the sound for a client's `relay`. See `write`."""
+        if client.relay is not None:
 
             def sound(left_s: float) -> SoundParts:
                 return sound_of(partial(run, job, left_s, client))
 
-            return await self.write_heard(path, deadline_s, sound, client.hear, job.sound_max_s)
+            return await self.write_relayed(path, deadline_s, sound, client.relay, job.sound_max_s)
 
         def write(part: Path) -> Awaitable[SpeechResult]:
             return run(structs.replace(job, file=OutputFile.at(part, path)), deadline_s, client, None)
 
         return await self.write(path, deadline_s, write)
 
-    async def write_heard(
+    async def write_relayed(
         self,
         path: Path,
         deadline_s: float,
         sound: Callable[[float], SoundParts],
-        hear: Callable[[SoundParts], SoundParts] | None,
+        relay: Callable[[SoundParts], SoundParts] | None,
         sound_max_s: float,
     ) -> SpeechResult:
-        """Writes a sound at STREAM_RATE_HZ, as `hear` returns its parts. `sound` makes it, within the seconds
-        that it gets: fewer for a listener, which may keep the parts before a failure. See `write`."""
+        """Writes a sound at STREAM_RATE_HZ, as `relay` returns its parts. `sound` makes it, within the
+        seconds that it gets: fewer with a relay, which may keep the parts before a failure. See `write`."""
         ends_at = asyncio.get_running_loop().time() + deadline_s
 
         async def write(part: Path) -> SpeechResult:
             left_s = ends_at - asyncio.get_running_loop().time()
             file = Mp3File(part, path, STREAM_RATE_HZ)
-            heard = hear(sound(left_s - store_s(left_s))) if hear else sound(left_s)
-            async with aclosing(heard) as parts:
+            relayed = relay(sound(left_s - store_s(left_s))) if relay else sound(left_s)
+            async with aclosing(relayed) as parts:
                 return await self.write_sound(parts, file, sound_max_s, ends_at)
 
         return await self.write(path, deadline_s, write)
@@ -112,10 +112,10 @@ class DurableFiles:
         self, parts: AsyncIterator[SoundPart], file: Mp3File, sound_max_s: float
     ) -> SpeechResult:
         write = bounded(file.write, file.rate_hz, sound_max_s)
-        took_s, size_bytes = 0.0, 0
+        work_s, size_bytes = 0.0, 0
         words: list[WordTime] = []
         async for sound in parts:
-            took_s += sound.took_s
+            work_s += sound.work_s
             if sound.pcm and not size_bytes:
                 await self._disk.run_metadata(file.open)  # before `close`, in the same thread
             size_bytes += len(sound.pcm)
@@ -124,7 +124,7 @@ class DurableFiles:
         if not size_bytes:
             raise NothingSpoken("This voice has no sound for the text.")
         finished = await self._disk.run(partial(file.finish, word_times.tag(words)))
-        return SpeechResult(finished.seconds, finished.size_bytes, finished.sha256, took_s)
+        return SpeechResult(finished.seconds, finished.size_bytes, finished.sha256, work_s)
 
     async def write(
         self, path: Path, deadline_s: float, speak: Callable[[Path], Awaitable[SpeechResult]]

@@ -190,15 +190,15 @@ class SharedEngine:
     ) -> SpeechResult:
         """The host writes the file. For a client that takes the sound the host sends it, and the file is
         written here."""
-        if client.hear is not None:
+        if client.relay is not None:
             sound = partial(self._sound, utterance, client=client)
-            written = await self._files.write_heard(
-                path, deadline_s, sound, client.hear, utterance.sound_max_s
+            written = await self._files.write_relayed(
+                path, deadline_s, sound, client.relay, utterance.sound_max_s
             )
         else:
             written = await self._written(utterance, path, deadline_s, client)
-        if client.sound_s and written.took_s and self.admission is not None:
-            self.admission.measured(client.sound_s, written.took_s)
+        if client.sound_s and written.work_s and self.admission is not None:
+            self.admission.measured(client.sound_s, written.work_s)
         return written
 
     async def _written(

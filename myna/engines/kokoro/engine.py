@@ -128,9 +128,9 @@ class Kokoro:
     ) -> SpeechResult:
         """Writes 24,000 Hz. For files after a failure see `DurableFiles.write`."""
         sound = partial(self.sound, utterance, client=client)
-        result = await self._files.write_heard(path, deadline_s, sound, client.hear, utterance.sound_max_s)
+        result = await self._files.write_relayed(path, deadline_s, sound, client.relay, utterance.sound_max_s)
         if client.sound_s:
-            self.admission.measured(client.sound_s, result.took_s)
+            self.admission.measured(client.sound_s, result.work_s)
         return result
 
     async def sound(
@@ -162,7 +162,7 @@ class Kokoro:
         total, done = sum(len(piece.phonemes) for piece in pieces), 0
         tasks: deque[asyncio.Task[PieceSound]] = deque()
         following = iter(pieces)
-        at_once = 1 if client.hear else self._processes
+        at_once = 1 if client.relay else self._processes
         begin_s = 0.0
         disconnected = client.disconnected  # for the first piece: the text has not been started before
         try:
@@ -183,7 +183,7 @@ class Kokoro:
                     WordTime(word.text, begin_s + word.begin_s, begin_s + word.end_s) for word in sound.words
                 ]
                 begin_s += (len(sound.pcm) + len(pause)) / 2 / RATE_HZ
-                yield SoundPart(sound.pcm + pause, sound.took_s, words=words)
+                yield SoundPart(sound.pcm + pause, sound.work_s, words=words)
                 done += len(piece.phonemes)
                 if client.progress:
                     client.progress(done / total)
@@ -197,7 +197,7 @@ class Kokoro:
     ) -> list[Piece]:
         """The text in phonemes. Raises NothingSpoken if the model can speak nothing of it."""
         language = utterance.language or voice.voice.language
-        job = TextJob(utterance.encodable, language, begin_early=client.hear is not None)
+        job = TextJob(utterance.encodable, language, begin_early=client.relay is not None)
         left_s = ends_at - asyncio.get_running_loop().time()
         found = await self._text_pool.run(
             job, left_s, queue_key=client.queue_key, disconnected=client.disconnected

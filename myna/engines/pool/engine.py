@@ -69,8 +69,8 @@ class PoolEngine(Generic[J]):
         """Writes the sample rate of the voice, or STREAM_RATE_HZ for a client that streams. For files after a
         failure see `DurableFiles.write`."""
         result = await self._files.write_job(self._job(utterance), path, deadline_s, client, self._run)
-        if client.sound_s and result.took_s:
-            self.admission.measured(client.sound_s, result.took_s)
+        if client.sound_s and result.work_s:
+            self.admission.measured(client.sound_s, result.work_s)
         return result
 
     def sound(self, utterance: Utterance, deadline_s: float, client: Client = NO_CLIENT) -> SoundParts:
