@@ -70,12 +70,15 @@ class Page(Struct, frozen=True):
         return [name for name, handler in (("GET", self.show), ("POST", self.submit)) if handler]
 
 
-def performs(kind: type[Action[Any]], to: str, notice: str = "", *, confirmed: bool = False) -> Handler:
+def performs(
+    kind: type[Action[Any]], to: str, notice: str = "", *, confirmed: bool = False, **given: object
+) -> Handler:
     """The function of a form that makes this change, and then shows the page `to` with the notice. Both may
-    have fields of the action. `confirmed`: the name must be typed again."""
+    have fields of the action. `confirmed`: the name must be typed again. `given` are fields that the form
+    does not decide."""
 
     async def submit(visit: Visit) -> Response:
-        action = visit.fields(kind)
+        action = visit.fields(kind, **given)
         if confirmed:
             visit.confirm(str(getattr(action, "name", "")))
         await visit.perform(action)
@@ -100,6 +103,15 @@ _streams = Shares[int](
     lambda: Overloaded("Too many pages are kept up to date at once; load this one again later.", 10),
 )
 _json = msgspec.json.Encoder()
+
+
+def live_pages(path: str, template: str, values: Callable[[Visit], Awaitable[Values]]) -> tuple[Page, Page]:
+    """A page of these values, and the one that keeps it up to date."""
+
+    async def show(visit: Visit) -> Response:
+        return visit.page(template, **await values(visit))
+
+    return Page(path, show=show), live_page(path, template, values)
 
 
 def live_page(path: str, template: str, values: Callable[[Visit], Awaitable[Values]]) -> Page:

@@ -39,10 +39,9 @@ from myna.lib.telemetry.requests import RequestDetails
 from myna.lib.times import zone_of
 from myna.office import forms
 from myna.office.forms import FIELD, Result, Submission
-from myna.office.messages import N_
 from myna.office.model_fetching import ModelFetching
 from myna.office.refill import Refill, refilled
-from myna.office.render import Renderer, date
+from myna.office.render import N_, Renderer, date
 from myna.office.web_security import NOTICE_COOKIE, Cookies
 from myna.settings import Settings
 from myna.speech.previews import Previews
@@ -51,7 +50,9 @@ from myna.store.database import Database, Queries
 from myna.store.files.named_files import AudioStore, SampleStore
 from myna.store.files.storage import FreeSpace
 from myna.store.group_commit import GroupCommit
+from myna.store.queries import config as config_store
 from myna.store.queries.accounts import AccountRow
+from myna.store.queries.config import Config
 from myna.store.queries.keys import KeyRow
 from myna.store.rows import ID_MAX
 from myna.store.transaction_queue import transactions_of
@@ -212,6 +213,11 @@ class Visit:
         """Runs a query on the reader for pages, under its time limit, in turn with other owners."""
         with transactions_of(self.owner):
             return await self.db.read(lambda queries: query(queries, *args, **kwargs))
+
+    async def config(self) -> Config:
+        """The configuration of now, with the voices that compute nodes offer now."""
+        await self.parts.config.at(await self.read(config_store.version))
+        return await self.parts.config.with_nodes()
 
     def parameter(self, name: str, default: str = "") -> str:
         """A parameter of the query."""

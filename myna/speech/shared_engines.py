@@ -11,7 +11,6 @@ import contextlib
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -33,10 +32,10 @@ from myna.engines.interface import (
     SpeechResult,
     Utterance,
 )
-from myna.engines.jobs import REST_MAX_S
 from myna.engines.output_file import DurableFiles
 from myna.engines.pool.child_handle import KILL_WAIT_S
 from myna.engines.pool.child_main import LENGTH, framed
+from myna.engines.pool.engine import REST_MAX_S
 from myna.lib.files import wait_shielded
 from myna.lib.sandbox import AllowedPaths
 
@@ -191,13 +190,10 @@ class SharedEngine:
         """The host writes the file. For a client that takes the sound the host sends it, and the file is
         written here."""
         if client.relay is not None:
-            sound = partial(self._sound, utterance, client=client)
-            written = await self._files.write_relayed(
-                path, deadline_s, sound, client.relay, utterance.sound_max_s
-            )
+            written = await self._files.write_sound(self._sound, utterance, path, deadline_s, client)
         else:
             written = await self._written(utterance, path, deadline_s, client)
-        if client.sound_s and written.work_s and self.admission is not None:
+        if self.admission is not None:
             self.admission.measured(client.sound_s, written.work_s)
         return written
 

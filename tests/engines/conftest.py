@@ -163,10 +163,16 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def child_pool(child: str = "process_child", **changes: Any) -> Pool[Word]:
+def child_pool(
+    child: str = "process_child",
+    processes: int = 1,
+    queue_max: int = 9,
+    job_deadline_s: float = 60,
+    **more: Any,
+) -> Pool[Word]:
     """A pool of a program of this folder, which is not started yet."""
-    limits = {"processes": 1, "queue_max": 9, "job_deadline_s": 60, **changes}
-    return Pool(f"tests.engines.{child}", Word, **limits)
+    limits = EngineLimits(processes=processes, queue_max=queue_max, job_deadline_s=job_deadline_s)
+    return Pool(f"tests.engines.{child}", Word, limits, **more)
 
 
 async def busy(pool: Pool[Word], queue_key: str | None = None) -> "asyncio.Task[Word]":
@@ -180,6 +186,6 @@ async def busy(pool: Pool[Word], queue_key: str | None = None) -> "asyncio.Task[
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Child, "run", noted)
-        task = asyncio.create_task(pool.run(Command("hang"), 60, queue_key=queue_key))
+        task = asyncio.create_task(pool.run(Command("hang"), 60, Client(queue_key)))
         await until(lambda: bool(jobs) and jobs[-1].started)
     return task

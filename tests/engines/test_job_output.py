@@ -10,10 +10,10 @@ import pytest
 import soundfile
 
 from demo import tiny_voices
-from myna.engines import jobs
 from myna.engines.audio.loudness import TARGET_LUFS, integrated
 from myna.engines.espeak.engine import VOICES, Espeak
 from myna.engines.interface import (
+    NO_CLIENT,
     STREAM_RATE_HZ,
     Client,
     EngineCrashed,
@@ -23,7 +23,9 @@ from myna.engines.interface import (
     StreamingEngine,
     Utterance,
 )
-from myna.engines.jobs import TakePart, sound_of
+from myna.engines.pool import engine as pool_engine
+from myna.engines.pool.child_handle import TakePart
+from myna.engines.pool.engine import sound_of
 from myna.engines.pool.pool import Pool
 from myna.engines.sherpa.engine import Sherpa
 from myna.engines.sherpa.models import inspect
@@ -60,7 +62,7 @@ async def sherpa(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sher
 
 def job(pool: Pool[Word], what: str, word: str) -> SoundParts:
     async def run(take_part: TakePart) -> SpeechResult:
-        await pool.run(Command(what, word), DEADLINE_S, take_part=take_part)
+        await pool.run(Command(what, word), DEADLINE_S, NO_CLIENT, take_part)
         return SpeechResult(0, 0, b"", work_s=0.5)
 
     return sound_of(run)
@@ -92,7 +94,7 @@ async def test_a_closed_job_that_ends_soon_keeps_its_process(pool: Pool[Word], t
 async def test_a_part_comes_while_the_job_runs_and_closing_a_long_one_ends_its_process(
     pool: Pool[Word], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "REST_MAX_S", 0.1)
+    monkeypatch.setattr(pool_engine, "REST_MAX_S", 0.1)
     [pid] = pool.pids()
     async with aclosing(job(pool, "parts", "a?")) as parts:
         assert (await anext(parts)).pcm == b"a"

@@ -20,8 +20,8 @@ from myna.billing import reports
 from myna.billing.reports import KeyUsage, LedgerFilter, Month, Usage
 from myna.lib.times import EPOCH, HOUR_MS, day_of, hour_offset
 from myna.office import charts
-from myna.office.messages import N_
 from myna.office.page import Page
+from myna.office.render import N_
 from myna.office.visit import Visit
 from myna.store.batch import EntryKind
 from myna.store.queries import keys as keys_store
