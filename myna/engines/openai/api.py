@@ -18,14 +18,7 @@ from myna.engines.interface import (
     ServerBusy,
     UtteranceRefused,
 )
-from myna.http.client import (
-    AnswerTooLarge,
-    ClientResponse,
-    OutOfFiles,
-    RequestFailed,
-    TimedOut,
-    Unreachable,
-)
+from myna.http.client import AnswerTooLarge, ClientResponse, OutOfFiles, RequestFailed, TimedOut, Unreachable
 from myna.wire.failures import BUSY, NO_QUOTA, SLOW, read, retry_after_s
 
 LOGGED_MAX_CHARS: Final = 500

@@ -133,15 +133,9 @@ NAMES: tuple[Rule, ...] = (
     # N95; B2B, 5v5; A1-A3.
     rule(r"(?<![A-Za-z])N(9[059])(?!\d)", lambda m: f"N{by_one(m[1])}"),
     rule(r"(?<![A-Za-z0-9])([BCDEGOPSV])2([BCDEGOPSV])(?![A-Za-z0-9])", r"\1 to \2"),
-    rule(
-        r"(?<![A-Za-z0-9])(\d{1,2})([vV])(\d{1,2})(?!\w)",
-        lambda m: ordinal(m[1]) + m[2] + ordinal(m[3]),
-    ),
+    rule(r"(?<![A-Za-z0-9])(\d{1,2})([vV])(\d{1,2})(?!\w)", lambda m: ordinal(m[1]) + m[2] + ordinal(m[3])),
     rule(r"(?<![A-Za-z])([A-Z]\d+)[-~–—](?=[A-Z]\d)", r"\1到"),
-    rule(
-        r"(?<![A-Za-z])[Nn][Oo](?:\.|．) ?(\d{1,6})(?!\d|\.\d)",
-        lambda m: f"number {ordinal(m[1])}",
-    ),
+    rule(r"(?<![A-Za-z])[Nn][Oo](?:\.|．) ?(\d{1,6})(?!\d|\.\d)", lambda m: f"number {ordinal(m[1])}"),
     # GPT-4, COVID-19, iPhone 15, RTX 4090, Mate60.
     rule(r"(?<![A-Za-z0-9])([A-Za-z]+)(-?)((?!2[A-Z](?![A-Za-z0-9]))\d+(?:[.-]\d+)*)", _latin_name),
     rule(
