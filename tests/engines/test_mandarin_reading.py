@@ -346,7 +346,7 @@ async def sherpa(folder: Path) -> AsyncIterator[Made]:
 
 @asynccontextmanager
 async def phonemes(_folder: Path) -> AsyncIterator[Made]:
-    pool = Pool("myna.engines.espeak.phonemizer", Phonemes, processes=1, queue_max=4, job_deadline_s=20)
+    pool = Pool("myna.engines.espeak.phonemizer", Phonemes, LIMITS)
     await pool.start()
     yield lambda text, language: pool.run(PhonemesJob(text, language), DEADLINE_S)
     await pool.close()
@@ -354,7 +354,7 @@ async def phonemes(_folder: Path) -> AsyncIterator[Made]:
 
 @asynccontextmanager
 async def pieces(_folder: Path) -> AsyncIterator[Made]:
-    pool = Pool("myna.engines.kokoro.text.pieces", TextPieces, processes=1, queue_max=4, job_deadline_s=20)
+    pool = Pool("myna.engines.kokoro.text.pieces", TextPieces, LIMITS)
     await pool.start()
     yield lambda text, language: pool.run(
         TextJob(text, "zh-CN" if language == "cmn" else "en-US"), DEADLINE_S

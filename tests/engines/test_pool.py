@@ -25,7 +25,6 @@ from tests.engines.process_child import Command, Word
 from tests.rig.processes import runs, state
 
 pytestmark = pytest.mark.anyio
-_CHILD = "tests.engines.process_child"
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["asyncio", "uvloop"])
@@ -208,7 +207,7 @@ async def test_closing_fails_running_and_waiting_jobs(pool: Pool[Word]) -> None:
 
 
 async def test_a_program_that_does_not_start_is_reported_and_leaves_no_process() -> None:
-    pool = Pool("tests.engines.there_is_no_such_program", Word, processes=2, queue_max=2, job_deadline_s=5)
+    pool = child_pool("there_is_no_such_program", processes=2, queue_max=2, job_deadline_s=5)
     with pytest.raises(EngineUnavailable):
         await pool.start()
     assert not pool.up() and not pool.pids()

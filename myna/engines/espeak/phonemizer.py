@@ -1,4 +1,4 @@
-"""The child program that converts text to phonemes with espeak-ng, run by `child_program.py`.
+"""The child program that converts text to phonemes with espeak-ng, run by `pool/child_main.py`.
 
 Neural models that take phonemes instead of text need it. It uses espeak-ng, so it is a separate program (see
 `espeak/child.py`), and only child programs import this module.

@@ -1,4 +1,4 @@
-"""The child program that speaks with a neural model, run by `child_program.py`.
+"""The child program that speaks with a neural model, run by `pool/child_main.py`.
 
 sherpa-onnx may end the process over a bad model, and a large model takes long to load. This module relies on
 the behaviour of sherpa-onnx 2.0: a failure gives no samples and a line on stderr; an unknown speaker is

@@ -1,5 +1,5 @@
 """The child program that converts texts to the phonemes of Kokoro, in pieces that the model speaks one after
-another; run by `pool/child_program.py`.
+another; run by `pool/child_main.py`.
 
 It uses espeak-ng, so it is a separate program (see `espeak/child.py`).
 """
