@@ -164,11 +164,11 @@ class OpenAISpeech:
             async with asyncio.timeout(deadline_s):
                 await self.disk.run_metadata(file.begin)
                 timeout_message = "The speech server took too long."
-                if client.hear is None:
+                if client.relay is None:
                     await self._request(texts, utterance, ends_at, file.write)
                 else:
                     mp3 = self._mp3(file, texts, utterance, ends_at - store_s(deadline_s), client)
-                    async with aclosing(client.hear(mp3)) as parts:
+                    async with aclosing(client.relay(mp3)) as parts:
                         async for _ in parts:
                             pass  # it is in the file
                 timeout_message = disk_message

@@ -85,7 +85,7 @@ async def test_a_text_becomes_an_mp3_of_24_khz(engine: Kokoro, tmp_path: Path) -
     assert (info.samplerate, info.channels, info.format) == (RATE_HZ, 1, "MP3")
     assert spoken.seconds == pytest.approx(info.duration, abs=0.1)
     assert spoken.size_bytes == (tmp_path / "a.mp3").stat().st_size
-    assert spoken.took_s > 0
+    assert spoken.work_s > 0
     assert names(tmp_path) == ["a.mp3"]
 
 
@@ -215,7 +215,7 @@ async def test_the_first_piece_for_a_listener_is_spoken_alone(
         return PieceSound(bytes(2), 0.0)
 
     monkeypatch.setattr(Pool, "run", speak)
-    async with aclosing(engine.sound(said(), DEADLINE_S, Client(hear=lambda parts: parts))) as sound:
+    async with aclosing(engine.sound(said(), DEADLINE_S, Client(relay=lambda parts: parts))) as sound:
         await anext(sound)
         assert len(begun) == 1
         await anext(sound)
