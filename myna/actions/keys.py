@@ -202,6 +202,8 @@ class RenameKey(_KeyAction[KeyRow], frozen=True):
     async def run(self, change: Change) -> KeyRow:
         key = await self.locked(change)
         await store.rename(change.db, key.id, self.name)
+        if self.name == key.name:
+            change.performed = []
         return key
 
 
@@ -213,6 +215,8 @@ class RevokeKey(_KeyAction[KeyRow], frozen=True):
     async def run(self, change: Change) -> KeyRow:
         key = await self.locked(change)
         await store.revoke(change.db, key.id)
+        if key.revoked_at:
+            change.performed = []
         return key
 
 

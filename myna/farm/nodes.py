@@ -43,6 +43,9 @@ FRESH_S = 0.25
 OnlineNodes = Mapping[int, OnlineNode]
 NO_NODES: OnlineNodes = {}
 NOTATION_SINCE = (0, 31)
+"""Older nodes would read the brackets of `engines/text/notation.py` aloud."""
+LANGUAGE_SINCE = (0, 34)
+"""Older nodes refuse a job with a `language`."""
 _VERSION = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})\b.*")
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +(mynanode_[0-9a-f]{40}) *")
 _TOKEN = re.compile(r"mynajoin_[0-9a-f]{40}")
@@ -150,11 +153,10 @@ def credential_in(authorization: bytes | None) -> bytes:
     return match[1] if match else b""
 
 
-def reads_notation(version: str) -> bool:
-    """Whether nodes of this version of Myna read the notation of `engines/text/notation.py`. Older ones would
-    read its brackets aloud."""
+def has_feature(version: str, since: tuple[int, int]) -> bool:
+    """Whether nodes of this version of Myna have a feature that exists since `since`."""
     found = _VERSION.fullmatch(version)
-    return found is not None and (int(found[1]), int(found[2])) >= NOTATION_SINCE
+    return found is not None and (int(found[1]), int(found[2])) >= since
 
 
 def node_channel(name: str) -> str:

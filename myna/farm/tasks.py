@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from myna.engines.text.notation import flat
 from myna.errors import DatabaseUnavailable, StaleLease
-from myna.farm.nodes import node_channel, reads_notation
+from myna.farm.nodes import LANGUAGE_SINCE, NOTATION_SINCE, has_feature, node_channel
 from myna.farm.polls import Notifications, Polls
 from myna.lib.files import wait_shielded
 from myna.lib.telemetry import metrics
@@ -150,11 +150,12 @@ class Tasks:
         words = await lexicon.stored(db, next_job.account_id)
         text = lexicon.with_readings(leased.text, words)
         plain = flat(text)
-        if text != plain:
-            node = await nodes_store.by_id(db, node_id)
-            if node is None or not reads_notation(node.version):
-                text = plain
-        return _job(leased, token, text)
+        if text == plain and not leased.language:
+            return _job(leased, token, text)
+        node = await nodes_store.by_id(db, node_id)
+        version = node.version if node else ""
+        language = leased.language if has_feature(version, LANGUAGE_SINCE) else ""
+        return _job(leased, token, text if has_feature(version, NOTATION_SINCE) else plain, language)
 
     async def beat(self, node_id: int, beats: Sequence[Heartbeat]) -> list[LeaseProof]:
         """Extends the leases of these jobs. Returns those that the node has lost. Writes nothing if no lease
@@ -364,7 +365,7 @@ def _proof(node_id: int, lease: LeaseProof) -> Proof:
     )
 
 
-def _job(leased: LeasedRow, token: str, text: str) -> Job:
+def _job(leased: LeasedRow, token: str, text: str, language: str = "") -> Job:
     reference = None
     if leased.reference:
         row = leased.reference
@@ -383,5 +384,6 @@ def _job(leased: LeasedRow, token: str, text: str) -> Job:
         text=text,
         voice_id=leased.voice_id,
         speed=leased.speed,
+        language=language,
         reference=reference,
     )

@@ -239,7 +239,7 @@ class Work:
             wav = await self._retry(lambda: self.references.get(self.server, sample))
             reference = VoiceReference(wav, sample.transcript, sample.language)
         started = time.monotonic()
-        utterance = Utterance(job.text, job.voice_id, job.speed, reference=reference)
+        utterance = Utterance(job.text, job.voice_id, job.speed, language=job.language, reference=reference)
 
         def progress(fraction: float) -> None:
             leased.progress = min(max(fraction, leased.progress), 1.0)

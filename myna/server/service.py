@@ -39,10 +39,10 @@ from myna.gateway.trial import Prober
 from myna.http.asgi import METRICS_PATH, MODEL_ROUTE, RESPONSE_ROUTE, Routes
 from myna.http.client import HttpClient
 from myna.lib.sandbox import AllowedPaths
-from myna.office import runs
 from myna.office.edge import Office
 from myna.office.model_fetching import ModelFetching
 from myna.office.visit import Parts
+from myna.office.web_security import stream_headers
 from myna.server.maintenance import Maintenance
 from myna.settings import Settings
 from myna.speech.catalogue import require_channel
@@ -274,7 +274,7 @@ class Service:
                 channels=self.channels,
                 capacity=self.capacity,
                 chat=self.chat,
-                relay=self._relay(partial(runs.stream_headers, self.settings.base_url.startswith("https:"))),
+                relay=self._relay(partial(stream_headers, self.settings.base_url.startswith("https:"))),
                 relay_planner=self.relay_planner,
                 synthesizer=self.synthesizer,
                 audio=self.audio,

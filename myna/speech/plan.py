@@ -145,7 +145,11 @@ class SpeechPlan(Struct, frozen=True, dict=True):
         """The task: queued for a node, or processing without a lease on a channel."""
         status = TaskStatus.QUEUED if self.by_node else TaskStatus.PROCESSING
         return NewTask(
-            text=self.request.text, voice_id=self.voice_id, speed=self.request.speed, status=status
+            text=self.request.text,
+            voice_id=self.voice_id,
+            speed=self.request.speed,
+            status=status,
+            language=self.request.language,
         )
 
 

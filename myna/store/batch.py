@@ -47,12 +47,13 @@ class TaskStatus(IntEnum):
 
 class NewTask(Struct, frozen=True):
     """The speech task that a charge creates: QUEUED waits for a node and has the call's deadline; PROCESSING
-    is done by the site at once, without a lease."""
+    is done by the site at once, without a lease. Without `language` the text is in the voice's."""
 
     text: str
     voice_id: str
     speed: float
     status: TaskStatus
+    language: str = ""
 
 
 class IdempotencyKey(Struct, frozen=True):

@@ -180,7 +180,7 @@ def _more(n: int, charge: Charge) -> dict[str, object]:
         row["draft"] = charge.draft
     if charge.task:
         task = charge.task
-        row |= {"voice_id": task.voice_id, "speed": task.speed, "text": task.text, "status": int(task.status)}
+        row |= structs.asdict(task)
     if charge.default_limits:
         of_key, of_account = charge.default_limits.key, charge.default_limits.account
         row["defaults"] = [*structs.astuple(of_key), *structs.astuple(of_account)]

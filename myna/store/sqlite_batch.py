@@ -204,8 +204,8 @@ _INSERT_CALLS = Statement(
     f"(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {CallState.OPEN}, ?, ?)",
 )
 _INSERT_TASK = """
-INSERT INTO tasks (account_id, call_id, status, voice_id, speed, text, chars, created_at, deadline)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+INSERT INTO tasks (account_id, call_id, status, voice_id, speed, text, language, chars, created_at, deadline)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
 """
 
 
@@ -372,6 +372,6 @@ def _create_task(db: apsw.Connection, charge: Charge, account_id: int, now: int)
     """Creates the charge's task and returns its id."""
     task = cast(NewTask, charge.task)
     deadline = now + charge.deadline_ms if task.status == TaskStatus.QUEUED else 0
-    row = (int(task.status), task.voice_id, task.speed, task.text, len(task.text), now, deadline)
-    db.execute(_INSERT_TASK, (account_id, charge.call_id, *row))
+    spoken = (int(task.status), task.voice_id, task.speed, task.text, task.language, len(task.text))
+    db.execute(_INSERT_TASK, (account_id, charge.call_id, *spoken, now, deadline))
     return db.last_insert_rowid()

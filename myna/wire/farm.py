@@ -4,8 +4,8 @@ Each request has the header `Myna-Farm: 1`, the version of the protocol. Each re
 `Authorization: Bearer` with the node's credential. Errors have the envelope of /v1. Times are durations in
 seconds, so the clocks of two machines are never compared.
 
-Both sides refuse fields that they don't know. So a version of the protocol has the same fields in every
-version of Myna: whoever adds one raises PROTOCOL, and older nodes are refused by a sentence that says so.
+Both sides refuse fields that they don't know. Whoever adds one raises PROTOCOL, and older nodes are refused
+by a sentence that says so; or it is left out for nodes of a version without it, as `language` of a job is.
 
     join        a join token                           -> the node's credential
     hello       the node's capabilities                -> the intervals of leases, heartbeats and polls
@@ -142,9 +142,10 @@ class LeaseProof(Struct, frozen=True, forbid_unknown_fields=True):
         return cls(kind=kind, id=int(found[2]), epoch=int(found[3]), token=found[4])
 
 
-class Job(Struct, frozen=True, forbid_unknown_fields=True):
+class Job(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A leased job. `(kind, id, epoch, token)` prove the lease, which lasts another `lease_s` seconds. With a
-    `reference` the node clones that voice, else `voice_id` is a voice of the node."""
+    `reference` the node clones that voice, else `voice_id` is a voice of the node. Without `language` the
+    text is in the voice's."""
 
     kind: JobKind
     id: int
@@ -155,6 +156,7 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
     voice_id: str
     speed: float
     reference: JobReference | None = None
+    language: str = ""
 
     @property
     def lease(self) -> LeaseProof:

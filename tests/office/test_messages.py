@@ -16,16 +16,16 @@ from myna.accounts import limits, throttle
 from myna.engines.models.published import MODELS
 from myna.errors import sentences
 from myna.errors.sentences import SentenceError
-from myna.office import messages, pages
+from myna.office import pages, render
 from myna.office.forms import label_of
-from myna.office.render import Renderer
+from myna.office.render import LANGUAGES, Renderer
 from myna.speech import synthesize
 from myna.store.queries import audit
 from myna.wire import failures as channel_failures
 from tests.office.conftest import MakeSite
 from tests.rig.office import People
 
-OFFICE = Path(messages.__file__).parents[1]
+OFFICE = Path(render.__file__).parent
 PACKAGE = OFFICE.parent
 APART = {
     "myna.store.migrate",
@@ -149,7 +149,7 @@ def used() -> set[str]:
 
 
 def test_every_text_is_translated() -> None:
-    translated, texts = set(messages.read("zh")), used()
+    translated, texts = set(LANGUAGES["zh"]), used()
     assert sorted(texts - translated) == []
     assert sorted(translated - texts) == []
 
@@ -182,12 +182,12 @@ def test_every_field_that_is_typed_has_a_translated_label() -> None:
     ]
     names = {name for kind in kinds for name in kind.__struct_fields__} - NOT_TYPED
     assert "voice_id" in names
-    assert {label_of(name) for name in names} <= set(messages.read("zh"))
+    assert {label_of(name) for name in names} <= set(LANGUAGES["zh"])
 
 
 def test_a_translation_has_the_placeholders_of_its_text() -> None:
     placeholders = re.compile(r"%\((\w+)\)s|\{(\w+)(?:!r|:g)?\}")
-    for text, translated in messages.read("zh").items():
+    for text, translated in LANGUAGES["zh"].items():
         assert set(placeholders.findall(text)) == set(placeholders.findall(translated)), text
 
 
@@ -196,7 +196,7 @@ PLACE = re.compile(r"\{(\w+)[^}]*\}")
 
 def test_a_sentence_that_is_stored_in_english_is_said_in_chinese() -> None:
     renderer = Renderer("zh")
-    for text, translated in messages.read("zh").items():
+    for text, translated in LANGUAGES["zh"].items():
         if "%(" not in text and len(PLACE.sub("", text)) > 8:
             stored, said = (PLACE.sub(r"a[\1].", each) for each in (text, translated))
             assert renderer.stored(stored) == said
@@ -212,7 +212,7 @@ def test_a_sentence_that_is_stored_in_english_is_said_in_chinese() -> None:
 
 
 def test_words_of_models_are_translated() -> None:
-    translated = set(messages.read("zh"))
+    translated = set(LANGUAGES["zh"])
     words = {model.licence for model in MODELS.values()}
     words |= {language for model in MODELS.values() for language in model.languages}
     assert {word for word in words if " " in word} <= translated

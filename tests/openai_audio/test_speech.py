@@ -281,16 +281,21 @@ def test_sound_of_another_server_that_cannot_be_converted_is_refunded(elsewhere:
     assert speaker.balance() == UNITS
 
 
-def test_a_compute_node_speaks(make_service: ServiceMaker, make_node: NodeMaker) -> None:
+def test_a_compute_node_speaks_in_the_language_of_the_request(
+    make_service: ServiceMaker, make_node: NodeMaker, tmp_path: Path
+) -> None:
+    model = tiny_voices.neural(tmp_path / "model", NEURAL)
     speaker = Speaker(make_service(speech="none").start())
     token = speaker.service.cli("node", "enroll", "box")["token"]
-    node = make_node('[[engine]]\nkind = "espeak"\n').join(speaker.service.root_url, token)
-    node.start()
+    toml = f'[[engine]]\nkind = "kokoro"\nfolder = "{model}"\n'
+    make_node(toml).join(speaker.service.root_url, token).start()
     wait_until(lambda: speaker.voices() != [], 60, "voices are listed")
     answer = speaker.post(response_format="flac")
     assert (answer.status, answer.headers["x-myna-channel"]) == (200, "node")
     assert len(heard(answer.body, SoundFormat.FLAC)) > 0.3 * RATE_HZ
     assert speaker.balance() == UNITS - 1
+    english, mandarin = (speaker.post(input="好 no", language=code).body for code in ("en", "zh"))
+    assert english and mandarin and english != mandarin
     assert speaker.service.command("audit", "--audio").code == 0
 
 

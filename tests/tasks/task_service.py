@@ -77,12 +77,11 @@ class TaskService:
         return (await joined)[0]
 
     async def ordered(
-        self, customer: Customer, voice: str = VOICE, text: str = TEXT, **changes: Any
+        self, customer: Customer, voice: str = VOICE, text: str = TEXT, language: str = "", **changes: Any
     ) -> Charge:
         """Charges a unit for a queued task. `changes` are fields of `Charge`."""
-        return await self._charged(
-            customer, NewTask(text=text, voice_id=voice, speed=1.5, status=TaskStatus.QUEUED), changes
-        )
+        task = NewTask(text=text, voice_id=voice, speed=1.5, status=TaskStatus.QUEUED, language=language)
+        return await self._charged(customer, task, changes)
 
     async def admitted(
         self, customer: Customer, voice: str = VOICE, node_s: float = 20.0, text: str = HUNDRED

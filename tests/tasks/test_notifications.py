@@ -235,18 +235,22 @@ async def test_a_node_gets_a_text_with_the_readings_of_its_account(
 
 
 @pytest.mark.parametrize(
-    ("version", "text"),
+    ("version", "text", "language"),
     [
-        ("0.30.9", "Say MY-nuh."),
-        ("", "Say MY-nuh."),
-        ("0.31.0", "Say [Myna](/MY-nuh/)."),
-        ("1.0", "Say [Myna](/MY-nuh/)."),
+        ("", "Say MY-nuh.", ""),
+        ("0.30.9", "Say MY-nuh.", ""),
+        ("0.31.0", "Say [Myna](/MY-nuh/).", ""),
+        ("0.33.9", "Say [Myna](/MY-nuh/).", ""),
+        ("0.34.0", "Say [Myna](/MY-nuh/).", "en-US"),
+        ("1.0", "Say [Myna](/MY-nuh/).", "en-US"),
     ],
 )
-async def test_a_node_that_would_read_the_notation_aloud_gets_plain_text(
-    service: TaskService, version: str, text: str
+async def test_a_node_gets_no_notation_and_no_language_that_its_version_does_not_know(
+    service: TaskService, version: str, text: str, language: str
 ) -> None:
     node = await service.node()
     await service.books.sql("UPDATE nodes SET version = $2 WHERE id = $1", node, version)
-    _, job = await service.lease_new(node, text="Say [Myna](/MY-nuh/).")
-    assert job.text == text
+    _, job = await service.lease_new(node, text="Say [Myna](/MY-nuh/).", language="en-US")
+    assert (job.text, job.language) == (text, language)
+    _, job = await service.lease_new(node, text="Say hello.", language="en-US")
+    assert job.language == language

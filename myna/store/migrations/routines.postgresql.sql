@@ -10,9 +10,9 @@
 -- until then, and no decision uses a stale balance. No statement changes a row twice.
 --
 -- Ends are given as parallel arrays; `e_more` is a JSON array of {n, answer, audio, bytes, sha256}.
--- Charges likewise; `c_more` has {n, key, fingerprint, draft, voice_id, speed, text, status, defaults} for each charge
--- with an idempotency key, a task or default limits, which are those of a key and of an account, each rpm, concurrent
--- and units_per_day. `n` counts from 1 in each. Of two ends of one call in one batch, the first wins.
+-- Charges likewise; `c_more` has {n, key, fingerprint, draft, voice_id, speed, text, language, status, defaults} for each
+-- charge with an idempotency key, a task or default limits, which are those of a key and of an account, each rpm,
+-- concurrent and units_per_day. Builds before schema 34 send no `language`. `n` counts from 1 in each. Of two ends of one call in one batch, the first wins.
 -- A charge whose call exists was committed by an earlier batch whose result was lost: its outcome is `charged`,
 -- and nothing changes.
 --
@@ -238,7 +238,7 @@ BEGIN
                    a.limited AS account_limited, a.balance, a.id = ANY (coalesce(locked, '{}')) AS locked,
                    k.revoked_at = 0 AND (k.expires_at = 0 OR k.expires_at > v_now) AND a.disabled_at = 0 AS usable,
                    done.account_id AS done, more.key, more.fingerprint, more.draft, more.voice_id, more.speed,
-                   more.text, more.status, more.defaults
+                   more.text, more.language, more.status, more.defaults
             FROM unnest(c_ids, c_hashes, c_scopes, c_pays, c_units, c_lives, c_versions, c_routes)
                  WITH ORDINALITY AS o(id, hash, scope, pays, units, life, version, route, n)
             LEFT JOIN keys k ON k.hash = o.hash
@@ -249,7 +249,7 @@ BEGIN
             LEFT JOIN calls done ON done.id = o.id
             LEFT JOIN json_to_recordset(c_more) AS more(
                 n bigint, key text, fingerprint text, draft text, voice_id text, speed double precision,
-                text text, status bigint, defaults bigint[]) ON more.n = o.n
+                text text, language text, status bigint, defaults bigint[]) ON more.n = o.n
             ORDER BY k.account_id, o.n
         LOOP
             part := 'charge'; n := c.n; account := c.account_id; key_id := c.key_id; task := 0; stored := NULL; rate := NULL;
@@ -370,9 +370,10 @@ BEGIN
             g_ns := g_ns || c.n; g_keys := g_keys || c.key_id; g_accounts := g_accounts || c.account_id;
             g_units := g_units || c.units; g_caps := g_caps || cap;
             IF c.text IS NOT NULL THEN
-                INSERT INTO tasks (account_id, call_id, status, voice_id, speed, text, chars, created_at, deadline)
-                VALUES (c.account_id, c.id, c.status, c.voice_id, c.speed, c.text, char_length(c.text), v_now,
-                        CASE c.status WHEN 0 THEN v_now + c.life ELSE 0 END)
+                INSERT INTO tasks (account_id, call_id, status, voice_id, speed, text, language, chars, created_at,
+                                   deadline)
+                VALUES (c.account_id, c.id, c.status, c.voice_id, c.speed, c.text, coalesce(c.language, ''),
+                        char_length(c.text), v_now, CASE c.status WHEN 0 THEN v_now + c.life ELSE 0 END)
                 RETURNING id INTO task;
             END IF;
             IF c.key IS NOT NULL THEN

@@ -37,6 +37,7 @@ class LeasedRow(Struct, frozen=True):
     text: str
     voice_id: str
     speed: float
+    language: str
     reference: "ReferenceRow | None"
 
 
@@ -150,7 +151,7 @@ async def lease(
     table = TABLES[job.kind]
     until = _until(job.kind, "$4", "now_ms()", "$3")
     in_time = " AND deadline > now_ms()" if job.kind == TASK else ""
-    fields = "text, voice_id, speed" if job.kind == TASK else "language, voice_id, 1.0"
+    fields = "text, voice_id, speed, language" if job.kind == TASK else "language, voice_id, 1.0, ''"
     sql = f"""UPDATE {table} SET {PROCESSING}, epoch = epoch + 1, tries = tries + 1, token_hash = $2,
         node_id = $3, leased_at = now_ms(), lease_until = {until}, progress = 0
         WHERE id = (SELECT id FROM {table} WHERE id = $1 AND {QUEUED}{in_time}{db.skip_locked})
@@ -159,7 +160,7 @@ async def lease(
     rows = await db.fetch(sql, job.id, token_hash, node_id, lease_ms)
     if not rows:
         return None
-    epoch, left, text, voice_id, speed = rows[0]
+    epoch, left, text, voice_id, speed, language = rows[0]
     left = min(int(left), lease_ms)  # the statement reads the clock twice
     await _next_turn(db, job.account_id)
     reference = await _reference(db, voice_id, job.account_id)
@@ -171,6 +172,7 @@ async def lease(
         text=text,
         voice_id=voice_id,
         speed=float(speed),
+        language=language,
         reference=reference,
     )
 
