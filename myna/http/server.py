@@ -22,9 +22,9 @@ from prometheus_client import multiprocess as metric_files
 from uvicorn.supervisors import multiprocess
 
 from myna.errors import CommandError, ConfigError
-from myna.http.asgi_types import App
 from myna.http.client_address import TrustedProxies
 from myna.http.connection import Protocol
+from myna.http.request_head import App
 from myna.http.server_config import ServerConfig, WaitingConnections
 from myna.lib.aio import FlushQueue, Timeouts
 from myna.lib.sandbox import end_with_parent, keep_to_ourselves

@@ -25,14 +25,14 @@ from myna.gateway.chat.failover import Nobody
 from myna.gateway.chat.intent import speech_text
 from myna.gateway.chat.text import han_count
 from myna.http import server
-from myna.http.asgi_types import Receive, Scope, Send
 from myna.http.client import ClientResponse
 from myna.http.connection import Protocol
+from myna.http.exchange import Exchange
 from myna.http.request import BodyBudget, BodyLimits, Request
+from myna.http.request_head import Receive, Scope, Send
 from myna.http.responses import public_error
 from myna.http.server_config import WaitingConnections
 from myna.lib.telemetry import logs
-from myna.lib.telemetry.requests import RequestDetails
 from myna.settings import Settings
 from myna.speech.plan import check_text, read_speed
 from myna.speech.synthesize import draft
@@ -63,7 +63,9 @@ def chat(body: bytes) -> None:
 
 def request(headers: list[tuple[bytes, bytes]], query: bytes = b"") -> Request:
     scope = {"headers": headers, "query_string": query, "path": "/v1/task"}
-    return Request(scope, None, BodyLimits(1, 1.0, BodyBudget(1)), RequestDetails())  # type: ignore[arg-type]  # nothing is received
+    connection: Any = None  # nothing is received or sent
+    exchange = Exchange(connection, scope, [], continues=False, keeps_alive=True)
+    return Request(exchange, BodyLimits(1, 1.0, BodyBudget(1)))
 
 
 def filled(piece: str, before: str = "", after: str = "") -> Callable[[int], str]:

@@ -20,9 +20,9 @@ from myna.gateway import transcripts
 from myna.gateway.transcription import EmbeddedWhisper, Transcriber
 from myna.http.asgi import Routes
 from myna.http.client import HttpClient
+from myna.http.exchange import ResponseStream
 from myna.http.request import BodyBudget, Request
 from myna.http.responses import Response, envelope
-from myna.http.stream import ResponseStream
 from myna.lib.files import DiskExecutor
 from myna.lib.sandbox import AllowedPaths
 from myna.settings import Settings, usable_cores

@@ -39,9 +39,9 @@ from myna.gateway.relay.events import DONE
 from myna.gateway.relay.plan import RelayPlan
 from myna.gateway.relay.streaming import EVENTS, HEADERS, ChannelStream, ClientLeft, StreamedAnswer
 from myna.http.client import HttpClient, IdleTimedOut, TimedOut
+from myna.http.exchange import ResponseStream
 from myna.http.request import read_body
 from myna.http.responses import Response
-from myna.http.stream import ResponseStream
 from myna.lib.telemetry import metrics
 from myna.lib.telemetry.requests import RequestDetails
 from myna.settings import Settings
