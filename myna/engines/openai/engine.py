@@ -267,10 +267,7 @@ def _finish(output: AtomicFile, sound_max_s: float) -> SpeechResult:
     """Measures the sound and makes the file durable. Blocking. Raises EngineFailed, SoundTooLong, and
     NothingSpoken for an mp3 without sound."""
     output.flush()
-    with (
-        output.part.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-    ):
+    with output.part.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         seconds, silent = duration_s(data), bool(info_frames(data))
     if not seconds and silent:
         raise NothingSpoken("The speech server's audio has no sound in it.")
