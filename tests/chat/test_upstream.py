@@ -134,6 +134,13 @@ async def test_invalid_or_too_large_tool_calls_are_a_failure(
     assert said in caplog.text
 
 
+@pytest.mark.parametrize("error", ['"error":{"message":"no"}', '"base_resp":{"status_code":1027}'])
+async def test_choices_beside_an_error_are_a_failure(error: str, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(UpstreamFailed):
+        await read(f'{{{error},"choices":[{{"message":{{"content":"x"}}}}]}}')
+    assert "the answer reports an error" in caplog.text
+
+
 async def test_an_empty_answer_caused_by_the_request_opens_no_circuit(upstream: Upstream) -> None:
     """No caller can open circuits or cause requests to all channels by max_tokens or a stop sequence."""
     outbound = Outbound(upstream)

@@ -129,6 +129,7 @@ def test_a_good_stream_leaves_whole_however_it_arrives(name: str) -> None:
         (ROLE + b'data: {"object":"error","message":"no"}\n\n', "ErrorEvent", True),
         (b'data: { "error" : {"message": "no"}}\n\n', "ErrorEvent", False),
         (ROLE + b'data: {"id": "x", "error": {"code": 502}, "choices": []}\n\n', "ErrorEvent", True),
+        (ROLE + b'data: {"base_resp": {"status_code": 1027}, "choices": []}\n\n', "ErrorEvent", True),
         (ROLE + event(chunk("m", {"content": ""}, "error")), "ErrorEvent", True),
         (b'data: {"base_resp": {"status_code": 1008}, "choices": null}\n\n', "ErrorEvent", False),
         (b'data: {"ret": 400, "errmsg": "bad"}\n\n' + DONE, "ErrorEvent", False),

@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from myna.channels.channels import PARROT, Channel
 from myna.gateway.chat import text
-from myna.gateway.chat.failover import Asker, FailedAttempt, Failover, unusable
+from myna.gateway.chat.failover import Asker, FailedAttempt, Failover, of_error, unusable
 from myna.wire import completions
 from myna.wire.body import has_too_many_containers
-from myna.wire.failures import EMPTY, EMPTY_CAUSED
+from myna.wire.failures import EMPTY, EMPTY_CAUSED, reports_error
 from myna.wire.lenient import UNREADABLE, reason_of, strict, text_of
 
 TOOL_CALLS_MAX_BYTES = 2**20
@@ -55,6 +55,7 @@ class ModelAnswer(Struct, frozen=True):
 
 
 _completion = msgspec.json.Decoder(_Completion)
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _tool_calls = msgspec.json.Decoder(list[dict[str, Any]] | None)
 
 
@@ -92,6 +93,10 @@ def _body(model: str, conversation: bytes) -> bytes:
 def model_answer(answer: bytes, channel: Channel) -> ModelAnswer:
     """The first choice of a chat completion. Raises FailedAttempt."""
     try:
+        if (b'"error"' in answer or b'"base_resp"' in answer) and reports_error(
+            strict(_members.decode, answer)
+        ):
+            raise of_error("ErrorAnswer", "the answer reports an error", answer, channel)
         choice = strict(_completion.decode, answer).choices.first
         if choice is None:
             raise unusable("NoChoices", "the answer has no choices", answer, channel)
