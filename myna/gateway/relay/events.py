@@ -10,8 +10,8 @@ last event is not passed on: the caller sends it after the call was kept.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -67,11 +67,9 @@ class BrokenEvents(Exception):
         self.detail = detail
 
 
-class Observer(Protocol):
-    """Reads the JSON of each event, and may replace what is sent for it."""
-
-    def feed(self, data: bytes) -> bytes | None:
-        """What to send in place of this event; None: the event itself. Raises UNREADABLE and BrokenEvents."""
+Observer = Callable[[bytes], bytes | None]
+"""Reads the JSON of each event. Returns what to send in its place; None: the event itself. Raises UNREADABLE
+and BrokenEvents."""
 
 
 class EventRelay:
@@ -263,7 +261,7 @@ class EventRelay:
         try:
             if self._chunks.wants_usage:
                 self._chunks.count(object_of(loaded(data)))
-            return self._observer.feed(data) if self._observer else None
+            return self._observer(data) if self._observer else None
         except UNREADABLE as error:
             raise _no_json(data) from error
 
