@@ -202,8 +202,8 @@ class Ledger:
                 if (stored := await self.check_refusal(caller)) is not None:
                     return stored
                 if self.config.current.version == config.version:
-                    told = refused_charges.told(self._db, caller.details.key_id, error)
-                    raise await self._query(told) from None
+                    shown = refused_charges.for_key(self._db, caller.details.key_id, error)
+                    raise await self._query(shown) from None
             else:
                 match await self.charge(caller, planned.order, config):
                     case Call() as call:

@@ -1,4 +1,4 @@
-"""The errors of charges that were refused: what the caller is told."""
+"""The errors of charges that were refused: their sentences."""
 
 from typing import assert_never
 
@@ -18,9 +18,9 @@ from myna.store.queries import config as config_store
 REUSED = "this one came with another path or body before; use a new one."
 
 
-async def told(db: Queries, key_id: int, error: MynaError) -> MynaError:
-    """The error of a request that can't be planned, to a key that is valid. The operator's names are
-    told only to those who may use them."""
+async def for_key(db: Queries, key_id: int, error: MynaError) -> MynaError:
+    """The error of a request that can't be planned, as a valid key may see it: the name of a route that the
+    key may not use is left out."""
     if not isinstance(error, ModelNotFound) or not error.route:
         return error
     allowed = await config_store.routes_of_key(db, key_id)
