@@ -50,10 +50,11 @@ def refusal(error: MynaError, path: str, request_id: str) -> bytes:
 
 
 class Exchange:
-    """A request and its response. `news` is set when a part of the body arrives, when the client leaves, and
-    when the response is complete. A response without a length is sent in chunks, or to a client of HTTP/1.0
-    until the end of the connection. `status` is the response's, 0 before it. `added` are headers of the
-    response in addition to those of the handler. `stream` is the response that is sent while it is made."""
+    """A request and its response. `address` is the client's, "" if the server has none. `news` is set when a
+    part of the body arrives, when the client leaves, and when the response is complete. A response without a
+    length is sent in chunks, or to a client of HTTP/1.0 until the end of the connection. `status` is the
+    response's, 0 before it. `added` are headers of the response in addition to those of the handler. `stream`
+    is the response that is sent while it is made."""
 
     def __init__(
         self,
@@ -68,6 +69,8 @@ class Exchange:
         self.scope = scope
         scope[EXCHANGE] = self
         self.request_id = request_id_of(scope["headers"])
+        client = scope.get("client")
+        self.address: str = client[0] if client else ""
         self.details = RequestDetails()
         self.added: list[Header] = [*default_headers, (b"x-request-id", self.request_id.encode())]
         self.keeps_alive = keeps_alive

@@ -21,7 +21,6 @@ from myna.errors import (
     Unauthorized,
     UnsupportedEncoding,
 )
-from myna.http.client_address import address_of
 from myna.http.exchange import Exchange, ResponseStream
 from myna.lib.shares import Shares
 
@@ -119,7 +118,7 @@ class Request:
     @property
     def address(self) -> str:
         """The client's network address."""
-        return address_of(self._scope)
+        return self._exchange.address
 
     def header(self, name: bytes) -> bytes | None:
         """The value of a header, or None. Raises InvalidRequest for a duplicate header."""
