@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 
 EXCHANGE: Final = "myna.exchange"
 """The `Exchange` of a request, in its scope."""
-STATUS_LINE: Final = {
-    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
+_STATUS_LINE: Final = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}".encode() for status in HTTPStatus
 }
 _WITHOUT_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 _FAILED: Final = b"Internal Server Error"
@@ -45,8 +45,8 @@ def refusal(error: MynaError, path: str, request_id: str) -> bytes:
         "connection": "close",
         **(response.headers or {}),
     }
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode()
-    return STATUS_LINE[response.status] + lines + b"\r\n" + response.body
+    lines = (f"{name}: {value}".encode() for name, value in headers.items())
+    return b"\r\n".join([_STATUS_LINE[response.status], *lines, b"", response.body])
 
 
 class Exchange:
@@ -241,15 +241,14 @@ class Exchange:
 
     def write_head(self, status: int, headers: Sequence[Header], body: bytes = b"") -> None:
         """Writes the head with the headers that are added, and what is known of the body."""
-        headers = [*self.added, *headers]
-        if _CONTROL.search(b"".join(map(b"".join, headers))):
+        lines = [b": ".join(header) for header in (*self.added, *headers)]
+        if _CONTROL.search(b"".join(lines)):
             raise RuntimeError("a response header contains a control character")
-        lines = [b"%b: %b\r\n" % header for header in headers]
         if not self.keeps_alive:
-            lines.append(b"connection: close\r\n")
+            lines.append(b"connection: close")
         self.started = True
         self.waits_to_continue = False
-        self.connection.transport.write(b"".join([STATUS_LINE[status], *lines, b"\r\n", body]))
+        self.connection.transport.write(b"\r\n".join([_STATUS_LINE[status], *lines, b"", body]))
 
     def finish(self) -> None:
         """The response is complete."""
