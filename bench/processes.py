@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from myna.engines.pool.child_handle import PROGRAM
 from tests.rig.processes import tethered
 
 READY_WAIT_S = 120.0
 END_WAIT_S = 30.0
 LOG_SHOWN_CHARS = 400
 CORES_FOR_TWO = 4
-CHILD_PROGRAM = "myna.engines.pool.child_program"
 INHERITED = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
 
 
@@ -216,8 +216,8 @@ def _field(pid: int, name: str) -> int:
 def _kind(pid: int) -> str:
     with contextlib.suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").split("\0")
-        if CHILD_PROGRAM in words[:-1]:
-            return words[words.index(CHILD_PROGRAM) + 1]
+        if PROGRAM in words[:-1]:
+            return words[words.index(PROGRAM) + 1]
     return "main"
 
 

@@ -37,9 +37,10 @@ class Field(Struct, frozen=True):
 class Change(Struct):
     """The transaction of an action. `owner_id` is the account whose things alone may be changed, None for an
     operator. `run` sets `account_id` to the account that the change concerns, and `performed` to the actions
-    that are recorded, if not its own alone. What it appends to `last` is called when everything is recorded:
-    changes of files, which no rollback undoes. What it appends to `after` is awaited after the COMMIT: the
-    removal of what an unmade change still needs. `named` has the names of accounts, by what was typed."""
+    that are recorded, if not its own alone: none if nothing was to be changed. What it appends to `last` is
+    called when everything is recorded: changes of files, which no rollback undoes. What it appends to `after`
+    is awaited after the COMMIT: the removal of what an unmade change still needs. `named` has the names of
+    accounts, by what was typed."""
 
     db: Transaction
     by: Actor

@@ -116,6 +116,8 @@ class RenameAccount(Action[AccountRow], frozen=True):
         account = await change.account(self.name)
         if not await store.rename(change.db, account.id, self.new):
             raise CommandError("There already is an account {new!r}.", new=self.new)
+        if self.new == account.name:
+            change.performed = []
         return await change.locked(account.id)
 
 
@@ -138,7 +140,7 @@ class DisableAccount(Action[AccountRow], frozen=True):
                 " with --force.",
                 name=self.name,
             )
-        change.performed = [structs.replace(self, force=is_last)]
+        change.performed = [] if account.disabled_at else [structs.replace(self, force=is_last)]
         return await change.locked(account.id)
 
 
@@ -151,6 +153,8 @@ class EnableAccount(Action[AccountRow], frozen=True):
     async def run(self, change: Change) -> AccountRow:
         account = await change.account(self.name)
         await store.enable(change.db, account.id)
+        if not account.disabled_at:
+            change.performed = []
         return await change.locked(account.id)
 
 
@@ -201,6 +205,8 @@ class SetPreferences(Action[Preferences], frozen=True):
             low_balance=before.low_balance if self.low_balance is None else self.low_balance,
         )
         await store.put_preferences(change.db, account.id, after)
+        if after == before:
+            change.performed = []
         return after
 
 

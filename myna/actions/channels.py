@@ -115,6 +115,8 @@ class SetChannel(Action[ChannelRow], frozen=True):
             row = structs.replace(row, stored_key="")
             change.last.append(lambda: change.keys.remove(row.name))
         await store.put_channel(change.db, row)
+        if row == before:
+            change.performed = []
         return row
 
 
@@ -212,8 +214,10 @@ class _SwitchChannel(Action[None], frozen=True):
     name: Name
 
     async def run(self, change: Change) -> None:
-        await _row(change, self.name)
+        before = await _row(change, self.name)
         await store.enable_channel(change.db, self.name, self.enabled)
+        if bool(before.enabled) is self.enabled:
+            change.performed = []
 
 
 class EnableChannel(_SwitchChannel, frozen=True):

@@ -202,6 +202,8 @@ class RenameKey(_KeyAction[KeyRow], frozen=True):
     async def run(self, change: Change) -> KeyRow:
         key = await self.locked(change)
         await store.rename(change.db, key.id, self.name)
+        if self.name == key.name:
+            change.performed = []
         return key
 
 
@@ -213,6 +215,8 @@ class RevokeKey(_KeyAction[KeyRow], frozen=True):
     async def run(self, change: Change) -> KeyRow:
         key = await self.locked(change)
         await store.revoke(change.db, key.id)
+        if key.revoked_at:
+            change.performed = []
         return key
 
 
@@ -224,6 +228,6 @@ async def _id_of(change: Change, name: str) -> int:
             "There is no key {name!r}; 'myna key list ACCOUNT' has the names and ids.", name=name
         )
     if len(found) > 1:
-        ids = ", ".join(f"{key_id} (of {owner})" for key_id, owner in found)
+        ids = ", ".join(f"{key_id} (of {owner})" for key_id, owner in found.items())
         raise CommandError("There are several keys {name!r}; name one by its id: {ids}.", name=name, ids=ids)
-    return found[0][0]
+    return next(iter(found))

@@ -79,6 +79,8 @@ class SetRoute(Action[Route], frozen=True):
         before = await _of_name(change, self.name)
         route = structs.replace(before, **{key: value for key, value in given.items() if value is not None})
         check(route)
+        if route == before:
+            change.performed = []
         return await _put(change, route)
 
 

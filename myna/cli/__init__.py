@@ -28,7 +28,7 @@ COMMANDS = {
         "audit": ("myna.cli.backup:audit", "service"),
         "backup": ("myna.cli.backup:backup", "service"),
         "restore": ("myna.cli.backup:restore", "service"),
-        "move": ("myna.cli.move:move", "service"),
+        "move": ("myna.cli.backup:move", "service"),
         "migrate": ("myna.cli.serve:migrate", "service"),
         "completion": ("myna.cli.serve:completion", "service"),
         "version": ("myna.cli.serve:version", "service"),

@@ -27,7 +27,6 @@ from myna.actions.accounts import (
     SetPreferences,
     SignOut,
 )
-from myna.actions.keys import given_limits
 from myna.cli.commands import perform, register
 from myna.cli.console import (
     Json,
@@ -131,26 +130,28 @@ async def _link(db: Database, action: Action[str]) -> Row:
     }
 
 
-async def _limit(db: Database, action: LimitAccount) -> Row:
-    if given_limits(action):
-        await perform(db, action)
+async def _changed(db: Database, action: LimitAccount | RemoveSecondFactor | SetIdentity) -> AccountRow:
+    """The account, changed if an option is given: what such a command shows is the state afterwards."""
     account = await accounts.find(db, action.name)
+    if action != type(action)(name=action.name):
+        await perform(db, action)
+    return account
+
+
+async def _limit(db: Database, action: LimitAccount) -> Row:
+    account = await _changed(db, action)
     row = await limit_store.limits_of(db, account.id, OF_ACCOUNT)
     return {"name": account.name, **limits.shown(row), "open_calls": row.open_calls}
 
 
 async def _second_factor(db: Database, action: RemoveSecondFactor) -> Row:
-    account = await accounts.find(db, action.name)
-    if action.remove:
-        await perform(db, action)
+    account = await _changed(db, action)
     found = await second_factor.of_account(db, account.id)
     return {"name": action.name, "second_factor": found.on, "recovery_codes": found.codes_left}
 
 
 async def _identity(db: Database, action: SetIdentity) -> Row:
-    account = await accounts.find(db, action.name)
-    if action.remove or action.subject is not None:
-        await perform(db, action)
+    account = await _changed(db, action)
     found = await identities.of_account(db, account.id)
     return {
         "name": action.name,

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from myna.engines.espeak.engine import VOICES as ESPEAK_VOICES
+from myna.engines.interface import EngineLimits
 from myna.engines.jobs import Phonemes, PhonemesJob
 from myna.engines.kokoro.job import TextJob, TextPieces
 from myna.engines.kokoro.voices import VOICES as KOKORO_VOICES
@@ -35,7 +36,8 @@ async def readings(texts: Iterable[str], voice_id: str) -> AsyncGenerator[Readin
     them. Raises EngineFailed."""
     voice = VOICES[voice_id]
     module, result, read = _KOKORO if voice in KOKORO_VOICES else _ESPEAK
-    pool: Pool[Any] = Pool(module, result, processes=1, queue_max=1, job_deadline_s=_JOB_S)
+    limits = EngineLimits(processes=1, queue_max=1, job_deadline_s=_JOB_S)
+    pool: Pool[Any] = Pool(module, result, limits)
     try:
         await pool.start(AllowedPaths())
         for text in texts:

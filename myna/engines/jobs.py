@@ -1,23 +1,14 @@
-"""Jobs of the child processes that speak, and the output of one: a file, or parts.
+"""Jobs of the child processes that speak with espeak-ng, and of all that write their sound to a file.
 
-Both processes import this module. The child makes the output with `engines/sound.py`.
+Both processes import this module. The child makes the sound with `engines/sound.py`.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
 import msgspec
 
-from myna.engines.interface import SoundPart, SoundParts, SpeechResult
 from myna.engines.pool.child_main import path_bytes
-
-TakePart = Callable[[bytes], Awaitable[None]]
-
-_PARTS_MAX: Final = 10
-"""The parts that wait for the caller; then the child waits."""
-REST_MAX_S: Final = 5.0
 
 
 class OutputFile(msgspec.Struct, frozen=True):
@@ -62,38 +53,3 @@ class Phonemes(msgspec.Struct, frozen=True):
 
     pieces: list[str]
     reading: str
-
-
-async def sound_of(run: Callable[[TakePart], Awaitable[SpeechResult]]) -> SoundParts:
-    """The parts that a job sends, as they arrive. `run` runs the job: see `Pool.run`.
-
-    The time that the process worked is known at the end: an empty part has it. Raises errors of `run`, after
-    the parts before the error. Closing the generator discards the rest of a job that ends within REST_MAX_S,
-    and cancels any other: a killed process takes seconds to replace.
-    """
-    arrived: asyncio.Queue[bytes | None] = asyncio.Queue()
-    room = asyncio.Semaphore(_PARTS_MAX)
-    closed = False
-
-    async def take(part: bytes) -> None:
-        await room.acquire()
-        if closed:
-            room.release()
-        else:
-            arrived.put_nowait(part)
-
-    job = asyncio.ensure_future(run(take))
-    job.add_done_callback(lambda _: arrived.put_nowait(None))
-    try:
-        while (part := await arrived.get()) is not None:
-            room.release()
-            yield SoundPart(part, 0.0)
-        yield SoundPart(b"", (await job).took_s)
-    except GeneratorExit:
-        closed = True
-        room.release()
-        await asyncio.wait({job}, timeout=REST_MAX_S)
-        raise
-    finally:
-        job.cancel()
-        await asyncio.gather(job, return_exceptions=True)

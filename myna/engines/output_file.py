@@ -6,11 +6,11 @@ other files without a row.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, aclosing
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec import structs
 
@@ -23,20 +23,16 @@ from myna.engines.interface import (
     EngineFailed,
     EngineTimedOut,
     NothingSpoken,
-    SoundPart,
     SoundParts,
     SpeechResult,
+    Utterance,
     WordTime,
     bounded,
 )
-from myna.engines.jobs import OutputFile, SpeechJob, TakePart, sound_of
 from myna.lib.files import DiskExecutor, make_durable, remove
 from myna.lib.ids import new_name
 
 _STORE_S: Final = 1.0
-J = TypeVar("J", bound=SpeechJob)
-RunJob = Callable[[J, float, Client, TakePart | None], Awaitable[SpeechResult]]
-"""Runs a job in the engine's pool, in so many seconds."""
 
 
 def store_s(left_s: float) -> float:
@@ -55,76 +51,60 @@ class DurableFiles:
         self._waiting = waiting
         self._disk = DiskExecutor(at_once)
 
-    async def write_job(
-        self, job: J, path: Path, deadline_s: float, client: Client, run: RunJob[J]
-    ) -> SpeechResult:
-        """The file of a job: its child writes it, or sends the sound of a client that hears. See `write`."""
-        if client.hear is not None:
-
-            def sound(left_s: float) -> SoundParts:
-                return sound_of(partial(run, job, left_s, client))
-
-            return await self.write_heard(path, deadline_s, sound, client.hear, job.sound_max_s)
-
-        def write(part: Path) -> Awaitable[SpeechResult]:
-            return run(structs.replace(job, file=OutputFile.at(part, path)), deadline_s, client, None)
-
-        return await self.write(path, deadline_s, write)
-
-    async def write_heard(
+    async def write_sound(
         self,
+        sound: Callable[[Utterance, float, Client], SoundParts],
+        utterance: Utterance,
         path: Path,
         deadline_s: float,
-        sound: Callable[[float], SoundParts],
-        hear: Callable[[SoundParts], SoundParts] | None,
-        sound_max_s: float,
+        client: Client,
     ) -> SpeechResult:
-        """Writes a sound at STREAM_RATE_HZ, as `hear` returns its parts. `sound` makes it, within the seconds
-        that it gets: fewer for a listener, which may keep the parts before a failure. See `write`."""
+        """Writes a sound at STREAM_RATE_HZ, as the client's `relay` returns its parts. `sound` makes it in
+        the seconds that it gets: fewer with a relay, which may keep the parts before a failure.
+
+        Raises SoundTooLong, NothingSpoken for no sound, EngineTimedOut, EngineFailed if the disk fails, and
+        errors of `sound`. See `write`.
+        """
         ends_at = asyncio.get_running_loop().time() + deadline_s
 
         async def write(part: Path) -> SpeechResult:
             left_s = ends_at - asyncio.get_running_loop().time()
             file = Mp3File(part, path, STREAM_RATE_HZ)
-            heard = hear(sound(left_s - store_s(left_s))) if hear else sound(left_s)
-            async with aclosing(heard) as parts:
-                return await self.write_sound(parts, file, sound_max_s, ends_at)
+            if client.relay is None:
+                parts = sound(utterance, left_s, client)
+            else:
+                parts = client.relay(sound(utterance, left_s - store_s(left_s), client))
+            async with aclosing(parts):
+                return await self._encode(parts, file, utterance.sound_max_s, ends_at)
 
         return await self.write(path, deadline_s, write)
 
-    async def write_sound(
-        self, parts: AsyncIterator[SoundPart], file: Mp3File, sound_max_s: float, ends_at: float
+    async def _encode(
+        self, parts: SoundParts, file: Mp3File, sound_max_s: float, ends_at: float
     ) -> SpeechResult:
-        """Encodes the parts of a sound as they come, from the first one on. Raises SoundTooLong past
-        `sound_max_s` seconds, EngineTimedOut at `ends_at`, a time of the event loop, EngineFailed if the disk
-        fails, NothingSpoken for no sound, and errors of `parts`."""
+        """Encodes the parts of a sound as they come, from the first one on."""
+        write = bounded(file.write, file.rate_hz, sound_max_s)
+        work_s, size_bytes = 0.0, 0
+        words: list[WordTime] = []
         try:
             async with asyncio.timeout_at(ends_at):
-                return await self._encode(parts, file, sound_max_s)
+                async for sound in parts:
+                    work_s += sound.work_s
+                    if sound.pcm and not size_bytes:
+                        await self._disk.run_metadata(file.open)  # before `close`, in the same thread
+                    size_bytes += len(sound.pcm)
+                    words += sound.words
+                    await self._disk.run(partial(write, sound.pcm))
+                if not size_bytes:
+                    raise NothingSpoken("This voice has no sound for the text.")
+                finished = await self._disk.run(partial(file.finish, word_times.tag(words)))
         except TimeoutError as error:
             raise EngineTimedOut("The text was not spoken and stored in time.") from error
         except OSError as error:
             raise EngineFailed(error.strerror or type(error).__name__) from error
         finally:
             await self._disk.clean_up(file.close)
-
-    async def _encode(
-        self, parts: AsyncIterator[SoundPart], file: Mp3File, sound_max_s: float
-    ) -> SpeechResult:
-        write = bounded(file.write, file.rate_hz, sound_max_s)
-        took_s, size_bytes = 0.0, 0
-        words: list[WordTime] = []
-        async for sound in parts:
-            took_s += sound.took_s
-            if sound.pcm and not size_bytes:
-                await self._disk.run_metadata(file.open)  # before `close`, in the same thread
-            size_bytes += len(sound.pcm)
-            words += sound.words
-            await self._disk.run(partial(write, sound.pcm))
-        if not size_bytes:
-            raise NothingSpoken("This voice has no sound for the text.")
-        finished = await self._disk.run(partial(file.finish, word_times.tag(words)))
-        return SpeechResult(finished.seconds, finished.size_bytes, finished.sha256, took_s)
+        return structs.replace(finished, work_s=work_s)
 
     async def write(
         self, path: Path, deadline_s: float, speak: Callable[[Path], Awaitable[SpeechResult]]

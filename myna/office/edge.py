@@ -19,16 +19,15 @@ from myna.accounts.sign_in import passwords, sessions
 from myna.accounts.sign_in.oidc import identities
 from myna.accounts.throttle import SignInRefused
 from myna.errors import CommandError, InvalidRequest, MethodNotAllowed, MynaError, NotFound
-from myna.http.asgi_types import Receive, Scope, Send
+from myna.http.request_head import Receive, Scope, Send
 from myna.http.responses import public_error
 from myna.lib.telemetry import logs
 from myna.office import forms, refill
 from myna.office.forms import AlreadySent, Submission
-from myna.office.messages import N_
 from myna.office.page import Handler, Page
 from myna.office.pages import ALL_PAGES
 from myna.office.refill import Refill
-from myna.office.render import LANGUAGES, STATIC, preferred, renderers
+from myna.office.render import LANGUAGES, N_, STATIC, preferred, renderers
 from myna.office.visit import LANGUAGE, ROOT, Parts, Streamed, Visit
 from myna.office.web_security import (
     FORM_COOKIE,
@@ -216,7 +215,9 @@ class Office:
 
     async def _form_again(self, visit: Visit, error: InvalidRequest | CommandError) -> Response | None:
         """The page with the refused form, filled in; None where no page has it."""
-        for address in dict.fromkeys((self._page_before(visit), self._page_of(visit.request.url.path))):
+        url = visit.request.url
+        own = self._page_of(url.path, f"?{url.query}" if url.query else "")
+        for address in dict.fromkeys((self._page_before(visit), own)):
             if (response := await self._filled(visit, error, address)) is not None:
                 return response
         return None
@@ -325,7 +326,7 @@ class Office:
         only logged, and the stream ends incomplete."""
         status = int(error.status) if isinstance(error, MynaError) else 400
         visit.details.error_type = _type_of(error)
-        if visit.has_streamed:
+        if visit.exchange.has_streamed:
             return Streamed()
         headers = error.headers if isinstance(error, MynaError) else {}
         response = visit.page(

@@ -20,7 +20,6 @@ from starlette.responses import Response, StreamingResponse
 from myna.accounts.sign_in import sessions
 from myna.actions import Action
 from myna.errors import Overloaded
-from myna.http.asgi_types import stopping
 from myna.lib.shares import Shares
 from myna.office.forms import FORM_MAX_BYTES
 from myna.office.visit import Visit
@@ -70,12 +69,15 @@ class Page(Struct, frozen=True):
         return [name for name, handler in (("GET", self.show), ("POST", self.submit)) if handler]
 
 
-def performs(kind: type[Action[Any]], to: str, notice: str = "", *, confirmed: bool = False) -> Handler:
+def performs(
+    kind: type[Action[Any]], to: str, notice: str = "", *, confirmed: bool = False, **given: object
+) -> Handler:
     """The function of a form that makes this change, and then shows the page `to` with the notice. Both may
-    have fields of the action. `confirmed`: the name must be typed again."""
+    have fields of the action. `confirmed`: the name must be typed again. `given` are fields that the form
+    does not decide."""
 
     async def submit(visit: Visit) -> Response:
-        action = visit.fields(kind)
+        action = visit.fields(kind, **given)
         if confirmed:
             visit.confirm(str(getattr(action, "name", "")))
         await visit.perform(action)
@@ -102,6 +104,15 @@ _streams = Shares[int](
 _json = msgspec.json.Encoder()
 
 
+def live_pages(path: str, template: str, values: Callable[[Visit], Awaitable[Values]]) -> tuple[Page, Page]:
+    """A page of these values, and the one that keeps it up to date."""
+
+    async def show(visit: Visit) -> Response:
+        return visit.page(template, **await values(visit))
+
+    return Page(path, show=show), live_page(path, template, values)
+
+
 def live_page(path: str, template: str, values: Callable[[Visit], Awaitable[Values]]) -> Page:
     """The page that sends the block `live` of a template as server-sent events: each time that it has
     changed, until its values are `final`."""
@@ -121,7 +132,7 @@ async def _events(
     with _streams.place(visit.account.id):
         until = time.monotonic() + STREAM_MAX_S
         shown = Markup("")
-        while time.monotonic() < until and not stopping(visit.request.scope):
+        while time.monotonic() < until and not visit.exchange.stopping:
             if visit.session is None or not await sessions.is_open(visit.db, visit.session):
                 return
             part = visit.part(template, **found)

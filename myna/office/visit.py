@@ -28,21 +28,19 @@ from myna.errors import CommandError, InvalidRequest, NotFound
 from myna.errors.sentences import SentenceError
 from myna.farm.nodes import Capacity
 from myna.gateway.chat.complete import Chat
+from myna.gateway.chat.failover import Failover
 from myna.gateway.relay.plan import Planner
 from myna.gateway.relay.relay import Relay
-from myna.http.asgi_types import DETAILS, EOF_RECEIVED, OPEN_STREAM, Receive, Scope, Send
-from myna.http.client import HttpClient
-from myna.http.request_head import request_id_of
-from myna.http.stream import ResponseStream, has_streamed
+from myna.http.exchange import EXCHANGE, Exchange, ResponseStream
+from myna.http.request_head import Receive, Scope, Send
 from myna.lib.net import is_loopback, is_origin
 from myna.lib.telemetry.requests import RequestDetails
 from myna.lib.times import zone_of
 from myna.office import forms
 from myna.office.forms import FIELD, Result, Submission
-from myna.office.messages import N_
 from myna.office.model_fetching import ModelFetching
 from myna.office.refill import Refill, refilled
-from myna.office.render import Renderer, date
+from myna.office.render import N_, Renderer, date
 from myna.office.web_security import NOTICE_COOKIE, Cookies
 from myna.settings import Settings
 from myna.speech.previews import Previews
@@ -51,7 +49,9 @@ from myna.store.database import Database, Queries
 from myna.store.files.named_files import AudioStore, SampleStore
 from myna.store.files.storage import FreeSpace
 from myna.store.group_commit import GroupCommit
+from myna.store.queries import config as config_store
 from myna.store.queries.accounts import AccountRow
+from myna.store.queries.config import Config
 from myna.store.queries.keys import KeyRow
 from myna.store.rows import ID_MAX
 from myna.store.transaction_queue import transactions_of
@@ -77,7 +77,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     previews: Previews
     space: FreeSpace
     refusals: Refusals
-    http_client: HttpClient
+    failover: Failover
     commits: GroupCommit
     missing: Callable[[], Awaitable[dict[str, str]]]
     """Why chat and speech are unavailable; "" if available. Raises DatabaseUnavailable."""
@@ -126,10 +126,15 @@ class Visit:
         self.now_ms = time.time_ns() // 10**6
 
     @property
+    def exchange(self) -> Exchange:
+        """What the server knows of the request, and its response."""
+        found: Exchange = self.request.scope[EXCHANGE]
+        return found
+
+    @property
     def details(self) -> RequestDetails:
         """What the access log says of the request."""
-        details: RequestDetails = self.request.scope[DETAILS]
-        return details
+        return self.exchange.details
 
     @property
     def db(self) -> Database:
@@ -191,20 +196,11 @@ class Visit:
     def stream(self) -> ResponseStream:
         """The response as a stream, of which nothing is sent yet. Call it once. A page whose response was
         streamed returns `Streamed`."""
-        scope = self.request.scope
-        opened: ResponseStream = scope[OPEN_STREAM]([(b"x-request-id", request_id_of(scope).encode())])
-        return opened
-
-    @property
-    def has_streamed(self) -> bool:
-        """Whether a part of the response was streamed."""
-        return has_streamed(self.request.scope)
+        return self.exchange.open_stream()
 
     async def disconnected(self) -> None:
         """Returns when the client has disconnected."""
-        while not self.request.scope.get(EOF_RECEIVED, bool)():
-            if (await self.request.receive())["type"] == "http.disconnect":
-                return
+        await self.exchange.client_left()
 
     async def read(
         self, query: Callable[Concatenate[Queries, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
@@ -212,6 +208,11 @@ class Visit:
         """Runs a query on the reader for pages, under its time limit, in turn with other owners."""
         with transactions_of(self.owner):
             return await self.db.read(lambda queries: query(queries, *args, **kwargs))
+
+    async def config(self) -> Config:
+        """The configuration of now, with the voices that compute nodes offer now."""
+        await self.parts.config.at(await self.read(config_store.version))
+        return await self.parts.config.with_nodes()
 
     def parameter(self, name: str, default: str = "") -> str:
         """A parameter of the query."""

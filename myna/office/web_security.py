@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from myna.errors import Forbidden, RateLimited, sentences
+from myna.lib.telemetry.requests import RequestDetails
 
 SESSION_COOKIE = "myna"
 NOTICE_COOKIE = "myna-notice"
@@ -33,6 +34,7 @@ _COMMON = {
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
+CALL_HEADER = "X-Myna-Call"
 HSTS_S = 365 * 86_400
 FORMS_PER_MINUTE_MAX = 120
 """Forms of one account, in each process."""
@@ -90,6 +92,11 @@ def security_headers(https: bool) -> dict[str, str]:
     """The headers of every response. It is not stored, unless it has a Cache-Control header of its own."""
     hsts = {"Strict-Transport-Security": f"max-age={HSTS_S}"} if https else {}
     return {**_COMMON, "Cache-Control": "no-store", **hsts}
+
+
+def stream_headers(https: bool, details: RequestDetails) -> dict[str, str]:
+    """The headers of a streamed response: the security headers of a page, and the call's id in hex."""
+    return {**security_headers(https), CALL_HEADER: details.call_id.hex()}
 
 
 def protect(response: Response, https: bool) -> None:

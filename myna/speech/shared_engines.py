@@ -11,7 +11,6 @@ import contextlib
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -33,10 +32,10 @@ from myna.engines.interface import (
     SpeechResult,
     Utterance,
 )
-from myna.engines.jobs import REST_MAX_S
 from myna.engines.output_file import DurableFiles
 from myna.engines.pool.child_handle import KILL_WAIT_S
 from myna.engines.pool.child_main import LENGTH, framed
+from myna.engines.pool.engine import REST_MAX_S
 from myna.lib.files import wait_shielded
 from myna.lib.sandbox import AllowedPaths
 
@@ -190,15 +189,12 @@ class SharedEngine:
     ) -> SpeechResult:
         """The host writes the file. For a client that takes the sound the host sends it, and the file is
         written here."""
-        if client.hear is not None:
-            sound = partial(self._sound, utterance, client=client)
-            written = await self._files.write_heard(
-                path, deadline_s, sound, client.hear, utterance.sound_max_s
-            )
+        if client.relay is not None:
+            written = await self._files.write_sound(self._sound, utterance, path, deadline_s, client)
         else:
             written = await self._written(utterance, path, deadline_s, client)
-        if client.sound_s and written.took_s and self.admission is not None:
-            self.admission.measured(client.sound_s, written.took_s)
+        if self.admission is not None:
+            self.admission.measured(client.sound_s, written.work_s)
         return written
 
     async def _written(

@@ -155,6 +155,31 @@ def test_each_change_is_recorded_as_a_command_that_makes_it(furnished: Cli) -> N
     assert newest(furnished, "--account", "ann")["command"] == f"voice delete {voice_id}"
 
 
+UNCHANGED = """
+account enable ann
+account rename ann ann
+account set ann --low-balance 0
+channel enable up
+channel set up --model m
+route set r --units 1
+key rename 1 k
+settings set owner me
+""".strip().splitlines()
+
+
+def test_a_change_that_changes_nothing_is_not_recorded(cli: Cli) -> None:
+    for line in (
+        "account add ann", f"channel add chat up {URL} --model m", "route add r --units 1",
+        "key issue ann --name k", "key issue ann --name gone", "key revoke gone", "settings set owner me",
+        "account add bob", "account disable bob",
+    ):  # fmt: skip
+        cli.run(*line.split())
+    before = rows(cli, 100)
+    for line in [*UNCHANGED, "key revoke 2", "account disable bob"]:
+        assert cli.run(*line.split()).code == 0, line
+        assert rows(cli, 100) == before, line
+
+
 def test_every_command_is_tested_here_or_changes_nothing_of_the_site() -> None:
     tested = {name for line in CHANGES for name in COMMANDS if line.startswith(name + " ")}
     elsewhere = {

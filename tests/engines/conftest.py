@@ -144,17 +144,17 @@ def level(path: Path, hz: float) -> float:
 async def speak(
     engine: OpenAISpeech, folder: Path, text: str | None = None, heard: list[bytes] | None = None
 ) -> SpeechResult:
-    """Writes `folder / "a.mp3"`. With a list, a listener appends the parts to it."""
+    """Writes `folder / "a.mp3"`. With a list, the parts are appended to it."""
     utterance = HELLO if text is None else Utterance(text, "nova", 1.0)
 
-    async def hear(parts: SoundParts) -> SoundParts:
+    async def relay(parts: SoundParts) -> SoundParts:
         async with aclosing(parts):
             async for part in parts:
                 assert heard is not None
                 heard.append(part.mp3)
                 yield part
 
-    client = Client() if heard is None else Client(hear=hear)
+    client = Client() if heard is None else Client(relay=relay)
     return await engine.speak(utterance, folder / "a.mp3", 60, client)
 
 
@@ -163,10 +163,16 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def child_pool(child: str = "process_child", **changes: Any) -> Pool[Word]:
+def child_pool(
+    child: str = "process_child",
+    processes: int = 1,
+    queue_max: int = 9,
+    job_deadline_s: float = 60,
+    **more: Any,
+) -> Pool[Word]:
     """A pool of a program of this folder, which is not started yet."""
-    limits = {"processes": 1, "queue_max": 9, "job_deadline_s": 60, **changes}
-    return Pool(f"tests.engines.{child}", Word, **limits)
+    limits = EngineLimits(processes=processes, queue_max=queue_max, job_deadline_s=job_deadline_s)
+    return Pool(f"tests.engines.{child}", Word, limits, **more)
 
 
 async def busy(pool: Pool[Word], queue_key: str | None = None) -> "asyncio.Task[Word]":
@@ -180,6 +186,6 @@ async def busy(pool: Pool[Word], queue_key: str | None = None) -> "asyncio.Task[
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Child, "run", noted)
-        task = asyncio.create_task(pool.run(Command("hang"), 60, queue_key=queue_key))
+        task = asyncio.create_task(pool.run(Command("hang"), 60, Client(queue_key)))
         await until(lambda: bool(jobs) and jobs[-1].started)
     return task

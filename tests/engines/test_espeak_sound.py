@@ -14,7 +14,7 @@ from myna.engines.audio.mp3 import Mp3File
 from myna.engines.audio.stretch import Stretch
 from myna.engines.espeak.child import Pace, paced
 from myna.engines.espeak.library import runs_of
-from myna.engines.interface import SpeechResult, UnsupportedUtterance
+from myna.engines.interface import EngineLimits, SpeechResult, UnsupportedUtterance
 from myna.engines.jobs import Phonemes, PhonemesJob
 from myna.engines.pool.pool import Pool
 from tests.engines.conftest import started
@@ -155,9 +155,8 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(scope="module")
 async def phonemizer() -> AsyncIterator[Pool[Phonemes]]:
-    async with started(
-        Pool("myna.engines.espeak.phonemizer", Phonemes, processes=1, queue_max=4, job_deadline_s=20)
-    ) as pool:
+    limits = EngineLimits(processes=1, queue_max=4, job_deadline_s=20)
+    async with started(Pool("myna.engines.espeak.phonemizer", Phonemes, limits)) as pool:
         yield pool
 
 

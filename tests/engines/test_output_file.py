@@ -4,7 +4,7 @@ import asyncio
 import errno
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -13,17 +13,18 @@ import pytest
 from myna.engines.audio.mp3 import Mp3File
 from myna.engines.espeak.engine import VOICES, Espeak
 from myna.engines.interface import (
+    NO_CLIENT,
     EngineBusy,
     EngineCrashed,
     EngineFailed,
     EngineTimedOut,
     NothingSpoken,
     SoundPart,
+    SoundParts,
     SpeechResult,
     Utterance,
 )
 from myna.engines.output_file import DurableFiles
-from myna.engines.pool.pool import Pool
 from myna.lib.files import QUEUE_MAX, DiskExecutor
 from tests.engines.conftest import names, until
 from tests.rig.disks import StalledDisk, read_only
@@ -62,8 +63,7 @@ def _inode(path: Path) -> int:
 
 
 def _files_of_two() -> DurableFiles:
-    pool = Pool("none", SpeechResult, processes=2, queue_max=9, job_deadline_s=60)
-    return DurableFiles(pool.counted_as_waiting, at_once=2)
+    return DurableFiles(nullcontext, at_once=2)
 
 
 async def test_file_and_folder_are_synced_before_the_engine_returns(
@@ -180,15 +180,14 @@ async def test_a_failed_removal_is_logged_and_hides_no_failure(
     assert "/secret/place" not in caplog.text
 
 
-async def one_part() -> AsyncIterator[SoundPart]:
+async def one_part(*_: object) -> SoundParts:
     yield SoundPart(bytes(48_000), 0.5)
 
 
-async def written(sound: AsyncIterator[SoundPart], folder: Path, within_s: float = LONG_S) -> SpeechResult:
+async def written(sound: Callable[..., SoundParts], folder: Path, within_s: float = LONG_S) -> SpeechResult:
     """Writes the sound as an mp3 in the folder."""
-    mp3 = Mp3File(folder / ".part", folder / "a.mp3", 24_000)
-    ends_at = asyncio.get_running_loop().time() + within_s
-    return await _files_of_two().write_sound(sound, mp3, LONG_S, ends_at)
+    utterance = Utterance("any", "any", 1.0)
+    return await _files_of_two().write_sound(sound, utterance, folder / "a.mp3", within_s, NO_CLIENT)
 
 
 async def test_a_sound_on_a_stalled_disk_ends_at_its_deadline(
@@ -197,15 +196,15 @@ async def test_a_sound_on_a_stalled_disk_ends_at_its_deadline(
     disk = StalledDisk()
     monkeypatch.setattr(Mp3File, "write", lambda file, pcm: disk.block(pcm))
     with pytest.raises(EngineTimedOut):
-        await written(one_part(), tmp_path, 0.2)
+        await written(one_part, tmp_path, 0.2)
     disk.resume()
     await until(lambda: not list(tmp_path.iterdir()))
 
 
 async def test_a_sound_without_a_sample_is_refused_without_a_file(tmp_path: Path) -> None:
-    async def silent() -> AsyncIterator[SoundPart]:
+    async def silent(*_: object) -> SoundParts:
         yield SoundPart(b"", 0.5)
 
     with pytest.raises(NothingSpoken):
-        await written(silent(), tmp_path)
+        await written(silent, tmp_path)
     assert not list(tmp_path.iterdir())  # noqa: ASYNC240

@@ -25,7 +25,6 @@ from tests.engines.process_child import Command, Word
 from tests.rig.processes import runs, state
 
 pytestmark = pytest.mark.anyio
-_CHILD = "tests.engines.process_child"
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["asyncio", "uvloop"])
@@ -208,7 +207,7 @@ async def test_closing_fails_running_and_waiting_jobs(pool: Pool[Word]) -> None:
 
 
 async def test_a_program_that_does_not_start_is_reported_and_leaves_no_process() -> None:
-    pool = Pool("tests.engines.there_is_no_such_program", Word, processes=2, queue_max=2, job_deadline_s=5)
+    pool = child_pool("there_is_no_such_program", processes=2, queue_max=2, job_deadline_s=5)
     with pytest.raises(EngineUnavailable):
         await pool.start()
     assert not pool.up() and not pool.pids()
@@ -280,8 +279,7 @@ async def test_cancelling_a_waiting_job_leaves_the_child_running(pool: Pool[Word
 
 
 @pytest.mark.parametrize(
-    ("given", "seen"),
-    [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3"), ({"OMP_NUM_THREADS": "3"}, "")],
+    ("given", "seen"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3"), ({"OMP_NUM_THREADS": "3"}, "")]
 )
 async def test_a_child_has_one_blas_thread_unless_the_operator_sets_another_number(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, str], seen: str

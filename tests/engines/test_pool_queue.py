@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from myna.engines.interface import CallerDisconnected, EngineUnavailable
+from myna.engines.interface import CallerDisconnected, Client, EngineUnavailable
+from myna.engines.pool.admission import LONG_S
 from myna.engines.pool.fair_queue import FairQueue
 from myna.engines.pool.pool import Pool
 from tests.engines.conftest import busy, child_pool, started, until
@@ -18,7 +19,6 @@ from tests.engines.process_child import Command, StartMode, Word
 from tests.rig.processes import runs
 
 pytestmark = pytest.mark.anyio
-_CHILD = "tests.engines.process_child"
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ async def test_accounts_are_served_round_robin_and_each_in_order_of_arrival(pool
     ended: list[str] = []
 
     async def one(number: int, key: str) -> None:
-        ended.append((await pool.run(Command("echo", f"{key}{number}"), 60, queue_key=key)).word)
+        ended.append((await pool.run(Command("echo", f"{key}{number}"), 60, Client(key))).word)
 
     jobs = [asyncio.create_task(one(number, key)) for number, key in enumerate("aaabbcb")]
     await asyncio.sleep(0)  # each task queues its job in its first step
@@ -47,8 +47,8 @@ async def test_progress_reaches_its_own_caller_before_the_result(pool: Pool[Word
     mine: list[float] = []
     others: list[float] = []
     one, two, three = await asyncio.gather(
-        pool.run(Command("steps", "one"), 60, progress=mine.append),
-        pool.run(Command("echo", "two"), 60, progress=others.append),
+        pool.run(Command("steps", "one"), 60, Client(progress=mine.append)),
+        pool.run(Command("echo", "two"), 60, Client(progress=others.append)),
         pool.run(Command("steps", "three"), 60),
     )
     assert (one, two, three) == (Word("one"), Word("two"), Word("three"))
@@ -61,7 +61,7 @@ async def test_an_exception_in_progress_fails_only_its_own_job(pool: Pool[Word])
         raise LookupError("mine")
 
     with pytest.raises(LookupError, match="mine"):
-        await pool.run(Command("steps"), 60, progress=broken)
+        await pool.run(Command("steps"), 60, Client(progress=broken))
     assert await pool.run(Command("echo", "again"), 60) == Word("again")
 
 
@@ -85,7 +85,7 @@ async def test_a_child_that_does_not_start_is_ended_and_its_reason_names_no_secr
 
 async def test_a_cancelled_start_leaves_no_child(tmp_path: Path) -> None:
     place = tmp_path / "place"
-    pool = Pool(_CHILD, Word, processes=2, queue_max=2, job_deadline_s=60, setup=StartMode(str(place)))
+    pool = child_pool(processes=2, queue_max=2, setup=StartMode(str(place)))
     starting = asyncio.create_task(pool.start())
     await until(lambda: (place / "pid").exists() and bool((place / "pid").read_text()))
     starting.cancel()
@@ -98,12 +98,12 @@ async def test_a_cancelled_start_leaves_no_child(tmp_path: Path) -> None:
 async def test_long_jobs_leave_a_process_for_short_ones() -> None:
     async with started(child_pool(processes=2)) as pool:
         first, second = (
-            asyncio.create_task(pool.run(Command(*command), 60, queue_key=command[0], long=True))
+            asyncio.create_task(pool.run(Command(*command), 60, Client(command[0], LONG_S + 1)))
             for command in (("hang", ""), ("echo", "long"))
         )
         await asyncio.sleep(0)
         for _ in range(2):
-            assert await pool.run(Command("echo", "short"), 60, queue_key="c") == Word("short")
+            assert await pool.run(Command("echo", "short"), 60, Client("c")) == Word("short")
         assert not second.done()
         first.cancel()
         assert await second == Word("long")
@@ -113,23 +113,23 @@ async def test_on_one_process_long_and_short_jobs_alternate(pool: Pool[Word]) ->
     running = await busy(pool)
     ended: list[str] = []
 
-    async def one(word: str, *, long: bool) -> None:
-        ended.append((await pool.run(Command("echo", word), 60, queue_key=word, long=long)).word)
+    async def one(word: str, sound_s: float) -> None:
+        ended.append((await pool.run(Command("echo", word), 60, Client(word, sound_s))).word)
 
-    jobs = [asyncio.create_task(one(f"long {number}", long=True)) for number in range(3)]
-    jobs += [asyncio.create_task(one(f"short {number}", long=False)) for number in range(3)]
+    jobs = [asyncio.create_task(one(f"long {number}", LONG_S + 1)) for number in range(3)]
+    jobs += [asyncio.create_task(one(f"short {number}", LONG_S)) for number in range(3)]
     await asyncio.sleep(0)
     running.cancel()
     await asyncio.gather(*jobs)
     assert ended == ["long 0", "short 0", "long 1", "short 1", "long 2", "short 2"]
 
 
-@pytest.mark.parametrize("long", [False, True])
-async def test_a_waiting_job_is_dropped_when_its_client_disconnects(pool: Pool[Word], long: bool) -> None:
+@pytest.mark.parametrize("sound_s", [LONG_S, LONG_S + 1])
+async def test_a_waiting_job_is_dropped_when_its_client_disconnects(pool: Pool[Word], sound_s: float) -> None:
     running = await busy(pool)
     disconnected = asyncio.Event()
-    work = pool.run(Command("die"), 60, queue_key="b", long=long, disconnected=disconnected.wait)
-    job = asyncio.create_task(work)
+    client = Client("b", sound_s, disconnected.wait)
+    job = asyncio.create_task(pool.run(Command("die"), 60, client))
     await asyncio.sleep(0)
     disconnected.set()
     with pytest.raises(CallerDisconnected):
@@ -140,8 +140,8 @@ async def test_a_waiting_job_is_dropped_when_its_client_disconnects(pool: Pool[W
 async def test_a_started_job_continues_when_its_client_disconnects(pool: Pool[Word]) -> None:
     running = await busy(pool)
     started = asyncio.Event()
-    report = {"progress": lambda _: started.set(), "disconnected": started.wait}
-    job = asyncio.create_task(pool.run(Command("steps", "started"), 60, queue_key="b", **report))
+    client = Client("b", disconnected=started.wait, progress=lambda _: started.set())
+    job = asyncio.create_task(pool.run(Command("steps", "started"), 60, client))
     await asyncio.sleep(0)
     running.cancel()
     assert await job == Word("started")
@@ -200,11 +200,11 @@ def test_a_returning_key_does_not_wait_for_all_new_keys(callers: int, accounts: 
 _ROOT = str(Path(__file__).parents[2])
 _PARENT = """
 import asyncio
-from myna.engines.pool.pool import Pool
-from tests.engines.process_child import Command, Word
+from tests.engines.conftest import child_pool
+from tests.engines.process_child import Command
 
 async def main():
-    pool = Pool("tests.engines.process_child", Word, processes=2, queue_max=2, job_deadline_s=600)
+    pool = child_pool(processes=2, queue_max=2, job_deadline_s=600)
     await pool.start()
     job = asyncio.create_task(pool.run(Command("hang"), 600))
     while len(pool._idle) != 1:

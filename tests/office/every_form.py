@@ -291,7 +291,7 @@ FORMS: dict[str, Callable[[Scene], Sent]] = {
     f"{C}/remove": named(f"{C}/remove", Scene.channel, typed=NAME),
     f"{C}/test": named(f"{C}/test", Scene.channel),
     f"{C}/move": named(f"{C}/move", Scene.channel, up="true"),
-    f"{C}/enable": named(f"{C}/enable", Scene.channel),
+    f"{C}/enable": named(f"{C}/enable", Scene.channel, changes=0),
     f"{C}/disable": named(f"{C}/disable", Scene.channel),
     f"{N}/enroll": named(f"{N}/enroll", new_name),
     f"{N}/drain": named(f"{N}/drain", Scene.node),

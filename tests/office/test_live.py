@@ -46,7 +46,7 @@ class Visit:
     def __init__(self, account_id: int) -> None:
         self.account = Account(account_id)
         self.owner = f"account {account_id}"
-        self.request = type("Request", (), {"scope": {}})
+        self.exchange = type("Exchange", (), {"stopping": False})
         self.session = self.db = object()
 
     def part(self, template: str) -> Markup:

@@ -16,16 +16,16 @@ from myna.accounts import limits, throttle
 from myna.engines.models.published import MODELS
 from myna.errors import sentences
 from myna.errors.sentences import SentenceError
-from myna.office import messages, pages
+from myna.office import pages, render
 from myna.office.forms import label_of
-from myna.office.render import Renderer
+from myna.office.render import LANGUAGES, Renderer
 from myna.speech import synthesize
 from myna.store.queries import audit
 from myna.wire import failures as channel_failures
 from tests.office.conftest import MakeSite
 from tests.rig.office import People
 
-OFFICE = Path(messages.__file__).parents[1]
+OFFICE = Path(render.__file__).parent
 PACKAGE = OFFICE.parent
 APART = {
     "myna.store.migrate",
@@ -60,7 +60,7 @@ def error_sentences() -> set[str]:
     found = set(limits.SENTENCES.values()) | set(synthesize.SENTENCES.values())
     found |= {meaning.sentence for meaning in channel_failures.MEANINGS}
     found |= {kind.default for kind in error_classes() if issubclass(kind, errors.MynaError) and kind.default}
-    found.add(throttle.WRONG)
+    found |= {throttle.WRONG, errors.sentences.REPORT_SLOW}
     for module in modules:
         for call in _calls(module):
             name = _name(call.func)
@@ -110,7 +110,7 @@ def _modules() -> list[ModuleType]:
     names = {_dotted(path) for path in [*paths, *(PACKAGE / "sign_in").glob("*.py")]}
     names |= {"myna.errors", "myna.lib.names", "myna.wire.failures", "myna.wire.openai"}
     names |= {"myna.accounts.caps", "myna.accounts.throttle", "myna.billing.quota"}
-    names |= {"myna.billing.refused_charges", "myna.store.sqlite_reports"}
+    names.add("myna.billing.refused_charges")
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("myna"):
@@ -149,7 +149,7 @@ def used() -> set[str]:
 
 
 def test_every_text_is_translated() -> None:
-    translated, texts = set(messages.read("zh")), used()
+    translated, texts = set(LANGUAGES["zh"]), used()
     assert sorted(texts - translated) == []
     assert sorted(translated - texts) == []
 
@@ -182,12 +182,12 @@ def test_every_field_that_is_typed_has_a_translated_label() -> None:
     ]
     names = {name for kind in kinds for name in kind.__struct_fields__} - NOT_TYPED
     assert "voice_id" in names
-    assert {label_of(name) for name in names} <= set(messages.read("zh"))
+    assert {label_of(name) for name in names} <= set(LANGUAGES["zh"])
 
 
 def test_a_translation_has_the_placeholders_of_its_text() -> None:
     placeholders = re.compile(r"%\((\w+)\)s|\{(\w+)(?:!r|:g)?\}")
-    for text, translated in messages.read("zh").items():
+    for text, translated in LANGUAGES["zh"].items():
         assert set(placeholders.findall(text)) == set(placeholders.findall(translated)), text
 
 
@@ -196,7 +196,7 @@ PLACE = re.compile(r"\{(\w+)[^}]*\}")
 
 def test_a_sentence_that_is_stored_in_english_is_said_in_chinese() -> None:
     renderer = Renderer("zh")
-    for text, translated in messages.read("zh").items():
+    for text, translated in LANGUAGES["zh"].items():
         if "%(" not in text and len(PLACE.sub("", text)) > 8:
             stored, said = (PLACE.sub(r"a[\1].", each) for each in (text, translated))
             assert renderer.stored(stored) == said
@@ -212,7 +212,7 @@ def test_a_sentence_that_is_stored_in_english_is_said_in_chinese() -> None:
 
 
 def test_words_of_models_are_translated() -> None:
-    translated = set(messages.read("zh"))
+    translated = set(LANGUAGES["zh"])
     words = {model.licence for model in MODELS.values()}
     words |= {language for model in MODELS.values() for language in model.languages}
     assert {word for word in words if " " in word} <= translated

@@ -190,6 +190,10 @@ def test_the_ledger_is_that_of_the_command_line(people: People) -> None:
     assert "the sum of 3 entries" in page
     assert "opening grant" not in visitor.page("/ledger?kind=charge")
     assert "No entries in this month" in visitor.page("/ledger?month=2024-02")
+    before = 'aria-label="The month before"'
+    assert before not in visitor.get("/ledger").body.decode()
+    change(people.service, "UPDATE accounts SET created_at = 1 WHERE name = ?", "zoe")
+    assert before in visitor.get("/ledger").body.decode()
 
 
 def test_a_code_is_redeemed_once(people: People) -> None:

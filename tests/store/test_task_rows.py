@@ -6,7 +6,6 @@ from myna.store.batch import TaskStatus
 from myna.store.queries import tasks
 from tests.store.books import (
     AUDIO,
-    DIFFERENT_AUDIO,
     Books,
     Customer,
     charge_of,
@@ -83,26 +82,3 @@ async def test_a_completion_after_a_refund_changes_nothing(books: Books) -> None
     await books.end(refund_of(call, "too late"))
     assert await books.end(keep_of(call, None, AUDIO)) == ["lost"]
     assert await books.task(call.call_id) == (3, "", 0, b"", "too late")
-
-
-@pytest.mark.parametrize("in_one_batch", [True, False])
-async def test_two_completions_of_one_task_keep_one_audio(books: Books, in_one_batch: bool) -> None:
-    customer = await books.customer()
-    call = await books.opened(customer, task=speech())
-    first, second = keep_of(call, None, AUDIO), keep_of(call, None, DIFFERENT_AUDIO)
-    if in_one_batch:
-        await books.end(first, second)
-    else:
-        await books.end(first)
-        await books.end(second)
-    assert await books.task(call.call_id) == COMPLETED
-
-
-@pytest.mark.parametrize("reasons", [("a", "b"), ("b", "a")])
-async def test_the_reason_of_the_first_of_two_refunds_in_one_batch_counts(
-    books: Books, reasons: tuple[str, str]
-) -> None:
-    customer = await books.customer()
-    call = await books.opened(customer, task=speech())
-    await books.end(*[refund_of(call, reason) for reason in reasons])
-    assert (await books.task(call.call_id))[4] == reasons[0]

@@ -1,4 +1,4 @@
-"""The child program that speaks with espeak-ng, run by `child_program.py`.
+"""The child program that speaks with espeak-ng, run by `pool/child_main.py`.
 
 The library is under the GPL and can crash or hang, so only this process loads it.
 

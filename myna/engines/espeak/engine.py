@@ -9,15 +9,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from myna.engines.interface import (
-    EngineLimits,
-    EngineVoice,
-    SpeechResult,
-    UnsupportedUtterance,
-    Utterance,
-)
+from myna.engines.interface import EngineLimits, EngineVoice, SpeechResult, UnsupportedUtterance, Utterance
 from myna.engines.jobs import EspeakJob
-from myna.engines.pool.engine import PoolEngine
+from myna.engines.pool.engine import JobEngine
+from myna.engines.pool.pool import Pool
 from myna.engines.voices import VoiceIds, check_unique
 from myna.errors import ConfigError
 
@@ -47,14 +42,14 @@ VOICES: Final = tuple(
 _NATIVE: Final = {voice_id: native for voice_id, *_, native in _TABLE}
 
 
-class Espeak(PoolEngine[EspeakJob]):
+class Espeak(JobEngine[EspeakJob]):
     """Speaks in all voices, or in those of `only`. The parts of a sound come second by second, once the
     loudness of the first ten seconds is known."""
 
     label = "espeak"
 
     def __init__(self, limits: EngineLimits, only: Collection[str] | None = None) -> None:
-        super().__init__("myna.engines.espeak.child", SpeechResult, limits)
+        super().__init__(Pool("myna.engines.espeak.child", SpeechResult, limits, retries=True), limits)
         by_id = {voice.voice_id: voice for voice in VOICES}
         self.voices = VOICES if only is None else tuple(by_id[voice_id] for voice_id in only)
 

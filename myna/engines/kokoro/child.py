@@ -1,4 +1,4 @@
-"""The child program that speaks with Kokoro, run by `pool/child_program.py`.
+"""The child program that speaks with Kokoro, run by `pool/child_main.py`.
 
 One run of the model takes some 180 MB and 1.2 MB for each symbol, so `text/pieces.py` keeps pieces short.
 """

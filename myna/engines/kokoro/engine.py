@@ -8,12 +8,11 @@ returned in the order of the text.
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, aclosing
-from functools import partial
+from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Final
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from myna.engines.interface import (
     NO_CLIENT,
@@ -23,7 +22,6 @@ from myna.engines.interface import (
     EngineVoice,
     NothingSpoken,
     SoundPart,
-    SpeechResult,
     StreamingEngine,
     UnsupportedUtterance,
     Utterance,
@@ -41,9 +39,9 @@ from myna.engines.kokoro.job import (
     TextPieces,
 )
 from myna.engines.kokoro.voices import VOICES, KokoroVoice, blended, style_file, with_styles
-from myna.engines.output_file import DurableFiles
 from myna.engines.pool.admission import Admission
 from myna.engines.pool.child_main import path_bytes
+from myna.engines.pool.engine import PoolEngine
 from myna.engines.pool.pool import Pool
 from myna.engines.voices import VoiceIds, check_unique
 from myna.errors import ConfigError
@@ -59,40 +57,28 @@ PROCESSES_MAX: Final = 4
 """Each takes some 400 MB."""
 
 
-class Kokoro:
+class Kokoro(PoolEngine):
     """Speaks with several processes that have loaded the model. The limits' deadline is that of a piece."""
 
-    clones: tuple[str, ...] = ()
+    label = "kokoro"
     blends = True
 
     def __init__(self, model: KokoroModel, voices: Sequence[KokoroVoice], limits: EngineLimits) -> None:
-        self.label = "kokoro"
         self._voices = {voice.voice.voice_id: voice for voice in voices}
         self._model = model
         self._processes = processes = min(limits.processes, PROCESSES_MAX)
-        self._texts_max = processes + limits.queue_max
+        self._texts_max = texts_max = processes + limits.queue_max
         self._texts = 0
-        self._text_pool = Pool(
-            "myna.engines.kokoro.text.pieces",
-            TextPieces,
-            processes=1,
-            queue_max=self._texts_max,
-            job_deadline_s=_TEXT_S,
-            retries=True,
-            start_deadline_s=START_DEADLINE_S,
-        )
-        self._pool = Pool(
+        pieces = structs.replace(limits, processes=processes, queue_max=texts_max * processes)
+        pool = Pool(
             "myna.engines.kokoro.child",
             PieceSound,
-            processes=processes,
-            queue_max=self._texts_max * processes,
-            job_deadline_s=limits.job_deadline_s,
-            retries=True,
+            pieces,
             setup=model,
             start_deadline_s=START_DEADLINE_S,
+            retries=True,
         )
-        self._files = DurableFiles(self._pool.counted_as_waiting, at_once=processes)
-        self.admission = Admission(
+        admission = Admission(
             processes,
             limits.queue_max,
             limits.account_max,
@@ -100,38 +86,27 @@ class Kokoro:
             processes_per_text=processes,
             turn_s=_TURN_S,
         )
+        super().__init__(pool, admission)
+        self._text_pool = Pool(
+            "myna.engines.kokoro.text.pieces",
+            TextPieces,
+            EngineLimits(processes=1, queue_max=texts_max, job_deadline_s=_TEXT_S),
+            start_deadline_s=START_DEADLINE_S,
+            retries=True,
+        )
+        self._pools.append(self._text_pool)
 
     @property
     def voices(self) -> tuple[EngineVoice, ...]:
         return tuple(voice.voice for voice in self._voices.values())
 
-    async def start(self, files: AllowedPaths | None = None) -> None:
-        """Loads the model in each process. Raises EngineUnavailable."""
-        async with AsyncExitStack() as undo:
-            undo.push_async_callback(self.close)
-            await self._text_pool.start(None if files is None else AllowedPaths())
-            await self._pool.start(self._model_files(files))
-            undo.pop_all()
-
-    def up(self) -> bool:
-        return self._pool.up() and self._text_pool.up()
+    async def _start(self, files: AllowedPaths | None) -> None:
+        """Loads the model in each process."""
+        await self._text_pool.start(None if files is None else AllowedPaths())
+        await super()._start(self._model_files(files))
 
     def full(self) -> bool:
         return self._texts >= self._texts_max
-
-    def pids(self) -> list[int]:
-        """The process ids, for monitoring."""
-        return [*self._pool.pids(), *self._text_pool.pids()]
-
-    async def speak(
-        self, utterance: Utterance, path: Path, deadline_s: float, client: Client = NO_CLIENT
-    ) -> SpeechResult:
-        """Writes 24,000 Hz. For files after a failure see `DurableFiles.write`."""
-        sound = partial(self.sound, utterance, client=client)
-        result = await self._files.write_heard(path, deadline_s, sound, client.hear, utterance.sound_max_s)
-        if client.sound_s:
-            self.admission.measured(client.sound_s, result.took_s)
-        return result
 
     async def sound(
         self, utterance: Utterance, deadline_s: float, client: Client = NO_CLIENT
@@ -150,9 +125,6 @@ class Kokoro:
         finally:
             self._texts -= 1
 
-    async def close(self) -> None:
-        await asyncio.gather(self._pool.close(), self._text_pool.close())
-
     async def _spoken(
         self, utterance: Utterance, voice: KokoroVoice, ends_at: float, client: Client
     ) -> AsyncGenerator[SoundPart, None]:
@@ -162,9 +134,9 @@ class Kokoro:
         total, done = sum(len(piece.phonemes) for piece in pieces), 0
         tasks: deque[asyncio.Task[PieceSound]] = deque()
         following = iter(pieces)
-        at_once = 1 if client.hear else self._processes
+        at_once = 1 if client.relay else self._processes
         begin_s = 0.0
-        disconnected = client.disconnected  # for the first piece: the text has not been started before
+        of_piece = Client(client.queue_key, disconnected=client.disconnected)
         try:
             for piece in pieces:
                 while len(tasks) < at_once and (following_piece := next(following, None)):
@@ -173,8 +145,8 @@ class Kokoro:
                         following_piece.phonemes, list(style), utterance.speed, following_piece.words
                     )
                     left_s = ends_at - asyncio.get_running_loop().time()
-                    work = self._pool.run(job, left_s, queue_key=client.queue_key, disconnected=disconnected)
-                    disconnected = None
+                    work = self._pool.run(job, left_s, of_piece)
+                    of_piece = Client(client.queue_key)  # the text is started with its first piece
                     tasks.append(asyncio.create_task(work))
                 sound = await tasks.popleft()
                 at_once = self._processes
@@ -183,7 +155,7 @@ class Kokoro:
                     WordTime(word.text, begin_s + word.begin_s, begin_s + word.end_s) for word in sound.words
                 ]
                 begin_s += (len(sound.pcm) + len(pause)) / 2 / RATE_HZ
-                yield SoundPart(sound.pcm + pause, sound.took_s, words=words)
+                yield SoundPart(sound.pcm + pause, sound.work_s, words=words)
                 done += len(piece.phonemes)
                 if client.progress:
                     client.progress(done / total)
@@ -197,11 +169,10 @@ class Kokoro:
     ) -> list[Piece]:
         """The text in phonemes. Raises NothingSpoken if the model can speak nothing of it."""
         language = utterance.language or voice.voice.language
-        job = TextJob(utterance.encodable, language, begin_early=client.hear is not None)
+        job = TextJob(utterance.encodable, language, begin_early=client.relay is not None)
         left_s = ends_at - asyncio.get_running_loop().time()
-        found = await self._text_pool.run(
-            job, left_s, queue_key=client.queue_key, disconnected=client.disconnected
-        )
+        of_text = Client(client.queue_key, disconnected=client.disconnected)
+        found = await self._text_pool.run(job, left_s, of_text)
         if found.unspoken and client.unspoken:
             client.unspoken(found.unspoken)
         if not found.pieces:

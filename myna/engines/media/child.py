@@ -1,4 +1,4 @@
-"""The child program that decodes untrusted files, run by `child_program.py`: it checks, converts and
+"""The child program that decodes untrusted files, run by `pool/child_main.py`: it checks, converts and
 transcribes them.
 
 Its memory is limited, a crash or hang ends only this process, and the output of the libraries is discarded.

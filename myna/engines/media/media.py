@@ -15,7 +15,15 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from myna.engines.audio.encoders import SoundFormat
-from myna.engines.interface import EngineBusy, EngineCrashed, EngineUnavailable, NoAudio, SampleRefused
+from myna.engines.interface import (
+    Client,
+    EngineBusy,
+    EngineCrashed,
+    EngineLimits,
+    EngineUnavailable,
+    NoAudio,
+    SampleRefused,
+)
 from myna.engines.media.job import (
     DecodeJob,
     Measured,
@@ -60,9 +68,7 @@ class _Media(Generic[R]):
         self._pool = Pool(
             "myna.engines.media.child",
             result,
-            processes=1,
-            queue_max=queue_max,
-            job_deadline_s=job_deadline_s,
+            EngineLimits(processes=1, queue_max=queue_max, job_deadline_s=job_deadline_s),
             setup=setup,
             start_deadline_s=_MODEL_START_S if setup.model else START_DEADLINE_S,
             engine=type(self).__name__.lower(),
@@ -103,9 +109,8 @@ class _Media(Generic[R]):
                 await self._pool.start(self._files)
                 self._started = True
         with self._places.place(sender):
-            return await self._pool.run(
-                job, deadline_s or self._deadline_s, queue_key=sender, disconnected=disconnected
-            )
+            client = Client(sender, disconnected=disconnected)
+            return await self._pool.run(job, deadline_s or self._deadline_s, client)
 
 
 class Inspector(_Media[Measured]):

@@ -6,12 +6,13 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple, cast
 
 import msgspec
 
-from myna.engines.interface import EngineFailed, EngineUnavailable
+from myna.engines.interface import Client, EngineFailed, EngineUnavailable
+from myna.engines.pool.admission import is_long
 from myna.engines.pool.child_main import (
     FRAME_MAX_BYTES,
     LENGTH,
@@ -27,7 +28,7 @@ from myna.engines.pool.child_main import (
 from myna.lib.files import wait_shielded
 from myna.lib.sandbox import Confinement, child_environ
 
-_PROGRAM = "myna.engines.pool.child_program"
+PROGRAM = "import sys; from myna.engines.pool.child_main import serve; serve(sys.argv[1], int(sys.argv[2]))"
 # numpy's OpenBLAS would start a thread for each core in every child, and no child uses it.
 _ONE_BLAS_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 _SET_BY_OPERATOR = "OMP_NUM_THREADS"  # applies to OpenBLAS too, which would prefer the variable above
@@ -39,6 +40,8 @@ KILL_WAIT_S = 5.0
 EXIT_POLL_S = 1.0
 
 log = logging.getLogger(__name__)
+
+TakePart = Callable[[bytes], Awaitable[None]]
 
 
 class ChildProgram(NamedTuple):
@@ -56,25 +59,14 @@ class PendingJob:
     """
 
     def __init__(
-        self,
-        number: int,
-        frame: bytes,
-        deadline_s: float,
-        queue_key: Hashable,
-        progress: Callable[[float], None] | None,
-        *,
-        unspoken: Callable[[dict[str, int]], None] | None = None,
-        long: bool = False,
-        take_part: Callable[[bytes], Awaitable[None]] | None = None,
+        self, number: int, frame: bytes, deadline_s: float, client: Client, take_part: TakePart | None
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.number = number
         self.frame = frame
-        self.queue_key = queue_key
-        self.long = long
+        self.client = client
+        self.long = is_long(client.sound_s)
         self.take_part = take_part
-        self.unspoken = unspoken
-        self._progress = progress
         self.queued_at = self.loop.time()
         self.ends_at = self.queued_at + deadline_s
         self._start_by = self.loop.time() + deadline_s * QUEUE_SHARE_MAX
@@ -90,9 +82,9 @@ class PendingJob:
 
     def report_progress(self, fraction: float) -> None:
         """Calls the caller's `progress`. If it raises, only this job fails."""
-        if self._progress is not None and not self.answer.done():
+        if self.client.progress is not None and not self.answer.done():
             try:
-                self._progress(fraction)
+                self.client.progress(fraction)
             except Exception as error:
                 self.answer.set_exception(error)
 
@@ -161,8 +153,8 @@ class Child:
                 case JobStarted(number=job.number):
                     job.started = True
                 case JobUnspoken(number=job.number, counts=counts):
-                    if job.unspoken is not None:
-                        job.unspoken(counts)
+                    if job.client.unspoken is not None:
+                        job.client.unspoken(counts)
                 case JobProgress(number=job.number, fraction=fraction):
                     job.report_progress(fraction)
                 case JobPart(number=job.number, part=part) if job.take_part is not None:
@@ -256,7 +248,7 @@ async def _spawn(module: str) -> asyncio.subprocess.Process:
         environ = _ONE_BLAS_THREAD | environ
     try:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", _PROGRAM, module, str(os.getpid())),
+            *(sys.executable, "-P", "-c", PROGRAM, module, str(os.getpid())),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environ,

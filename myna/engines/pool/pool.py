@@ -14,22 +14,32 @@ The processes run a module with `warm` (see `child_main.serve`): it takes jobs a
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from myna.engines.interface import (
     FAILURES,
+    NO_CLIENT,
     CallerDisconnected,
+    Client,
     EngineBusy,
     EngineCrashed,
     EngineFailed,
+    EngineLimits,
     EngineTimedOut,
     EngineUnavailable,
 )
 from myna.engines.pool.admission import long_max
-from myna.engines.pool.child_handle import KILL_WAIT_S, Child, ChildNotEnded, ChildProgram, PendingJob
+from myna.engines.pool.child_handle import (
+    KILL_WAIT_S,
+    Child,
+    ChildNotEnded,
+    ChildProgram,
+    PendingJob,
+    TakePart,
+)
 from myna.engines.pool.child_main import JobDone, JobFailed, Setup, StartJob, framed
 from myna.engines.pool.fair_queue import FairQueue
 from myna.lib.files import wait_shielded
@@ -45,21 +55,18 @@ _TOO_LATE = "The job waited too long in the queue."
 
 
 class Pool(Generic[R]):
-    """`processes` children that run `module`; at most `queue_max` jobs wait for them.
+    """Children that run `module`, within `limits`. `result` is the struct that a job returns.
 
-    A job may take `job_deadline_s` seconds from its start. `result` is the struct that a job returns. A child
-    is sent `setup` first and has `start_deadline_s` seconds to become ready. The metrics name `engine`, or
-    the package of the module.
+    A child is sent `setup` first and has `start_deadline_s` seconds to become ready. The metrics name
+    `engine`, or the package of the module.
     """
 
     def __init__(
         self,
         module: str,
         result: type[R],
+        limits: EngineLimits,
         *,
-        processes: int,
-        queue_max: int,
-        job_deadline_s: float,
         setup: msgspec.Struct | None = None,
         start_deadline_s: float = START_DEADLINE_S,
         retries: bool = False,
@@ -75,13 +82,11 @@ class Pool(Generic[R]):
         self._program = self._child_program(None)
         self._results = msgspec.msgpack.Decoder(result)
         self._retries = retries
-        self.places = processes + queue_max
-        self._processes = processes
-        self._queue_max = queue_max
-        self._job_deadline_s = job_deadline_s
+        self.places = limits.processes + limits.queue_max
+        self._limits = limits
         self._waiting: FairQueue[PendingJob] = FairQueue()
         self._waiting_long: FairQueue[PendingJob] = FairQueue()
-        self._long_max = long_max(processes)
+        self._long_max = long_max(limits.processes)
         self._long_running = 0
         self._last_was_long = False
         self._idle: list[Child] = []
@@ -97,7 +102,7 @@ class Pool(Generic[R]):
         """
         self._program = self._child_program(files)
         async with contextlib.AsyncExitStack() as undo:
-            starts = (self._start_child(undo) for _ in range(self._processes))
+            starts = (self._start_child(undo) for _ in range(self._limits.processes))
             started = await asyncio.gather(*starts, return_exceptions=True)
             children = [child for child in started if isinstance(child, Child)]
             for failure in started:
@@ -123,7 +128,7 @@ class Pool(Generic[R]):
     def full(self) -> bool:
         """Whether the queue is full."""
         waiting = self._waiting.size + self._waiting_long.size + self._finishing
-        return waiting >= self._queue_max + len(self._idle)
+        return waiting >= self._limits.queue_max + len(self._idle)
 
     @contextlib.contextmanager
     def counted_as_waiting(self) -> Iterator[None]:
@@ -142,22 +147,15 @@ class Pool(Generic[R]):
         self,
         job: msgspec.Struct,
         deadline_s: float,
-        *,
-        queue_key: Hashable = None,
-        long: bool = False,
-        progress: Callable[[float], None] | None = None,
-        unspoken: Callable[[dict[str, int]], None] | None = None,
-        disconnected: Callable[[], Awaitable[None]] | None = None,
-        take_part: Callable[[bytes], Awaitable[None]] | None = None,
+        client: Client = NO_CLIENT,
+        take_part: TakePart | None = None,
     ) -> R:
         """The job's result, at most `deadline_s` seconds from now, waiting included.
 
-        Waiting jobs are started round robin over `queue_key`. `progress` is called with the fraction that is
-        done, 0 to 1, if the work reports it; an exception of it ends the job. `unspoken` gets what of the
-        text the work does not speak, before the first part. `disconnected` returns when the
-        client has disconnected: the job is dropped if it still waits, and continues if it was started.
-        `take_part` gets the parts of the output that the work sends before its result, in order; the process
-        waits while it is awaited. A job that sends parts to a caller without it ends its process.
+        Waiting jobs are started round robin over the client's `queue_key`. An exception of its `progress`
+        ends the job. When it has disconnected, the job is dropped if it still waits, and continues if it was
+        started. `take_part` gets the parts of the output that the work sends before its result, in order; the
+        process waits while it is awaited. A job that sends parts to a caller without it ends its process.
         Raises EngineBusy, EngineUnavailable, EngineTimedOut, EngineCrashed, CallerDisconnected, or the
         EngineFailed that the work raised.
         """
@@ -167,21 +165,13 @@ class Pool(Generic[R]):
             raise EngineBusy("The engine's queue is full.")
         self._last_number += 1
         frame = framed(StartJob(self._last_number, msgspec.Raw(msgspec.msgpack.encode(job))))
-        entry = PendingJob(
-            number=self._last_number,
-            frame=frame,
-            deadline_s=deadline_s,
-            queue_key=queue_key,
-            progress=progress,
-            unspoken=unspoken,
-            long=long,
-            take_part=take_part,
-        )
+        entry = PendingJob(self._last_number, frame, deadline_s, client, take_part)
         timer = entry.loop.call_at(entry.ends_at, self._expire, entry)
         # An idle child starts the job at once: no need to watch for a disconnect.
-        waits = long or self._waiting.size >= len(self._idle)
-        watch = asyncio.create_task(self._drop(entry, disconnected)) if disconnected and waits else None
-        self._queue(entry).put(queue_key, entry)
+        waits = entry.long or self._waiting.size >= len(self._idle)
+        disconnected = client.disconnected if waits else None
+        watch = asyncio.create_task(self._drop(entry, disconnected)) if disconnected else None
+        self._queue(entry).put(client.queue_key, entry)
         self._measure()
         self._wake_idle()
         try:
@@ -218,18 +208,18 @@ class Pool(Generic[R]):
 
     async def _cancel(self, job: PendingJob) -> None:
         """Dequeues the job, or waits up to KILL_WAIT_S until no process runs it."""
-        if not self._queue(job).remove(job.queue_key, job):
+        if not self._queue(job).remove(job.client.queue_key, job):
             await wait_shielded(job.released, KILL_WAIT_S)
 
     async def _drop(self, job: PendingJob, disconnected: Callable[[], Awaitable[None]]) -> None:
         """Dequeues the job when the client has disconnected."""
         await disconnected()
-        if self._queue(job).remove(job.queue_key, job):
+        if self._queue(job).remove(job.client.queue_key, job):
             job.fail(CallerDisconnected("The client disconnected while its job waited."))
 
     def _expire(self, job: PendingJob) -> None:
         """Dequeues the job at its deadline. `_run_until_deadline` ends a running job."""
-        if self._queue(job).remove(job.queue_key, job):
+        if self._queue(job).remove(job.client.queue_key, job):
             job.fail(EngineTimedOut("The deadline passed while the job waited in the queue."))
 
     def _measure(self) -> None:
@@ -292,7 +282,7 @@ class Pool(Generic[R]):
             while (queue := self._next_queue()) is not None:
                 job = queue.take()
                 if job.worth_starting():
-                    queue.served(job.queue_key)
+                    queue.served(job.client.queue_key)
                     waited_s = job.loop.time() - job.queued_at
                     metrics.observed.append((self._wait_seconds, waited_s))
                     return job
@@ -327,7 +317,7 @@ class Pool(Generic[R]):
         job.released = job.loop.create_future()
         reply = asyncio.create_task(child.run(job))
         try:
-            timeout_s = min(job.ends_at - job.loop.time(), self._job_deadline_s)
+            timeout_s = min(job.ends_at - job.loop.time(), self._limits.job_deadline_s)
             ends: set[asyncio.Future[Any]] = {reply, job.answer}
             await asyncio.wait(ends, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
             in_time = reply.done()
@@ -361,7 +351,7 @@ class Pool(Generic[R]):
                 job.fail(EngineCrashed("The engine's process died in the middle of the job."))
             case None if job.worth_starting():
                 job.retried, job.started = job.started, False
-                self._queue(job).requeue(job.queue_key, job)
+                self._queue(job).requeue(job.client.queue_key, job)
                 self._wake_idle()
             case None:  # `_expire` may have run already, so the job is not requeued
                 job.fail(EngineTimedOut(_TOO_LATE))

@@ -1,4 +1,4 @@
-"""The child program that speaks with a neural model, run by `child_program.py`.
+"""The child program that speaks with a neural model, run by `pool/child_main.py`.
 
 sherpa-onnx may end the process over a bad model, and a large model takes long to load. This module relies on
 the behaviour of sherpa-onnx 2.0: a failure gives no samples and a line on stderr; an unknown speaker is
@@ -34,8 +34,8 @@ from myna.engines.interface import (
 )
 from myna.engines.pool.child_main import RunningJob, Work, silence_libraries
 from myna.engines.sherpa.job import Describe, JobAnswer, ModelInfo, SherpaModel, SpeakJob
-from myna.engines.sherpa.text import pieces, readable
 from myna.engines.sound import Samples, Sink, is_audible, make_sound, pcm_of
+from myna.engines.text.reading import pieces, readable
 from myna.lib.sandbox import unnamed_file
 
 _PAUSE_S: Final = 0.25  # between sentences, at speed 1

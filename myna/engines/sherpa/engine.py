@@ -6,14 +6,13 @@ Only the children load sherpa-onnx (`sherpa/child.py`) and, for models that take
 
 import asyncio
 import re
-from collections.abc import Hashable
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct, structs
 
 from myna.engines.interface import (
+    NO_CLIENT,
     Client,
     EngineFailed,
     EngineLimits,
@@ -23,9 +22,10 @@ from myna.engines.interface import (
     UnsupportedUtterance,
     Utterance,
 )
-from myna.engines.jobs import Phonemes, PhonemesJob, TakePart
+from myna.engines.jobs import Phonemes, PhonemesJob
+from myna.engines.pool.child_handle import TakePart
 from myna.engines.pool.child_main import path_bytes
-from myna.engines.pool.engine import PoolEngine
+from myna.engines.pool.engine import JobEngine
 from myna.engines.pool.pool import Pool
 from myna.engines.sherpa.job import (
     CLONERS,
@@ -54,50 +54,39 @@ _PACE: Final = 0.3
 THREADS_MAX: Final = 64
 
 
-class Sherpa(PoolEngine[SpeakJob]):
+class Sherpa(JobEngine[SpeakJob]):
     """Speaks with one process that has loaded the model. The parts of a sentence come when it is spoken."""
 
     def __init__(self, model: SherpaModel, limits: EngineLimits) -> None:
-        super().__init__(
+        limits = structs.replace(limits, processes=1)
+        pool = Pool(
             "myna.engines.sherpa.child",
             JobAnswer,
-            structs.replace(limits, processes=1),
+            limits,
             setup=model,
             start_deadline_s=START_DEADLINE_S,
-            pace=_PACE,
+            retries=True,
         )
+        super().__init__(pool, limits, _PACE)
         self.label = f"{model.family} {model.folder}"
         self.info = ModelInfo(speakers=0, rate_hz=0, language="")  # until `start` has loaded the model
         self._model = model
         self._voices = {voice.voice.voice_id: voice for voice in model.voices}
-        self._phonemizer = Pool(
-            "myna.engines.espeak.phonemizer",
-            Phonemes,
-            processes=1,
-            queue_max=limits.queue_max,
-            job_deadline_s=_PHONEMES_S,
-            retries=True,
-        )
+        if model.phonemes:
+            limits = structs.replace(limits, job_deadline_s=_PHONEMES_S)
+            self._phonemizer = Pool("myna.engines.espeak.phonemizer", Phonemes, limits, retries=True)
+            self._pools.append(self._phonemizer)
 
-    async def start(self, files: AllowedPaths | None = None) -> None:
-        """Loads the model and checks its voices. Raises EngineUnavailable."""
-        async with AsyncExitStack() as undo:
-            undo.push_async_callback(self.close)
-            await super().start(_with_model(files, self._model))
-            try:
-                self.info = (await self._pool.run(Describe(), _DESCRIBE_S)).info
-                self._check_voices()
-                if self._model.phonemes:
-                    await self._start_phonemizer()
-            except EngineFailed as failure:
-                raise EngineUnavailable(str(failure)) from failure
-            undo.pop_all()
-
-    def up(self) -> bool:
-        return super().up() and (not self._model.phonemes or self._phonemizer.up())
-
-    def pids(self) -> list[int]:
-        return [*super().pids(), *self._phonemizer.pids()]
+    async def _start(self, files: AllowedPaths | None) -> None:
+        """Loads the model and checks its voices."""
+        await super()._start(_with_model(files, self._model))
+        try:
+            self.info = (await self._pool.run(Describe(), _DESCRIBE_S)).info
+            self._check_voices()
+            if self._model.phonemes:
+                await self._start_phonemizer()
+        except EngineFailed as failure:
+            raise EngineUnavailable(str(failure)) from failure
 
     @property
     def voices(self) -> tuple[EngineVoice, ...]:
@@ -107,10 +96,6 @@ class Sherpa(PoolEngine[SpeakJob]):
     @property
     def clones(self) -> tuple[str, ...]:
         return self._model.clones
-
-    async def close(self) -> None:
-        await super().close()
-        await self._phonemizer.close()
 
     def _job(self, utterance: Utterance) -> SpeakJob:
         """The job, without its phonemes and its file."""
@@ -132,10 +117,10 @@ class Sherpa(PoolEngine[SpeakJob]):
     ) -> SpeechResult:
         ends_at = asyncio.get_running_loop().time() + deadline_s
         if self._model.phonemes:
-            phonemes = await self._phonemes(job.text, job.language, deadline_s, client.queue_key)
+            phonemes = await self._phonemes(job.text, job.language, deadline_s, client)
             job = structs.replace(job, phonemes=phonemes)
         left_s = ends_at - asyncio.get_running_loop().time()
-        answer: JobAnswer = await super()._run(job, left_s, client, take_part)
+        answer: JobAnswer = await self._pool.run(job, left_s, client, take_part)
         if answer.speech is None:
             raise EngineFailed("The engine's process did not speak.")
         return answer.speech
@@ -151,9 +136,9 @@ class Sherpa(PoolEngine[SpeakJob]):
             raise UnsupportedUtterance("This engine does not have this voice.")
         return voice.speaker, voice.voice.language
 
-    async def _phonemes(self, text: str, language: str, deadline_s: float, queue_key: Hashable) -> list[str]:
+    async def _phonemes(self, text: str, language: str, deadline_s: float, client: Client) -> list[str]:
         job = PhonemesJob(text, self.info.language or language)
-        return (await self._phonemizer.run(job, deadline_s, queue_key=queue_key)).pieces
+        return (await self._phonemizer.run(job, deadline_s, Client(client.queue_key))).pieces
 
     def _check_voices(self) -> None:
         """Checks the speaker of each voice. Without voices, each speaker gets a default voice."""
@@ -172,7 +157,7 @@ class Sherpa(PoolEngine[SpeakJob]):
         """Also tries each language, since espeak-ng does not have all."""
         await self._phonemizer.start(AllowedPaths())
         for language in {voice.language for voice in self.voices}:
-            await self._phonemes(_TRIAL_WORD, language, _PHONEMES_S, None)
+            await self._phonemes(_TRIAL_WORD, language, _PHONEMES_S, NO_CLIENT)
 
 
 def _default_voices(model: SherpaModel, info: ModelInfo) -> dict[str, SherpaVoice]:

@@ -1,21 +1,33 @@
-"""The start page of an account: does it need units, and what is the next step?"""
+"""The start page of an account: does it need units, and what is the next step? And the first minute of an
+operator: a chat server, then a first key."""
 
 from collections.abc import Sequence
 from datetime import timedelta
 from fractions import Fraction
 from functools import partial
+from urllib.parse import urlsplit
 
 from markupsafe import Markup
-from msgspec import Struct
+from msgspec import Struct, structs
 from starlette.responses import Response
 
 from myna.accounts import keys
+from myna.actions.accounts import GrantFirstUnits
+from myna.actions.channels import AddChannel
+from myna.actions.keys import IssueKey
 from myna.billing import reports
 from myna.billing.reports import DAY_MS, SPARKLINE_DAYS, Usage
+from myna.channels.channels import PARROT, Channel
+from myna.errors import CommandError
+from myna.gateway import models as server_models
+from myna.gateway import trial as channel_trial
+from myna.lib.net import is_base_url, without_login
 from myna.lib.times import EPOCH, day_of
 from myna.office.charts import Series, stacked_bars
 from myna.office.page import Page
+from myna.office.pages.keys import made
 from myna.office.pages.reports import LABELS, memo_of
+from myna.office.pages.site.channels import TRIAL_MAX_S
 from myna.office.visit import Visit
 from myna.store.queries import accounts as account_store
 from myna.store.queries import keys as key_store
@@ -109,4 +121,108 @@ async def _next_step(visit: Visit, own: list[KeyRow], balance: int) -> str:
     return "" if await reports.last_used(visit.db, visit.account.id) else "call"
 
 
-PAGES = [Page("", show=show)]
+FIRST_UNITS = 1000
+MEMO = "first units"
+
+
+class NewServer(Struct):
+    """The form that adds a chat server. `untested`: it is added without a trial."""
+
+    url: str = ""
+    name: str = ""
+    model: str = ""
+    key: str = ""
+    untested: bool = False
+
+
+class FirstKey(Struct):
+    """The form that makes the first key."""
+
+    name: str = ""
+    units: int = 0
+
+
+async def show_start(
+    visit: Visit, form: NewServer | None = None, error: str = "", *, failed: bool = False
+) -> Response:
+    """Offers the chat servers of this machine, any other, and the parrot. After a `failed` trial the form can
+    add its server without one."""
+    found = await server_models.find_servers(visit.parts.failover.http_client, visit.parts.settings.port)
+    return visit.page(
+        "start.html",
+        status=400 if error else 200,
+        found=found,
+        form=form or NewServer(),
+        parrot=PARROT,
+        channels=await _chat_channels(visit),
+        failed=failed,
+        error=error,
+    )
+
+
+async def add_server(visit: Visit) -> Response:
+    """Tries the server, adds it as a chat channel, and stores its key."""
+    form = visit.fields(NewServer)
+    url, form.key = form.url.rstrip("/"), form.key.strip()
+    name = form.name or _name_of(url)
+    action = AddChannel(kind="chat", name=name, url=url, model=form.model, key=form.key)
+    action.check()
+    if not form.untested and (failure := await _failure_of(visit, form, url)):
+        return await show_start(visit, form, visit.said(failure), failed=True)
+    await visit.perform(action)
+    return visit.redirect("/start/key", "Chats go to {name} now.", name=name)
+
+
+async def _failure_of(visit: Visit, form: NewServer, url: str) -> CommandError | None:
+    """Why the server does not answer a chat; None if it does. Without a model in the form, the first one that
+    the server lists is requested. Circuits don't count this trial: the server is no channel yet."""
+    parts = visit.parts
+    channel = Channel(kind="chat", name=without_login(url), url=url, model=form.model, key=form.key)
+    if not form.model and url != PARROT:
+        models = await server_models.models_of(parts.failover.http_client, url, form.key)
+        channel = structs.replace(channel, model=models[0] if models else "")
+    deadline_s = min(parts.settings.call_deadline_s, TRIAL_MAX_S)
+    try:
+        await channel_trial.chat(parts.failover, channel, deadline_s)
+    except CommandError as failure:
+        return failure
+    finally:
+        parts.channels.circuits.succeeded(channel.name)
+    return None
+
+
+async def show_key(visit: Visit) -> Response:
+    """Asks for the name of the first key, and for units if the account has none."""
+    return visit.page(
+        "start_key.html",
+        form=FirstKey(name=visit.text("my first key"), units=FIRST_UNITS),
+        channels=await _chat_channels(visit),
+        memo=MEMO,
+    )
+
+
+async def make_key(visit: Visit) -> Response:
+    """Grants the units if the account has none, makes the key, and shows it."""
+    form, name = visit.fields(FirstKey), visit.account.name
+    if form.units:
+        await visit.perform(GrantFirstUnits(name=name, units=form.units, memo=MEMO))
+    return await made(visit, await visit.perform(IssueKey(account=name, name=form.name)))
+
+
+def _name_of(url: str) -> str:
+    """A name for the channel of this URL: its host. A URL that has none is refused with its own message."""
+    if url == PARROT or not is_base_url(url):
+        return "parrot"
+    return urlsplit(url).hostname or ""
+
+
+async def _chat_channels(visit: Visit) -> list[str]:
+    """The names of the enabled chat channels."""
+    return [channel.name for channel in visit.parts.channels.chat(await visit.config())]
+
+
+PAGES = [
+    Page("", show=show),
+    Page("/start", show=show_start, submit=add_server, recent=True, secrets=("key",)),
+    Page("/start/key", show=show_key, submit=make_key, recent=True),
+]

@@ -4,13 +4,16 @@ A line under a new key waits for the first request, and says when it came or why
 """
 
 import time
+from collections.abc import Collection, Mapping
 
 from markupsafe import Markup
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 from starlette.responses import Response
 
-from myna.accounts import caps, keys
+from myna.accounts import caps, keys, limits
+from myna.accounts.caps import Period
 from myna.accounts.keys import Issued, Scope
+from myna.accounts.limits import DEFAULT
 from myna.actions.keys import (
     NO_CAP,
     IssueKey,
@@ -23,25 +26,18 @@ from myna.actions.keys import (
 )
 from myna.billing import reports
 from myna.billing.reports import DAY_MS, HOURS_MAX_DAYS, Usage
+from myna.channels.routes import TRANSCRIPTION_ROUTE, Route, listed
 from myna.errors import NotFound
 from myna.lib.times import HOUR_MS
 from myna.office.charts import small_bars
 from myna.office.client_lines import PLACEHOLDER, client_lines
-from myna.office.limit_form import (
-    PERIODS,
-    CapFields,
-    LimitFields,
-    cap_fields,
-    limit_fields,
-    of_site,
-    routes_of_site,
-    typed_limits,
-)
-from myna.office.messages import N_
 from myna.office.page import Page, Values, live_page
+from myna.office.render import N_
 from myna.office.visit import Visit
+from myna.store.batch import NO_LIMITS
+from myna.store.queries import config as config_store
 from myna.store.queries import keys as store
-from myna.store.queries.keys import CapRow, KeyRow, KeyUsage, Refusal
+from myna.store.queries.keys import OF_ACCOUNT, CapRow, KeyRow, KeyUsage, Refusal
 
 PAGE_ROWS = 100
 GRACES = (("7d", N_("a week")), ("1d", N_("a day")), ("1h", N_("an hour")), ("1s", N_("a second")))
@@ -165,12 +161,12 @@ async def set_limits(visit: Visit) -> Response:
     """Sets the limits of the key, and the routes that it may use."""
     key = await own_key(visit)
     form, key_id = visit.fields(LimitFields), str(key.id)
-    limits = LimitKey(key=key_id, **typed_limits(form))
-    limits.check()
+    action = LimitKey(key=key_id, **typed_limits(form))
+    action.check()
     if form.route != (await limit_fields(visit, key.account_id, key.id)).route:
         routes = SetKeyRoutes(key=key_id, route=tuple(form.route) or None, any=not form.route)
         await visit.perform(routes, own=True)
-    await visit.perform(limits, own=True)
+    await visit.perform(action, own=True)
     return visit.redirect(f"/keys/{key.id}", "The limits are set.")
 
 
@@ -297,6 +293,65 @@ async def made(visit: Visit, issued: Issued, old: KeyRow | None = None, old_expi
         old_expires_at=old_expires_at * 1000,
     )
     return visit.result(f"/keys/{key.id}", page)
+
+
+PERIODS = ((Period.DAY, N_("per day")), (Period.WEEK, N_("per week")), (Period.MONTH, N_("per month")))
+
+
+class LimitFields(Struct):
+    """The limits as typed, empty for those of the site; and the routes, none for any."""
+
+    rpm: str = ""
+    concurrent: str = ""
+    units_per_day: str = ""
+    route: list[str] = field(default_factory=list)
+
+
+def typed_limits(form: LimitFields) -> dict[str, str]:
+    """The limits as actions have them: an empty one is the site's."""
+    return {name: getattr(form, name) or DEFAULT for name in limits.NAMES}
+
+
+async def limit_fields(visit: Visit, account_id: int, key_id: int = OF_ACCOUNT) -> LimitFields:
+    """The fields for the stored limits of a key, with its routes, or of an account."""
+    stored = limits.shown(await store.limits_of(visit.db, account_id, key_id))
+    routes = await config_store.routes_of_key(visit.db, key_id) if key_id != OF_ACCOUNT else None
+    texts = {name: "" if text == DEFAULT else text for name, text in stored.items()}
+    return LimitFields(**texts, route=list(routes or ()))
+
+
+async def of_site(visit: Visit, *, account: bool = False) -> Mapping[str, str]:
+    """The site's limits of a key, or of an account, as text by the names of the fields."""
+    await visit.config()
+    defaults = limits.defaults_of(visit.parts.config.settings)
+    found = NO_LIMITS if defaults is None else defaults.account if account else defaults.key
+    return limits.as_texts(structs.asdict(found))
+
+
+async def routes_of_site(visit: Visit, chosen: Collection[str]) -> list[Route]:
+    """The routes that the form offers, none if the operator has added none. Whisper is one of them where it
+    is installed, or if it is `chosen`."""
+    config = await visit.config()
+    whisper = TRANSCRIPTION_ROUTE in chosen or not await visit.parts.whisper_missing()
+    found = listed(config, visit.parts.config.settings) if config.routes else []
+    return [route for route in found if whisper or route.name != TRANSCRIPTION_ROUTE]
+
+
+class CapFields(Struct):
+    """The units and the period as typed; without units there is no cap."""
+
+    cap_units: str = ""
+    cap_period: str = Period.MONTH.value
+
+    @property
+    def text(self) -> str:
+        """The cap as on the command line; "" without one."""
+        return f"{self.cap_units}/{self.cap_period}" if self.cap_units else ""
+
+
+def cap_fields(row: CapRow | None) -> CapFields:
+    """The fields for a stored cap."""
+    return CapFields(str(row.units), row.period) if row else CapFields()
 
 
 PAGES = [

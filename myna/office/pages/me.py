@@ -17,8 +17,8 @@ from myna.actions.accounts import (
     SignOut,
 )
 from myna.errors import CommandError
-from myna.office.messages import N_
 from myna.office.page import Page
+from myna.office.render import N_
 from myna.office.visit import Visit
 from myna.office.web_security import SESSION_COOKIE
 from myna.store.queries import accounts

@@ -27,8 +27,8 @@ from myna.errors import (
     UpstreamFailed,
 )
 from myna.lib.ids import first_of, millis_of
-from myna.office.messages import N_
 from myna.office.page import Page
+from myna.office.render import N_
 from myna.office.visit import CALL_ID, Visit
 from myna.speech.synthesize import status_text
 from myna.store.batch import CallState, EntryKind, TaskStatus

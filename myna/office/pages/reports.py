@@ -20,8 +20,8 @@ from myna.billing import reports
 from myna.billing.reports import KeyUsage, LedgerFilter, Month, Usage
 from myna.lib.times import EPOCH, HOUR_MS, day_of, hour_offset
 from myna.office import charts
-from myna.office.messages import N_
 from myna.office.page import Page
+from myna.office.render import N_
 from myna.office.visit import Visit
 from myna.store.batch import EntryKind
 from myna.store.queries import keys as keys_store
@@ -201,7 +201,8 @@ async def show_ledger(visit: Visit) -> Response:
         "ledger.html",
         month=month,
         period=period,
-        present=_present(visit),
+        first_month=_month_of(visit, visit.account.created_at),
+        present=_month_of(visit, visit.now_ms),
         chart=_chart(visit, month) if month.entries else None,
         page=page,
         kind=kind,
@@ -247,14 +248,14 @@ async def _rows(visit: Visit, only: LedgerFilter) -> AsyncGenerator[list[CsvRow]
         before, more = page.before, bool(page.before)
 
 
-def _present(visit: Visit) -> Period:
-    now = datetime.fromtimestamp(visit.now_ms / 1000, UTC).astimezone(visit.zone)
-    return Period(now.year, now.month)
+def _month_of(visit: Visit, at_ms: int) -> Period:
+    at = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(visit.zone)
+    return Period(at.year, at.month)
 
 
 def _period(visit: Visit) -> Period:
     match = _MONTH.fullmatch(visit.parameter("month"))
-    return Period(int(match[1]), int(match[2])) if match else _present(visit)
+    return Period(int(match[1]), int(match[2])) if match else _month_of(visit, visit.now_ms)
 
 
 def _filter(visit: Visit, month: Month) -> LedgerFilter:

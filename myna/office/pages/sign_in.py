@@ -19,24 +19,20 @@ from myna.accounts.sign_in.oidc import identities
 from myna.accounts.sign_in.oidc.flow import TOKEN, Answer, Finished, Oidc, Purpose
 from myna.accounts.sign_in.oidc.identities import Identity
 from myna.accounts.sign_in.oidc.provider import CALLBACK_PATH, Failure, OidcRefused
-from myna.accounts.throttle import SignInRefused
 from myna.actions.accounts import SetIdentity
 from myna.errors import CommandError, NotFound, Unavailable
-from myna.office.messages import N_
 from myna.office.page import Page
+from myna.office.render import N_
 from myna.office.visit import LANGUAGE, ROOT, Visit
 from myna.office.web_security import OIDC_COOKIE, SESSION_COOKIE
 
 
-async def show_sign_in(visit: Visit, name: str = "", error: str = "") -> Response:
+async def show_sign_in(visit: Visit) -> Response:
     """Asks for name and password."""
-    if visit.session and not error:
+    if visit.session and not visit.refill:
         return visit.redirect("")
     return visit.page(
         "sign_in.html",
-        status=400 if error else 200,
-        name=name,
-        error=error,
         provider=visit.parts.oidc.client.name if visit.parts.oidc else "",
         no_operator=await links.first_is_needed(visit.db),
         query=f"?{visit.request.url.query}" if visit.request.url.query else "",
@@ -46,10 +42,7 @@ async def show_sign_in(visit: Visit, name: str = "", error: str = "") -> Respons
 async def sign_in(visit: Visit) -> Response:
     """Opens a session; with a second factor it is pending until the code is given."""
     name, password = visit.typed("name"), visit.typed("password")
-    try:
-        token = await sessions.sign_in(visit.db, name, password, visit.address, visit.user_agent)
-    except SignInRefused as refused:
-        return await show_sign_in(visit, name, visit.said(refused))
+    token = await sessions.sign_in(visit.db, name, password, visit.address, visit.user_agent)
     return await enter(visit, token, target_of(visit))
 
 
@@ -78,56 +71,43 @@ def inside(wanted: str) -> str:
     return path if ours else ""
 
 
-async def show_second_factor(visit: Visit, error: str = "") -> Response:
+async def show_second_factor(visit: Visit) -> Response:
     """Asks for a code of the second factor."""
-    return visit.page("second_factor.html", status=400 if error else 200, error=error)
+    return visit.page("second_factor.html")
 
 
 async def give_second_factor(visit: Visit) -> Response:
     """Completes a pending session, which gets a new token."""
     pending = visit.cookies.get(visit.request, SESSION_COOKIE)
-    try:
-        token = await second_factor.give(visit.db, pending, visit.typed("code"), visit.address)
-    except SignInRefused as refused:
-        return await show_second_factor(visit, visit.said(refused))
+    token = await second_factor.complete(visit.db, pending, visit.typed("code"), visit.address)
     response = visit.redirect(target_of(visit))
     visit.cookies.set(response, SESSION_COOKIE, token)
     return response
 
 
-async def show_welcome(visit: Visit, error: str = "") -> Response:
+async def show_welcome(visit: Visit) -> Response:
     """Shows what the one-time link does, without using it up: mail programs open links too."""
-    token = visit.typed("token") or visit.parameter("token")
+    token = visit.parameter("token")
     link = await links.find(visit.db, token)
     if link is None:
         no_operator = await links.first_is_needed(visit.db)
         return visit.page("welcome.html", status=410, purpose="", no_operator=no_operator)
-    name = link.account.name if link.account else visit.typed("name")
-    return visit.page(
-        "welcome.html",
-        status=400 if error else 200,
-        token=token,
-        purpose=link.purpose.value,
-        name=name,
-        error=error,
-    )
+    name = link.account.name if link.account else ""
+    return visit.page("welcome.html", token=token, purpose=link.purpose.value, name=name)
 
 
 async def welcome(visit: Visit) -> Response:
     """Uses the link: makes the account if it is the first one, sets the password, and signs in."""
     token, name = visit.typed("token"), visit.typed("name")
     link = await links.find(visit.db, token)
-    try:
-        session = await links.consume(
-            visit.db,
-            token,
-            visit.typed("password"),
-            address=visit.address,
-            user_agent=visit.user_agent,
-            new=links.NewAccount(name) if name else None,
-        )
-    except CommandError as error:
-        return await show_welcome(visit, visit.said(error))
+    session = await links.consume(
+        visit.db,
+        token,
+        visit.typed("password"),
+        address=visit.address,
+        user_agent=visit.user_agent,
+        new=links.NewAccount(name) if name else None,
+    )
     is_first = link is not None and link.account is None
     return await enter(visit, session, "/start" if is_first else "")
 

@@ -1,11 +1,17 @@
-"""The page Try: a chat with one's own units.
+"""The page Try: a chat with one's own units; and how chats and speech of this page are charged.
 
-With scripts the answer is streamed, and then the page is rendered with the whole answer. The stream, its
-charge, its refund and its limits are those of POST /openai/v1/chat/completions. The call has no idempotency
-key, so it ends when the client disconnects.
+The charge, its refund and the limits are those of the API. The form sends a random `once`, which is the
+idempotency key of the call: a form that is sent again gets the stored answer, and costs nothing.
+
+With scripts the answer is streamed, and then the page is rendered with the whole answer. Such a call has no
+idempotency key, so it ends when the client disconnects.
 """
 
 import asyncio
+import hashlib
+import secrets
+import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -14,23 +20,102 @@ import msgspec
 from msgspec import Meta, Struct, field, structs
 from starlette.responses import Response
 
+from myna.accounts import keys
 from myna.accounts.keys import Scope, UnverifiedCaller
 from myna.channels.routes import NAME_MAX_CHARS, RouteKind, listed
+from myna.errors import CommitInDoubt, MynaError
 from myna.gateway.chat.intent import speech_text
 from myna.gateway.relay.plan import CHAT, RelayPlan
 from myna.http.responses import Response as WholeResponse
-from myna.office import runs
+from myna.lib.telemetry import logs
 from myna.office.client_lines import chat_lines
-from myna.office.messages import N_
 from myna.office.page import Page
-from myna.office.runs import Disconnected, Run
+from myna.office.render import N_
 from myna.office.visit import Streamed, Visit
-from myna.store.batch import CallState
+from myna.store.batch import CallState, IdempotencyKey
 from myna.store.queries import accounts
-from myna.store.queries import config as config_store
 from myna.store.queries import reports as reports_store
 from myna.store.queries.reports import CallRow
 from myna.wire.v1 import MODELS
+
+ONCE_MAX_CHARS = 64
+CHARGED_ONCE = "its `once` is the idempotency key of the call"
+IN_DOUBT = N_(
+    "Whether this call was charged is not known yet. Its page says so within a minute, and a call that failed"
+    " is refunded."
+)
+
+Disconnected = Callable[[], Awaitable[None]]
+Work = Callable[[UnverifiedCaller, Disconnected], Awaitable[str | bytes]]
+"""Answers as the API does: returns JSON, raises MynaError."""
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """How a run ended. `answer` is the JSON of the API, or `error` its message. `call_id` is in hex, "" if no
+    call was charged; it is the first call's if the answer is `stored`. `units` were charged and not refunded,
+    `balance` is the account's afterwards. `waited_ms` is how long the visitor waited for the answer, and
+    `first_ms` for its first part, 0 if it came whole. `stopped`: the visitor ended it."""
+
+    answer: bytes = b""
+    error: str = ""
+    status: int = 200
+    in_doubt: bool = False
+    stored: bool = False
+    call_id: str
+    units: int
+    balance: int
+    waited_ms: float
+    first_ms: float = 0.0
+    stopped: bool = False
+    request_id: str
+
+    @property
+    def refunded(self) -> bool:
+        """Whether a call was charged and its units were returned."""
+        return bool(self.error and self.call_id and not self.units and not self.in_doubt)
+
+
+def new_once() -> str:
+    """A random value for a form."""
+    return secrets.token_hex(16)
+
+
+async def charged(visit: Visit, scope: Scope, once: str, body: bytes, work: Work) -> Run:
+    """Does the work in the account's name. `body` is the request as the API would get it."""
+    key_hash = await keys.try_hash(visit.db, visit.account.id)
+    idempotency_key = None
+    if once:
+        name = hashlib.sha256(b"office\0" + once[:ONCE_MAX_CHARS].encode()).hexdigest()
+        fingerprint = hashlib.sha256(visit.request.url.path.encode() + b"\0" + body).digest()
+        idempotency_key = IdempotencyKey(name, fingerprint)
+    started = time.perf_counter()
+    answer, error, status, in_doubt = b"", "", 200, False
+    details = visit.details
+    try:
+        caller = UnverifiedCaller(key_hash, scope, idempotency_key, details=details)
+        result = await work(caller, visit.disconnected)
+        answer = result.encode() if isinstance(result, str) else result
+    except MynaError as failure:
+        error, status = visit.said(failure), int(failure.status)
+        details.failed(failure)
+    except CommitInDoubt:
+        error, status, in_doubt = visit.text(IN_DOUBT), 500, True
+        details.error_type = "commit_in_doubt"
+    waited_ms = (time.perf_counter() - started) * 1000
+    account = await accounts.by_id(visit.db, visit.account.id)
+    return Run(
+        answer=answer,
+        error=error,
+        status=status,
+        in_doubt=in_doubt,
+        stored=bool(details.replay_of),
+        call_id=details.replay_of or details.call_id.hex(),
+        units=details.units,
+        balance=account.balance if account else 0,
+        waited_ms=waited_ms,
+        request_id=logs.request_id.get(),
+    )
+
 
 SAID_MAX = 40
 """Messages of a conversation that the form carries and the model sees."""
@@ -70,7 +155,6 @@ class Chat(Struct):
 
 async def show(visit: Visit) -> Response:
     """An empty conversation."""
-    await visit.parts.config.at(await visit.read(config_store.version))  # it has the price
     return await page(visit, Chat(), [])
 
 
@@ -87,7 +171,7 @@ async def submit(visit: Visit) -> Response:
         whole = await visit.parts.relay.answer(caller, plan, visit)
         return whole.body if isinstance(whole, WholeResponse) else b""
 
-    run = await runs.run(visit, Scope.CHAT, form.once, body, work)
+    run = await charged(visit, Scope.CHAT, form.once, body, work)
     if run.error:
         return await page(visit, form, said[:-1], run)
     answered = _answered.decode(run.answer)
@@ -118,7 +202,7 @@ async def page(
 ) -> Response:
     """The page with a conversation of whole turns. A message that has no answer is in the form."""
     asked = [*said, form.text] if run and form.text else said[:-1]
-    config = await visit.read(config_store.load)
+    config = await visit.config()
     models = [
         route
         for route in listed(config, visit.parts.config.settings)
@@ -138,7 +222,7 @@ async def page(
             visit.base_url + ("/v1" if form.model in MODELS else "/openai/v1"),
             request_of(form.model, asked or [visit.text(N_("Hello"))]),
         ),
-        once=form.once if run and run.in_doubt else runs.new_once(),
+        once=form.once if run and run.in_doubt else new_once(),
     )
     return render(status=run.status if run else 200)
 
@@ -180,8 +264,8 @@ async def stream(visit: Visit) -> Response:
         await visit.parts.relay.answer(caller, plan, visit)
         return b""
 
-    run = await runs.run(visit, Scope.CHAT, "", body, work)
-    return Streamed() if visit.has_streamed else await page(visit, form, said[:-1], run)
+    run = await charged(visit, Scope.CHAT, "", body, work)
+    return Streamed() if visit.exchange.has_streamed else await page(visit, form, said[:-1], run)
 
 
 async def show_ended(visit: Visit) -> Response:
@@ -192,7 +276,7 @@ async def show_ended(visit: Visit) -> Response:
     account = await accounts.by_id(visit.db, visit.account.id)
     error = form.error
     if not error and call is None:
-        error = visit.text(NOT_BEGUN if form.stopped else runs.IN_DOUBT)
+        error = visit.text(NOT_BEGUN if form.stopped else IN_DOUBT)
     run = Run(
         error=error,
         in_doubt=call is None or call.state == CallState.OPEN,
@@ -230,7 +314,7 @@ def _audio_of(visit: Visit, answer: str) -> str:
 
 
 PAGES = [
-    Page("/try", show=show, submit=submit, form_max_bytes=FORM_MAX_BYTES, repeatable=runs.CHARGED_ONCE),
+    Page("/try", show=show, submit=submit, form_max_bytes=FORM_MAX_BYTES, repeatable=CHARGED_ONCE),
     Page(
         "/try/stream",
         submit=stream,

@@ -13,11 +13,10 @@ from myna.engines.how_read import Reading, reading
 from myna.engines.interface import EngineFailed
 from myna.errors import NotFound
 from myna.errors.sentences import SentenceError
-from myna.office import runs
 from myna.office.client_lines import speech_lines
-from myna.office.page import Page, Values, live_page
+from myna.office.page import Page, Values, live_pages
+from myna.office.pages.try_chat import CHARGED_ONCE, Run, charged, new_once
 from myna.office.pages.voices import usable_voices
-from myna.office.runs import Run
 from myna.office.visit import Visit
 from myna.speech.catalogue import spoken_language
 from myna.speech.plan import check_text
@@ -57,7 +56,7 @@ async def submit(visit: Visit) -> Response:
     """Has the text spoken and shows the player, or follows the task of a compute node."""
     form = visit.fields(Speech)
     body = msgspec.json.encode(_request(form))
-    run = await runs.run(
+    run = await charged(
         visit,
         Scope.TTS,
         form.once,
@@ -86,11 +85,6 @@ async def read(visit: Visit) -> Response:
     except EngineFailed as failure:
         return await _page(visit, form, error=visit.said_of(failure))
     return await _page(visit, form, reading=found)
-
-
-async def show_task(visit: Visit) -> Response:
-    """A task of a compute node, for browsers without scripts."""
-    return visit.page("try_task.html", **await _task(visit))
 
 
 async def _task(visit: Visit, task_id: int = 0) -> Values:
@@ -136,7 +130,7 @@ async def _page(
         units=visit.parts.config.settings.tts_units,
         balance=run.balance if run else visit.account.balance,
         lines=speech_lines(visit.base_url + "/v1", _request(form)),
-        once=form.once if run and run.in_doubt else runs.new_once(),
+        once=form.once if run and run.in_doubt else new_once(),
     )
 
 
@@ -179,7 +173,7 @@ PAGES = [
         show=show,
         submit=submit,
         form_max_bytes=FORM_MAX_BYTES,
-        repeatable=runs.CHARGED_ONCE,
+        repeatable=CHARGED_ONCE,
     ),
     Page(
         "/try/reading",
@@ -187,8 +181,7 @@ PAGES = [
         form_max_bytes=FORM_MAX_BYTES,
         repeatable="it changes nothing",
     ),
-    Page("/try/tasks/{id:number}", show=show_task),
-    live_page("/try/tasks/{id:number}", "try_task.html", _task),
+    *live_pages("/try/tasks/{id:number}", "try_task.html", _task),
     Page(_OWN, show=show_words, submit=add_word),
     Page(f"{_OWN}/remove", submit=remove_word),
     Page(_OF_SITE, show=show_words, submit=add_word),

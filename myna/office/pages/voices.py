@@ -14,14 +14,13 @@ from myna.engines.media.job import SAMPLE_MAX_BYTES, SAMPLE_MAX_S, SAMPLE_MIN_S
 from myna.errors import CommandError, NotFound
 from myna.lib.files import remove
 from myna.office import forms
-from myna.office.messages import N_
-from myna.office.page import Page, Values, live_page
+from myna.office.page import Page, Values, live_page, live_pages
 from myna.office.pages.records import PHRASES
+from myna.office.render import N_
 from myna.office.visit import Visit
 from myna.speech import catalogue
 from myna.speech.catalogue import spoken_language
 from myna.store.queries import clones as store
-from myna.store.queries import config as config_store
 from myna.store.queries.clones import CloneRow
 from myna.store.queries.config import Config
 from myna.store.states import CloneStatus
@@ -43,9 +42,7 @@ class UsableVoices(Struct, frozen=True):
 
 async def usable_voices(visit: Visit) -> UsableVoices:
     """The voices that can be spoken now, in the order of GET /voices."""
-    parts = visit.parts
-    await parts.config.at(await visit.read(config_store.version))
-    config = await parts.config.with_nodes()
+    parts, config = visit.parts, await visit.config()
     nodes = await parts.capacity.nodes(config)
     ready = await visit.read(store.ready, account_id=visit.account.id) if nodes else []
     return UsableVoices(
@@ -93,8 +90,7 @@ class CloneView(Struct, frozen=True):
 
 async def cloned_languages(visit: Visit) -> list[str]:
     """The languages in which compute nodes of this site clone voices, whether or not they are online now."""
-    await visit.parts.config.at(await visit.read(config_store.version))
-    return sorted({row.language for row in (await visit.parts.config.with_nodes()).node_clones})
+    return sorted({row.language for row in (await visit.config()).node_clones})
 
 
 async def show(visit: Visit) -> Response:
@@ -139,23 +135,25 @@ def _matches(row: PublicRow, q: str, language: str, gender: str) -> bool:
 async def _own(visit: Visit) -> Values:
     """The account's voices. They are final when none of them is being cloned."""
     owned = await visit.read(store.owned_by, account_id=visit.account.id)
-    views = [await _view(visit, one.clone) for one in reversed(owned)]
+    views = await _views(visit, *(one.clone for one in reversed(owned)))
     clones = bool(await cloned_languages(visit))
     return {"views": views, "clones": clones, "final": not any(view.unfinished for view in views)}
 
 
-async def _view(visit: Visit, clone: CloneRow) -> CloneView:
-    parts = visit.parts
-    await parts.config.at(await visit.read(config_store.version))
-    config = await parts.config.with_nodes()
-    nodes = await parts.capacity.nodes(config)
-    return CloneView(
-        clone=clone,
-        state=visit.text(STATES[CloneStatus(clone.status)]),
-        reason=visit.renderer.stored(PHRASES.get(clone.reason, clone.reason)),
-        language=visit.renderer.language_name(clone.language),
-        able=any(row.language == clone.language and row.node_id in nodes for row in config.node_clones),
-    )
+async def _views(visit: Visit, *cloned: CloneRow) -> list[CloneView]:
+    config = await visit.config()
+    nodes = await visit.parts.capacity.nodes(config)
+    online = {row.language for row in config.node_clones if row.node_id in nodes}
+    return [
+        CloneView(
+            clone=clone,
+            state=visit.text(STATES[CloneStatus(clone.status)]),
+            reason=visit.renderer.stored(PHRASES.get(clone.reason, clone.reason)),
+            language=visit.renderer.language_name(clone.language),
+            able=clone.language in online,
+        )
+        for clone in cloned
+    ]
 
 
 async def preview(visit: Visit) -> Response:
@@ -180,13 +178,9 @@ async def own_clone(visit: Visit) -> CloneRow:
     return found
 
 
-async def show_one(visit: Visit) -> Response:
-    """A cloned voice of the account: its state, its preview, its consent."""
-    return visit.page("voice.html", **await _one(visit))
-
-
 async def _one(visit: Visit) -> Values:
-    view = await _view(visit, await own_clone(visit))
+    """A cloned voice of the account: its state, its preview, its consent."""
+    (view,) = await _views(visit, await own_clone(visit))
     return {"view": view, "final": not view.unfinished}
 
 
@@ -281,8 +275,7 @@ PAGES = [
     Page("/voices", show=show),
     Page("/voices/new", show=show_new, submit=clone, form_max_bytes=FORM_MAX_BYTES),
     live_page("/voices", "voices.html", _own),
-    Page("/voices/{id}", show=show_one),
-    live_page("/voices/{id}", "voice.html", _one),
+    *live_pages("/voices/{id}", "voice.html", _one),
     Page("/voices/{id}/preview", show=preview),
     Page("/voices/{id}/delete", show=show_delete, submit=delete),
 ]

@@ -13,10 +13,9 @@ _CHARACTERS: Final = """
 
 _WORDS: Final = """
 熬 ao1 熬菜 熬白菜
-炮 bao1 炮羊肉
+炮 bao1 炮羊肉 pao2 炮炼
 奔 ben4 直奔 奔小康 奔着
-绷 beng3 绷着脸
-绷 beng4 绷硬
+绷 beng3 绷着脸 beng4 绷硬
 柏 bo4 黄柏
 膊 bo5 胳膊
 缪 miu4 缪斯 缪斯女神
@@ -25,12 +24,12 @@ _WORDS: Final = """
 喳 cha1 喊喊喳喳 嘁嘁喳喳
 差 cha1 时差 温差 一差二错
 查 cha2 查理 查尔斯
-长 chang2 长头发
+长 chang2 长头发 zhang3 行长 银行行长 长得 长着 长胖 长满 长个儿
 场 chang3 一场比赛 一场雪
 绰 chao1 绰起 绰起棍子
-朝 chao2 朝鲜 北朝鲜 朝鲜半岛 朝鲜战争 朝鲜人 朝鲜语
+朝 chao2 朝鲜 北朝鲜 朝鲜半岛 朝鲜战争 朝鲜人 朝鲜语 zhao1 明朝有意
 称 cheng4 过称
-种 chong2 种师道
+种 chong2 种师道 zhong4 接种
 重 chong2 重庆市 重耳
 处 chu4 用处
 创 chuang1 创可贴
@@ -38,20 +37,17 @@ _WORDS: Final = """
 撮 cuo1 一撮盐
 答 da1 答茬
 沓 da2 一沓钱
-大 da4 大夫人
+大 da4 大夫人 dai4 大夫 张大夫 王大夫 李大夫 大夫说
 待 dai1 待一会儿 待在家里 待着
-大 dai4 大夫 张大夫 王大夫 李大夫 大夫说
 担 dan4 一担水 货郎担
 当 dang4 稳当 行当
-倒 dao3 倒在 倒下去
-倒 dao4 倒是
+倒 dao3 倒在 倒下去 dao4 倒是
 地 di4 各地
 钉 ding4 钉钉子 钉上
 囤 dun4 米囤
 垛 duo4 麦垛 草垛 柴垛 垛起来
 驮 duo4 驮子
-发 fa4 发夹 染发 假发
-发 fa5 长头发
+发 fa4 发夹 染发 假发 fa5 长头发
 坊 fang2 作坊
 分 fen4 缘分 福分 辈分 情分
 缝 feng2 缝针
@@ -75,16 +71,13 @@ _WORDS: Final = """
 行 hang2 行长 银行行长 一行字 几行字 几行诗 琴行 支行 投行
 号 hao2 鬼哭狼号
 好 hao4 好强
-和 he4 和诗
+和 he4 和诗 hu2 和牌
 喝 he4 大喝一声 吆喝
 哄 hong4 一哄而上
-和 hu2 和牌
 核 hu2 杏核儿
-糊 hu2 迷糊
-糊 hu4 芝麻糊 辣椒糊
-华 hua2 华为 华硕 华莱士 小华
+糊 hu2 迷糊 hu4 芝麻糊 辣椒糊
+华 hua2 华为 华硕 华莱士 小华 hua4 华阴 西岳华山
 划 hua4 刻划
-华 hua4 华阴 西岳华山
 还 huan2 还款
 晃 huang4 晃来晃去
 徊 hui2 低徊
@@ -114,9 +107,7 @@ _WORDS: Final = """
 空 kong4 空着 亏空
 会 kuai4 会稽
 了 le5 数了
-累 lei2 果实累累 硕果累累
-累 lei3 累进 累犯 罪行累累 成千累万
-累 lei4 受累
+累 lei2 果实累累 硕果累累 lei3 累进 累犯 罪行累累 成千累万 lei4 受累
 丽 li2 高句丽
 量 liang2 打量 量一量
 撩 liao1 撩开
@@ -129,13 +120,11 @@ _WORDS: Final = """
 六 lu4 六合区
 捋 luo1 捋起袖子
 麻 ma1 麻麻黑
-蔓 man2 蔓菁
+蔓 man2 蔓菁 man4 藤蔓
 谩 man2 谩天谎
-蔓 man4 藤蔓
 猫 mao2 猫腰
 们 men2 图们 图们江
-蒙 meng1 欺蒙
-蒙 meng3 蒙古 内蒙古 蒙族
+蒙 meng1 欺蒙 meng3 蒙古 内蒙古 蒙族
 眯 mi2 眯了眼
 名 ming2 一名 第一名
 抹 mo4 抹面
@@ -148,7 +137,6 @@ _WORDS: Final = """
 扒 pa2 扒钱包 扒羊肉
 膀 pang1 膀肿
 泡 pao1 眼泡 一泡尿
-炮 pao2 炮炼
 劈 pi3 劈腿
 辟 pi4 辟谷
 片 pian4 相片 照片
@@ -165,11 +153,9 @@ _WORDS: Final = """
 强 qiang3 强辩 强使
 悄 qiao3 低声悄语 悄无声息
 雀 qiao3 雀盲眼
-切 qie1 横切
-切 qie4 不切实际
+切 qie1 横切 qie4 不切实际
 曲 qu3 高歌一曲 名曲
-任 ren2 任我行 任盈盈 任县
-任 ren4 任天堂
+任 ren2 任我行 任盈盈 任县 ren4 任天堂
 撒 sa4 撒贝宁
 散 san3 披头散发 丸散膏丹 散打 散养
 臊 sao4 臊红了脸
@@ -184,7 +170,7 @@ _WORDS: Final = """
 舍 she4 舍弟 舍间
 乘 sheng4 万乘
 什 shi2 什刹海
-识 shi2 标识符 标识码
+识 shi2 标识符 标识码 zhi4 标识
 似 shi4 似地 飞也似的
 峙 shi4 繁峙
 数 shu3 数了 历数
@@ -200,26 +186,23 @@ _WORDS: Final = """
 帖 tie3 发帖 回帖
 洞 tong2 洪洞 洪洞县
 通 tong4 打了三通鼓
-褪 tui4 褪去
-褪 tun4 褪套儿
+褪 tui4 褪去 tun4 褪套儿
 崴 wai3 海参崴
 为 wei2 颇为 尤为 最为 广为 大为 略为 广为流传 变为 视为 定为 化为 列为 升为 降为 沦为 选为 评为 合为一体
 为 wei2 为学 何为 本为 身为 即为 实为 均为 皆为 名为 意为 译为 写为 解释为 理解为
 亡 wu2 亡其
 乌 wu4 乌拉草
 蹊 xi1 蹊径
-鲜 xian1 鲜于
+鲜 xian1 鲜于 xian3 朝鲜 北朝鲜 朝鲜半岛 朝鲜战争 朝鲜人 朝鲜语 鲜少
 铣 xian3 铣铁
-鲜 xian3 朝鲜 北朝鲜 朝鲜半岛 朝鲜战争 朝鲜人 朝鲜语 鲜少
 见 xian4 风吹草低见牛羊
 降 xiang2 降将 降妖
 相 xiang4 相片 属相 相夫教子 生相
 削 xiao1 削苹果 削尖
-血 xie3 流了点血 吐了两口血
+血 xie3 流了点血 吐了两口血 xue4 流血
 解 xie4 解县
 圩 xu1 赶圩
 旋 xuan4 旋风
-血 xue4 流血
 浚 xun4 浚县
 哑 ya1 咿哑
 压 ya4 压根
@@ -229,10 +212,9 @@ _WORDS: Final = """
 约 yao1 约一约
 陶 yao2 皋陶
 乐 yao4 仁者乐山
-掖 ye1 藏掖
+掖 ye1 藏掖 ye4 张掖
 耶 ye2 是耶非耶
 射 ye4 仆射
-掖 ye4 张掖
 一 yi1 一名 第一名
 尾 yi3 尾巴儿
 艾 yi4 怨艾
@@ -245,23 +227,16 @@ _WORDS: Final = """
 脏 zang1 脏水 太脏了
 藏 zang4 藏文 藏语 藏羚羊 川藏线
 颤 zhan4 胆颤心惊
-长 zhang3 行长 银行行长 长得 长着 长胖 长满 长个儿
-朝 zhao1 明朝有意
-着 zhao1 一着不慎
-着 zhao2 打着 不着边际
+着 zhao1 一着不慎 zhao2 打着 不着边际 zhe5 长着 喝着 着呢 zhuo2 着实
 螫 zhe1 蝎子螫人
-着 zhe5 长着 喝着 着呢
 挣 zheng4 挣开
 氏 zhi1 大月氏
-识 zhi4 标识
 中 zhong4 中意
-种 zhong4 接种
 术 zhu2 金兀术
 爪 zhua3 凤爪
 拽 zhuai1 拽球
 传 zhuan4 名人传 鲁迅传
 屯 zhun1 屯邅
-着 zhuo2 着实
 吱 zi1 吱声 不吱声
 子 zi3 男子 电子 原子 粒子 质子 中子 离子 光子 太子 公子 才子 孔子 孟子 老子 庄子 荀子 墨子 君子 游子 浪子
 子 zi3 赤子 瓜子 莲子 天子 仙子 因子 童子 逆子 养子 次子 独子 母子 韩非子 美女子 男子汉 女子们 精子 卵子
@@ -269,8 +244,8 @@ _WORDS: Final = """
 咀 zui3 尖沙咀
 琢 zuo2 琢磨
 """
-"""A character, its reading, and the words in which it has it. The other characters of a word are read by the
-dictionary, or by other lines."""
+"""A character, and each of its readings with the words in which it has it. The other characters of a word are
+read by the dictionary, or by other lines."""
 
 PHRASES: Final = {
     "数了数": "shu3 le5 shu3",
@@ -285,9 +260,12 @@ PHRASES: Final = {
 def _by_word(rows: str) -> dict[str, dict[str, str]]:
     words: dict[str, dict[str, str]] = {}
     for row in rows.split("\n"):
-        character, reading, *found = row.split() or ("", "")
-        for word in found:
-            words.setdefault(word, {})[character] = reading
+        character, *found = row.split() or ("",)
+        for entry in found:
+            if entry.isascii():
+                reading = entry
+            else:
+                words.setdefault(entry, {})[character] = reading
     return words
 
 

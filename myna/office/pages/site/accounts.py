@@ -16,9 +16,9 @@ from myna.actions.accounts import (
 )
 from myna.actions.codes import AddCodes, DisableCodes
 from myna.errors import CommandError, NotFound
-from myna.office.limit_form import LimitFields, limit_fields, of_site, typed_limits
-from myna.office.messages import N_
 from myna.office.page import Page
+from myna.office.pages.keys import LimitFields, limit_fields, of_site, typed_limits
+from myna.office.render import N_
 from myna.office.visit import Visit
 from myna.store.queries import accounts as store
 from myna.store.queries import keys as keys_store

@@ -1,28 +1,42 @@
-"""The channels in the order in which they are tried: their states, a test of each, and the last 24 hours of
-channels and nodes: latency by channel, calls by hour.
+"""Channels: listed in the order in which they are tried, tested, added, changed and removed. And the last 24
+hours of channels and nodes: latency by channel, calls by hour.
 """
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import partial
+from typing import Any
 
 from markupsafe import Markup
 from msgspec import Struct, structs
 from starlette.responses import Response
 
-from myna.actions.channels import DisableChannel, EnableChannel, OrderChannels, TryChannel
+from myna.actions.channels import (
+    PRIORITY_DEFAULT,
+    PRIORITY_MAX,
+    PRIORITY_STEP,
+    AddChannel,
+    DisableChannel,
+    EnableChannel,
+    OrderChannels,
+    RemoveChannel,
+    SetChannel,
+    SetChannelKey,
+    TryChannel,
+)
 from myna.billing import reports
 from myna.billing.reports import SiteHour
-from myna.channels.channels import Channel, is_local, no_channel
-from myna.errors import CommandError
+from myna.channels.channels import Channel, is_local, no_channel, record_voices
+from myna.channels.routes import of_row
+from myna.engines.interface import EngineFailed
+from myna.errors import CommandError, NotFound
 from myna.gateway import trial as channel_trial
-from myna.gateway.trial import Trial
+from myna.gateway.trial import Trial, likely_cause
 from myna.lib.net import without_login
 from myna.lib.times import HOUR_MS, hour_of, hour_offset
 from myna.office.charts import small_bars
-from myna.office.messages import N_
 from myna.office.page import Page, performs
-from myna.office.render import duration
+from myna.office.render import N_, duration
 from myna.office.visit import Visit
 from myna.store.queries import config as config_store
 from myna.store.queries.config import CircuitRow
@@ -89,9 +103,7 @@ async def show(visit: Visit, result: Result | None = None) -> Response:
 
 async def known(visit: Visit) -> list[Channel]:
     """All channels as the service has them, in their order."""
-    config = await visit.read(config_store.load)
-    await visit.parts.config.at(config.version)  # it has the keys
-    return visit.parts.channels.all(config)
+    return visit.parts.channels.all(await visit.config())
 
 
 async def found(visit: Visit, name: str) -> Channel:
@@ -134,8 +146,7 @@ async def _try(visit: Visit, channel: Channel) -> Result:
     parts = visit.parts
     deadline_s = min(parts.settings.call_deadline_s, TRIAL_MAX_S)
     if channel.kind == "chat":
-        chat = partial(channel_trial.chat, parts.http_client, parts.channels, parts.settings)
-        return Result(channel.name, trial=await chat(channel, deadline_s))
+        return Result(channel.name, trial=await channel_trial.chat(parts.failover, channel, deadline_s))
     engine = parts.channels.engine(channel)
     if engine is None:
         raise CommandError(
@@ -145,8 +156,7 @@ async def _try(visit: Visit, channel: Channel) -> Result:
         raise CommandError("The disk has less free space than MYNA_DISK_RESERVE_BYTES.")
     # No row names the file, so the service removes it within two hours.
     audio, path = parts.audio.new()
-    speech = partial(channel_trial.speech, parts.http_client, parts.channels)
-    trial = await speech(channel, engine, path, deadline_s)
+    trial = await channel_trial.speech(parts.failover, channel, engine, path, deadline_s)
     await parts.audio.keep(audio)
     return Result(channel.name, trial=trial, audio=audio)
 
@@ -247,10 +257,130 @@ async def _hours(visit: Visit) -> tuple[int, list[SiteHour]]:
     return start, await reports.site_hours(visit.db, start, start + HOURS * HOUR_MS)
 
 
+VENDORS = (
+    ("Ollama", "http://127.0.0.1:11434/v1"),
+    ("llama.cpp", "http://127.0.0.1:8080/v1"),
+    ("LM Studio", "http://127.0.0.1:1234/v1"),
+    ("vLLM", "http://127.0.0.1:8000/v1"),
+    ("OpenAI", "https://api.openai.com/v1"),
+    ("DeepSeek", "https://api.deepseek.com/v1"),
+    ("OpenRouter", "https://openrouter.ai/api/v1"),
+)
+"""Addresses that the form suggests."""
+
+
+async def show_new(visit: Visit) -> Response:
+    """Asks for a new channel."""
+    return visit.page(
+        "site/channel_new.html",
+        form=AddChannel(kind="chat", name="", url=""),
+        kinds=KINDS,
+        vendors=VENDORS,
+        keys_in_files=visit.parts.settings.keys_in_files,
+    )
+
+
+async def add(visit: Visit) -> Response:
+    """Adds the channel, with its key; behind the others, unless the form says otherwise."""
+    last = max((one.priority for one in await known(visit)), default=0)
+    behind = min(PRIORITY_MAX, max(PRIORITY_DEFAULT, last + PRIORITY_STEP))
+    given = {} if visit.typed("priority") else {"priority": behind}
+    row = await visit.perform(visit.fields(AddChannel, **given))
+    channel = await _look_up_voices(visit, row.name)
+    notice = visit.text("{name} is added. Test it: it answers in a moment.").format(name=row.name)
+    return visit.redirect(PATH, notice + await _warning(visit, channel))
+
+
+async def show_change(visit: Visit) -> Response:
+    """The forms about one channel of the database."""
+    channel = await _stored(visit, visit.parameter("name"))
+    return visit.page(
+        "site/channel.html",
+        channel=channel,
+        form=SetChannel(name=channel.name, **{**_present(channel), "url": without_login(channel.url)}),
+        routes=[
+            row.name
+            for row in await visit.read(config_store.load_routes)
+            if channel.name in of_row(row).channels
+        ],
+        keys_in_files=visit.parts.settings.keys_in_files,
+    )
+
+
+async def _stored(visit: Visit, name: str) -> Channel:
+    """The channel of the database of this name. Raises NotFound."""
+    try:
+        channel = await found(visit, name)
+    except CommandError as missing:
+        raise NotFound(missing.sentence, **missing.values) from None
+    if channel.source != "database":
+        raise NotFound("This channel comes from the settings, and is changed there.")
+    return channel
+
+
+def _present(channel: Channel) -> dict[str, Any]:
+    """The values that `SetChannel` can change."""
+    return {name: getattr(channel, name) for name in SetChannel.__struct_fields__ if name != "name"}
+
+
+async def change(visit: Visit) -> Response:
+    """Changes what differs from the stored channel. What the form has no field for stays as it is; a field
+    that was emptied gets the default of a new channel."""
+    before = await _stored(visit, visit.typed("name"))
+    present = _present(before)
+    defaults = {one.name: one.default for one in structs.fields(AddChannel)}
+    given = present | {name: visit.typed(name) or defaults[name] for name in present if name in visit.form}
+    given |= {"url": visit.typed("url") or None, "responses": bool(visit.typed("responses"))}
+    action = visit.fields(SetChannel, **given).differing(present)
+    if action is None:
+        return visit.redirect(PATH)
+    await visit.perform(action)
+    after = await _look_up_voices(visit, before.name)
+    notice = visit.text("{name} is changed.")
+    if before.key_stored and not after.key_stored:
+        notice = visit.text("{name} is changed. Its key was for another server and is removed.")
+    return visit.redirect(PATH, notice.format(name=before.name) + await _warning(visit, after))
+
+
+async def _look_up_voices(visit: Visit, name: str) -> Channel:
+    """The channel. Looks up the voices of one for speech; where that fails, the service tries again later."""
+    channel = await found(visit, name)
+    if channel.kind == "speech":
+        with contextlib.suppress(EngineFailed):  # the channel's test says why
+            await record_voices(visit.db, visit.parts.channels, channel)
+    return channel
+
+
+async def _warning(visit: Visit, channel: Channel) -> str:
+    """What may be wrong with a channel that was added or changed; empty if nothing."""
+    cause = await likely_cause(visit.parts.failover.http_client, channel)
+    return " " + visit.text("It may not work.") + " " + visit.said(cause) if cause else ""
+
+
 PAGES = [
     Page(PATH, show=show),
     Page(f"{PATH}/test", submit=test),
     Page(f"{PATH}/move", submit=move, recent=True),
     Page(f"{PATH}/enable", submit=performs(EnableChannel, PATH, N_("{name} is enabled.")), recent=True),
     Page(f"{PATH}/disable", submit=performs(DisableChannel, PATH, N_("{name} is disabled.")), recent=True),
+    Page(f"{PATH}/new", show=show_new, submit=add, recent=True, secrets=("key",)),
+    Page(f"{PATH}/change", show=show_change, submit=change, recent=True),
+    Page(
+        f"{PATH}/key",
+        submit=performs(SetChannelKey, PATH, N_("The key of {name} is stored.")),
+        recent=True,
+        secrets=("key",),
+    ),
+    Page(
+        f"{PATH}/key/remove",
+        submit=performs(
+            SetChannelKey, f"{PATH}/change?name={{name}}", N_("The key of {name} is removed."), remove=True
+        ),
+        recent=True,
+    ),
+    Page(
+        f"{PATH}/remove",
+        submit=performs(RemoveChannel, PATH, N_("{name} is removed."), confirmed=True),
+        recent=True,
+    ),
 ]

@@ -20,9 +20,9 @@ from myna.channels.routes import (
     of_row,
 )
 from myna.errors import NotFound
-from myna.office.messages import N_
 from myna.office.page import Page, performs
 from myna.office.pages.site.channels import known
+from myna.office.render import N_
 from myna.office.visit import Visit
 from myna.store.queries import config as store
 
@@ -40,8 +40,7 @@ TESTED = (RouteKind.CHAT, RouteKind.SPEECH)
 async def show(visit: Visit) -> Response:
     """The operator's routes, each with the enabled channels that serve it and how many keys are limited to
     it, and the built-in ones with their prices."""
-    config = await visit.read(store.load)
-    await visit.parts.config.at(config.version)
+    config = await visit.config()
     channels = await known(visit)
     keys = await visit.read(store.keys_limited_to_routes)
     own = sorted(map(of_row, config.routes), key=lambda route: (route.name.endswith("*"), route.name))

@@ -13,8 +13,8 @@ from myna.engines.registry import AUTO
 from myna.engines.voices import EXAMPLE
 from myna.errors import CommandError
 from myna.gateway import trial as channel_trial
-from myna.office.messages import N_
-from myna.office.page import Page, Values, live_page, performs
+from myna.office.page import Page, Values, live_pages, performs
+from myna.office.render import N_
 from myna.office.visit import Visit
 from myna.voices import overrides as voice_overrides
 from myna.voices.overrides import PublicVoice
@@ -34,8 +34,7 @@ SAMPLE = "Hello, nice to meet you. The weather is fine today, so let us go for a
 
 async def show(visit: Visit, spoken: str = "", audio: str = "") -> Response:
     """All public voices in their order, hidden ones included; the `spoken` one with the name of its audio."""
-    voices = await _list(visit)
-    config = await visit.parts.config.with_nodes()
+    voices, config = await _list(visit), await visit.config()
     by_channels = {
         voice.voice_id for channel in visit.parts.channels.speech(config) for voice in channel.voices
     }
@@ -107,7 +106,6 @@ async def rename(visit: Visit) -> Response:
 async def blend(visit: Visit) -> Response:
     """Mixes a voice from others."""
     row = await visit.perform(visit.fields(BlendVoice))
-    await visit.parts.config.refresh()
     return visit.redirect(f"{PATH}#{row.voice_id}", "{name} is mixed.", name=row.voice_id)
 
 
@@ -115,7 +113,6 @@ async def delete_blend(visit: Visit) -> Response:
     """Deletes a blend."""
     action = visit.fields(DeleteVoice)
     await visit.perform(action)
-    await visit.parts.config.refresh()
     return visit.redirect(PATH, "{name} is removed.", name=action.voice_id)
 
 
@@ -124,12 +121,8 @@ WORDS = (N_("Apache-2.0; its export to ONNX: MIT"), N_("and others"))
 """Of the licences and languages of the models."""
 
 
-async def show_models(visit: Visit) -> Response:
-    """All published models."""
-    return visit.page("site/models.html", **await _models(visit))
-
-
 async def _models(visit: Visit) -> Values:
+    """All published models."""
     channels = visit.parts.channels.speech(visit.parts.config.current)
     return {
         "states": await asyncio.to_thread(visit.parts.models.states),
@@ -167,8 +160,7 @@ PAGES = [
     Page(f"{PATH}/show", submit=performs(ShowVoice, ONE)),
     Page(f"{PATH}/blend", submit=blend),
     Page(f"{PATH}/blend/delete", submit=delete_blend),
-    Page(MODELS_PATH, show=show_models),
-    live_page(MODELS_PATH, "site/models.html", _models),
+    *live_pages(MODELS_PATH, "site/models.html", _models),
     Page(f"{MODELS_PATH}/get", submit=get_model, recent=True),
     Page(f"{MODELS_PATH}/remove", submit=remove_model, recent=True),
 ]
