@@ -23,7 +23,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from bench.processes import Program, cores, pinned
 from myna.http import connection, server_config
-from myna.http.asgi_types import RESPOND
+from myna.http.exchange import EXCHANGE
+from myna.http.responses import Response
 from myna.lib.aio import FlushQueue, Timeouts
 
 UNCHANGED, NO_BUFFER, NO_TIMERS, UVICORN = "as it is", "no write buffer", "no shared timers", "uvicorn"
@@ -60,7 +61,8 @@ async def answer(scope: Any, receive: Any, send: Any) -> None:
     """Reads the body, then answers, with ours as Myna does."""
     while (await receive()).get("more_body"):
         pass
-    if RESPOND in scope and scope[RESPOND](200, HEADERS, ANSWER):
+    if EXCHANGE in scope:
+        await scope[EXCHANGE].respond(Response(ANSWER))
         return
     await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
     await send({"type": "http.response.body", "body": ANSWER})

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -30,13 +31,13 @@ from myna.api.v1 import V1Api
 from myna.billing.ledger import Call
 from myna.engines.pool.admission import Slot
 from myna.gateway.chat.complete import Chat
+from myna.gateway.chat.failover import Failover
 from myna.http.asgi import Application
-from myna.http.asgi_types import BODY_COMPLETE
 from myna.http.client import ClientResponse, HttpClient
+from myna.http.exchange import Exchange
 from myna.http.request import BodyBudget, BodyLimits, Request
 from myna.http.responses import Response
 from myna.lib.telemetry.access_log import AccessLog
-from myna.lib.telemetry.requests import RequestDetails
 from myna.server.service import Service
 from myna.store import sqlite_batch
 from myna.store.batch import CallState, Charge, End
@@ -98,15 +99,8 @@ async def _all(folder: Path) -> dict[str, float]:
 
 
 async def _layers(service: Service) -> dict[str, float]:
-    chat = Chat(
-        service.settings,
-        service.ledger,
-        service.config,
-        service.channels,
-        Instant(connections_max=1),
-        service.planner,
-        service.synthesizer,
-    )
+    failover = Failover(service.settings, service.channels, Instant(connections_max=1))
+    chat = Chat(failover, service.ledger, service.config, service.planner, service.synthesizer)
     key_auth = KeyAuth(service.db, 1.0, KeyThrottle())
     api = V1Api(
         key_auth, service.db, service.config, service.channels, service.capacity, chat, service.synthesizer
@@ -138,10 +132,10 @@ async def _layers(service: Service) -> dict[str, float]:
     )
     edge = Application(routes={CHAT_PATH: {"POST": answered}}, fallback=_never, limits=limits, access=access)
     return {
-        WITHOUT_STORE: await _least(lambda: whole(_scope(), _body, _nowhere)),
-        "· edge: route, envelope, metrics, access log": await _least(lambda: edge(_scope(), _body, _nowhere)),
+        WITHOUT_STORE: await _least(lambda: _exchange().run(whole)),
+        "· edge: route, envelope, metrics, access log": await _least(lambda: _exchange().run(edge)),
         "· key: headers, key's hash, body": await _least(
-            lambda: key_auth.caller_and_body(Request(_scope(), _body, limits, RequestDetails()), Scope.CHAT)
+            lambda: key_auth.caller_and_body(Request(_exchange(), limits), Scope.CHAT)
         ),
         "· chat: all after the key": await _least(lambda: chat.complete(caller, BODY, _stays)),
         "· · plan: JSON, intent, channels": await _least(lambda: chat._plan(caller, BODY, Slot())),
@@ -231,17 +225,24 @@ async def _of_many(many: Work) -> float:
     return least / REPEATED * 1e6
 
 
-def _scope() -> dict[str, Any]:
+def _exchange() -> Exchange:
+    """A request that has arrived, on a connection that keeps nothing of the response."""
     asked = {"method": "POST", "path": CHAT_PATH, "headers": HEADERS, "query_string": b""}
-    return {"type": "http", **asked, BODY_COMPLETE: True}
+    exchange = Exchange(_CONNECTION, {"type": "http", **asked}, [], continues=False, keeps_alive=True)
+    exchange.body += BODY
+    exchange.more_body = False
+    exchange.news.set()
+    return exchange
 
 
-async def _body() -> dict[str, Any]:
-    return {"type": "http.request", "body": BODY, "more_body": False}
-
-
-async def _nowhere(_: object) -> None:
-    return
+_CONNECTION: Any = SimpleNamespace(
+    is_paused=False,
+    is_ended=False,
+    config=SimpleNamespace(stopping=False),
+    transport=SimpleNamespace(write=len),
+    resume_reading=list,
+    on_response_complete=list,
+)
 
 
 async def _never(*_: object) -> None:

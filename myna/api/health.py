@@ -27,7 +27,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from myna.errors import DatabaseUnavailable, Unauthorized
-from myna.http.asgi_types import draining
+from myna.http.exchange import EXCHANGE
 from myna.lib.files import DiskThreads
 from myna.lib.telemetry import metrics
 from myna.store.database import Database, in_time
@@ -90,7 +90,7 @@ class HealthApi:
         """Whether this process can serve: the database has this build's schema and commits, storage works,
         and it is not shutting down. Capabilities are reported but don't affect readiness: they depend on the
         configuration and the channels, which all processes share."""
-        running = not self.stopping and not draining(request.scope)
+        running = not self.stopping and not request.scope[EXCHANGE].draining
         storage, commits, missing = await self._checks.get()
         checks = {"running": running, "database": commits and missing is not None, "storage": storage}
         ok = all(checks.values())

@@ -15,9 +15,9 @@ from myna.accounts.throttle import KeyThrottle
 from myna.errors import BodyTooLarge, BodyTooSlow, NodeRefused, NodeTooOld, Unavailable
 from myna.farm.nodes import JoinedNode, Nodes, credential_in
 from myna.http.asgi import Handler
+from myna.http.exchange import ResponseStream
 from myna.http.request import Request
 from myna.http.responses import Response
-from myna.http.stream import ResponseStream
 from myna.store.database import Database, in_time
 from myna.store.queries.farm.nodes import NodeRow
 from myna.wire.body import decode

@@ -176,7 +176,7 @@ class OutboundPlace:
         try:
             for one in self._wanted:
                 shares, holder, share = one
-                if not shares.took(holder, share):
+                if not shares.try_take(holder, share):
                     await shares.wait_for(holder, WAIT_S, share)
                 self._taken.append(one)
         except BaseException:

@@ -82,7 +82,7 @@ class SoundPart(msgspec.Struct, frozen=True):
     worked on it; and its words with their times in the whole sound, if the engine knows them."""
 
     pcm: bytes
-    took_s: float
+    work_s: float
     mp3: bytes = b""
     words: Sequence[WordTime] = ()
 
@@ -91,12 +91,12 @@ SoundParts = AsyncGenerator[SoundPart, None]
 
 
 class Client(msgspec.Struct, frozen=True):
-    """The client of a call. An engine without a queue reads only `disconnected` and `hear`.
+    """The client of a call. An engine without a queue reads only `disconnected` and `relay`.
 
     The queue is fair over `queue_key`. `sound_s` is the estimate for which the call acquired its slot, 0
     without a slot. `disconnected` returns when the client has disconnected, and `progress` is called with the
     fraction that is done, 0 to 1: see `Pool.run`. `unspoken` is called, before the first sound, with
-    what of the text is not spoken and how often. The sound passes through `hear` on its way to the file. If
+    what of the text is not spoken and how often. The sound passes through `relay` on its way to the file. If
     the parts are PCM, the file has STREAM_RATE_HZ then.
     """
 
@@ -105,7 +105,7 @@ class Client(msgspec.Struct, frozen=True):
     disconnected: Callable[[], Awaitable[None]] | None = None
     progress: Callable[[float], None] | None = None
     unspoken: Callable[[Mapping[str, int]], None] | None = None
-    hear: Callable[[SoundParts], SoundParts] | None = None
+    relay: Callable[[SoundParts], SoundParts] | None = None
 
 
 NO_CLIENT: Final = Client()
@@ -113,13 +113,13 @@ NO_CLIENT: Final = Client()
 
 
 class SpeechResult(msgspec.Struct, frozen=True):
-    """A finished audio file: its length in seconds, its size and its SHA-256 (32 bytes). `took_s` is the time
+    """A finished audio file: its length in seconds, its size and its SHA-256 (32 bytes). `work_s` is the time
     that a process worked on it, 0 if unknown."""
 
     seconds: float
     size_bytes: int
     sha256: bytes
-    took_s: float = 0.0
+    work_s: float = 0.0
 
 
 class Engine(Protocol):
@@ -173,7 +173,7 @@ class StreamingEngine(Engine, Protocol):
     def sound(self, utterance: Utterance, deadline_s: float, client: Client = NO_CLIENT) -> SoundParts:
         """The parts in the order of the text, pauses included, at STREAM_RATE_HZ. Raises EngineFailed, also
         after parts were yielded. When the generator has been closed, no work continues. `speak` passes the
-        parts through the client's `hear`."""
+        parts through the client's `relay`."""
 
 
 class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -59,8 +59,8 @@ class DurableFiles:
         deadline_s: float,
         client: Client,
     ) -> SpeechResult:
-        """Writes a sound at STREAM_RATE_HZ, as the client's `hear` returns its parts. `sound` makes it in
-        the seconds that it gets: fewer for a listener, which may keep the parts before a failure.
+        """Writes a sound at STREAM_RATE_HZ, as the client's `relay` returns its parts. `sound` makes it in
+        the seconds that it gets: fewer with a relay, which may keep the parts before a failure.
 
         Raises SoundTooLong, NothingSpoken for no sound, EngineTimedOut, EngineFailed if the disk fails, and
         errors of `sound`. See `write`.
@@ -70,10 +70,10 @@ class DurableFiles:
         async def write(part: Path) -> SpeechResult:
             left_s = ends_at - asyncio.get_running_loop().time()
             file = Mp3File(part, path, STREAM_RATE_HZ)
-            if client.hear is None:
+            if client.relay is None:
                 parts = sound(utterance, left_s, client)
             else:
-                parts = client.hear(sound(utterance, left_s - store_s(left_s), client))
+                parts = client.relay(sound(utterance, left_s - store_s(left_s), client))
             async with aclosing(parts):
                 return await self._encode(parts, file, utterance.sound_max_s, ends_at)
 
@@ -84,12 +84,12 @@ class DurableFiles:
     ) -> SpeechResult:
         """Encodes the parts of a sound as they come, from the first one on."""
         write = bounded(file.write, file.rate_hz, sound_max_s)
-        took_s, size_bytes = 0.0, 0
+        work_s, size_bytes = 0.0, 0
         words: list[WordTime] = []
         try:
             async with asyncio.timeout_at(ends_at):
                 async for sound in parts:
-                    took_s += sound.took_s
+                    work_s += sound.work_s
                     if sound.pcm and not size_bytes:
                         await self._disk.run_metadata(file.open)  # before `close`, in the same thread
                     size_bytes += len(sound.pcm)
@@ -104,7 +104,7 @@ class DurableFiles:
             raise EngineFailed(error.strerror or type(error).__name__) from error
         finally:
             await self._disk.clean_up(file.close)
-        return structs.replace(finished, took_s=took_s)
+        return structs.replace(finished, work_s=work_s)
 
     async def write(
         self, path: Path, deadline_s: float, speak: Callable[[Path], Awaitable[SpeechResult]]

@@ -39,7 +39,7 @@ def is_audible(pcm: bytes) -> bool:
 
 def make_sound(job: SpeechJob, rate_hz: int, send_part: Sink, speak: Callable[[Sink], None]) -> SpeechResult:
     """Writes the sound that `speak` makes at `rate_hz` to the file of the job, as an mp3 of that rate.
-    Without a file, sends it in parts of at most a second at STREAM_RATE_HZ, and the result has only `took_s`.
+    Without a file, sends it in parts of at most a second at STREAM_RATE_HZ, and the result has only `work_s`.
 
     Raises SoundTooLong past the job's `sound_max_s`, OSError, and errors of `speak`; then no file is left.
     """
@@ -60,4 +60,4 @@ def make_sound(job: SpeechJob, rate_hz: int, send_part: Sink, speak: Callable[[S
     with Mp3File(part, target, rate_hz) as mp3:
         speak(bounded(mp3.write, rate_hz, job.sound_max_s))
         done = mp3.finish()
-    return structs.replace(done, took_s=time.monotonic() - began_s)
+    return structs.replace(done, work_s=time.monotonic() - began_s)

@@ -19,25 +19,12 @@ from myna.errors import (
     NotFound,
     ShuttingDown,
 )
-from myna.http.asgi_types import (
-    DETAILS,
-    OPENED,
-    RESPOND,
-    App,
-    Message,
-    Receive,
-    Scope,
-    Send,
-    abort,
-    stopping,
-    with_headers,
-)
 from myna.http.client_address import TrustedProxies, address_of
 from myna.http.cors import Cors
+from myna.http.exchange import EXCHANGE, Exchange, ResponseStream
 from myna.http.request import BodyLimits, Request
-from myna.http.request_head import request_id_of, traceparent_of
-from myna.http.responses import Response, envelope, public_error, respond
-from myna.http.stream import Header, ResponseStream, has_streamed
+from myna.http.request_head import App, Receive, Scope, Send, traceparent_of
+from myna.http.responses import Response, envelope, public_error
 from myna.lib.telemetry import access_log as access
 from myna.lib.telemetry import logs, traces
 from myna.lib.telemetry.access_log import AccessLog
@@ -65,8 +52,6 @@ DISCONNECTED = 499
 """The status in log and metrics of a request whose client left before its answer."""
 UNANSWERED = 0
 """The status in log and metrics of a request that got no response."""
-STREAMED = 200
-"""The status in log and metrics of a request whose response was a stream, complete or not."""
 IN_DOUBT = "commit_in_doubt"
 """The error type in the access log of a request that got no response because a commit is in doubt."""
 
@@ -112,53 +97,50 @@ class Application:
             await self._fallback(scope, receive, send)
             return
         started = time.perf_counter()
-        request_id = request_id_of(scope)
-        logs.request_id.set(request_id)
+        exchange: Exchange = scope[EXCHANGE]
+        logs.request_id.set(exchange.request_id)
         if parent := traceparent_of(scope):
             logs.traceparent.set(parent)
         span = traces.begin(scope["method"], parent) if traces.tracer else None
         if self._proxies is not None:
             scope["client"] = (self._proxies.client_address(address_of(scope), scope["headers"]), 0)
-        details = scope[DETAILS] = RequestDetails()
-        path = route = scope["path"]
-        methods = self._routes.get(path)
-        if methods is None and (tidy := _tidy(path)) in self._routes:
-            path = route = scope["path"] = tidy
-            methods = self._routes[path]
-        for below, pattern in _BELOW.items():
-            if methods is None and pattern.fullmatch(path):
-                route = below
-                methods = self._routes.get(route)
+        path = scope["path"]
+        route = path if path in self._routes else self._route_of(path)
+        if route and route not in _BELOW:
+            path = scope["path"] = route
+        methods = self._routes.get(route)
         if self._metrics_port and self._is_elsewhere(scope):
-            methods, route = NOWHERE, "other"
-        added: list[Header] = []
+            methods, route = NOWHERE, ""
         if self._cors is not None and path.startswith(CORS_PREFIXES):
-            added = self._cors.answer(scope["headers"])
-            send = with_headers(send, added)
-            scope.pop(RESPOND, None)  # it would send the response without these headers
+            exchange.added += self._cors.answer(scope["headers"])
         if methods is None:
-            status = await self._fall_back(scope, receive, send, request_id)
+            await self._fall_back(exchange, receive, send)
         else:
-            request = Request(scope, receive, self._limits, details, added)
-            status = await self._serve(methods, request, scope, receive, send)
+            await self._serve(methods, exchange)
         seconds = time.perf_counter() - started
-        logged_path = path if route == path and methods else logs.masked(path[:LOGGED_PATH_MAX_CHARS])
-        if not methods:
-            route = "other"
         completed = CompletedRequest(
-            request_id=request_id,
+            request_id=exchange.request_id,
             method=scope["method"],
-            route=route,
-            path=logged_path,
-            status=status,
+            route=route or "other",
+            path=path if route == path else logs.masked(path[:LOGGED_PATH_MAX_CHARS]),
+            status=exchange.status,
             seconds=seconds,
             ended_at=time.time(),
-            details=details,
+            details=exchange.details,
             address=address_of(scope),
         )
         self._access.record(completed)
         if span is not None:
             traces.end(span, completed)
+
+    def _route_of(self, path: str) -> str:
+        """The route of a path that is not one itself: without its empty parts, which base URLs that end in a
+        slash lead to, or below one; "" if there is none."""
+        tidy = "/" + "/".join(filter(None, path.split("/")))
+        if tidy in self._routes:
+            return tidy
+        below = (route for route, pattern in _BELOW.items() if pattern.fullmatch(path))
+        return next((route for route in below if route in self._routes), "")
 
     def _is_elsewhere(self, scope: Scope) -> bool:
         """Whether the path is not of this port. That of the service and that of the metrics have the health
@@ -182,16 +164,15 @@ class Application:
             )
         )
 
-    async def _serve(
-        self, methods: Mapping[str, Handler], request: Request, scope: Scope, receive: Receive, send: Send
-    ) -> int:
+    async def _serve(self, methods: Mapping[str, Handler], exchange: Exchange) -> None:
+        scope, request = exchange.scope, Request(exchange, self._limits)
         disconnected = False
         try:
             method = "GET" if scope["method"] == "HEAD" else scope["method"]
             handler = methods.get(method) or self._preflight(methods, scope)
             if handler is None:
                 raise MethodNotAllowed(scope["method"], ", ".join(methods))
-            if scope["method"] == "POST" and stopping(scope):
+            if scope["method"] == "POST" and exchange.stopping:
                 raise ShuttingDown
             response = await handler(request)
         except CommitInDoubt as doubt:
@@ -199,12 +180,10 @@ class Application:
                 "the charge of this call is in doubt; the connection is closed without a response",
                 exc_info=doubt.__cause__,
             )
-            request.details.error_type = IN_DOUBT
-            if request.opened is not None and request.opened.started:
-                request.opened.abort()
-                return STREAMED
-            await abort(scope, receive)
-            return UNANSWERED
+            exchange.details.error_type = IN_DOUBT
+            if not exchange.abort_stream():
+                await exchange.abort()
+            return
         except asyncio.CancelledError:
             response = envelope(CallAbandoned(), request.path)
         except Exception as error:
@@ -212,15 +191,15 @@ class Application:
             response = envelope(public_error(error), request.path)
         finally:
             request.release()
-        if request.opened is not None and request.opened.started:
-            request.opened.abort()  # unless it is complete
-            return STREAMED
+        if exchange.abort_stream():  # unless it is complete
+            return
         if isinstance(response, ResponseStream):
             raise AssertionError("a handler returned a stream that it did not start")
         if response.error_type:
-            request.details.error_type, request.details.message = response.error_type, response.message
-        await respond(response, scope, receive, send, request_id_of(scope))
-        return DISCONNECTED if disconnected else response.status
+            exchange.details.error_type, exchange.details.message = response.error_type, response.message
+        await exchange.respond(response)
+        if disconnected:
+            exchange.status = DISCONNECTED
 
     def _preflight(self, methods: Mapping[str, Handler], scope: Scope) -> Handler | None:
         if self._cors is None or not scope["path"].startswith(CORS_PREFIXES):
@@ -234,35 +213,18 @@ class Application:
 
         return answer
 
-    async def _fall_back(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> int:
-        """Runs the fallback application and adds X-Request-Id. Starlette answers an unhandled exception and
-        raises it again; once a response has started, that exception is already answered and logged."""
-        status = 0
+    async def _fall_back(self, exchange: Exchange, receive: Receive, send: Send) -> None:
+        """Runs the fallback application. Starlette answers an unhandled exception and raises it again; once a
+        response has started, that exception is already answered and logged."""
+        scope = exchange.scope
         if scope["path"] == METRICS_PATH:
             self._access.flush()
-
-        async def send_and_note_status(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send_with_id(message)
-
-        send_with_id = with_headers(send, [(b"x-request-id", request_id.encode())])
         try:
-            await self._fallback(scope, receive, send_and_note_status)
+            await self._fallback(scope, receive, send)
         except Exception as error:
-            if not status and not has_streamed(scope):
+            if not exchange.status:
                 public = public_error(error)
-                scope[DETAILS].failed(public)
-                response = envelope(public, scope["path"])
-                await respond(response, scope, receive, send, request_id)
-                return response.status
+                exchange.details.failed(public)
+                await exchange.respond(envelope(public, scope["path"]))
         finally:
-            if has_streamed(scope):
-                scope[OPENED].abort()  # unless it is complete
-        return STREAMED if has_streamed(scope) else status
-
-
-def _tidy(path: str) -> str:
-    """The path without empty parts, which base URLs that end in a slash lead to."""
-    return "/" + "/".join(filter(None, path.split("/")))
+            exchange.abort_stream()  # unless it is complete

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from myna.http.asgi_types import Scope
+from myna.http.request_head import Scope
 from myna.lib.net import Network, networks, parsed
 
 FORWARDED = b"forwarded"

@@ -14,11 +14,9 @@ from uvicorn.server import ServerState
 from myna.errors import InvalidRequest, MynaError, Overloaded
 from myna.http import request_head
 from myna.http.asgi import HEALTH_PATHS, UNANSWERED, Application
-from myna.http.asgi_types import ABORT, BODY_COMPLETE, EOF_RECEIVED, OPEN_STREAM, RESPOND, STOPPING
 from myna.http.exchange import Exchange, refusal
-from myna.http.request_head import request_id_of
+from myna.http.request_head import Header
 from myna.http.server_config import ServerConfig
-from myna.http.stream import Header
 from myna.lib.aio import Timer, WriteBuffer
 from myna.lib.ids import new_name
 
@@ -56,7 +54,7 @@ class Protocol(asyncio.Protocol):
     _over_limit: Overloaded | None = None  # why it may only check the health
     _holder = ""  # as which it counts while it waits for its client
     _waits = False
-    _eof_received = False  # the client has closed its sending side
+    is_ended = False  # the client has closed its sending side
     _last: Exchange | None = None  # of the last request head
     _active: Exchange | None = None  # whose application runs
     _refusal: MynaError = INVALID
@@ -111,7 +109,7 @@ class Protocol(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client has closed its sending side. Complete requests are answered before the connection is
         closed (RFC 9112, 9.6), since the client may still read. Returns True to keep the connection open."""
-        self._eof_received = True
+        self.is_ended = True
         if self._last is None or self._idle or self._last.more_body:
             self.transport.close()  # after the writes of this iteration
             return False
@@ -189,7 +187,7 @@ class Protocol(asyncio.Protocol):
     def _new_exchange(self) -> Exchange:
         parser = self._parser
         scope = request_head.new_scope(parser, self.url, self._headers, self._ends, self._app_state)
-        exchange = Exchange(
+        return Exchange(
             self,
             scope,
             self.server_state.default_headers,
@@ -198,12 +196,6 @@ class Protocol(asyncio.Protocol):
             and parser.should_keep_alive()
             and not self._over_limit,
         )
-        scope[RESPOND] = exchange.respond
-        scope[OPEN_STREAM] = exchange.open_stream
-        scope[ABORT] = self.transport.abort
-        scope[STOPPING] = self.config.is_stopping
-        scope[EOF_RECEIVED] = self.is_ended
-        return exchange
 
     def on_body(self, body: bytes) -> None:
         self._overhead_bytes = 0
@@ -219,7 +211,6 @@ class Protocol(asyncio.Protocol):
         self._stop_waiting()
         self._overhead_bytes = 0
         if self._last is not None and not self._upgrade_requested:
-            self._last.scope[BODY_COMPLETE] = True
             self._last.more_body = False
             self._last.news.set()
 
@@ -266,10 +257,6 @@ class Protocol(asyncio.Protocol):
         if not self._reading_paused:
             self._reading_paused = True
             self.transport.pause_reading()
-
-    def is_ended(self) -> bool:
-        """Whether the client has closed its sending side."""
-        return self._eof_received
 
     def _wait_for_client(self) -> Overloaded | None:
         """The connection waits for its client. Returns why it can't: the address has too many of them."""
@@ -382,7 +369,7 @@ class Protocol(asyncio.Protocol):
         application has the request and logs it, with the same id."""
         if self.transport.is_closing():
             return
-        request_id = request_id_of(self._last.scope) if logged_by_app and self._last else new_name()
+        request_id = self._last.request_id if logged_by_app and self._last else new_name()
         if not logged_by_app:
             self._log_refusal(error, request_id, int(error.status))
         self.transport.write(refusal(error, self.url.decode(errors="replace"), request_id))

@@ -1,23 +1,38 @@
-"""One request of a client connection and its response: what the application receives and sends."""
+"""One request of a client connection and its response: whole, by ASGI's messages, or sent while it is made.
+
+A handler starts a `ResponseStream` once nothing can be refused any more, writes its parts, ends it, and
+returns it in place of a `Response`. An exception after the start closes the connection without the
+terminating chunk, by which a client knows that the response is incomplete (RFC 9112, 8).
+"""
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from myna.errors import MynaError
-from myna.http.asgi_types import OPENED, App, Message, Scope
-from myna.http.responses import JSON, envelope
-from myna.http.stream import CONTROL, Header, ResponseStream
+from myna.http.request_head import App, Header, Message, Scope, request_id_of
+from myna.http.responses import JSON, Response, envelope
+from myna.lib.telemetry.requests import RequestDetails
+
+if TYPE_CHECKING:
+    from myna.http.connection import Protocol
 
 log = logging.getLogger(__name__)
 
+EXCHANGE: Final = "myna.exchange"
+"""The `Exchange` of a request, in its scope."""
 STATUS_LINE: Final = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
 }
 _WITHOUT_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 _FAILED: Final = b"Internal Server Error"
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+"""What no response header may contain."""
+LINGER_S = 2.0
+LINGER_MAX_BYTES = 16 * 2**20
 
 
 def refusal(error: MynaError, path: str, request_id: str) -> bytes:
@@ -34,54 +49,35 @@ def refusal(error: MynaError, path: str, request_id: str) -> bytes:
     return STATUS_LINE[response.status] + lines + b"\r\n" + response.body
 
 
-class Connection(Protocol):
-    """What an exchange needs of its client connection."""
-
-    @property
-    def transport(self) -> asyncio.Transport: ...
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether over 64 KiB wait for the client."""
-
-    async def drained(self) -> None:
-        """Returns when the client has read enough, or has disconnected."""
-
-    def resume_reading(self) -> None: ...
-
-    def on_response_complete(self) -> None: ...
-
-    def is_ended(self) -> bool:
-        """Whether the client has closed its sending side."""
-
-    def close_soon(self) -> None:
-        """Closes the connection after what was written, or aborts it if the client does not read that."""
-
-
 class Exchange:
     """A request and its response. `news` is set when a part of the body arrives, when the client leaves, and
     when the response is complete. A response without a length is sent in chunks, or to a client of HTTP/1.0
-    until the end of the connection."""
+    until the end of the connection. `status` is the response's, 0 before it. `added` are headers of the
+    response in addition to those of the handler. `stream` is the response that is sent while it is made."""
 
     def __init__(
         self,
-        connection: Connection,
+        connection: "Protocol",
         scope: Scope,
         default_headers: Sequence[Header],
         *,
         continues: bool,
         keeps_alive: bool,
     ) -> None:
+        self.connection = connection
         self.scope = scope
+        scope[EXCHANGE] = self
+        self.request_id = request_id_of(scope["headers"])
+        self.details = RequestDetails()
+        self.added: list[Header] = [*default_headers, (b"x-request-id", self.request_id.encode())]
         self.keeps_alive = keeps_alive
         self.waits_to_continue = continues
         self.body = bytearray()
         self.more_body = True
         self.news = asyncio.Event()
         self.disconnected = self.started = self.complete = False
+        self.status = 0
         self.stream: ResponseStream | None = None
-        self._connection = connection
-        self._default_headers = default_headers
         self._is_chunked = False
         self._left: int | None = None  # of the declared length
 
@@ -96,24 +92,26 @@ class Exchange:
             log.error("the application failed", exc_info=error)
             await self._fail()
         finally:
-            self.scope = {}  # it refers to this exchange, a reference cycle
+            self.scope, self.stream = {}, None  # they refer to this exchange, a reference cycle
 
     async def _fail(self) -> None:
         if self.started:
-            self._connection.transport.close()
+            self.connection.transport.close()
             return
         self.keeps_alive = False
         headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(_FAILED))]
         await self.send({"type": "http.response.start", "status": 500, "headers": headers})
         await self.send({"type": "http.response.body", "body": _FAILED})
 
+    # The request:
+
     async def receive(self) -> Message:
         """The next part of the body, or the disconnect."""
-        if self.waits_to_continue and not self._connection.transport.is_closing():
-            self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if self.waits_to_continue and not self.connection.transport.is_closing():
+            self.connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.waits_to_continue = False
         if not self.disconnected and not self.complete:
-            self._connection.resume_reading()
+            self.connection.resume_reading()
             if not self.news.is_set():
                 await self.news.wait()
             self.news.clear()
@@ -122,10 +120,81 @@ class Exchange:
         part, self.body = bytes(self.body), bytearray()
         return {"type": "http.request", "body": part, "more_body": self.more_body}
 
+    async def client_left(self) -> None:
+        """Returns when the client has closed the connection or its sending side. The two can't be told apart
+        before something is written. Call it after the body has been read."""
+        while not self.connection.is_ended:
+            if (await self.receive())["type"] == "http.disconnect":
+                return
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the process is shutting down: it finishes the calls in flight and starts no new ones."""
+        return self.connection.config.stopping
+
+    @property
+    def draining(self) -> bool:
+        """Whether the process was told to end, and is to get no new calls."""
+        return self.connection.config.draining
+
+    def lose(self) -> None:
+        """The client is gone, or gets nothing more."""
+        self.disconnected = True
+        self.news.set()
+        if self.stream is not None:
+            self.stream.lose()
+
+    # The response:
+
+    async def respond(self, response: Response) -> None:
+        """Sends a whole response, to HEAD without its body: in one write, if the client reads what it gets
+        and the connection stays open."""
+        headers = [(b"content-type", response.media_type), (b"content-length", b"%d" % len(response.body))]
+        for name, value in (response.headers or {}).items():
+            headers.append((name.lower().encode(), value.encode()))
+        is_head = self.scope["method"] == "HEAD"
+        if not (response.close or is_head or self.connection.is_paused):
+            self.status = response.status
+            if not self.disconnected:
+                self.write_head(response.status, headers, response.body)
+                self.finish()
+            return
+        if response.close:
+            headers.append((b"connection", b"close"))
+        await self.send({"type": "http.response.start", "status": response.status, "headers": headers})
+        body = b"" if is_head else response.body
+        await self.send({"type": "http.response.body", "body": body, "more_body": response.close})
+        if response.close:
+            await self._linger()
+            await self.send({"type": "http.response.body", "body": b""})
+
+    async def _linger(self) -> None:
+        """Discards the rest of the body for a short time: a client that still sends would otherwise get a
+        reset instead of the response."""
+        discarded_bytes = 0
+        try:
+            async with asyncio.timeout(LINGER_S):
+                while discarded_bytes < LINGER_MAX_BYTES:
+                    message = await self.receive()
+                    if not message.get("more_body"):
+                        return
+                    discarded_bytes += len(message["body"])
+        except TimeoutError:
+            return
+
+    async def abort(self) -> None:
+        """Closes the connection without a response. Returns when the server has noticed, since it would send
+        a 500 if the application returned before."""
+        self.connection.transport.abort()
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
     async def send(self, message: Message) -> None:
         """Sends the head, or a part of the body."""
-        if self._connection.is_paused and not self.disconnected:
-            await self._connection.drained()
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        if self.connection.is_paused and not self.disconnected:
+            await self.connection.drained()
         if self.disconnected:
             return
         if self.complete or self.started != (message["type"] == "http.response.body"):
@@ -136,82 +205,12 @@ class Exchange:
         self._send_part(message.get("body", b""))
         if not message.get("more_body", False):
             if self._is_chunked:
-                self._connection.transport.write(b"0\r\n\r\n")
+                self.connection.transport.write(b"0\r\n\r\n")
             if self._left:
                 raise RuntimeError("the response is shorter than its Content-Length")
             self.finish()
 
-    def lines_of(self, headers: list[Header]) -> list[bytes]:
-        """The lines of the headers, and those that each response has."""
-        if CONTROL.search(b"".join(map(b"".join, headers))):
-            raise RuntimeError("a response header contains a control character")
-        lines = [b"%b: %b\r\n" % header for header in (*self._default_headers, *headers)]
-        return lines if self.keeps_alive else [*lines, b"connection: close\r\n"]
-
-    def respond(self, status: int, headers: list[Header], body: bytes) -> bool:
-        """Sends a complete response, with its Content-Length in `headers`, in one write. Returns False if it
-        must be sent through `send`, which waits until the client reads, and omits the body for HEAD."""
-        if self._connection.is_paused or self.scope["method"] == "HEAD":
-            return False
-        if not self.disconnected:
-            lines = self.lines_of(headers)
-            self.started = True
-            self.waits_to_continue = False
-            self._connection.transport.write(b"".join([STATUS_LINE[status], *lines, b"\r\n", body]))
-            self.finish()
-        return True
-
-    def finish(self) -> None:
-        """The response is complete."""
-        self.complete = True
-        self.stream = None
-        self.news.set()
-        if not self.keeps_alive:
-            self._connection.transport.close()
-        self._connection.on_response_complete()
-
-    def lose(self) -> None:
-        """The client is gone, or gets nothing more."""
-        self.disconnected = True
-        self.news.set()
-        if self.stream is not None:
-            self.stream.lose()
-
-    # The response that is sent while it is made: see `stream.py`.
-
-    def open_stream(self, headers: list[Header]) -> ResponseStream:
-        if self.scope["http_version"] != "1.1":
-            self.keeps_alive = False  # the end of the connection is the end of the body
-        every = [*self._default_headers, *headers]
-        self.stream = ResponseStream(self, every, chunked=self.scope["http_version"] == "1.1")
-        self.scope[OPENED] = self.stream
-        if self.disconnected or self._connection.is_ended():
-            self.stream.lose()
-        return self.stream
-
-    @property
-    def is_paused(self) -> bool:
-        return self._connection.is_paused
-
-    def start_stream(self, head: bytes) -> Callable[[bytes], None]:
-        self.started = True
-        self._connection.transport.write(head)
-        return self._connection.transport.write
-
-    def finish_stream(self) -> None:
-        self.finish()
-
-    def give_up_stream(self) -> None:
-        self.stream = None
-        self.disconnected = True
-        self._connection.close_soon()
-
-    async def drained(self) -> None:
-        await self._connection.drained()
-
     def _send_head(self, status: int, headers: list[Header]) -> None:
-        self.started = True
-        self.waits_to_continue = False
         named = {name.lower(): value for name, value in headers}
         if named.pop(b"connection", b"").lower() == b"close":
             self.keeps_alive = False
@@ -222,18 +221,133 @@ class Exchange:
             self.keeps_alive = self.keeps_alive and self._is_chunked
             if self._is_chunked:
                 headers.append((b"transfer-encoding", b"chunked"))
-        shown = [header for header in headers if header[0].lower() != b"connection"]
-        self._connection.transport.write(b"".join([STATUS_LINE[status], *self.lines_of(shown), b"\r\n"]))
+        self.write_head(status, [header for header in headers if header[0].lower() != b"connection"])
 
     def _send_part(self, part: bytes) -> None:
         if self.scope["method"] == "HEAD":
             self._left = None
         elif self._is_chunked:
             if part:
-                self._connection.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
+                self.connection.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
         else:
             if self._left is not None:
                 self._left -= len(part)
                 if self._left < 0:
                     raise RuntimeError("the response is longer than its Content-Length")
-            self._connection.transport.write(part)
+            self.connection.transport.write(part)
+
+    def write_head(self, status: int, headers: Sequence[Header], body: bytes = b"") -> None:
+        """Writes the head with the headers that are added, and what is known of the body."""
+        headers = [*self.added, *headers]
+        if _CONTROL.search(b"".join(map(b"".join, headers))):
+            raise RuntimeError("a response header contains a control character")
+        lines = [b"%b: %b\r\n" % header for header in headers]
+        if not self.keeps_alive:
+            lines.append(b"connection: close\r\n")
+        self.started = True
+        self.waits_to_continue = False
+        self.connection.transport.write(b"".join([STATUS_LINE[status], *lines, b"\r\n", body]))
+
+    def finish(self) -> None:
+        """The response is complete."""
+        self.complete = True
+        self.news.set()
+        if not self.keeps_alive:
+            self.connection.transport.close()
+        self.connection.on_response_complete()
+
+    def open_stream(self) -> "ResponseStream":
+        """The response as a stream, of which nothing is sent yet. Call it once, after the body was read."""
+        chunked = self.scope["http_version"] == "1.1"
+        if not chunked:
+            self.keeps_alive = False  # the end of the connection is the end of the body
+        self.stream = ResponseStream(self, chunked=chunked)
+        if self.disconnected or self.connection.is_ended:
+            self.stream.lose()
+        return self.stream
+
+    @property
+    def has_streamed(self) -> bool:
+        """Whether the response was started as a stream."""
+        return self.stream is not None and self.stream.started
+
+    def abort_stream(self) -> bool:
+        """Ends a response that was started as a stream, unless it is complete; False if none was."""
+        if self.stream is None or not self.stream.started:
+            return False
+        self.stream.abort()
+        return True
+
+    def give_up_stream(self) -> None:
+        """Closes the connection after what was written."""
+        self.disconnected = True
+        self.connection.close_soon()
+
+
+class ResponseStream:
+    """The response of one request, with status 200. All methods but `drained` return at once.
+
+    The connection buffers what the client has not read: `on_pause` is called when that is over 64 KiB, and
+    `on_resume` when the client has read most of it. A client that reads nothing for 60 s is disconnected.
+    `on_disconnect` is called once, when the client closes the connection or its sending side: the two can't
+    be told apart before something is written. `sent` is true once a part of the body was written.
+    """
+
+    def __init__(self, exchange: Exchange, *, chunked: bool) -> None:
+        self._exchange = exchange
+        self._chunked = chunked
+        self._write = exchange.connection.transport.write
+        self.started = self.sent = self.complete = self.disconnected = False
+        self.on_pause: Callable[[], None] | None = None
+        self.on_resume: Callable[[], None] | None = None
+        self.on_disconnect: Callable[[], None] | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the client has not read what was written, perhaps of an earlier response."""
+        return self._exchange.connection.is_paused
+
+    def start(self, headers: Mapping[str, str], media_type: bytes) -> None:
+        """Sends the head. Must be called once, before `write`."""
+        lines = [(b"content-type", media_type)]
+        lines += [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        if self._chunked:
+            lines.append((b"transfer-encoding", b"chunked"))
+        if not self.disconnected:
+            self._exchange.write_head(200, lines)
+        self.started = True
+        self._exchange.status = 200
+
+    def write(self, part: bytes) -> None:
+        """Sends a part of the body. Does nothing after a disconnect."""
+        if part and not self.disconnected:
+            self.sent = True
+            self._write(b"%x\r\n%b\r\n" % (len(part), part) if self._chunked else part)
+
+    async def drained(self) -> None:
+        """Returns when at most 64 KiB wait for the client, or when it has disconnected."""
+        if not self.disconnected:
+            await self._exchange.connection.drained()
+
+    def end(self) -> None:
+        """Sends the terminating chunk."""
+        if self.disconnected:
+            self.abort()
+            return
+        self.complete = True
+        if self._chunked:
+            self._write(b"0\r\n\r\n")
+        self._exchange.finish()
+
+    def abort(self) -> None:
+        """Closes the connection after what was written, without the terminating chunk."""
+        if not self.complete:
+            self.complete = True
+            self._exchange.give_up_stream()
+
+    def lose(self) -> None:
+        """Called by the connection when the client has disconnected."""
+        if not self.disconnected and not self.complete:
+            self.disconnected = True
+            if self.on_disconnect is not None:
+                self.on_disconnect()

@@ -5,7 +5,7 @@ decoding large ones takes from the event loop.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 from urllib.parse import parse_qsl
@@ -21,12 +21,9 @@ from myna.errors import (
     Unauthorized,
     UnsupportedEncoding,
 )
-from myna.http.asgi_types import BODY_COMPLETE, EOF_RECEIVED, OPEN_STREAM, Receive, Scope, stopping
 from myna.http.client_address import address_of
-from myna.http.request_head import request_id_of
-from myna.http.stream import Header, ResponseStream
+from myna.http.exchange import Exchange, ResponseStream
 from myna.lib.shares import Shares
-from myna.lib.telemetry.requests import RequestDetails
 
 SMALL_BODY_BYTES = 64 * 1024
 """Smaller bodies are neither counted nor paced: the limit on connections bounds their memory."""
@@ -101,27 +98,17 @@ class Request:
     """A request as passed to a handler. Header names are in lower case."""
 
     __slots__ = (
-        "_added", "_counted_bytes", "_counted_for", "_has_duplicates", "_headers", "_receive", "_scope",
-        "details", "limits", "opened",
+        "_counted_bytes", "_counted_for", "_exchange", "_has_duplicates", "_headers", "_scope", "details",
+        "limits",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        scope: Scope,
-        receive: Receive,
-        limits: BodyLimits,
-        details: RequestDetails,
-        added: Sequence[Header] = (),
-    ) -> None:
-        """`added` are headers of every response, in addition to those of the handler."""
-        self._scope = scope
-        self._receive = receive
-        self._added = added
+    def __init__(self, exchange: Exchange, limits: BodyLimits) -> None:
+        self._exchange = exchange
+        self._scope = exchange.scope
         self.limits = limits
-        self.details = details
-        self.opened: ResponseStream | None = None
-        self._headers: dict[bytes, bytes] = dict(scope["headers"])
-        self._has_duplicates = len(self._headers) < len(scope["headers"])
+        self.details = exchange.details
+        self._headers: dict[bytes, bytes] = dict(self._scope["headers"])
+        self._has_duplicates = len(self._headers) < len(self._scope["headers"])
         self._counted_bytes = 0
         self._counted_for = 0
 
@@ -188,7 +175,7 @@ class Request:
         TooManyBodies before the budget is exceeded, InvalidRequest if the body takes too long or ends early,
         and ShuttingDown if the process is told to stop before the body has arrived."""
         self._counted_for = self.details.account_id
-        if BODY_COMPLETE in self._scope:  # the usual case needs no timeout
+        if not self._exchange.more_body:  # the usual case needs no timeout
             body, _ = await self.part()
             if len(body) > self.limits.body_max_bytes:
                 raise BodyTooLarge(self.limits.body_max_bytes)
@@ -229,28 +216,24 @@ class Request:
             encoding = (self.header(b"content-encoding") or b"").decode("latin-1").strip().lower()
             if encoding not in ("", "identity"):
                 raise UnsupportedEncoding(encoding)
-        message = await self._receive()
+        message = await self._exchange.receive()
         if message["type"] != "http.request":
             raise InvalidRequest("The body ended early.")
-        return message.get("body", b""), bool(message.get("more_body"))
+        return message["body"], message["more_body"]
 
     @property
     def stopping(self) -> bool:
         """Whether the process is shutting down: long polls end now."""
-        return stopping(self._scope)
+        return self._exchange.stopping
 
     def stream(self) -> ResponseStream:
         """The response as a stream, of which nothing is sent yet. Call it once, after the body was read."""
-        headers = [(b"x-request-id", request_id_of(self._scope).encode()), *self._added]
-        self.opened = self._scope[OPEN_STREAM](headers)
-        return self.opened
+        return self._exchange.open_stream()
 
     async def disconnected(self) -> None:
-        """Returns when the client has closed the connection or its sending side. The two can't be told apart
-        before something is written. Call it after the body has been read."""
-        while not self._scope.get(EOF_RECEIVED, bool)():
-            if (await self._receive())["type"] == "http.disconnect":
-                return
+        """Returns when the client has closed the connection or its sending side. Call it after the body has
+        been read."""
+        await self._exchange.client_left()
 
     async def _read(self, max_bytes: int) -> bytes:
         parts: list[bytes] = []

@@ -1,17 +1,24 @@
-"""A request head: what of it the parser does not check, and the scope that is made of it."""
+"""A request head: what of it the parser does not check, and the ASGI scope that is made of it."""
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from operator import itemgetter
+from typing import Any
 from urllib.parse import unquote
 
 import httptools
 
-from myna.http.asgi_types import REQUEST_ID, Scope
 from myna.lib.ids import new_id
 
-Headers = list[tuple[bytes, bytes]]
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+Header = tuple[bytes, bytes]
+Headers = list[Header]
 Ends = tuple[tuple[str, int] | None, tuple[str, int] | None]
 """Host and port of the server and of the client, if they have them."""
 
@@ -97,20 +104,13 @@ def traceparent_of(scope: Scope) -> str:
     return ""
 
 
-def request_id_of(scope: Scope) -> str:
-    """The client's X-Request-Id if it is valid and can't be a secret, else a new one; always the same one.
+def request_id_of(headers: Headers) -> str:
+    """The client's X-Request-Id if it is valid and can't be a secret, else a new one.
 
     A new id contains its time, so that the calls of a request are found among those of some minutes: an index
     of request ids would cost every call a write.
     """
-    if REQUEST_ID not in scope:
-        scope[REQUEST_ID] = _sent_id(scope["headers"]) or new_id().hex()
-    return str(scope[REQUEST_ID])
-
-
-def _sent_id(headers: list[tuple[bytes, bytes]]) -> str:
-    """The first valid id among the headers; empty if there is none."""
     for name, value in headers:
         if name == b"x-request-id" and _VALID.fullmatch(value) and not _SECRET.search(value):
             return value.decode()
-    return ""
+    return new_id().hex()

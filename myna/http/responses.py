@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from myna.errors import InternalError, MynaError
-from myna.http.asgi_types import RESPOND, Receive, Scope, Send, linger
 from myna.wire.body import to_json
 from myna.wire.openai import OpenAIError, OpenAIErrorBody
 from myna.wire.v1 import ErrorAnswer, ErrorBody
@@ -70,24 +69,3 @@ def openai_error(error: MynaError) -> OpenAIError:
         code=error.code,
     )
     return OpenAIError(body)
-
-
-async def respond(response: Response, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
-    """Sends a whole response, to HEAD without its body."""
-    body = b"" if scope["method"] == "HEAD" else response.body
-    headers = [
-        (b"content-type", response.media_type),
-        (b"content-length", b"%d" % len(response.body)),
-        (b"x-request-id", request_id.encode()),
-    ]
-    for name, value in (response.headers or {}).items():
-        headers.append((name.lower().encode(), value.encode()))
-    if response.close:
-        headers.append((b"connection", b"close"))
-    elif RESPOND in scope and scope[RESPOND](response.status, headers, body):
-        return
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": response.close})
-    if response.close:
-        await linger(receive)
-        await send({"type": "http.response.body", "body": b""})

@@ -22,9 +22,9 @@ from prometheus_client import multiprocess as metric_files
 from uvicorn.supervisors import multiprocess
 
 from myna.errors import CommandError, ConfigError
-from myna.http.asgi_types import App
 from myna.http.client_address import TrustedProxies
 from myna.http.connection import Protocol
+from myna.http.request_head import App
 from myna.http.server_config import ServerConfig, WaitingConnections
 from myna.lib.aio import FlushQueue, Timeouts
 from myna.lib.sandbox import end_with_parent, keep_to_ourselves
@@ -48,11 +48,11 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         keep_to_ourselves()  # here, since each worker is a new process
-        if (parent := parent_process()) is not None and parent.pid is not None:
-            end_with_parent(parent.pid, signal.SIGTERM)  # a worker that is left alone would keep the port
+        _end_with_parent(signal.SIGKILL)  # SIGTERM would wait for engines, which have ended too
         proxies = TrustedProxies.of(self.config.trusted_proxies)
         self.config.waiting = WaitingConnections(self.config.connections_max, proxies)
         await super().startup(sockets)
+        _end_with_parent(signal.SIGTERM)
         for listening in (sockets or [])[:1]:
             host, port = listening.getsockname()[:2]
             base = self.config.base_url
@@ -93,6 +93,12 @@ class Server(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _end_with_parent(number: signal.Signals) -> None:
+    """A worker gets the signal when its parent ends: one that is left alone would keep the port."""
+    if (parent := parent_process()) is not None and parent.pid is not None:
+        end_with_parent(parent.pid, number)
 
 
 class Worker(multiprocess.Process):

@@ -62,6 +62,3 @@ class ServerConfig(uvicorn.Config):
     over_limit_count = 0
     draining = False
     stopping = False
-
-    def is_stopping(self, *, or_draining: bool = False) -> bool:
-        return self.stopping or (or_draining and self.draining)

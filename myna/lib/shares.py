@@ -36,7 +36,7 @@ class Shares(Generic[H]):
 
     def take(self, holder: H, places: int = 1) -> None:
         """Takes places until `release`. Raises the refusal."""
-        if not self._took(holder, places, self.share):
+        if not self._try_take(holder, places, self.share):
             raise self._refusal()
 
     def release(self, holder: H, places: int = 1) -> None:
@@ -61,14 +61,14 @@ class Shares(Generic[H]):
         finally:
             self.release(holder)
 
-    def took(self, holder: H, share: int = 0) -> bool:
+    def try_take(self, holder: H, share: int = 0) -> bool:
         """Takes a place unless `wait_for` would wait for it."""
-        return holder not in self._waiting and self._took(holder, 1, share or self.share)
+        return holder not in self._waiting and self._try_take(holder, 1, share or self.share)
 
     async def wait_for(self, holder: H, wait_s: float, share: int = 0) -> None:
         """Takes a place, within `wait_s` seconds. `share` is that of this holder, if it has another one.
         Raises the refusal."""
-        if self.took(holder, share):
+        if self.try_take(holder, share):
             return
         share = share or self.share
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -85,7 +85,7 @@ class Shares(Generic[H]):
         if not place.done():
             raise self._refusal()
 
-    def _took(self, holder: H, places: int, share: int) -> bool:
+    def _try_take(self, holder: H, places: int, share: int) -> bool:
         """Takes places if there are as many, and the holder may have them."""
         held = self._places.get(holder, 0) + places
         if (held > share and holder) or self.in_use + places > self.total:
@@ -102,7 +102,7 @@ class Shares(Generic[H]):
             if self.in_use >= self.total:
                 return
             first = self._waiting[holder][0]
-            if self._took(holder, 1, first[1]):
+            if self._try_take(holder, 1, first[1]):
                 self._forget(holder, first)
                 if holder in self._waiting:
                     self._waiting[holder] = self._waiting.pop(holder)  # behind the others

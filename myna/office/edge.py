@@ -18,7 +18,7 @@ from myna.accounts.sign_in import passwords, sessions
 from myna.accounts.sign_in.oidc import identities
 from myna.accounts.throttle import SignInRefused
 from myna.errors import CommandError, InvalidRequest, MethodNotAllowed, MynaError, NotFound
-from myna.http.asgi_types import Receive, Scope, Send
+from myna.http.request_head import Receive, Scope, Send
 from myna.http.responses import public_error
 from myna.lib.telemetry import logs
 from myna.office import forms, refill
@@ -321,7 +321,7 @@ class Office:
         only logged, and the stream ends incomplete."""
         status = int(error.status) if isinstance(error, MynaError) else 400
         visit.details.error_type = _type_of(error)
-        if visit.has_streamed:
+        if visit.exchange.has_streamed:
             return Streamed()
         headers = error.headers if isinstance(error, MynaError) else {}
         response = visit.page(

@@ -25,7 +25,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from myna.errors import BodyTooLarge, BodyTooSlow, InvalidRequest
-from myna.http.asgi_types import Message
+from myna.http.request_head import Message
 from myna.office.render import N_
 from myna.office.web_security import RESULT_COOKIE, Cookies
 from myna.store.database import Database, Transaction

@@ -20,7 +20,6 @@ from starlette.responses import Response, StreamingResponse
 from myna.accounts.sign_in import sessions
 from myna.actions import Action
 from myna.errors import Overloaded
-from myna.http.asgi_types import stopping
 from myna.lib.shares import Shares
 from myna.office.forms import FORM_MAX_BYTES
 from myna.office.visit import Visit
@@ -133,7 +132,7 @@ async def _events(
     with _streams.place(visit.account.id):
         until = time.monotonic() + STREAM_MAX_S
         shown = Markup("")
-        while time.monotonic() < until and not stopping(visit.request.scope):
+        while time.monotonic() < until and not visit.exchange.stopping:
             if visit.session is None or not await sessions.is_open(visit.db, visit.session):
                 return
             part = visit.part(template, **found)

@@ -28,12 +28,11 @@ from myna.errors import CommandError, InvalidRequest, NotFound
 from myna.errors.sentences import SentenceError
 from myna.farm.nodes import Capacity
 from myna.gateway.chat.complete import Chat
+from myna.gateway.chat.failover import Failover
 from myna.gateway.relay.plan import Planner
 from myna.gateway.relay.relay import Relay
-from myna.http.asgi_types import DETAILS, EOF_RECEIVED, OPEN_STREAM, Receive, Scope, Send
-from myna.http.client import HttpClient
-from myna.http.request_head import request_id_of
-from myna.http.stream import ResponseStream, has_streamed
+from myna.http.exchange import EXCHANGE, Exchange, ResponseStream
+from myna.http.request_head import Receive, Scope, Send
 from myna.lib.net import is_loopback, is_origin
 from myna.lib.telemetry.requests import RequestDetails
 from myna.lib.times import zone_of
@@ -78,7 +77,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     previews: Previews
     space: FreeSpace
     refusals: Refusals
-    http_client: HttpClient
+    failover: Failover
     commits: GroupCommit
     missing: Callable[[], Awaitable[dict[str, str]]]
     """Why chat and speech are unavailable; "" if available. Raises DatabaseUnavailable."""
@@ -127,10 +126,15 @@ class Visit:
         self.now_ms = time.time_ns() // 10**6
 
     @property
+    def exchange(self) -> Exchange:
+        """What the server knows of the request, and its response."""
+        found: Exchange = self.request.scope[EXCHANGE]
+        return found
+
+    @property
     def details(self) -> RequestDetails:
         """What the access log says of the request."""
-        details: RequestDetails = self.request.scope[DETAILS]
-        return details
+        return self.exchange.details
 
     @property
     def db(self) -> Database:
@@ -192,20 +196,11 @@ class Visit:
     def stream(self) -> ResponseStream:
         """The response as a stream, of which nothing is sent yet. Call it once. A page whose response was
         streamed returns `Streamed`."""
-        scope = self.request.scope
-        opened: ResponseStream = scope[OPEN_STREAM]([(b"x-request-id", request_id_of(scope).encode())])
-        return opened
-
-    @property
-    def has_streamed(self) -> bool:
-        """Whether a part of the response was streamed."""
-        return has_streamed(self.request.scope)
+        return self.exchange.open_stream()
 
     async def disconnected(self) -> None:
         """Returns when the client has disconnected."""
-        while not self.request.scope.get(EOF_RECEIVED, bool)():
-            if (await self.request.receive())["type"] == "http.disconnect":
-                return
+        await self.exchange.client_left()
 
     async def read(
         self, query: Callable[Concatenate[Queries, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs

@@ -17,9 +17,9 @@ from myna import __version__
 from myna import settings as settings_module
 from myna.errors import InvalidRequest, MethodNotAllowed, MynaError, NotFound
 from myna.http.asgi import Application
-from myna.http.asgi_types import DETAILS
 from myna.http.client_address import TrustedProxies
 from myna.http.cors import Cors
+from myna.http.exchange import EXCHANGE, Exchange
 from myna.http.request import BodyBudget, BodyLimits
 from myna.http.responses import JSON, envelope, public_error
 from myna.http.server import fitted
@@ -43,7 +43,8 @@ SCHEMA_CHANGED = (
 async def answer_for(request: Request, error: Exception) -> Response:
     """The answer to an error of the applications behind the exact routes."""
     public = _of_starlette(request, error) if isinstance(error, HTTPException) else public_error(error)
-    request.scope[DETAILS].failed(public)
+    exchange: Exchange = request.scope[EXCHANGE]
+    exchange.details.failed(public)
     answer = envelope(public, request.url.path)
     headers = dict(answer.headers or {})
     return Response(answer.body, answer.status, headers, media_type=JSON.decode())

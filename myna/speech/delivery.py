@@ -48,8 +48,8 @@ from myna.engines.interface import (
 )
 from myna.engines.media.media import Transcoder
 from myna.errors import CallAbandoned, ClientDisconnected, MynaError, UpstreamFailed
+from myna.http.exchange import ResponseStream
 from myna.http.responses import openai_error
-from myna.http.stream import ResponseStream
 from myna.lib.files import DiskExecutor, remove
 from myna.store.files.named_files import Spool
 from myna.wire.body import to_event, to_json

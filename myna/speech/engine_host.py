@@ -113,7 +113,7 @@ class EngineHost:
             sound_s=order.sound_s,
             disconnected=wait_disconnected,
             unspoken=lambda counts: writer.write(framed(Unspoken(dict(counts)))),
-            hear=None if order.path else _unchanged,
+            relay=None if order.path else _unchanged,
         )
         reply: Done | Failed = Done()
         engine = self._engines[order.engine]

@@ -189,12 +189,12 @@ class SharedEngine:
     ) -> SpeechResult:
         """The host writes the file. For a client that takes the sound the host sends it, and the file is
         written here."""
-        if client.hear is not None:
+        if client.relay is not None:
             written = await self._files.write_sound(self._sound, utterance, path, deadline_s, client)
         else:
             written = await self._written(utterance, path, deadline_s, client)
         if self.admission is not None:
-            self.admission.measured(client.sound_s, written.took_s)
+            self.admission.measured(client.sound_s, written.work_s)
         return written
 
     async def _written(

@@ -231,7 +231,7 @@ class Synthesizer:
                     sound_s=plan.sound_s,
                     disconnected=disconnected,
                     unspoken=partial(metrics.not_spoken, call.details),
-                    hear=delivery.send if delivery else None,
+                    relay=delivery.send if delivery else None,
                 )
                 work = _Work(call, plan, planned.answer, client, delivery)
                 for channel in plan.choice.channels:

@@ -144,17 +144,17 @@ def level(path: Path, hz: float) -> float:
 async def speak(
     engine: OpenAISpeech, folder: Path, text: str | None = None, heard: list[bytes] | None = None
 ) -> SpeechResult:
-    """Writes `folder / "a.mp3"`. With a list, a listener appends the parts to it."""
+    """Writes `folder / "a.mp3"`. With a list, the parts are appended to it."""
     utterance = HELLO if text is None else Utterance(text, "nova", 1.0)
 
-    async def hear(parts: SoundParts) -> SoundParts:
+    async def relay(parts: SoundParts) -> SoundParts:
         async with aclosing(parts):
             async for part in parts:
                 assert heard is not None
                 heard.append(part.mp3)
                 yield part
 
-    client = Client() if heard is None else Client(hear=hear)
+    client = Client() if heard is None else Client(relay=relay)
     return await engine.speak(utterance, folder / "a.mp3", 60, client)
 
 

@@ -224,9 +224,7 @@ async def test_the_embedded_voice_writes_only_to_allowed_folders(tmp_path: Path)
             await espeak.speak(utterance, elsewhere / "said.mp3", 60)
 
 
-def test_the_service_dumps_no_core_and_its_audio_is_private(
-    make_service: ServiceMaker,
-) -> None:
+def test_the_service_dumps_no_core_and_its_audio_is_private(make_service: ServiceMaker) -> None:
     service = make_service(chat_url="parrot:")
     audio = service.folder / "data" / "audio"
     audio.mkdir(mode=0o755)

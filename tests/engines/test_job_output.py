@@ -63,7 +63,7 @@ async def sherpa(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sher
 def job(pool: Pool[Word], what: str, word: str) -> SoundParts:
     async def run(take_part: TakePart) -> SpeechResult:
         await pool.run(Command(what, word), DEADLINE_S, NO_CLIENT, take_part)
-        return SpeechResult(0, 0, b"", took_s=0.5)
+        return SpeechResult(0, 0, b"", work_s=0.5)
 
     return sound_of(run)
 
@@ -71,7 +71,7 @@ def job(pool: Pool[Word], what: str, word: str) -> SoundParts:
 async def test_the_parts_of_a_job_come_in_order_and_its_time_at_the_end(pool: Pool[Word]) -> None:
     found = [part async for part in job(pool, "parts", "abc")]
     assert [part.pcm for part in found] == [b"a", b"b", b"c", b""]
-    assert [part.took_s for part in found] == [0, 0, 0, 0.5]
+    assert [part.work_s for part in found] == [0, 0, 0, 0.5]
 
 
 async def test_the_parts_before_a_crash_come_before_its_error(pool: Pool[Word]) -> None:
@@ -161,15 +161,15 @@ async def test_the_parts_of_espeak_are_the_sound_of_its_file(
 async def test_a_listener_stores_what_it_hears(espeak: Espeak, tmp_path: Path) -> None:
     passed = []
 
-    async def hear(parts: SoundParts) -> SoundParts:
+    async def relay(parts: SoundParts) -> SoundParts:
         async with aclosing(parts):
             async for part in parts:
                 passed.append(part.pcm)
                 yield part
 
     path = tmp_path / "said.mp3"
-    said = await espeak.speak(Utterance(WALK * 6, PLAIN, 1.0), path, DEADLINE_S, Client(hear=hear))
-    assert said.took_s > 0
+    said = await espeak.speak(Utterance(WALK * 6, PLAIN, 1.0), path, DEADLINE_S, Client(relay=relay))
+    assert said.work_s > 0
     assert said.seconds == len(b"".join(passed)) / 2 / STREAM_RATE_HZ
     samples, rate_hz = soundfile.read(path)
     assert (rate_hz, len(samples)) == (STREAM_RATE_HZ, round(said.seconds * STREAM_RATE_HZ))

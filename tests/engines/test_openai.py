@@ -110,12 +110,7 @@ BAD: list[tuple[str, bytes, str]] = [
 @pytest.mark.parametrize("hears", [False, True])
 @pytest.mark.parametrize(("data", "message"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
 async def test_a_response_that_is_not_mp3_fails_and_leaves_no_file(
-    engine: OpenAISpeech,
-    upstream: SpeechUpstream,
-    tmp_path: Path,
-    data: bytes,
-    message: str,
-    hears: bool,
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path, data: bytes, message: str, hears: bool
 ) -> None:
     heard: list[bytes] = []
 

@@ -279,8 +279,7 @@ async def test_cancelling_a_waiting_job_leaves_the_child_running(pool: Pool[Word
 
 
 @pytest.mark.parametrize(
-    ("given", "seen"),
-    [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3"), ({"OMP_NUM_THREADS": "3"}, "")],
+    ("given", "seen"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3"), ({"OMP_NUM_THREADS": "3"}, "")]
 )
 async def test_a_child_has_one_blas_thread_unless_the_operator_sets_another_number(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, str], seen: str

@@ -280,8 +280,7 @@ def test_a_damaged_frame_ends_the_recording() -> None:
 
 
 @pytest.mark.parametrize(
-    "made",
-    [lambda: b"fLaC" + bytes(99), lambda: _ten_seconds("m4a")[:9_000], lambda: b"ID3\4" + bytes(999)],
+    "made", [lambda: b"fLaC" + bytes(99), lambda: _ten_seconds("m4a")[:9_000], lambda: b"ID3\4" + bytes(999)]
 )
 def test_a_file_of_which_nothing_can_be_decoded_is_refused(made: Callable[[], bytes]) -> None:
     """An m4a has its index at its end."""

@@ -10,8 +10,9 @@ from typing import Any
 
 from myna.http import server
 from myna.http.asgi import Application
-from myna.http.asgi_types import OPEN_STREAM, Message, Receive, Scope, Send
+from myna.http.exchange import EXCHANGE
 from myna.http.request import BodyBudget, BodyLimits, Request
+from myna.http.request_head import Message, Receive, Scope, Send
 from myna.http.responses import Response
 from myna.lib.telemetry.access_log import AccessLog
 from myna.settings import Settings
@@ -127,7 +128,7 @@ async def _fallback(scope: Scope, receive: Receive, send: Send) -> None:
             await send({"type": f"lifespan.{step}.complete"})
         return
     if scope["path"] == "/streamed":
-        stream = scope[OPEN_STREAM]([])
+        stream = scope[EXCHANGE].open_stream()
         stream.start({}, b"text/event-stream")
         stream.write(b"one")
         if scope["query_string"]:

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from myna.errors import TooManyBodies
-from myna.http import asgi_types
+from myna.http import exchange
 from myna.http.request import SMALL_BODY_BYTES, BodyBudget
 from tests.http.local_server import LocalServer, RawConnection, local_server, until
 from tests.rig.calls import Wire, call
@@ -119,7 +119,7 @@ async def test_a_body_is_released_however_its_request_ends() -> None:
 async def test_a_refused_body_that_does_not_arrive_is_waited_for_a_short_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(asgi_types, "LINGER_S", 0.1)
+    monkeypatch.setattr(exchange, "LINGER_S", 0.1)
     async with local_server() as local:
         client = await local.connect()
         head(client, size_bytes=2_000_000)

@@ -21,18 +21,18 @@ from myna.engines.openai.api import cut
 from myna.errors import InvalidRequest
 from myna.gateway.chat import upstream
 from myna.gateway.chat.complete import instruction_of
-from myna.gateway.chat.failover import Nobody
+from myna.gateway.chat.failover import Failover, Nobody
 from myna.gateway.chat.intent import speech_text
 from myna.gateway.chat.text import han_count
 from myna.http import server
-from myna.http.asgi_types import Receive, Scope, Send
 from myna.http.client import ClientResponse
 from myna.http.connection import Protocol
+from myna.http.exchange import Exchange
 from myna.http.request import BodyBudget, BodyLimits, Request
+from myna.http.request_head import Receive, Scope, Send
 from myna.http.responses import public_error
 from myna.http.server_config import WaitingConnections
 from myna.lib.telemetry import logs
-from myna.lib.telemetry.requests import RequestDetails
 from myna.settings import Settings
 from myna.speech.plan import check_text, read_speed
 from myna.speech.synthesize import draft
@@ -63,7 +63,9 @@ def chat(body: bytes) -> None:
 
 def request(headers: list[tuple[bytes, bytes]], query: bytes = b"") -> Request:
     scope = {"headers": headers, "query_string": query, "path": "/v1/task"}
-    return Request(scope, None, BodyLimits(1, 1.0, BodyBudget(1)), RequestDetails())  # type: ignore[arg-type]  # nothing is received
+    connection: Any = None  # nothing is received or sent
+    exchange = Exchange(connection, scope, [], continues=False, keeps_alive=True)
+    return Request(exchange, BodyLimits(1, 1.0, BodyBudget(1)))
 
 
 def filled(piece: str, before: str = "", after: str = "") -> Callable[[int], str]:
@@ -195,10 +197,11 @@ def test_the_largest_completion_blocks_the_event_loop_only_briefly(size: int, re
 
     def completion(body: bytes) -> None:
         client: Any = Answering(body)
-        channels = Channels(settings=Settings(speech="none"), environ={}, http_client=client, local={})
+        settings = Settings(speech="none", answer_max_bytes=size)
+        channels = Channels(settings=settings, environ={}, http_client=client, local={})
         asked = upstream.ask(
-            client, channels, [channel], "svc-chat", b'{"messages":[]}', "",
-            asker=Nobody(), seconds=60, fair_try_s=5, answer_max_bytes=size,
+            Failover(settings, channels, client), [channel], "svc-chat", b'{"messages":[]}', "",
+            asker=Nobody(), seconds=60,
         )  # fmt: skip
         with contextlib.suppress(StopIteration):  # it has ended: it waited for nothing
             asked.send(None)

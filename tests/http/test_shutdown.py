@@ -120,11 +120,27 @@ def test_two_workers_share_metrics_and_engines_and_exit_with_0(
     last = [*workers(pair), *speaking]
     os.kill(pair.pid, signal.SIGKILL)
     wait_until(lambda: not any(map(processes.runs, last)), WAIT_S, "the workers end with their parent")
+    check_starting_workers_end_with_their_parent(pair)
     pair.start()
     last = [*workers(pair), *speakers(pair)]
     assert pair.stop() == 0
     assert not [pid for pid in last if processes.state(pid)]
     assert "Traceback" not in pair.stderr
+
+
+def check_starting_workers_end_with_their_parent(pair: Service) -> None:
+    waiting = "Waiting for application startup"
+    pair.spawn()
+    wait_until(lambda: len(hosts(pair)) == 1, WAIT_S, "the process of the engines runs")
+    (host,) = hosts(pair)
+    processes.send(host, signal.SIGSTOP)  # the workers wait for its engines
+    wait_until(lambda: pair.stderr.count(waiting) == 2, WAIT_S, "the workers are starting")
+    starting = workers(pair)
+    os.kill(pair.pid, signal.SIGKILL)
+    try:
+        wait_until(lambda: not any(map(processes.runs, starting)), WAIT_S, "the workers end")
+    finally:
+        processes.send(host, signal.SIGCONT)
 
 
 def check_a_killed_worker_is_replaced(pair: Service) -> None:
@@ -141,11 +157,15 @@ def workers(service: Service) -> list[int]:
     return [pid for pid in found if "spawn_main" in processes.proc_file(pid, "cmdline")]
 
 
+def hosts(service: Service) -> list[int]:
+    """The process that runs the engines of all workers, once it has been started."""
+    found = processes.children(service.pid)
+    return [pid for pid in found if "engine_host" in processes.proc_file(pid, "cmdline")]
+
+
 def speakers(service: Service) -> list[int]:
-    """The processes that speak, which are those of one process for all workers."""
-    (host,) = [
-        pid for pid in processes.children(service.pid) if "engine_host" in processes.proc_file(pid, "cmdline")
-    ]
+    """The processes that speak."""
+    (host,) = hosts(service)
     return [pid for pid in processes.children(host) if "espeak" in processes.proc_file(pid, "cmdline")]
 
 

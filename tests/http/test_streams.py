@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
+from myna.http.exchange import ResponseStream
 from myna.http.request import Request
 from myna.http.responses import Response
-from myna.http.stream import ResponseStream
 from tests.http.local_server import WAIT_S, LocalServer, RawConnection, local_server, until
 
 pytestmark = pytest.mark.anyio

@@ -103,9 +103,7 @@ class SpeechService:
             await self.outbound.close()
 
 
-async def test_a_call_that_cannot_be_left_to_nodes_is_refunded(
-    postgres_books: Books,
-) -> None:
+async def test_a_call_that_cannot_be_left_to_nodes_is_refunded(postgres_books: Books) -> None:
     """The error does not say that nothing was charged: it was."""
     books = postgres_books
     customer = await books.customer()
@@ -118,9 +116,7 @@ async def test_a_call_that_cannot_be_left_to_nodes_is_refunded(
     assert await books.balance(customer) == 10
 
 
-async def test_a_call_left_to_nodes_with_a_lost_reply_is_refunded(
-    postgres_books: Books,
-) -> None:
+async def test_a_call_left_to_nodes_with_a_lost_reply_is_refunded(postgres_books: Books) -> None:
     """The COMMIT that left the task to the nodes went through; the refund fails the task."""
     books = postgres_books
     customer = await books.customer()

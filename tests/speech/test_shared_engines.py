@@ -100,7 +100,7 @@ async def test_a_client_takes_the_sound_while_it_is_spoken(workers: list[Any], t
             yield part
 
     path = tmp_path / "audio" / "three.mp3"
-    result = await workers[0].speak(Utterance(LONG[:2000], VOICE, 1.0), path, 60, Client(hear=take))
+    result = await workers[0].speak(Utterance(LONG[:2000], VOICE, 1.0), path, 60, Client(relay=take))
     assert len(taken) > 10
     sound, rate_hz = soundfile.read(path)
     assert rate_hz == STREAM_RATE_HZ and abs(len(sound) / rate_hz - result.seconds) < 0.2
@@ -159,7 +159,7 @@ async def test_closing_the_sound_keeps_the_process_if_the_rest_comes_soon(
     text = "This sentence is spoken again and again. " * 40
     with pytest.raises(CallerDisconnected):
         await workers[0].speak(
-            Utterance(text, VOICE, 1.0), tmp_path / "audio" / "seven.mp3", 60, Client(hear=take)
+            Utterance(text, VOICE, 1.0), tmp_path / "audio" / "seven.mp3", 60, Client(relay=take)
         )
     assert speakers() == before
     assert not any((tmp_path / "audio").iterdir())

@@ -268,15 +268,3 @@ async def test_a_single_operation_is_committed_at_once(
     waiting.append(commits._enqueue(charge_of(customer)).future)
     await asyncio.gather(*waiting)
     assert batches == [1, 1]
-
-
-async def test_a_charge_cancelled_before_it_was_sent_is_never_sent(
-    books: Books, commits: GroupCommit
-) -> None:
-    customer = await books.customer()
-    call = charge_of(customer)
-    with pytest.raises(TimeoutError):
-        await commits.charge(call, 0.01)
-    commits.start()
-    assert isinstance(await commits.charge(charge_of(customer), SOON_S), Charged)
-    assert await books.state(call.call_id) is None

@@ -2,11 +2,11 @@
 
 import pytest
 
-from myna.store.batch import TaskStatus
+from myna.store import postgresql_batch
+from myna.store.batch import Charge, TaskStatus
 from myna.store.queries import tasks
 from tests.store.books import (
     AUDIO,
-    DIFFERENT_AUDIO,
     Books,
     Customer,
     charge_of,
@@ -85,24 +85,15 @@ async def test_a_completion_after_a_refund_changes_nothing(books: Books) -> None
     assert await books.task(call.call_id) == (3, "", 0, b"", "too late")
 
 
-@pytest.mark.parametrize("in_one_batch", [True, False])
-async def test_two_completions_of_one_task_keep_one_audio(books: Books, in_one_batch: bool) -> None:
-    customer = await books.customer()
-    call = await books.opened(customer, task=speech())
-    first, second = keep_of(call, None, AUDIO), keep_of(call, None, DIFFERENT_AUDIO)
-    if in_one_batch:
-        await books.end(first, second)
-    else:
-        await books.end(first)
-        await books.end(second)
-    assert await books.task(call.call_id) == COMPLETED
-
-
-@pytest.mark.parametrize("reasons", [("a", "b"), ("b", "a")])
-async def test_the_reason_of_the_first_of_two_refunds_in_one_batch_counts(
-    books: Books, reasons: tuple[str, str]
+async def test_a_task_of_a_build_without_languages_has_none(
+    postgres_books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    customer = await books.customer()
-    call = await books.opened(customer, task=speech())
-    await books.end(*[refund_of(call, reason) for reason in reasons])
-    assert (await books.task(call.call_id))[4] == reasons[0]
+    """Such a build may serve beside this one's functions."""
+    more = postgresql_batch._more
+
+    def without_language(n: int, charge: Charge) -> dict[str, object]:
+        return {name: value for name, value in more(n, charge).items() if name != "language"}
+
+    monkeypatch.setattr(postgresql_batch, "_more", without_language)
+    await postgres_books.charge(charge_of(await postgres_books.customer(), task=speech()))
+    assert await postgres_books.sql("SELECT language FROM tasks") == [("",)]

@@ -20,9 +20,9 @@ from myna.gateway.relay.relay import Relay
 from myna.gateway.relay.stored_responses import StoredResponses
 from myna.gateway.transcription import EmbeddedWhisper
 from myna.http.asgi import MODELS_PREFIX, RESPONSES_PREFIX, Handler
+from myna.http.exchange import ResponseStream
 from myna.http.request import Request
 from myna.http.responses import Response
-from myna.http.stream import ResponseStream
 from myna.store.database import Database
 from myna.store.queries import config as store
 from myna.wire.body import to_json

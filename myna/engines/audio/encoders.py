@@ -19,7 +19,7 @@ from myna.engines.interface import STREAM_RATE_HZ
 
 RATE_HZ: Final = STREAM_RATE_HZ
 UNKNOWN_SIZE: Final = 0xFFFF_FFFF
-"""The size in the header of a wav that is written to a stream."""
+"""The size in the header of a wav that is written to a stream, as by writers to a pipe."""
 _SAMPLE_BYTES: Final = 2
 _FULL_SCALE: Final = 32768
 _SOFT_FROM: Final = 0.8
@@ -95,24 +95,16 @@ def encoder_of(kind: SoundFormat) -> Encoder:
     return _ENCODERS[kind]()
 
 
+_WAV_FORMAT: Final = struct.pack("<IHHIIHH", 16, 1, 1, RATE_HZ, RATE_HZ * _SAMPLE_BYTES, _SAMPLE_BYTES, 16)
+_SIZE: Final = struct.pack("<I", UNKNOWN_SIZE)
+_WAV_HEADER: Final = b"RIFF" + _SIZE + b"WAVEfmt " + _WAV_FORMAT + b"data" + _SIZE
+
+
 class _Pcm:
-    """Samples of 16 bits, little-endian, without a header."""
+    """Samples of 16 bits, little-endian, after a header."""
 
-    def encode(self, pcm: bytes) -> bytes:
-        return pcm
-
-    def finish(self) -> bytes:
-        return b""
-
-
-class _Wav:
-    """RIFF with PCM. Its sizes are those of a stream, as writers to a pipe state them."""
-
-    def __init__(self) -> None:
-        self._header = b"RIFF" + struct.pack("<I", UNKNOWN_SIZE) + b"WAVEfmt "
-        rate_bytes = RATE_HZ * _SAMPLE_BYTES
-        self._header += struct.pack("<IHHIIHH", 16, 1, 1, RATE_HZ, rate_bytes, _SAMPLE_BYTES, 16)
-        self._header += b"data" + struct.pack("<I", UNKNOWN_SIZE)
+    def __init__(self, header: bytes = b"") -> None:
+        self._header = header
 
     def encode(self, pcm: bytes) -> bytes:
         header, self._header = self._header, b""
@@ -238,7 +230,7 @@ _ENCODERS: Final[Mapping[SoundFormat, Callable[[], Encoder]]] = {
     SoundFormat.OPUS: lambda: _Sndfile("OGG", "OPUS", _OPUS_56_KBPS),
     SoundFormat.AAC: _Aac,
     SoundFormat.FLAC: lambda: _Sndfile("FLAC", "PCM_16"),
-    SoundFormat.WAV: _Wav,
+    SoundFormat.WAV: lambda: _Pcm(_WAV_HEADER),
     SoundFormat.PCM: _Pcm,
 }
 

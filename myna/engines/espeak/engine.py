@@ -9,13 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from myna.engines.interface import (
-    EngineLimits,
-    EngineVoice,
-    SpeechResult,
-    UnsupportedUtterance,
-    Utterance,
-)
+from myna.engines.interface import EngineLimits, EngineVoice, SpeechResult, UnsupportedUtterance, Utterance
 from myna.engines.jobs import EspeakJob
 from myna.engines.pool.engine import JobEngine
 from myna.engines.pool.pool import Pool

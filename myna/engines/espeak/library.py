@@ -21,7 +21,7 @@ import regex
 from myna.engines.interface import EngineUnavailable
 from myna.engines.text import reading
 from myna.engines.text.notation import Said, said_as, spans
-from myna.engines.text.signs import fractions_in_han, plain
+from myna.engines.text.signs import fractions_in_han, plain, visible
 
 # speak_lib.h
 _SYNCHRONOUS, _DONT_EXIT, _BUFFER_MS = 2, 0x8000, 200
@@ -53,8 +53,6 @@ _HAN_RUN = regex.compile(
     r"[\d.,]*\p{Script=Han}(?:[^\p{Script=Latin}]*\p{Script=Han})?[\d.,%]*[^\p{L}\p{N}\s]*"
 )
 _SPEAKABLE = regex.compile(r"[^\p{Z}\p{P}\p{C}]")
-_INVISIBLE = regex.compile(r"\p{Cf}")
-_CONTROL = regex.compile(r"[\p{Cc}\p{Cs}\p{Co}--[\n\t]]", regex.VERSION1)
 
 _NUMBER_TOO_LONG = regex.compile(r"\d{8,}")
 _WORD_TOO_LONG = regex.compile(r"([^\s\p{Script=Han}]{40})(?=[^\s\p{Script=Han}])")
@@ -103,7 +101,7 @@ def _said(said: Said, voice: str, han_voice: str, chinese: bool) -> list[Run]:
 
 
 def _runs_of(text: str, voice: str, han_voice: str) -> list[Run]:
-    text = plain(_CONTROL.sub(" ", _INVISIBLE.sub("", text)))
+    text = plain(visible(text))
     han = _HAN.search(text)
     if voice == han_voice and _LATIN.search(text) and not han:
         voice = _CHINESE.sub("en-us", voice, count=1)

@@ -15,7 +15,7 @@ from myna.engines.espeak.library import PAUSE, load, runs_of
 from myna.engines.interface import UnsupportedUtterance
 from myna.engines.jobs import Phonemes, PhonemesJob
 from myna.engines.pool.child_main import Work
-from myna.engines.sherpa.text import pieces
+from myna.engines.text.reading import pieces
 
 # speak_lib.h
 _OK, _TEXT_IS_UTF8, _PHONEMES_ARE_IPA = 0, 1, 2

@@ -134,7 +134,7 @@ class Kokoro(PoolEngine):
         total, done = sum(len(piece.phonemes) for piece in pieces), 0
         tasks: deque[asyncio.Task[PieceSound]] = deque()
         following = iter(pieces)
-        at_once = 1 if client.hear else self._processes
+        at_once = 1 if client.relay else self._processes
         begin_s = 0.0
         of_piece = Client(client.queue_key, disconnected=client.disconnected)
         try:
@@ -155,7 +155,7 @@ class Kokoro(PoolEngine):
                     WordTime(word.text, begin_s + word.begin_s, begin_s + word.end_s) for word in sound.words
                 ]
                 begin_s += (len(sound.pcm) + len(pause)) / 2 / RATE_HZ
-                yield SoundPart(sound.pcm + pause, sound.took_s, words=words)
+                yield SoundPart(sound.pcm + pause, sound.work_s, words=words)
                 done += len(piece.phonemes)
                 if client.progress:
                     client.progress(done / total)
@@ -169,7 +169,7 @@ class Kokoro(PoolEngine):
     ) -> list[Piece]:
         """The text in phonemes. Raises NothingSpoken if the model can speak nothing of it."""
         language = utterance.language or voice.voice.language
-        job = TextJob(utterance.encodable, language, begin_early=client.hear is not None)
+        job = TextJob(utterance.encodable, language, begin_early=client.relay is not None)
         left_s = ends_at - asyncio.get_running_loop().time()
         of_text = Client(client.queue_key, disconnected=client.disconnected)
         found = await self._text_pool.run(job, left_s, of_text)

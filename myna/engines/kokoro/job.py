@@ -85,5 +85,5 @@ class PieceSound(msgspec.Struct, frozen=True):
     times of the words are missing if the model does not tell them."""
 
     pcm: bytes
-    took_s: float
+    work_s: float
     words: list[WordTime] = []

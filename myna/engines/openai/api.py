@@ -18,14 +18,8 @@ from myna.engines.interface import (
     ServerBusy,
     UtteranceRefused,
 )
-from myna.http.client import (
-    AnswerTooLarge,
-    ClientResponse,
-    OutOfFiles,
-    RequestFailed,
-    TimedOut,
-    Unreachable,
-)
+from myna.engines.text.sentences import sentences
+from myna.http.client import AnswerTooLarge, ClientResponse, OutOfFiles, RequestFailed, TimedOut, Unreachable
 from myna.wire.failures import BUSY, NO_QUOTA, SLOW, read, retry_after_s
 
 LOGGED_MAX_CHARS: Final = 500
@@ -34,13 +28,6 @@ _MEDIA_TYPE: Final = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,40}")
 # "The maximum length is 4096 characters": OpenAI's reference of POST /audio/speech, on `input`.
 INPUT_MAX_CHARS: Final = 4096
 
-_CLOSING: Final = r"[”’」』）】》\"')\]]*"
-# In order of preference. A full stop counts only before a space: 3.14 and example.org are not two sentences.
-_BREAKS: Final = (
-    re.compile(rf"(?:[。！？；…\n]+|(?<![.!?;])[.!?;]++(?={_CLOSING}\s)){_CLOSING}\s*"),
-    re.compile(rf"(?:[，、：]|[,:](?=\s)){_CLOSING}\s*"),
-    re.compile(r"\s+"),
-)
 VOICES_MAX: Final = 500
 ID_MAX_CHARS: Final = 100
 UNKNOWN_LANGUAGE: Final = "und"  # BCP 47 for "undetermined"
@@ -135,27 +122,14 @@ def _media_type(headers: Mapping[str, str]) -> str:
 
 
 def cut(text: str, max_chars: int = INPUT_MAX_CHARS) -> list[str]:
-    """The text in pieces of at most `max_chars` characters, without blank pieces.
-
-    A piece ends at the last sentence end that fits, else at a comma, else at a space, else at the limit.
-    """
-    pieces, start = [], 0
-    while len(text) - start > max_chars:
-        end = _break(text, start, start + max_chars)
-        pieces.append(text[start:end])
-        start = end
-    pieces.append(text[start:])
+    """The text in pieces of at most `max_chars` characters, without blank pieces: as many sentences as fit,
+    or a part of a longer one."""
+    pieces = [""]
+    for sentence in sentences(text, max_chars):
+        if len(pieces[-1]) + len(sentence) > max_chars:
+            pieces.append("")
+        pieces[-1] += sentence
     return [piece for piece in pieces if piece.strip()]
-
-
-def _break(text: str, start: int, limit: int) -> int:
-    for pattern in _BREAKS:
-        # One character past the limit, so that a stop that just fits still sees the space after it.
-        ends = [match.end() for match in pattern.finditer(text, start, limit + 1)]
-        fitting = [end for end in ends if end <= limit]
-        if fitting:
-            return fitting[-1]
-    return limit
 
 
 def read_voices(body: bytes) -> tuple[EngineVoice, ...]:

@@ -164,11 +164,11 @@ class OpenAISpeech:
             async with asyncio.timeout(deadline_s):
                 await self.disk.run_metadata(file.begin)
                 timeout_message = "The speech server took too long."
-                if client.hear is None:
+                if client.relay is None:
                     await self._request(texts, utterance, ends_at, file.write)
                 else:
                     mp3 = self._mp3(file, texts, utterance, ends_at - store_s(deadline_s), client)
-                    async with aclosing(client.hear(mp3)) as parts:
+                    async with aclosing(client.relay(mp3)) as parts:
                         async for _ in parts:
                             pass  # it is in the file
                 timeout_message = disk_message
@@ -267,10 +267,7 @@ def _finish(output: AtomicFile, sound_max_s: float) -> SpeechResult:
     """Measures the sound and makes the file durable. Blocking. Raises EngineFailed, SoundTooLong, and
     NothingSpoken for an mp3 without sound."""
     output.flush()
-    with (
-        output.part.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-    ):
+    with output.part.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         seconds, silent = duration_s(data), bool(info_frames(data))
     if not seconds and silent:
         raise NothingSpoken("The speech server's audio has no sound in it.")

@@ -125,13 +125,13 @@ class Admission:
         if not use.count:
             del lane[account]
 
-    def measured(self, sound_s: float, took_s: float) -> None:
-        """Records that a process took `took_s` for a text estimated at `sound_s` seconds of sound. Neither
+    def measured(self, sound_s: float, work_s: float) -> None:
+        """Records that a process took `work_s` for a text estimated at `sound_s` seconds of sound. Neither
         may be known: then it is 0."""
-        if not sound_s or not took_s:
+        if not sound_s or not work_s:
             return
         weight = PACE_WEIGHT * min(1.0, sound_s / PACE_SOUND_S)
-        self._measured_pace += weight * (took_s / sound_s - self._measured_pace)
+        self._measured_pace += weight * (work_s / sound_s - self._measured_pace)
 
     def _late_s(self, account: Hashable, sound_s: float, within_s: float, begins_s: float) -> float:
         """By how many seconds the account's next text would miss its limits because of the texts ahead."""

@@ -59,12 +59,7 @@ class PendingJob:
     """
 
     def __init__(
-        self,
-        number: int,
-        frame: bytes,
-        deadline_s: float,
-        client: Client,
-        take_part: TakePart | None,
+        self, number: int, frame: bytes, deadline_s: float, client: Client, take_part: TakePart | None
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.number = number

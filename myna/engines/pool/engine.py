@@ -76,7 +76,7 @@ class PoolEngine:
         """Writes the sample rate of the voice, or STREAM_RATE_HZ for a client that streams. For files after a
         failure see `DurableFiles.write`."""
         result = await self._write(utterance, path, deadline_s, client)
-        self.admission.measured(client.sound_s, result.took_s)
+        self.admission.measured(client.sound_s, result.work_s)
         return result
 
     async def close(self) -> None:
@@ -106,7 +106,7 @@ class JobEngine(PoolEngine, Generic[J]):
     ) -> SpeechResult:
         """Without a client that takes the sound the child writes the file itself."""
         job = self._job(utterance)
-        if client.hear is not None:
+        if client.relay is not None:
             return await super()._write(utterance, path, deadline_s, client)
 
         def write(part: Path) -> Awaitable[SpeechResult]:
@@ -150,7 +150,7 @@ async def sound_of(run: Callable[[TakePart], Awaitable[SpeechResult]]) -> SoundP
         while (part := await arrived.get()) is not None:
             room.release()
             yield SoundPart(part, 0.0)
-        yield SoundPart(b"", (await job).took_s)
+        yield SoundPart(b"", (await job).work_s)
     except GeneratorExit:
         closed = True
         room.release()

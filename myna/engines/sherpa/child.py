@@ -34,8 +34,8 @@ from myna.engines.interface import (
 )
 from myna.engines.pool.child_main import RunningJob, Work, silence_libraries
 from myna.engines.sherpa.job import Describe, JobAnswer, ModelInfo, SherpaModel, SpeakJob
-from myna.engines.sherpa.text import pieces, readable
 from myna.engines.sound import Samples, Sink, is_audible, make_sound, pcm_of
+from myna.engines.text.reading import pieces, readable
 from myna.lib.sandbox import unnamed_file
 
 _PAUSE_S: Final = 0.25  # between sentences, at speed 1

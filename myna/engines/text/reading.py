@@ -22,9 +22,13 @@ from myna.engines.text.mandarin.dates import DATES
 from myna.engines.text.mandarin.numerals import by_one
 from myna.engines.text.mandarin.tables import NAMED_SIGNS, OPERATORS
 from myna.engines.text.rule import any_of, applied
-from myna.engines.text.signs import fractions_in_han, plain, unified
+from myna.engines.text.sentences import sentences
+from myna.engines.text.signs import fractions_in_han, plain, unified, visible
 
 _HAN: Final = regex.compile(r"\p{Script=Han}")
+_SPEAKABLE: Final = regex.compile(r"[\p{L}\p{N}]")
+_CHINESE: Final = ("zh", "cmn", "yue")
+_PIECE_MAX_CHARS: Final = 120
 _MANDARIN: Final = (
     *amounts.NOTATIONS,
     *codes.CODES,
@@ -105,6 +109,18 @@ def others_in_words(text: str, language: str) -> str:
 def spoken_form(text: str) -> str:
     """`text` in Mandarin words if there are Han in it, else with its digits and letters in plain form."""
     return in_mandarin(text) if _HAN.search(text) else plain(text)
+
+
+def readable(text: str, language: str) -> str:
+    """`text` for a neural voice: without invisible characters and, in Chinese, with its numbers in words."""
+    chinese = language.lower().partition("-")[0] in _CHINESE
+    return spoken_form(visible(text)) if chinese else visible(text)
+
+
+def pieces(text: str, language: str) -> list[str]:
+    """The readable text in pieces to speak in order, short and each with a sound."""
+    cut = sentences(readable(text, language), _PIECE_MAX_CHARS)
+    return [piece.strip() for piece in cut if _SPEAKABLE.search(piece)]
 
 
 def _addresses_in_words(text: str, *, chinese: bool) -> str:

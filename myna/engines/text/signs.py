@@ -30,6 +30,8 @@ _LETTER_OR_NUMBER = regex.compile(r"[[\p{L}\p{N}]--\p{Default_Ignorable_Code_Poi
 _FRACTIONS = str.maketrans(
     {"½": "二分之一", "¼": "四分之一", "¾": "四分之三", "⅓": "三分之一", "⅔": "三分之二"}
 )
+_INVISIBLE = regex.compile(r"\p{Cf}")
+_CONTROL = regex.compile(r"[\p{Cc}\p{Cs}\p{Co}--[\n\t]]", _V1)
 _FRACTION_AFTER_NUMBER = regex.compile(r"(?<=\d)(?=[½¼¾⅓⅔])")
 _FORMS = {
     "＜": "<", "＞": ">", "≧": "≥", "≦": "≤", "⩾": "≥", "⩽": "≤", "✕": "×", "✖": "×", "⨯": "×", "∗": "*",
@@ -46,6 +48,12 @@ _SQUARES = {
 }  # fmt: skip
 """Signs of several letters, and second codes of a letter."""
 _ONE_FORM = str.maketrans({**_FORMS, **_SQUARES})
+
+
+def visible(text: str) -> str:
+    """The text without invisible characters, and with a space in place of each control character."""
+    replaced: str = _CONTROL.sub(" ", _INVISIBLE.sub("", text))
+    return replaced
 
 
 def plain(text: str) -> str:

@@ -17,7 +17,7 @@ from myna.gateway.relay import answers
 from myna.gateway.relay.events import ERROR_EVENT, BrokenEvents, EventRelay
 from myna.gateway.relay.plan import RelayPlan, Shape
 from myna.http.client import SAYS_NOTHING, Flow, HttpClient, RequestFailed, TimedOut
-from myna.http.stream import ResponseStream
+from myna.http.exchange import ResponseStream
 from myna.lib.telemetry.requests import RequestDetails
 from myna.store.batch import STORED_ANSWER_MAX_BYTES
 

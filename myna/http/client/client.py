@@ -181,7 +181,7 @@ class HttpClient:
             flow=flow,
         )
         # A slot allows one connection.
-        if not self._slots.took(_ANYBODY):
+        if not self._slots.try_take(_ANYBODY):
             await self._slots.wait_for(_ANYBODY, call.deadline - time.monotonic())
         try:
             return await self._exchange(target.origin, call)

@@ -265,7 +265,7 @@ async def stream(visit: Visit) -> Response:
         return b""
 
     run = await charged(visit, Scope.CHAT, "", body, work)
-    return Streamed() if visit.has_streamed else await page(visit, form, said[:-1], run)
+    return Streamed() if visit.exchange.has_streamed else await page(visit, form, said[:-1], run)
 
 
 async def show_ended(visit: Visit) -> Response:

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from myna.store.batch import CallState, EntryKind, TaskStatus
 from myna.store.database import Queries
-from myna.store.rows import ID_MAX
+from myna.store.rows import ID_MAX, fetch_map
 from myna.store.states import (
     COMPLETED,
     ENDED,
@@ -260,8 +260,7 @@ async def wrong_counters(
 async def units_of(db: Queries, start: bytes, end: bytes) -> dict[int, int]:
     """The sum of the entries in this range, by account."""
     sql = f"SELECT account_id, CAST(sum(units) AS BIGINT) FROM ledger l WHERE {_ENTRIES} GROUP BY account_id"
-    rows = await db.fetch(sql, start, end)
-    return {int(account_id): int(units) for account_id, units in rows}
+    return await fetch_map(db, int, int, sql, start, end)
 
 
 async def usage_of(db: Queries, start: bytes, end: bytes) -> dict[int, KeyCounters]:

@@ -16,7 +16,7 @@ from myna.store.database import Queries
 from myna.store.queries import outbox
 from myna.store.queries.outbox import Place
 from myna.store.queries.rollup import EntryRow
-from myna.store.rows import columns, fetch_row, fetch_rows, fetch_value, parameters
+from myna.store.rows import columns, fetch_map, fetch_row, fetch_rows, fetch_value, parameters
 
 LAST_PLACE = (2**62, b"\xff" * 16, 9)
 """Above the place of every entry."""
@@ -158,8 +158,7 @@ async def last_used(db: Queries, account_id: int) -> dict[int, int]:
     """When a call of each key of the account last ended, in Unix ms."""
     sql = """SELECT u.key_id, u.last_used_at FROM keys k JOIN key_usage u ON u.key_id = k.id
         WHERE k.account_id = $1 AND u.last_used_at > 0"""
-    rows = await db.fetch(sql, account_id)
-    return {int(key_id): int(at) for key_id, at in rows}
+    return await fetch_map(db, int, int, sql, account_id)
 
 
 async def details(db: Queries, call_ids: Sequence[bytes]) -> dict[tuple[bytes, int], Details]:

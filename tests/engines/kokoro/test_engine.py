@@ -1,4 +1,4 @@
-"""The embedded neural voice with a tiny model and the real runtime."""
+"""The embedded neural voice and blends of its voices, with a tiny model and the real runtime."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,18 +19,22 @@ from myna.engines.interface import (
     NothingSpoken,
     SoundTooLong,
     SpeechResult,
+    UnsupportedUtterance,
     Utterance,
 )
 from myna.engines.kokoro.engine import Kokoro, KokoroConfig
 from myna.engines.kokoro.job import RATE_HZ, PieceJob, PieceSound
 from myna.engines.pool.pool import Pool
+from myna.engines.voices import BlendPart, can_make, parts_of
 from myna.errors import ConfigError
 from tests.engines.conftest import kokoro, mean_hz, names, started
 from tests.engines.kokoro.test_text import pieces
 
 pytestmark = pytest.mark.anyio
 
-VOICE_IDS = ["zf_xiaobei", "af_heart"]
+VOICE_IDS = ["zf_xiaobei", "zf_xiaoxiao", "af_heart"]
+VOICE_HZ = 2000
+MANDARIN, MIXED, NUMBER = "你好，世界。", "这个 project 很好。", "1,234,567"
 LIMITS = EngineLimits(processes=2, queue_max=4, job_deadline_s=60)
 SENTENCES = "你好，世界。今天天气很好！我们去公园吧。"
 DEADLINE_S = 60.0
@@ -54,9 +58,25 @@ async def engine(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Async
         yield engine
 
 
+async def spoken(engine: Kokoro, folder: Path, text: str, voice_id: str) -> Path:
+    path = folder / "spoken.mp3"
+    await engine.speak(said(text, voice_id), path, DEADLINE_S)
+    return path
+
+
+async def pitch_hz(engine: Kokoro, folder: Path, text: str, voice_id: str) -> float:
+    """The mean pitch of a text in a voice or a blend: the tiny model adds VOICE_HZ for each place in
+    VOICE_IDS."""
+    return mean_hz(await spoken(engine, folder, text, voice_id))
+
+
+async def seconds(engine: Kokoro, folder: Path, text: str, voice_id: str) -> float:
+    return float(soundfile.info(await spoken(engine, folder, text, voice_id)).duration)
+
+
 async def test_the_voices_are_those_whose_files_are_there(engine: Kokoro) -> None:
     assert [voice.voice_id for voice in engine.voices] == VOICE_IDS
-    assert [voice.language for voice in engine.voices] == ["zh-CN", "en-US"]
+    assert [voice.language for voice in engine.voices] == ["zh-CN", "zh-CN", "en-US"]
 
 
 async def test_a_text_becomes_an_mp3_of_24_khz(engine: Kokoro, tmp_path: Path) -> None:
@@ -65,7 +85,7 @@ async def test_a_text_becomes_an_mp3_of_24_khz(engine: Kokoro, tmp_path: Path) -
     assert (info.samplerate, info.channels, info.format) == (RATE_HZ, 1, "MP3")
     assert spoken.seconds == pytest.approx(info.duration, abs=0.1)
     assert spoken.size_bytes == (tmp_path / "a.mp3").stat().st_size
-    assert spoken.took_s > 0
+    assert spoken.work_s > 0
     assert names(tmp_path) == ["a.mp3"]
 
 
@@ -115,12 +135,9 @@ async def test_the_speed_changes_the_duration(engine: Kokoro, tmp_path: Path, sp
 async def test_a_mandarin_voice_speaks_english_in_a_style_between_both(
     engine: Kokoro, tmp_path: Path
 ) -> None:
-    """The tiny model's English voice hums 2,000 Hz higher than its Mandarin voice, by the first half of its
-    style, of which the mixture has 0.6."""
-    for voice_id in VOICE_IDS:
-        await engine.speak(said("Hello.", voice_id), tmp_path / f"{voice_id}.mp3", DEADLINE_S)
-    low, high = (mean_hz(tmp_path / f"{voice_id}.mp3") for voice_id in VOICE_IDS)
-    assert high - low == pytest.approx(800, rel=0.1)
+    """By the first half of its style, of which the mixture has 0.4."""
+    low, high = [await pitch_hz(engine, tmp_path, "Hello.", one) for one in ("zf_xiaobei", "af_heart")]
+    assert high - low == pytest.approx(2 * VOICE_HZ * 0.4, rel=0.1)
 
 
 async def test_progress_ends_at_1(engine: Kokoro, tmp_path: Path) -> None:
@@ -180,7 +197,7 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_voice_that_is_not_there_is_refused(model: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no 'zf_xiaoni'; there are zf_xiaobei, af_heart"):
+    with pytest.raises(ConfigError, match="there is no 'zf_xiaoni'; there are zf_xiaobei, zf_xiaoxiao"):
         KokoroConfig(str(model), voices=["zf_xiaoni"]).build(LIMITS, Path())
 
 
@@ -198,7 +215,7 @@ async def test_the_first_piece_for_a_listener_is_spoken_alone(
         return PieceSound(bytes(2), 0.0)
 
     monkeypatch.setattr(Pool, "run", speak)
-    async with aclosing(engine.sound(said(), DEADLINE_S, Client(hear=lambda parts: parts))) as sound:
+    async with aclosing(engine.sound(said(), DEADLINE_S, Client(relay=lambda parts: parts))) as sound:
         await anext(sound)
         assert len(begun) == 1
         await anext(sound)
@@ -236,3 +253,96 @@ async def test_requests_that_are_cancelled_in_the_middle_harm_no_other(
     others = [result for number, result in enumerate(results) if number % 3]
     assert not [result for result in others if isinstance(result, EngineFailed)]
     assert names(tmp_path) == [f"{number}.mp3" for number in range(9) if number % 3]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "number"),
+    [
+        ("zf_xiaobei:1+zf_xiaoxiao:3", 0.75),
+        ("zf_xiaobei:50+zf_xiaoxiao:150", 0.75),
+        ("zf_xiaobei+zf_xiaoxiao", 0.5),
+        ("zf_xiaobei:2+zf_xiaoxiao:1+af_heart:1", 0.75),
+    ],
+)
+async def test_a_blend_is_the_average_of_its_voices_by_weight(
+    engine: Kokoro, tmp_path: Path, recipe: str, number: float
+) -> None:
+    alone = await pitch_hz(engine, tmp_path, MANDARIN, "zf_xiaobei")
+    blended = await pitch_hz(engine, tmp_path, MANDARIN, recipe)
+    assert blended - alone == pytest.approx(VOICE_HZ * number, rel=0.05)
+
+
+async def test_a_mandarin_blend_speaks_english_words_with_a_share_of_the_english_voice(
+    engine: Kokoro, tmp_path: Path
+) -> None:
+    """0.4 of the blend, which is 0.75, and 0.6 of the English voice, which is 2."""
+    plain = await pitch_hz(engine, tmp_path, MIXED, "zf_xiaobei")
+    blended = await pitch_hz(engine, tmp_path, MIXED, "zf_xiaobei:1+zf_xiaoxiao:3")
+    assert blended - plain == pytest.approx(VOICE_HZ * 0.4 * 0.75, rel=0.05)
+    english = await pitch_hz(engine, tmp_path, MIXED, "zf_xiaobei:2+af_heart:1")
+    assert english - plain == pytest.approx(VOICE_HZ * 0.4 * 2 / 3, rel=0.05)
+
+
+async def test_the_language_is_that_of_the_largest_part(engine: Kokoro, tmp_path: Path) -> None:
+    """A number has other words, and so another length, in each language."""
+    mandarin_s = await seconds(engine, tmp_path, NUMBER, "zf_xiaobei")
+    english_s = await seconds(engine, tmp_path, NUMBER, "af_heart")
+    largest_second_s = await seconds(engine, tmp_path, NUMBER, "af_heart:1+zf_xiaobei:2")
+    equal_s = await seconds(engine, tmp_path, NUMBER, "af_heart+zf_xiaobei")
+    assert abs(mandarin_s - english_s) > 0.5
+    assert (largest_second_s, equal_s) == pytest.approx((mandarin_s, english_s), abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "recipe", ["zf_nobody", "zf_xiaobei+zf_nobody", "zf_xiaobei:0+af_heart:1", "zf_xiaobei:1", "+"]
+)
+async def test_an_unknown_voice_and_a_recipe_that_cant_be_made_are_refused(
+    engine: Kokoro, tmp_path: Path, recipe: str
+) -> None:
+    with pytest.raises(UnsupportedUtterance, match="does not have this voice"):
+        await spoken(engine, tmp_path, MANDARIN, recipe)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "shares"),
+    [
+        ("a:2+b:1", {"a": 2 / 3, "b": 1 / 3}),
+        ("b:1+a:3", {"a": 0.75, "b": 0.25}),
+        ("a(2)+b(1)", {"a": 2 / 3, "b": 1 / 3}),
+        ("b+a", {"b": 0.5, "a": 0.5}),
+        ("a:0.5+b:0.25+c:0.25", {"a": 0.5, "b": 0.25, "c": 0.25}),
+        ("a:999.99+b:0.01", {"a": 0.99999, "b": 0.00001}),
+        ("a+b+c+d+e", dict.fromkeys("abcde", 0.2)),
+    ],
+)
+def test_the_shares_add_up_to_1_and_the_largest_is_first(recipe: str, shares: dict[str, float]) -> None:
+    parts = parts_of(recipe)
+    assert [part.voice_id for part in parts] == list(shares)
+    assert [part.share for part in parts] == pytest.approx(list(shares.values()))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "reason"),
+    [
+        ("", "must be voices with their weights, like zf_xiaoxiao:2+zf_xiaobei:1"),
+        ("a:1+", "must be voices with their weights"),
+        (":1+b:1", "must be voices with their weights"),
+        ("a:1", "must be of 2 to 5 voices"),
+        ("a+b+c+d+e+f", "must be of 2 to 5 voices"),
+        ("a:1+b:1+a:2", "a must be named once"),
+        *(
+            (f"a:{weight}+b:1", "the weight of a must be a number from 0.01 to 999.99")
+            for weight in ("", "0", "0.00", "-1", "1000", "0.001", "1e2", "nan", "１", " 1", "1:1", "1\n")
+        ),
+    ],
+)
+def test_a_wrong_recipe_is_explained(recipe: str, reason: str) -> None:
+    with pytest.raises(ValueError, match="^" + reason.replace("+", r"\+")):
+        parts_of(recipe)
+
+
+def test_a_recipe_can_be_made_of_the_voices_that_it_names() -> None:
+    assert can_make("a:2+b:1", {"a", "b", "c"})
+    assert not can_make("a:2+b:1", {"a", "c"})
+    assert not can_make("a", {"a"})
+    assert parts_of("a+b")[0] == BlendPart("a", 0.5)

@@ -84,71 +84,74 @@ def test_a_character_without_a_reading_is_omitted() -> None:
     assert list(phonemes("你\U000323a0好")) == [(0, "ni↓"), (2, "xau↓")]
 
 
-WORDS = Path(__file__).with_name("polyphones.txt")
+WORDS = Path(__file__).with_name("polyphones.txt").read_text(encoding="utf-8")
+NEIGHBOURS = """
+弹 tan2 他会弹尤克里里
+切 qie4 帮我切几片 一切成果 qie1 把土豆切成丝 把洋葱切碎
+系 ji4 系好安全带 xi4 联系上
+行 hang2 第七行写着几行字 xing2 一行人走了
+为 wei2 任命她为校长 化悲痛为力量 wei4 为人民服务
+长 zhang3 孩子长不高 chang2 头发很长了
+中 zhong1 看中国队比赛 zhong4 他猜中了
+只 zhi3 这只是开始 zhi1 几百只羊
+得 de5 家里得有人 dei3 你得赶快去 de2 他得到了奖
+地 de5 快快乐乐地回家 di4 天天地铁上班
+种 zhong4 院子里种了两棵树和一些花 zhong3 这种花很香
+教 jiao1 教我唱歌 jiao4 佛教我不懂
+重 chong2 重启电脑 zhong4 体重来自肌肉
+着 zhao2 怎么也找不着 找不着急
+应 ying4 应老师的邀请
+炸 zha2 炸薯条 zha4 炸药
+"""
+PERSONS = """
+单 shan4 单先生
+区 ou1 请区女士上台
+解 xie4 我跟解老师约好了
+任 ren2 任总 昨天任正非来了
+仇 qiu2 我姓仇 仇和
+曾 zeng1 曾国藩家书
+盖 ge3 盖叫天
+朴 piao2 朴槿惠
+华 hua4 华晨宇
+尉 yu4 尉迟敬德
+长 zhang3 长孙无忌
+万 mo4 万俟卨
+行 xing2 任我行
+"""
+"""With a title; a surname and a given name; names that jieba cuts; compound surnames."""
+NO_PERSONS = """
+单 dan1 名单上有女士
+区 qu1 小区老师很多 市区女士免费
+查 cha2 查老师的电话 查尔斯王子
+盖 gai4 盖房子
+任 ren4 任天堂 主任老师任教 他曾任经理
+都 dou1 都先生气了
+员 yuan2 员工
+华 hua2 华盛顿
+燕 yan4 燕子飞了
+朴 pu3 朴素大方
+"""
+"""Surnames that are parts of words."""
 
 
-def reading(text: str, begin: int = 0) -> list[str]:
-    return [syllable for word in words(text) for syllable in word.pinyin][begin:]
-
-
-def syllables_of(character: str, text: str) -> list[str]:
-    return [one for read, one in zip(text, reading(text), strict=True) if read == character]
-
-
-def test_polyphones_in_words() -> None:
-    """Each line of the file is a character, and its readings with the words in which it has them."""
-    wrong = []
-    for line in WORDS.read_text(encoding="utf-8").splitlines():
-        character, *listed = line.split()
-        for entry in listed:
-            if entry.isascii():
-                expected = entry
-            elif set(syllables_of(character, entry)) != {expected}:
-                wrong.append((entry, expected))
-    assert wrong == []
+def syllables_of(character: str, text: str) -> set[str]:
+    return {one for place, one in zip(text, read(text).split(), strict=True) if place == character}
 
 
 @pytest.mark.parametrize(
-    ("text", "character", "expected"),
-    [
-        ("他会弹尤克里里", "弹", "tan2"),
-        ("帮我切几片", "切", "qie4"),
-        ("把土豆切成丝", "切", "qie1"),
-        ("把洋葱切碎", "切", "qie1"),
-        ("一切成果", "切", "qie4"),
-        ("系好安全带", "系", "ji4"),
-        ("联系上", "系", "xi4"),
-        ("第七行写着几行字", "行", "hang2 hang2"),
-        ("一行人走了", "行", "xing2"),
-        ("任命她为校长", "为", "wei2"),
-        ("化悲痛为力量", "为", "wei2"),
-        ("为人民服务", "为", "wei4"),
-        ("孩子长不高", "长", "zhang3"),
-        ("头发很长了", "长", "chang2"),
-        ("看中国队比赛", "中", "zhong1"),
-        ("他猜中了", "中", "zhong4"),
-        ("这只是开始", "只", "zhi3"),
-        ("几百只羊", "只", "zhi1"),
-        ("家里得有人", "得", "de5"),
-        ("你得赶快去", "得", "dei3"),
-        ("他得到了奖", "得", "de2"),
-        ("快快乐乐地回家", "地", "de5"),
-        ("天天地铁上班", "地", "di4"),
-        ("院子里种了两棵树和一些花", "种", "zhong4"),
-        ("这种花很香", "种", "zhong3"),
-        ("教我唱歌", "教", "jiao1"),
-        ("佛教我不懂", "教", "jiao4"),
-        ("重启电脑", "重", "chong2"),
-        ("体重来自肌肉", "重", "zhong4"),
-        ("怎么也找不着", "着", "zhao2"),
-        ("找不着急", "着", "zhao2"),
-        ("应老师的邀请", "应", "ying4"),
-        ("炸薯条", "炸", "zha2"),
-        ("炸药", "炸", "zha4"),
-    ],
+    "rows", [WORDS, NEIGHBOURS, PERSONS, NO_PERSONS], ids=["words", "neighbours", "persons", "no persons"]
 )
-def test_a_character_by_its_neighbours(text: str, character: str, expected: str) -> None:
-    assert syllables_of(character, text) == expected.split()
+def test_a_character_with_several_readings(rows: str) -> None:
+    """Each row is a character, and its readings with the texts in which it has them."""
+    wrong = []
+    for row in rows.strip().splitlines():
+        character, *listed = row.split()
+        for entry in listed:
+            if entry.isascii():
+                expected = entry
+            elif syllables_of(character, entry) != {expected}:
+                wrong.append((entry, expected))
+    assert wrong == []
 
 
 ALONE = """
@@ -160,51 +163,4 @@ ALONE = """
 
 @pytest.mark.parametrize(("text", "expected"), cases(ALONE))
 def test_a_character_alone_and_traditional_ones(text: str, expected: str) -> None:
-    assert reading(text) == expected.split()
-
-
-@pytest.mark.parametrize(
-    ("text", "begin", "expected"),
-    [
-        ("单先生", 0, "shan4"),  # with a title
-        ("请区女士上台", 1, "ou1"),
-        ("我跟解老师约好了", 2, "xie4"),
-        ("任总", 0, "ren2"),
-        ("我姓仇", 2, "qiu2"),
-        ("曾国藩家书", 0, "zeng1"),  # a surname and a given name
-        ("昨天任正非来了", 2, "ren2"),
-        ("盖叫天", 0, "ge3"),
-        ("朴槿惠", 0, "piao2"),
-        ("华晨宇", 0, "hua4"),  # jieba cuts the name
-        ("仇和", 0, "qiu2"),
-        ("尉迟敬德", 0, "yu4"),  # compound surnames
-        ("长孙无忌", 0, "zhang3"),
-        ("万俟卨", 0, "mo4"),
-        ("任我行", 2, "xing2"),
-    ],
-)
-def test_the_name_of_a_person(text: str, begin: int, expected: str) -> None:
-    assert reading(text, begin)[0] == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "character", "expected"),
-    [
-        ("名单上有女士", "单", "dan1"),
-        ("小区老师很多", "区", "qu1"),
-        ("市区女士免费", "区", "qu1"),
-        ("查老师的电话", "查", "cha2"),
-        ("查尔斯王子", "查", "cha2"),
-        ("盖房子", "盖", "gai4"),
-        ("任天堂", "任", "ren4"),
-        ("主任老师任教", "任", "ren4 ren4"),
-        ("他曾任经理", "任", "ren4"),
-        ("都先生气了", "都", "dou1"),
-        ("员工", "员", "yuan2"),
-        ("华盛顿", "华", "hua2"),
-        ("燕子飞了", "燕", "yan4"),
-        ("朴素大方", "朴", "pu3"),
-    ],
-)
-def test_a_surname_that_is_part_of_a_word(text: str, character: str, expected: str) -> None:
-    assert syllables_of(character, text) == expected.split()
+    assert read(text) == expected

@@ -17,15 +17,14 @@ from myna.engines.kokoro.text.parts import Ipa, Part, Reader
 from myna.engines.pool.child_main import Work
 from myna.engines.text.notation import marked
 from myna.engines.text.sentences import sentences
-from myna.engines.text.signs import plain
+from myna.engines.text.signs import plain, visible
 
 PIECE_SYMBOLS_MAX: Final = 140
 """The model takes 510, but its memory grows by 1.2 MB for each: with 140 a process takes up to 440 MB."""
 EARLY_SYMBOLS_MIN: Final = 20
 """Of the first piece of a text that someone waits for: some five syllables."""
 _SENTENCE_MAX_CHARS: Final = 5000
-_INVISIBLE: Final = regex.compile(r"[\p{Cf}\p{Variation_Selector}]")
-_CONTROL: Final = regex.compile(r"[\p{Cc}\p{Cs}\p{Co}--[\n\t]]", regex.VERSION1)
+_SELECTOR: Final = regex.compile(r"\p{Variation_Selector}")
 _PAUSES_S: Final = {",": 0.15, ";": 0.25, ":": 0.2, "—": 0.2, ".": 0.4, "!": 0.4, "?": 0.4, "…": 0.4}
 _WRAPPED: Final = regex.compile(r"(?<=[\p{Ll},，、])[ \t]*\n[ \t]*(?=\p{Ll})")
 """A line break within a sentence."""
@@ -61,7 +60,7 @@ def read(job: TextJob, ipa: Ipa) -> TextPieces:
 
 
 def _clean(text: str) -> str:
-    return plain(_CONTROL.sub(" ", _INVISIBLE.sub("", text)))
+    return plain(visible(_SELECTOR.sub("", text)))
 
 
 def _runs(parts: list[Part], *, begin_early: bool = False) -> Iterator[list[Part]]:

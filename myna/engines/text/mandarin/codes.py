@@ -107,14 +107,14 @@ CODES: tuple[Rule, ...] = (
     # Digits after a word that announces a code, and short numbers that are called.
     rule(rf"({CODE_WORDS}[：:是为 #]{{0,3}}[A-Z]{{0,3}})(\d{{3,}})(?!\d|[.:/-]\d|[%年月]|{COUNTED})", _code),
     rule(rf"({HOTLINE_WORDS}[：: ]?)(\d{{3,6}})(?!\d|[-.]\d|{COUNTED})", _code),
-    rule(rf"()(?<![\w.-])(\d{{3,6}})(?={HOTLINES})", _code),
-    rule(r"()(?<![\w.-])([45]0[0-9]|[45]1[0-9])(?=错误|状态|页面|报错)", _code),
-    rule(rf"()(?<![\w.,:/-])({SERVICE_NUMBERS})(?![\w.:/%-]|{COUNTED})", _code),
-    rule(r"()(?<![\w.,:/-])(11[09])(?!\w|[.,:/%-]\d|%|级|以[上下])(?!" + COUNTED + ")", _code),
+    rule(rf"(?<![\w.-])\d{{3,6}}(?={HOTLINES})", _called),
+    rule(r"(?<![\w.-])[45][01][0-9](?=错误|状态|页面|报错)", _called),
+    rule(rf"(?<![\w.,:/-]){SERVICE_NUMBERS}(?![\w.:/%-]|{COUNTED})", _called),
+    rule(rf"(?<![\w.,:/-])11[09](?!\w|[.,:/%-]\d|%|级|以[上下]|{COUNTED})", _called),
     rule(
-        r"()(?<![\w.-])(\d{2}[1-9]|\d[1-9]0|\d{4}(?<!00))"
+        r"(?<![\w.-])(?:\d{2}[1-9]|\d[1-9]0|\d{4}(?<!00))"
         r"(?=室|房(?!价)|教室|病房|路(?![人程口])|国道|省道|县道|次列车|次航班|医院|厂(?!家))",
-        _code,
+        _called,
     ),
     rule(r"((?<![A-Za-z])[A-Z]{1,2})(\d{3,4})(?=次|航班|号|/)", _code),
     rule(r"((?:航班|车次|列车|乘坐|搭乘)[：: ]?[A-Z]{1,2})(\d{2,4})(?!\d)", _code),
@@ -133,15 +133,9 @@ NAMES: tuple[Rule, ...] = (
     # N95; B2B, 5v5; A1-A3.
     rule(r"(?<![A-Za-z])N(9[059])(?!\d)", lambda m: f"N{by_one(m[1])}"),
     rule(r"(?<![A-Za-z0-9])([BCDEGOPSV])2([BCDEGOPSV])(?![A-Za-z0-9])", r"\1 to \2"),
-    rule(
-        r"(?<![A-Za-z0-9])(\d{1,2})([vV])(\d{1,2})(?!\w)",
-        lambda m: ordinal(m[1]) + m[2] + ordinal(m[3]),
-    ),
+    rule(r"(?<![A-Za-z0-9])(\d{1,2})([vV])(\d{1,2})(?!\w)", lambda m: ordinal(m[1]) + m[2] + ordinal(m[3])),
     rule(r"(?<![A-Za-z])([A-Z]\d+)[-~–—](?=[A-Z]\d)", r"\1到"),
-    rule(
-        r"(?<![A-Za-z])[Nn][Oo](?:\.|．) ?(\d{1,6})(?!\d|\.\d)",
-        lambda m: f"number {ordinal(m[1])}",
-    ),
+    rule(r"(?<![A-Za-z])[Nn][Oo](?:\.|．) ?(\d{1,6})(?!\d|\.\d)", lambda m: f"number {ordinal(m[1])}"),
     # GPT-4, COVID-19, iPhone 15, RTX 4090, Mate60.
     rule(r"(?<![A-Za-z0-9])([A-Za-z]+)(-?)((?!2[A-Z](?![A-Za-z0-9]))\d+(?:[.-]\d+)*)", _latin_name),
     rule(
