@@ -12,7 +12,6 @@ itself has status 1 without a lease, and is not changed here.
 """
 
 import asyncio
-import hashlib
 import logging
 import secrets
 import time
@@ -20,7 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from myna.engines.text.notation import flat
 from myna.errors import DatabaseUnavailable, StaleLease
-from myna.farm.nodes import LANGUAGE_SINCE, NOTATION_SINCE, has_feature, node_channel
+from myna.farm.nodes import LANGUAGE_SINCE, NOTATION_SINCE, has_feature, hash_of, node_channel
 from myna.farm.polls import Notifications, Polls
 from myna.lib.files import wait_shielded
 from myna.lib.telemetry import metrics
@@ -142,7 +141,7 @@ class Tasks:
 
     async def _lease_one(self, db: Transaction, next_job: NextJob, node_id: int) -> Job | None:
         token = secrets.token_hex(16)
-        leased = await queue.lease(db, next_job, node_id, _hash(token), self._lease_ms)
+        leased = await queue.lease(db, next_job, node_id, hash_of(token.encode()), self._lease_ms)
         if leased is None:
             return None
         if leased.kind == CLONE:
@@ -345,10 +344,6 @@ class Tasks:
             return None
 
 
-def _hash(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()
-
-
 async def _channel(db: Transaction, node_id: int) -> str:
     """Under what name the node's calls are reported; "" if it was removed."""
     node = await nodes_store.by_id(db, node_id)
@@ -361,7 +356,11 @@ def _percent(progress: float) -> int:
 
 def _proof(node_id: int, lease: LeaseProof) -> Proof:
     return Proof(
-        kind=lease.kind, id=lease.id, epoch=lease.epoch, token_hash=_hash(lease.token), node_id=node_id
+        kind=lease.kind,
+        id=lease.id,
+        epoch=lease.epoch,
+        token_hash=hash_of(lease.token.encode()),
+        node_id=node_id,
     )
 
 

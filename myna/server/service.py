@@ -31,6 +31,7 @@ from myna.errors import NoSpeechChannel, sentences
 from myna.farm.nodes import Capacity, Nodes
 from myna.farm.tasks import Tasks
 from myna.gateway.chat.complete import Chat
+from myna.gateway.chat.failover import Failover
 from myna.gateway.models import ContextLengths
 from myna.gateway.relay.plan import Planner as RelayPlanner
 from myna.gateway.relay.relay import Relay, UnitHeaders
@@ -105,7 +106,8 @@ class Service:
         self.synthesizer = Synthesizer(
             settings, ledger, config, channels, self.tasks, self.planner, self.audio
         )
-        self.chat = Chat(settings, ledger, config, channels, self.http_client, self.planner, self.synthesizer)
+        self.failover = Failover(settings, channels, self.http_client)
+        self.chat = Chat(self.failover, ledger, config, self.planner, self.synthesizer)
         self.relay_planner = RelayPlanner(config, channels)
         self.openai_audio = self._openai_audio()
         self.health = HealthApi(
@@ -148,9 +150,7 @@ class Service:
         return GroupCommit(db, settings.queue_max)
 
     def _relay(self, unit_headers: UnitHeaders) -> Relay:
-        return Relay(
-            self.settings, self.ledger, self.config, self.channels, self.http_client, self.chat, unit_headers
-        )
+        return Relay(self.failover, self.ledger, self.config, self.chat, unit_headers)
 
     def _openai_audio(self) -> OpenAIAudio:
         return OpenAIAudio(
@@ -165,7 +165,7 @@ class Service:
             audio=self.audio,
             spool=self.spool,
             space=self.space,
-            http_client=self.http_client,
+            failover=self.failover,
         )
 
     def _maintenance(self) -> Maintenance:
@@ -183,7 +183,7 @@ class Service:
             space=self.space,
             quota=self.quota,
             refusals=self.refusals,
-            prober=Prober(self.http_client, self.channels, self.settings, self.audio),
+            prober=Prober(self.failover, self.audio),
         )
 
     async def _start(self) -> None:
@@ -283,7 +283,7 @@ class Service:
                 previews=previews,
                 space=self.space,
                 refusals=self.refusals,
-                http_client=self.http_client,
+                failover=self.failover,
                 commits=self.commits,
                 missing=self._missing,
                 models=ModelFetching(self.settings.data_folder, self.environ),

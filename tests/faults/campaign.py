@@ -14,8 +14,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from myna.wire.farm import LeaseProof
 from tests.conformance.caller import Caller
-from tests.farm.node_client import Job, NodeClient, NodeSite, mp3
+from tests.farm.node_client import NodeClient, NodeSite, mp3, proof_of
 from tests.rig.calls import Answer, EventReader, Wire
 from tests.rig.service import Service
 from tests.store.postgres_proxy import PostgresProxy, proxy_to
@@ -150,18 +151,16 @@ class Worker:
         while not self._over.is_set():
             try:
                 for found in self._node.lease(wait_s=0.5):
-                    self._do(
-                        Job(kind=found["kind"], id=found["id"], epoch=found["epoch"], token=found["token"])
-                    )
+                    self._do(proof_of(found))
             except (OSError, http.client.HTTPException, AssertionError):  # the service is down or refuses
                 PAUSE.wait(0.05)
 
-    def _do(self, job: Job) -> None:
+    def _do(self, job: LeaseProof) -> None:
         what = self._rng.choices(("complete", "fail", "forget"), (80, 10, 10))[0]
         if what == "complete":
             self._node.complete(job, mp3())
         elif what == "fail":
-            self._node.ask("fail", {"held": job.proof, "reason": "the test failed it", "final": True})
+            self._node.ask("fail", {"held": job, "reason": "the test failed it", "final": True})
 
 
 class DatabaseWire:

@@ -21,7 +21,7 @@ from myna.engines.openai.api import cut
 from myna.errors import InvalidRequest
 from myna.gateway.chat import upstream
 from myna.gateway.chat.complete import instruction_of
-from myna.gateway.chat.failover import Nobody
+from myna.gateway.chat.failover import Failover, Nobody
 from myna.gateway.chat.intent import speech_text
 from myna.gateway.chat.text import han_count
 from myna.http import server
@@ -197,10 +197,11 @@ def test_the_largest_completion_blocks_the_event_loop_only_briefly(size: int, re
 
     def completion(body: bytes) -> None:
         client: Any = Answering(body)
-        channels = Channels(settings=Settings(speech="none"), environ={}, http_client=client, local={})
+        settings = Settings(speech="none", answer_max_bytes=size)
+        channels = Channels(settings=settings, environ={}, http_client=client, local={})
         asked = upstream.ask(
-            client, channels, [channel], "svc-chat", b'{"messages":[]}', "",
-            asker=Nobody(), seconds=60, fair_try_s=5, answer_max_bytes=size,
+            Failover(settings, channels, client), [channel], "svc-chat", b'{"messages":[]}', "",
+            asker=Nobody(), seconds=60,
         )  # fmt: skip
         with contextlib.suppress(StopIteration):  # it has ended: it waited for nothing
             asked.send(None)

@@ -5,7 +5,6 @@ audit must find nothing at every step.
 """
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,7 +41,7 @@ from tests.store.books import (
     refund_of,
     speech,
 )
-from tests.store.machines import BooksMachine, run_machine
+from tests.store.machine import BooksMachine, Run, with_examples
 
 LIFE_MS = 10_000
 OPEN, KEPT, REFUNDED = CallState.OPEN, CallState.KEPT, CallState.REFUNDED
@@ -129,7 +128,7 @@ ends = st.tuples(st.integers(0, 30), st.booleans(), st.sampled_from([None, "an a
 
 
 class Machine(BooksMachine):
-    """One service."""
+    """One service; every example has a new database."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -255,16 +254,6 @@ def without_task(outcome: ChargeOutcome) -> ChargeOutcome:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-    "database, examples",
-    [
-        ("sqlite", 6),
-        ("postgresql", 1),
-        pytest.param("sqlite", 100, marks=pytest.mark.release),
-        pytest.param("postgresql", 15, marks=pytest.mark.release),
-    ],
-)
-def test_the_books_match_the_model_after_any_events(
-    database: str, examples: int, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    run_machine(Machine, database, request, tmp_path, max_examples=examples, stateful_step_count=20)
+@with_examples(6)
+def test_the_books_match_the_model_after_any_events(run_machine: Run) -> None:
+    run_machine(Machine, stateful_step_count=20)

@@ -109,6 +109,18 @@ async def set_password(books: Books, name: str, password: str, by: Actor = OPERA
     await perform(books.db, SetPassword(name=name, password_hash=hashed), by=by)
 
 
+async def signed_in(books: Books, name: str = "ann", address: str = ADDRESS) -> str:
+    """The token of a new session, which is pending if the account has a second factor."""
+    return await sessions.sign_in(books.db, name, PASSWORD, address, BROWSER)
+
+
+async def session_of(books: Books, token: str) -> sessions.Session:
+    """The session, which must not be pending."""
+    session = await sessions.find(books.db, token)
+    assert session is not None
+    return session
+
+
 async def at_once(work: Iterable[Awaitable[T]]) -> tuple[list[T], list[BaseException]]:
     """The results and the errors of work that runs at the same time."""
     done: list[T] = []
@@ -183,9 +195,7 @@ class OidcSite:
         )
 
     async def session(self, token: str) -> sessions.Session:
-        found = await sessions.find(self.books.db, token)
-        assert found is not None
-        return found
+        return await session_of(self.books, token)
 
 
 def seconds_ago(seconds: float) -> int:

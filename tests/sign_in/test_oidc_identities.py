@@ -120,7 +120,7 @@ async def test_a_second_factor_is_still_asked_for(site: OidcSite) -> None:
     codes = await perform(site.books.db, confirm)
     token = await site.sign_in()
     assert await sessions.find(site.books.db, token) is None
-    full = await second_factor.give(site.books.db, token, codes[0], ADDRESS)
+    full = await second_factor.complete(site.books.db, token, codes[0], ADDRESS)
     assert not (await site.session(full)).stepped_up
 
 

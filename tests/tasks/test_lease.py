@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-from typing import Any
 
 import asyncpg
 import pytest
@@ -190,21 +189,14 @@ async def test_heartbeats_extend_the_lease_of_a_clone_for_a_quarter_of_an_hour(s
 
 @each_database
 async def test_a_heartbeat_that_changes_nothing_writes_nothing(
-    service: TaskService, monkeypatch: pytest.MonkeyPatch
+    service: TaskService, transactions: list[object]
 ) -> None:
     await service.books.stop_clock()
     node = await service.node()
     _, job = await service.lease_new(node)
     _, other = await service.lease_new(node)
     await service.tasks.complete(node, proof_of(other), AUDIO)
-    transactions = []
-    run = service.db.transaction
-
-    async def counted(work: Any) -> Any:
-        transactions.append(work)
-        return await run(work)
-
-    monkeypatch.setattr(service.db, "transaction", counted)
+    transactions.clear()
     for progress in (0.5, 0.5, 0.1, 0.5):
         lost = await service.tasks.beat(
             node, [Heartbeat(proof_of(job), progress), Heartbeat(proof_of(other))]

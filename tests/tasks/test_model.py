@@ -11,7 +11,6 @@ import contextlib
 import itertools
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +27,7 @@ from myna.store.queries.clones import Deleted
 from myna.wire.farm import Job
 from tests.rig.actors import perform
 from tests.store.books import AUDIO, DIFFERENT_AUDIO, Customer, idempotency_key_of, keep_of
-from tests.store.machines import BooksMachine, run_machine
+from tests.store.machine import BooksMachine, Run, with_examples
 from tests.tasks.model import DONE, LEASE_S, LEASED, QUEUED, SWEPT_S, Lease, Model, Node, Task, Voice, Work
 from tests.tasks.task_service import TaskService, failure, proof_of, task_service_on
 
@@ -50,7 +49,7 @@ SERVICE_ANSWER = "spoken by the site"
 
 
 class Machine(BooksMachine):
-    """One service."""
+    """One service, with a new database in every example."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -338,26 +337,9 @@ def refused_by(job: Work) -> str:
 
 
 @pytest.mark.timeout(TIMEOUT_S)
-@pytest.mark.parametrize(
-    "database, examples",
-    [
-        ("sqlite", 8),
-        ("postgresql", 1),
-        pytest.param("sqlite", 100, marks=pytest.mark.release),
-        pytest.param("postgresql", 15, marks=pytest.mark.release),
-    ],
-)
-def test_the_queue_equals_the_model_after_any_steps(
-    database: str, examples: int, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+@with_examples(8)
+def test_the_queue_equals_the_model_after_any_steps(run_machine: Run) -> None:
+    more = {"max_examples": EXAMPLES, "derandomize": False} if EXAMPLES else {}
     run_machine(
-        Machine,
-        database,
-        request,
-        tmp_path,
-        max_examples=EXAMPLES or examples,
-        derandomize=not EXAMPLES,
-        stateful_step_count=STEPS,
-        phases=set(Phase) - {Phase.explain},
-        print_blob=True,
+        Machine, stateful_step_count=STEPS, phases=set(Phase) - {Phase.explain}, print_blob=True, **more
     )

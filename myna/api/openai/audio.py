@@ -17,9 +17,9 @@ from myna.engines.media.media import Transcoder
 from myna.errors import DiskFull, MynaError
 from myna.farm.nodes import Capacity
 from myna.gateway import transcripts
+from myna.gateway.chat.failover import Failover
 from myna.gateway.transcription import EmbeddedWhisper, Transcriber
 from myna.http.asgi import Routes
-from myna.http.client import HttpClient
 from myna.http.exchange import ResponseStream
 from myna.http.request import BodyBudget, Request
 from myna.http.responses import Response, envelope
@@ -59,7 +59,7 @@ class OpenAIAudio:
     audio: AudioStore
     spool: Spool
     space: FreeSpace
-    http_client: HttpClient
+    failover: Failover
 
     def __post_init__(self) -> None:
         settings, spool = self.settings, self.spool
@@ -85,11 +85,9 @@ class OpenAIAudio:
             tools=DeliveryTools(spool, self.transcoder, self.disk, settings.upstream_idle_s),
         )
         self.transcriber = Transcriber(
-            settings=settings,
+            failover=self.failover,
             ledger=self.ledger,
             config=self.config,
-            channels=self.channels,
-            http_client=self.http_client,
             whisper=self.whisper,
             disk=self.disk,
         )

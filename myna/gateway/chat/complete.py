@@ -1,7 +1,7 @@
 """Use case: a chat completion. Plan, charge, upstream or speech, keep or refund."""
 
 import time
-from collections.abc import Awaitable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,18 +10,17 @@ from msgspec import Struct
 
 from myna.accounts.keys import Scope, UnverifiedCaller
 from myna.billing.ledger import Call, ChargeOrder, Ledger
-from myna.channels.channels import Channel, Channels
+from myna.channels.channels import Channel
 from myna.config import ConfigCache
 from myna.engines.pool.admission import Slot
 from myna.errors import InvalidRequest
 from myna.gateway.chat import upstream
+from myna.gateway.chat.failover import Failover
 from myna.gateway.chat.intent import speech_text
 from myna.gateway.chat.text import han_count
 from myna.gateway.chat.upstream import ModelAnswer
-from myna.http.client import HttpClient
 from myna.http.request import read_body
 from myna.lib.ids import new_name
-from myna.settings import Settings
 from myna.speech.plan import CheckedSpeech, Planner
 from myna.speech.synthesize import Disconnected, SpokenPlan, SpokenSound, Synthesizer
 from myna.store.batch import Replayed
@@ -66,38 +65,35 @@ class ChatPlan(Struct, frozen=True):
     order: ChargeOrder
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Chat:
     """Answers chat requests for one process."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        ledger: Ledger,
-        config: ConfigCache,
-        channels: Channels,
-        http_client: HttpClient,
-        planner: Planner,
-        synthesizer: Synthesizer,
-    ) -> None:
-        self._settings = settings
-        self._ledger = ledger
-        self._config = config
-        self._channels = channels
-        self._http_client = http_client
-        self._planner = planner
-        self._synthesizer = synthesizer
+    failover: Failover
+    ledger: Ledger
+    config: ConfigCache
+    planner: Planner
+    synthesizer: Synthesizer
 
     async def complete(self, caller: UnverifiedCaller, body: bytes, disconnected: Disconnected) -> bytes:
         """Returns the JSON of a ChatCompletion. Raises MynaError."""
         with Slot() as slot:
-            outcome = await self._ledger.charge_plan(caller, lambda: self._plan(caller, body, slot))
+            outcome = await self.ledger.charge_plan(caller, lambda: self._plan(caller, body, slot))
             if isinstance(outcome, Replayed):
                 return outcome.answer.encode()
             charged, plan = outcome
             if isinstance(plan, SpokenPlan):
                 return (await self.speak(charged, plan, disconnected)).encode()
         async with charged as call:
-            model_answer = await self._ask(call, plan)
+            model_answer = await upstream.ask(
+                self.failover,
+                plan.channels,
+                plan.summary.model,
+                plan.conversation,
+                plan.instruction,
+                asker=call,
+                seconds=call.seconds_left,
+            )
             answer = to_json(_completion(plan.summary, model_answer))
             stored = answer.decode() if call.repeatable else ""  # only a retry reads it
             await call.keep(stored)
@@ -111,11 +107,11 @@ class Chat:
                 summary=summary,
                 conversation=request.conversation,
                 instruction=request.instruction,
-                channels=self._channels.chat(self._config.current),
+                channels=self.failover.channels.chat(self.config.current),
                 order=ChargeOrder(
                     pays=Scope.CHAT,
-                    units=self._config.settings.chat_units,
-                    seconds=self._settings.call_deadline_s,
+                    units=self.config.settings.chat_units,
+                    seconds=self.failover.settings.call_deadline_s,
                     route=summary.model,
                 ),
             )
@@ -129,14 +125,14 @@ class Chat:
             text=text,
             voice_id=None,
             speed=1.0,
-            channel_s=self._settings.call_deadline_s,
-            node_s=self._settings.chat_speech_wait_s,
+            channel_s=self.failover.settings.call_deadline_s,
+            node_s=self.failover.settings.chat_speech_wait_s,
         )
-        speech = await self._planner.plan(caller, checked, slot)
+        speech = await self.planner.plan(caller, checked, slot)
 
         def answer(sound: SpokenSound) -> str:
             """The same completion for a channel and for a node."""
-            url, mode = self._synthesizer.url(sound.audio), "async" if sound.by_node else "sync"
+            url, mode = self.synthesizer.url(sound.audio), "async" if sound.by_node else "sync"
             spoken = SpokenAnswer(
                 url=url,
                 task_id=sound.task_id,
@@ -148,29 +144,15 @@ class Chat:
             completion = _completion(summary, ModelAnswer(url, None, "stop"))
             return to_json_text(msgspec.structs.replace(completion, audio=spoken))
 
-        return SpokenPlan(speech, answer, self._config.settings.tts_units, route)
-
-    def _ask(self, call: Call, plan: ChatPlan) -> Awaitable[ModelAnswer]:
-        return upstream.ask(
-            self._http_client,
-            self._channels,
-            plan.channels,
-            plan.summary.model,
-            plan.conversation,
-            plan.instruction,
-            asker=call,
-            seconds=call.seconds_left,
-            fair_try_s=self._settings.fair_try_s,
-            answer_max_bytes=self._settings.answer_max_bytes,
-        )
+        return SpokenPlan(speech, answer, self.config.settings.tts_units, route)
 
     async def speak(self, call: Call, plan: SpokenPlan, disconnected: Disconnected) -> str:
         """Returns the response with the audio's URL. Waits for the task if a node speaks."""
         async with call:
-            spoken = await self._synthesizer.deliver(call, plan, disconnected)
+            spoken = await self.synthesizer.deliver(call, plan, disconnected)
         if spoken is not None:
             return spoken
-        return plan.filled(call.task_id, await self._synthesizer.ended(call, plan.speech))
+        return plan.filled(call.task_id, await self.synthesizer.ended(call, plan.speech))
 
 
 def _read(body: bytes) -> ReadChat:

@@ -11,10 +11,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from myna.channels.channels import PARROT, Channel, Channels
+from myna.channels.channels import PARROT, Channel
 from myna.gateway.chat import text
-from myna.gateway.chat.failover import Asker, FailedAttempt, answer_of, first_answer, unusable
-from myna.http.client import HttpClient
+from myna.gateway.chat.failover import Asker, FailedAttempt, Failover, unusable
 from myna.wire import completions
 from myna.wire.body import has_too_many_containers
 from myna.wire.failures import EMPTY, EMPTY_CAUSED
@@ -60,8 +59,7 @@ _tool_calls = msgspec.json.Decoder(list[dict[str, Any]] | None)
 
 
 async def ask(
-    http_client: HttpClient,
-    channels: Channels,
+    failover: Failover,
     candidates: list[Channel],
     model: str,
     conversation: bytes,
@@ -69,24 +67,20 @@ async def ask(
     *,
     asker: Asker,
     seconds: float,
-    fair_try_s: float,
-    answer_max_bytes: int,
+    fair_try_s: float | None = None,
 ) -> ModelAnswer:
-    """Returns the first valid answer. Raises UpstreamFailed, Overloaded: see `first_answer`."""
+    """Returns the first valid answer. Raises UpstreamFailed, Overloaded: see `Failover.first_answer`."""
 
     async def attempt(channel: Channel, left: float) -> ModelAnswer:
         if channel.url == PARROT:
             return ModelAnswer(f"🦜 {instruction}", None, "stop")
         body = _body(channel.model or model, conversation)
-        path = "/chat/completions"
-        answer = await answer_of(
-            http_client, channel, path, body, deadline_s=left, answer_max_bytes=answer_max_bytes
-        )
+        answer = await failover.answer_of(channel, "/chat/completions", body, deadline_s=left)
         text.note_tokens(asker.details, answer.body, body)
         return model_answer(answer.body, channel)
 
-    return await first_answer(
-        channels, candidates, attempt, asker=asker, seconds=seconds, fair_try_s=fair_try_s
+    return await failover.first_answer(
+        candidates, attempt, asker=asker, seconds=seconds, fair_try_s=fair_try_s
     )
 
 
