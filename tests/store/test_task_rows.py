@@ -2,7 +2,8 @@
 
 import pytest
 
-from myna.store.batch import TaskStatus
+from myna.store import postgresql_batch
+from myna.store.batch import Charge, TaskStatus
 from myna.store.queries import tasks
 from tests.store.books import (
     AUDIO,
@@ -82,3 +83,17 @@ async def test_a_completion_after_a_refund_changes_nothing(books: Books) -> None
     await books.end(refund_of(call, "too late"))
     assert await books.end(keep_of(call, None, AUDIO)) == ["lost"]
     assert await books.task(call.call_id) == (3, "", 0, b"", "too late")
+
+
+async def test_a_task_of_a_build_without_languages_has_none(
+    postgres_books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a build may serve beside this one's functions."""
+    more = postgresql_batch._more
+
+    def without_language(n: int, charge: Charge) -> dict[str, object]:
+        return {name: value for name, value in more(n, charge).items() if name != "language"}
+
+    monkeypatch.setattr(postgresql_batch, "_more", without_language)
+    await postgres_books.charge(charge_of(await postgres_books.customer(), task=speech()))
+    assert await postgres_books.sql("SELECT language FROM tasks") == [("",)]
