@@ -26,7 +26,7 @@ from myna.channels.routes import RouteKind
 from myna.engines.interface import Engine, EngineBusy, EngineFailed, Utterance, UtteranceRefused
 from myna.errors import CommandError, Overloaded, UpstreamFailed
 from myna.errors.sentences import SentenceError
-from myna.gateway.chat import upstream
+from myna.gateway.chat import complete
 from myna.gateway.chat.failover import FailedAttempt, Failover, Nobody, without_secrets
 from myna.gateway.models import ask, models_in
 from myna.http.client import HttpClient, RequestFailed
@@ -71,7 +71,7 @@ async def chat(failover: Failover, channel: Channel, deadline_s: float) -> Trial
     """Sends a chat channel MESSAGE. Raises CommandError."""
     began = time.monotonic()
     try:
-        answer = await upstream.ask(
+        answer = await complete.ask(
             failover,
             [channel],
             channel.model,
@@ -282,7 +282,7 @@ class Prober:
         try:
             if kind == RouteKind.CHAT:
                 conversation = {"messages": MESSAGES, "max_tokens": PROBE_TOKENS_MAX}
-                await upstream.ask(
+                await complete.ask(
                     self.failover,
                     [channel],
                     model or CHAT_MODEL,

@@ -13,7 +13,6 @@ from myna.accounts.refusals import Refusals
 from myna.accounts.sign_in.oidc.flow import Oidc
 from myna.accounts.sign_in.oidc.provider import client_of
 from myna.accounts.throttle import KeyThrottle
-from myna.api import units
 from myna.api.auth import KeyAuth
 from myna.api.farm import FarmApi
 from myna.api.health import HealthApi
@@ -21,7 +20,7 @@ from myna.api.openai.audio import OpenAIAudio
 from myna.api.openai.text import ModelsApi, RelayApi
 from myna.api.openapi import OpenApi
 from myna.api.uploads import UploadsApi
-from myna.api.v1 import V1Api
+from myna.api.v1 import V1Api, unit_headers
 from myna.billing.ledger import Ledger
 from myna.billing.quota import Quota
 from myna.channels.channels import Channels, restore_circuits
@@ -155,7 +154,6 @@ class Service:
     def _openai_audio(self) -> OpenAIAudio:
         return OpenAIAudio(
             settings=self.settings,
-            db=self.db,
             ledger=self.ledger,
             config=self.config,
             channels=self.channels,
@@ -231,7 +229,7 @@ class Service:
         throttle = KeyThrottle()
         key_auth = KeyAuth(self.db, self.settings.charge_wait_s, throttle)
         stored = StoredResponses(self.settings, self.db, self.ledger, self.config, self.quota, self.space)
-        relayed = RelayApi(key_auth, self._relay(units.headers), self.relay_planner, stored)
+        relayed = RelayApi(key_auth, self._relay(unit_headers), self.relay_planner, stored)
         lengths = ContextLengths(self.http_client, self.channels)
         models = ModelsApi(key_auth, self.db, self.config, self.openai_audio.whisper, lengths)
         v1 = V1Api(key_auth, self.db, self.config, self.channels, self.capacity, self.chat, self.synthesizer)
@@ -248,7 +246,7 @@ class Service:
         )
         return {
             **farm.routes(),
-            **self.openai_audio.routes(key_auth),
+            **self.openai_audio.routes(key_auth, v1),
             **v1.routes(),
             "/openai/v1/chat/completions": {"POST": relayed.chat_completions},
             "/openai/v1/responses": {"POST": relayed.responses},

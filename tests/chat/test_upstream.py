@@ -9,8 +9,8 @@ import pytest
 from myna.channels.channels import PARROT, Channel, Channels
 from myna.channels.circuits import FAILURES_MAX
 from myna.errors import UpstreamFailed
+from myna.gateway.chat.complete import TOOL_CALLS_MAX_BYTES, ModelAnswer, ask
 from myna.gateway.chat.failover import FailedAttempt, Failover, Nobody
-from myna.gateway.chat.upstream import TOOL_CALLS_MAX_BYTES, ModelAnswer, ask
 from myna.http.client import ClientResponse
 from myna.http.client.client import HttpClient
 from myna.settings import Settings
@@ -132,6 +132,13 @@ async def test_invalid_or_too_large_tool_calls_are_a_failure(
     with pytest.raises(UpstreamFailed):
         await read(f'{{"choices":[{{"message":{{"tool_calls":{tool_calls}}}}}]}}')
     assert said in caplog.text
+
+
+@pytest.mark.parametrize("error", ['"error":{"message":"no"}', '"base_resp":{"status_code":1027}'])
+async def test_choices_beside_an_error_are_a_failure(error: str, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(UpstreamFailed):
+        await read(f'{{{error},"choices":[{{"message":{{"content":"x"}}}}]}}')
+    assert "the answer reports an error" in caplog.text
 
 
 async def test_an_empty_answer_caused_by_the_request_opens_no_circuit(upstream: Upstream) -> None:

@@ -11,7 +11,7 @@ from myna.actions import voices as voice_actions
 from myna.actions.media import DeleteVoice
 from myna.actions.voices import BlendVoice, HideVoice
 from myna.channels.channels import Channels
-from myna.engines.interface import EngineLimits, EngineVoice
+from myna.engines.interface import EngineLimits
 from myna.engines.kokoro.engine import KokoroConfig
 from myna.errors import CommandError, InvalidRequest
 from myna.farm.nodes import Nodes
@@ -19,7 +19,7 @@ from myna.http.client import HttpClient
 from myna.settings import Settings
 from myna.speech import catalogue as voices
 from myna.store.queries import config as config_store
-from myna.store.queries.config import Config
+from myna.store.queries.config import BlendRow, Config
 from myna.voices import overrides as voice_overrides
 from myna.voices.overrides import PublicVoice
 from myna.wire.farm import NodeVoice
@@ -81,7 +81,7 @@ async def test_a_blend_is_a_public_voice_of_the_channel_after_its_own(
     await do(BlendVoice(voice_id=BLEND, recipe=RECIPE))
     assert await usable(books, channels) == [*PARTS, BLEND]
     row = await listed(books, channels)
-    assert row.voice == EngineVoice(BLEND, "晓晓 + 晓北", "female", "zh-CN")
+    assert row.voice == BlendRow(BLEND, "晓晓 + 晓北", "female", "zh-CN", RECIPE)
     assert (row.sources, row.recipe) == ((f"channel {CHANNEL}",), RECIPE)
     others = [row for row in await voice_overrides.list_public(books.db, channels) if row.recipe == ""]
     assert [row.voice.voice_id for row in others] == PARTS

@@ -1,4 +1,10 @@
-"""Use case: a chat completion. Plan, charge, upstream or speech, keep or refund."""
+"""Use case: a chat completion of /v1. Plan, charge, a channel or speech, keep or refund.
+
+The next channel is tried after a failed connection, a status other than 200, a timeout, or an answer that is
+invalid, empty or too large. An empty answer with a `finish_reason` is final, since the request caused it. The
+body of an error is logged, truncated and without the channel's key. What of it the client gets is decided in
+`myna.wire.failures`.
+"""
 
 import time
 from dataclasses import dataclass
@@ -10,22 +16,22 @@ from msgspec import Struct
 
 from myna.accounts.keys import Scope, UnverifiedCaller
 from myna.billing.ledger import Call, ChargeOrder, Ledger
-from myna.channels.channels import Channel
+from myna.channels.channels import PARROT, Channel
 from myna.config import ConfigCache
 from myna.engines.pool.admission import Slot
 from myna.errors import InvalidRequest
-from myna.gateway.chat import upstream
-from myna.gateway.chat.failover import Failover
+from myna.gateway.chat.failover import Asker, FailedAttempt, Failover, of_error, unusable
 from myna.gateway.chat.intent import speech_text
-from myna.gateway.chat.text import han_count
-from myna.gateway.chat.upstream import ModelAnswer
+from myna.gateway.chat.text import han_count, note_tokens
 from myna.http.request import read_body
 from myna.lib.ids import new_name
 from myna.speech.plan import CheckedSpeech, Planner
 from myna.speech.synthesize import Disconnected, SpokenPlan, SpokenSound, Synthesizer
 from myna.store.batch import Replayed
-from myna.wire import lenient
-from myna.wire.body import decode, to_json, to_json_text
+from myna.wire import completions, lenient
+from myna.wire.body import decode, has_too_many_containers, to_json, to_json_text
+from myna.wire.failures import EMPTY, EMPTY_CAUSED, reports_error
+from myna.wire.lenient import UNREADABLE, reason_of, strict
 from myna.wire.v1 import ChatChoice, ChatCompletion, ChatMessage, ChatRequest, SpokenAnswer, Usage
 
 PASSED_ON = frozenset(
@@ -37,7 +43,44 @@ PASSED_ON = frozenset(
 )  # fmt: skip
 """Fields of the request that are sent upstream. `n` is not: one call is charged, one answer is returned."""
 
-ID_PREFIX = "chatcmpl-"
+TOOL_CALLS_MAX_BYTES = 2**20
+"""The default maximum of a request body. Larger tool calls would take long to decode."""
+
+
+class _Message(Struct):
+    content: Any = None
+    tool_calls: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Choice(Struct):
+    """Some servers send the message of a whole answer as `delta`."""
+
+    message: _Message | None = None
+    delta: _Message | None = None
+    finish_reason: Any = None
+
+
+class _Choices(Struct, array_like=True):
+    """Decodes only the array's first element."""
+
+    first: _Choice | None = None
+
+
+class _Completion(Struct):
+    choices: _Choices
+
+
+class ModelAnswer(Struct, frozen=True):
+    """The model's answer. `content` is empty only if there are tool calls."""
+
+    content: str
+    tool_calls: list[dict[str, Any]] | None
+    finish_reason: str
+
+
+_completion = msgspec.json.Decoder(_Completion)
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_tool_calls = msgspec.json.Decoder(list[dict[str, Any]] | None)
 
 
 class RequestSummary(Struct, frozen=True):
@@ -48,7 +91,7 @@ class RequestSummary(Struct, frozen=True):
 
 
 class ReadChat(Struct, frozen=True):
-    """A request as far as a plan needs it: see `ChatPlan`."""
+    """A request as far as a plan needs it. `conversation` is what a channel gets of it, as a JSON object."""
 
     summary: RequestSummary
     conversation: bytes
@@ -56,11 +99,9 @@ class ReadChat(Struct, frozen=True):
 
 
 class ChatPlan(Struct, frozen=True):
-    """The upstream request, and the channels to try in order."""
+    """A request, the channels to try in order, and what to charge."""
 
-    summary: RequestSummary
-    conversation: bytes
-    instruction: str
+    request: ReadChat
     channels: list[Channel]
     order: ChargeOrder
 
@@ -85,16 +126,17 @@ class Chat:
             if isinstance(plan, SpokenPlan):
                 return (await self.speak(charged, plan, disconnected)).encode()
         async with charged as call:
-            model_answer = await upstream.ask(
+            request = plan.request
+            answered = await ask(
                 self.failover,
                 plan.channels,
-                plan.summary.model,
-                plan.conversation,
-                plan.instruction,
+                request.summary.model,
+                request.conversation,
+                request.instruction,
                 asker=call,
                 seconds=call.seconds_left,
             )
-            answer = to_json(_completion(plan.summary, model_answer))
+            answer = to_json(_answer_of(request.summary, answered))
             stored = answer.decode() if call.repeatable else ""  # only a retry reads it
             await call.keep(stored)
             return answer
@@ -104,9 +146,7 @@ class Chat:
         summary, to_speak = request.summary, speech_text(request.instruction)
         if to_speak is None:
             return ChatPlan(
-                summary=summary,
-                conversation=request.conversation,
-                instruction=request.instruction,
+                request=request,
                 channels=self.failover.channels.chat(self.config.current),
                 order=ChargeOrder(
                     pays=Scope.CHAT,
@@ -141,7 +181,7 @@ class Chat:
                 text=text,
                 chars=len(text),
             )
-            completion = _completion(summary, ModelAnswer(url, None, "stop"))
+            completion = _answer_of(summary, ModelAnswer(url, None, "stop"))
             return to_json_text(msgspec.structs.replace(completion, audio=spoken))
 
         return SpokenPlan(speech, answer, self.config.settings.tts_units, route)
@@ -189,10 +229,10 @@ def text_of(message: dict[str, Any]) -> str:
     return lenient.text_of(message.get("content"))
 
 
-def _completion(summary: RequestSummary, answer: ModelAnswer) -> ChatCompletion:
+def _answer_of(summary: RequestSummary, answer: ModelAnswer) -> ChatCompletion:
     prompt, completion = summary.prompt_tokens, han_count(answer.content)
     return ChatCompletion(
-        id=ID_PREFIX + new_name(),
+        id=completions.ID_PREFIX + new_name(),
         object="chat.completion",
         created=int(time.time()),
         model=summary.model,
@@ -201,3 +241,70 @@ def _completion(summary: RequestSummary, answer: ModelAnswer) -> ChatCompletion:
         ],
         usage=Usage(prompt, completion, prompt + completion),
     )
+
+
+async def ask(
+    failover: Failover,
+    candidates: list[Channel],
+    model: str,
+    conversation: bytes,
+    instruction: str,
+    *,
+    asker: Asker,
+    seconds: float,
+    fair_try_s: float | None = None,
+) -> ModelAnswer:
+    """Returns the first valid answer. Raises UpstreamFailed, Overloaded: see `Failover.first_answer`."""
+
+    async def attempt(channel: Channel, left: float) -> ModelAnswer:
+        if channel.url == PARROT:
+            return ModelAnswer(f"🦜 {instruction}", None, "stop")
+        body = _body(channel.model or model, conversation)
+        answer = await failover.answer_of(channel, "/chat/completions", body, deadline_s=left)
+        note_tokens(asker.details, answer.body, body)
+        return model_answer(answer.body, channel)
+
+    return await failover.first_answer(
+        candidates, attempt, asker=asker, seconds=seconds, fair_try_s=fair_try_s
+    )
+
+
+def _body(model: str, conversation: bytes) -> bytes:
+    """`conversation`, a JSON object with members, with the two that do not pass from request to channel."""
+    return b'{"model":%b,"stream":false,%b' % (msgspec.json.encode(model), conversation[1:])
+
+
+def model_answer(answer: bytes, channel: Channel) -> ModelAnswer:
+    """The first choice of a chat completion. Raises FailedAttempt."""
+    try:
+        if (b'"error"' in answer or b'"base_resp"' in answer) and reports_error(
+            strict(_members.decode, answer)
+        ):
+            raise of_error("ErrorAnswer", "the answer reports an error", answer, channel)
+        choice = strict(_completion.decode, answer).choices.first
+        if choice is None:
+            raise unusable("NoChoices", "the answer has no choices", answer, channel)
+        if (message := choice.message or choice.delta) is None:
+            raise unusable("NoChoices", "the answer's choice has no message", answer, channel)
+        content = message.content
+        if not isinstance(content, str):
+            content = lenient.text_of(completions.message({"content": content}, whole=True)["content"])
+        reason, tool_calls = reason_of(choice.finish_reason), None
+        if (found := _tool_calls.decode(_bounded(message.tool_calls))) is not None:
+            tool_calls = [one for call in found if (one := completions.call(call))]
+    except UNREADABLE as error:
+        raise unusable(
+            "NoCompletion", "the answer is no chat completion", answer, channel, f": {error}"
+        ) from error
+    if not content and not tool_calls:
+        # such as max_tokens 1 for a model that reasons, or a stop sequence that it begins with
+        raise FailedAttempt("EmptyAnswer", "the answer is empty", meaning=EMPTY_CAUSED if reason else EMPTY)
+    return ModelAnswer(content, tool_calls, reason or "stop")
+
+
+def _bounded(tool_calls: msgspec.Raw) -> bytes:
+    """The JSON of the tool calls. Raises FailedAttempt if they are too large to decode at once."""
+    found = bytes(tool_calls)
+    if len(found) > TOOL_CALLS_MAX_BYTES or has_too_many_containers(found):
+        raise FailedAttempt("LargeToolCalls", "the answer's tool calls are too large")
+    return found
