@@ -123,14 +123,12 @@ HETERONYMS: tuple[Rule, ...] = (
     rule(r"(?<!\w)([Hh]e|[Ss]he|[Ii]t|[Ww]e|[Tt]hey|I|[Rr]oad|[Rr]iver|[Pp]ath) wound(?!\w)", r"\1 wownd"),
     rule(r"(?<!\w)wound (?=up|down|around|through|its way|the clock|the watch)", "wownd "),
     rule(
-        rf"(?<!\w)([Tt])ear (?={_OBJECT}\b|apart\b|off\b|out\b|open\b|into\b|through\b|away\b|at\b|"
-        rf"along\b)",
+        rf"(?<!\w)([Tt])ear (?={_OBJECT}\b|apart\b|off\b|out\b|open\b|into\b|through\b|away\b|at\b|along\b)",
         r"\1are ",
     ),
     rule(r"(?<!\w)((?:[Ww]ear and|[Tt]o|[Dd]on't|[Ww]ill|[Cc]an) )tear(?!\w)", r"\1tare"),
     rule(
-        r"(?<!\w)([Tt])ear (?=in (?:the|his|her|my) (?:shirt|dress|fabric|muscle|pants|jacket|"
-        r"sleeve|paper))",
+        r"(?<!\w)([Tt])ear (?=in (?:the|his|her|my) (?:shirt|dress|fabric|muscle|pants|jacket|sleeve|paper))",
         r"\1are ",
     ),
     rule(
@@ -172,8 +170,7 @@ CODES: tuple[Rule, ...] = (
     rule(r"(?<![A-Za-z.])([A-Z])\.(\d{3})(?!\w)", lambda m: f"{m[1]} {by_one(m[2])}"),
     rule(r"(?<=\b[A-Z]{2} )\d{5}(?!\w|[.,-]\d)", lambda m: by_one(m[0])),
     rule(
-        r"(?<![\w.])(?:\+\d{1,3}[ .-]?|\d{1,2}[ .-])?(?:\(\d{3}\) ?|"
-        r"\d{3}[ -.])?\d{3}[-.]\d{4}(?![\w-]|\.\d)",
+        r"(?<![\w.])(?:\+\d{1,3}[ .-]?|\d{1,2}[ .-])?(?:\(\d{3}\) ?|\d{3}[ -.])?\d{3}[-.]\d{4}(?![\w-]|\.\d)",
         _grouped,
     ),
     rule(r"(?<![\w.])\+\d{1,3}(?:[- ]?(?:\(\d{1,4}\)|\d{1,5})){2,5}(?![\w.%])", _grouped),
