@@ -31,6 +31,7 @@ from myna.api.v1 import V1Api
 from myna.billing.ledger import Call
 from myna.engines.pool.admission import Slot
 from myna.gateway.chat.complete import Chat
+from myna.gateway.chat.failover import Failover
 from myna.http.asgi import Application
 from myna.http.client import ClientResponse, HttpClient
 from myna.http.exchange import Exchange
@@ -98,15 +99,8 @@ async def _all(folder: Path) -> dict[str, float]:
 
 
 async def _layers(service: Service) -> dict[str, float]:
-    chat = Chat(
-        service.settings,
-        service.ledger,
-        service.config,
-        service.channels,
-        Instant(connections_max=1),
-        service.planner,
-        service.synthesizer,
-    )
+    failover = Failover(service.settings, service.channels, Instant(connections_max=1))
+    chat = Chat(failover, service.ledger, service.config, service.planner, service.synthesizer)
     key_auth = KeyAuth(service.db, 1.0, KeyThrottle())
     api = V1Api(
         key_auth, service.db, service.config, service.channels, service.capacity, chat, service.synthesizer

@@ -21,6 +21,7 @@ pytest_plugins = [
     "tests.rig.browser",
     "tests.rig.oidc_provider",
     "tests.store.fixtures",
+    "tests.store.machine",
 ]
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from myna.store.database import Queries, Transaction
 from myna.store.queries import accounts as store
-from myna.store.queries.accounts import ActivityRow
+from myna.store.queries.accounts import ActivityRow, NewActivity
 from myna.store.rows import ID_MAX
 
 PROGRAM = "myna"
@@ -58,14 +58,14 @@ async def record(
     the account that the change concerns, 0 for none. `note` is a comment behind the command, for a change
     that the command alone would not make."""
     text = shlex.join([PROGRAM, *command])
-    await store.add_activity(
-        connection,
+    new = NewActivity(
         actor_id=actor.account_id,
         actor=actor.name,
         address=actor.address,
         command=f"{text} # {note}" if note else text,
         account_id=account_id,
     )
+    await store.add_activity(connection, new)
 
 
 async def page(

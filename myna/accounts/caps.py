@@ -11,13 +11,13 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from myna.accounts.accounts import UNITS_MAX
 from myna.errors import CommandError, InsufficientQuota, MynaError, Unauthorized, sentences
 from myna.lib import times
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import keys as key_store
 from myna.store.queries.keys import CapRow
 
-UNITS_MAX = 2**53 - 1
 _CAP = re.compile(r"([1-9][0-9]{0,15})/(day|week|month)")
 
 

@@ -228,6 +228,6 @@ async def _id_of(change: Change, name: str) -> int:
             "There is no key {name!r}; 'myna key list ACCOUNT' has the names and ids.", name=name
         )
     if len(found) > 1:
-        ids = ", ".join(f"{key_id} (of {owner})" for key_id, owner in found)
+        ids = ", ".join(f"{key_id} (of {owner})" for key_id, owner in found.items())
         raise CommandError("There are several keys {name!r}; name one by its id: {ids}.", name=name, ids=ids)
-    return found[0][0]
+    return next(iter(found))

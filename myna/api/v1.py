@@ -1,12 +1,13 @@
-"""The endpoints of /v1: chat and models, speech, voices and records, /me."""
+"""The endpoints of /v1: chat and models, speech, voices and records, /me; the headers of a charged call."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from msgspec import structs
 
 from myna.accounts.keys import Scope
-from myna.api import units
 from myna.api.auth import KeyAuth, model_refused
 from myna.channels.channels import Channels
 from myna.config import ConfigCache
@@ -17,6 +18,7 @@ from myna.gateway.chat.complete import Chat
 from myna.http.asgi import Routes
 from myna.http.request import Request
 from myna.http.responses import Response
+from myna.lib.telemetry.requests import RequestDetails
 from myna.speech import catalogue as voices
 from myna.speech.synthesize import Synthesizer, status_text
 from myna.store.database import Database
@@ -24,7 +26,7 @@ from myna.store.queries import clones
 from myna.store.queries import keys as keys_store
 from myna.store.queries import tasks as store
 from myna.store.queries.tasks import TaskRow
-from myna.wire.body import to_json
+from myna.wire.body import NAMES_MAX, to_json
 from myna.wire.v1 import (
     MODELS,
     KeyInfo,
@@ -47,6 +49,33 @@ _INTEGER = re.compile(r"-?[0-9]+")
 
 MODELS_CREATED = 1_767_225_600
 """2026-01-01: the creation time of both models."""
+
+
+def unit_headers(details: RequestDetails) -> dict[str, str]:
+    """The units that a request cost, 0 for a stored response, and the account's balance after it; the calls
+    that are left in this minute, if they are limited; and what of the request was ignored or not spoken."""
+    found = {"X-Units-Cost": str(details.units), "X-Units-Balance": str(details.balance)}
+    found |= details.rate_headers
+    if details.ignored:
+        found["X-Ignored-Fields"] = details.ignored
+    if details.unspoken:
+        found["X-Unspoken"] = unspoken(details.unspoken)
+    if details.ignored_tools:
+        found["X-Ignored-Tools"] = details.ignored_tools
+    return found
+
+
+def unspoken(counts: Mapping[str, int]) -> str:
+    """What of a text was not spoken, as the value of a header: scripts, kinds of signs, names of markup."""
+    named = [f"{name} {count}" for name, count in islice(counts.items(), NAMES_MAX)]
+    more = sum(islice(counts.values(), NAMES_MAX, None))
+    return ", ".join([*named, f"{more} more"] if more else named)
+
+
+def headers_with_channel(details: RequestDetails) -> dict[str, str]:
+    """The headers about units, and the channel that answered: `node` for compute nodes, and no header for a
+    stored response."""
+    return unit_headers(details) | ({"X-Myna-Channel": details.channel} if details.channel else {})
 
 
 @dataclass(frozen=True)
@@ -85,7 +114,7 @@ class V1Api:
             answer = await self.chat.complete(caller, body, request.disconnected)
         except ModelNotFound as error:
             raise model_refused(error) from None
-        return Response(answer, headers=units.headers(caller.details))
+        return Response(answer, headers=unit_headers(caller.details))
 
     async def speak(self, request: Request) -> Response:
         caller, body = await self.key_auth.caller_and_body(request, Scope.TTS)
@@ -93,18 +122,22 @@ class V1Api:
             answer = await self.synthesizer.speak(caller, body, request.disconnected)
         except ModelNotFound as error:
             raise model_refused(error) from None
-        return Response(answer.encode(), headers=units.headers(caller.details))
+        return Response(answer.encode(), headers=unit_headers(caller.details))
 
     async def voices(self, request: Request) -> Response:
+        public, cloned = await self.usable_voices(request)
+        data = [_voice(voice, "public") for voice in public] + [_voice(voice, "clone") for voice in cloned]
+        return Response(to_json(VoiceList("list", data, data[0].voice_id if data else "")))
+
+    async def usable_voices(self, request: Request) -> tuple[list[EngineVoice], list[EngineVoice]]:
+        """The public voices that can be used now, and the cloned ones of the caller's account."""
         verified = await self.key_auth.verify(request, Scope.TTS)
         await self.key_auth.in_time(self.config.at(verified.config_version))
         config = await self.key_auth.in_time(self.config.with_nodes())
         nodes = await self.key_auth.in_time(self.capacity.nodes(config))
         own = clones.ready(self.db, verified.key.account_id) if nodes else None
         cloned = voices.usable_clones(await self.key_auth.in_time(own), config, nodes) if own else []
-        public = voices.usable(self.channels, config, nodes)
-        data = [_voice(voice, "public") for voice in public] + [_voice(voice, "clone") for voice in cloned]
-        return Response(to_json(VoiceList("list", data, data[0].voice_id if data else "")))
+        return voices.usable(self.channels, config, nodes), cloned
 
     async def task(self, request: Request) -> Response:
         verified = await self.key_auth.verify(request, Scope.TTS)
@@ -162,11 +195,11 @@ class V1Api:
             expires_at=expires_at,
             stats=stats,
         )
-        return Response(to_json(info), headers=units.headers(request.details))
+        return Response(to_json(info), headers=unit_headers(request.details))
 
 
 def _voice(voice: EngineVoice, source: str) -> Voice:
-    return Voice(**structs.asdict(voice), source=source)
+    return Voice(voice.voice_id, voice.name, voice.gender, voice.language, source)
 
 
 def read_integer(name: str, value: str | None) -> int:

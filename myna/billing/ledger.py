@@ -202,8 +202,8 @@ class Ledger:
                 if (stored := await self.check_refusal(caller)) is not None:
                     return stored
                 if self.config.current.version == config.version:
-                    told = refused_charges.told(self._db, caller.details.key_id, error)
-                    raise await self._query(told) from None
+                    shown = refused_charges.for_key(self._db, caller.details.key_id, error)
+                    raise await self._query(shown) from None
             else:
                 match await self.charge(caller, planned.order, config):
                     case Call() as call:
@@ -355,14 +355,10 @@ class Ledger:
         self, caller: UnverifiedCaller, order: ChargeOrder, refused: ChargeRefused
     ) -> MynaError:
         """Checks the key first, which notes its account in the caller's details."""
-        refusal = refused_charges.Refusal(
-            key_id=(await self._verify(caller)).key.id,
-            refused=refused,
-            units=order.units,
-            route=order.model or order.route,
-            zone=self.config.settings.time_zone,
-        )
-        return await self._query(refused_charges.error_of(self._db, refusal))
+        key_id, zone = (await self._verify(caller)).key.id, self.config.settings.time_zone
+        route = order.model or order.route
+        error = refused_charges.error_of(self._db, refused, order.units, route, key_id=key_id, zone=zone)
+        return await self._query(error)
 
     async def _query(self, query: Awaitable[T]) -> T:
         return await in_time(self._db, query, self._charge_wait_s)

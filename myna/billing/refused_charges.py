@@ -1,8 +1,6 @@
-"""The errors of charges that were refused: what the caller is told."""
+"""The errors of charges that were refused: their sentences."""
 
 from typing import assert_never
-
-from msgspec import Struct
 
 from myna.accounts import caps, limits
 from myna.errors import (
@@ -20,43 +18,35 @@ from myna.store.queries import config as config_store
 REUSED = "this one came with another path or body before; use a new one."
 
 
-class Refusal(Struct, frozen=True):
-    """A refused charge of `units` on `route`, the key that it was for, and the time zone of the site."""
-
-    key_id: int
-    refused: ChargeRefused
-    units: int
-    route: str
-    zone: str
-
-
-async def told(db: Queries, key_id: int, error: MynaError) -> MynaError:
-    """The error of a request that can't be planned, to a key that is valid. The operator's names are
-    told only to those who may use them."""
+async def for_key(db: Queries, key_id: int, error: MynaError) -> MynaError:
+    """The error of a request that can't be planned, as a valid key may see it: the name of a route that the
+    key may not use is left out."""
     if not isinstance(error, ModelNotFound) or not error.route:
         return error
     allowed = await config_store.routes_of_key(db, key_id)
     return ModelNotFound(error.model, error.why) if allowed is None or error.route in allowed else error
 
 
-async def error_of(db: Queries, refusal: Refusal) -> MynaError:
-    """The error of a refused charge, whose key is valid."""
-    refused = refusal.refused
+async def error_of(
+    db: Queries, refused: ChargeRefused, units: int, route: str, *, key_id: int, zone: str
+) -> MynaError:
+    """The error of a refused charge of `units` on `route`, whose key is valid. `zone` is the site's time
+    zone."""
     match refused.why:
         case RefusalReason.KEY:
             return Unauthorized("This API key was changed in this moment; try again.")
         case RefusalReason.ROUTE:
-            return ModelNotFound(refusal.route)
+            return ModelNotFound(route)
         case RefusalReason.REUSED:
             return InvalidRequest(REUSED, field="Idempotency-Key")
         case RefusalReason.RATE:
             return InsufficientQuota(sentences.SPEECH_NOT_IN_SCOPE)
         case RefusalReason.UNITS:
-            return InsufficientQuota(sentences.NO_UNITS, balance=refused.balance, units=refusal.units)
+            return InsufficientQuota(sentences.NO_UNITS, balance=refused.balance, units=units)
         case RefusalReason.CAP:
-            return await caps.refusal(db, refusal.key_id, refusal.units, refusal.zone)
+            return await caps.refusal(db, key_id, units, zone)
         case RefusalReason.RPM | RefusalReason.CONCURRENT | RefusalReason.UNITS_PER_DAY:
-            return limits.error_of(refused, refusal.units)
+            return limits.error_of(refused, units)
         case RefusalReason.STALE | RefusalReason.PENDING | RefusalReason.PERIOD | RefusalReason.BUSY:
             raise AssertionError(f"a charge that is {refused.why} is sent again")
         case never:

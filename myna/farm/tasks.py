@@ -12,7 +12,6 @@ itself has status 1 without a lease, and is not changed here.
 """
 
 import asyncio
-import hashlib
 import logging
 import secrets
 import time
@@ -20,7 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from myna.engines.text.notation import flat
 from myna.errors import DatabaseUnavailable, StaleLease
-from myna.farm.nodes import LANGUAGE_SINCE, NOTATION_SINCE, has_feature, node_channel
+from myna.farm.nodes import LANGUAGE_SINCE, NOTATION_SINCE, has_feature, hash_of, node_channel
 from myna.farm.polls import Notifications, Polls
 from myna.lib.files import wait_shielded
 from myna.lib.telemetry import metrics
@@ -30,8 +29,9 @@ from myna.store.queries import accounts, tasks
 from myna.store.queries import clones as clones_store
 from myna.store.queries.farm import able as capacity_store
 from myna.store.queries.farm import nodes as nodes_store
-from myna.store.queries.farm import queue, refusals
-from myna.store.queries.farm.queue import CLONE, TASK, LeasedRow, NextJob, Proof
+from myna.store.queries.farm import queue
+from myna.store.queries.farm.able import CLONE, TASK
+from myna.store.queries.farm.queue import LeasedRow, NextJob, Proof
 from myna.store.queries.tasks import TaskRow
 from myna.voices import lexicon
 from myna.voices.clones import preview_text
@@ -141,7 +141,7 @@ class Tasks:
 
     async def _lease_one(self, db: Transaction, next_job: NextJob, node_id: int) -> Job | None:
         token = secrets.token_hex(16)
-        leased = await queue.lease(db, next_job, node_id, _hash(token), self._lease_ms)
+        leased = await queue.lease(db, next_job, node_id, hash_of(token.encode()), self._lease_ms)
         if leased is None:
             return None
         if leased.kind == CLONE:
@@ -151,7 +151,8 @@ class Tasks:
         plain = flat(text)
         if text == plain and not leased.language:
             return _job(leased, token, text)
-        version = await nodes_store.node_version(db, node_id)
+        node = await nodes_store.by_id(db, node_id)
+        version = node.version if node else ""
         language = leased.language if has_feature(version, LANGUAGE_SINCE) else ""
         return _job(leased, token, text if has_feature(version, NOTATION_SINCE) else plain, language)
 
@@ -186,8 +187,10 @@ class Tasks:
 
     async def text(self, lease: LeaseProof) -> tuple[str, float]:
         """The text of the job, and its speed."""
-        text, speed = await queue.spoken_by(self._db, lease.kind, lease.id)
-        return (preview_text(text) if lease.kind == CLONE else text), speed
+        job = await queue.job(self._db, lease.kind, lease.id)
+        if job is None:
+            return "", 1.0
+        return (preview_text(job.text) if lease.kind == CLONE else job.text), job.speed
 
     async def complete(self, node_id: int, lease: LeaseProof, audio: Audio) -> bool:
         """1 → 2. True if the job has this audio now, False if this lease has completed it with the same audio
@@ -195,22 +198,20 @@ class Tasks:
         proof = _proof(node_id, lease)
 
         async def work(db: Transaction) -> bool:
-            owner = await self._lock(db, proof)
+            job = await self._lock(db, proof)
             if not await queue.lock_lease(db, proof):
                 if await queue.completed_with(db, proof, audio.sha256):
                     return False
                 raise StaleLease
-            await refusals.record_success(db, proof.kind, proof.id, node_id)
+            await capacity_store.record_success(db, proof.kind, proof.id, node_id)
             if proof.kind == CLONE:
                 await clones_store.complete_clone(db, proof.id, audio.name, audio.size_bytes, audio.sha256)
                 return True
             await capacity_store.record_speed(db, node_id, proof.id)
-            draft = await tasks.draft(db, owner.call_id)
+            draft = await tasks.draft(db, job.call_id)
             answer = to_store(draft.replace(AUDIO_PLACEHOLDER, audio.name)) if draft else None
             channel = await _channel(db, node_id)
-            end = End(
-                call_id=owner.call_id, state=CallState.KEPT, answer=answer, audio=audio, channel=channel
-            )
+            end = End(call_id=job.call_id, state=CallState.KEPT, answer=answer, audio=audio, channel=channel)
             await self._end(db, end)
             return True
 
@@ -225,12 +226,12 @@ class Tasks:
         proof = _proof(node_id, failure.lease)
 
         async def work(db: Transaction) -> bool:
-            owner = await self._lock(db, proof)
+            job = await self._lock(db, proof)
             if not await queue.lock_lease(db, proof):
                 raise StaleLease
-            if not failure.final:  # after a final one the job may be at fault: see `refusals.record_success`
-                await queue.begin_cooldown(db, node_id, returned=failure.returned)
-            last = await queue.tries(db, proof.kind, proof.id) >= TRIES_MAX
+            if not failure.final:  # after a final one the job may be at fault: see `record_success`
+                await capacity_store.begin_cooldown(db, node_id, returned=failure.returned)
+            last = job.tries >= TRIES_MAX
             if failure.returned or not (last or await self._refused_by_all(db, proof, failure)):
                 await queue.requeue(db, proof.kind, proof.id, tries_returned=int(failure.returned))
                 return False
@@ -238,7 +239,7 @@ class Tasks:
                 await clones_store.fail_clone(db, proof.id, failure.reason)
                 return False
             channel = await _channel(db, node_id)
-            end = End(owner.call_id, CallState.REFUNDED, reason=failure.reason, channel=channel)
+            end = End(job.call_id, CallState.REFUNDED, reason=failure.reason, channel=channel)
             await self._end(db, end)
             return True
 
@@ -249,8 +250,8 @@ class Tasks:
         """Whether the failure is final and no other online node can do the job."""
         if not failure.final:
             return False
-        await refusals.refuse(db, proof.kind, proof.id, proof.node_id, failure.reason)
-        return not await refusals.another_node_can(db, proof.kind, proof.id)
+        await capacity_store.refuse(db, proof.kind, proof.id, proof.node_id, failure.reason)
+        return not await capacity_store.another_node_can(db, proof.kind, proof.id)
 
     async def reference(self, node_id: int, sha256: bytes) -> str | None:
         """The stored sample's name, if a job that this node has leased refers to it."""
@@ -261,13 +262,13 @@ class Tasks:
         used = await clones_store.known_samples(self._db, [bytes.fromhex(name) for name in sha256s])
         return [name for name in sha256s if bytes.fromhex(name) not in used]
 
-    async def _lock(self, db: Transaction, proof: Proof) -> queue.JobOwner:
+    async def _lock(self, db: Transaction, proof: Proof) -> queue.JobRow:
         """Locks the account's row, which every transaction locks before the job's. Raises StaleLease."""
-        owner = await queue.owner_of(db, proof.kind, proof.id)
-        if owner is None:
+        job = await queue.job(db, proof.kind, proof.id)
+        if job is None:
             raise StaleLease
-        await accounts.lock(db, owner.account_id)
-        return owner
+        await accounts.lock(db, job.account_id)
+        return job
 
     async def _end(self, db: Transaction, end: End) -> None:
         (outcome,) = await db.end([end])
@@ -291,7 +292,7 @@ class Tasks:
         tries left, and refused ones that no other node can make. Returns the number of requeued jobs."""
 
         async def work(db: Transaction) -> int:
-            await refusals.fail_refused_clones(db, REFUSED_CLONE_WAIT_MS, TRIES_EXHAUSTED)
+            await capacity_store.fail_refused_clones(db, REFUSED_CLONE_WAIT_MS, TRIES_EXHAUSTED)
             requeued = await queue.requeue_expired(db, TRIES_MAX, PAGE)
             await queue.fail_exhausted_clones(db, TRIES_MAX, TRIES_EXHAUSTED)
             return requeued
@@ -343,14 +344,10 @@ class Tasks:
             return None
 
 
-def _hash(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()
-
-
 async def _channel(db: Transaction, node_id: int) -> str:
     """Under what name the node's calls are reported; "" if it was removed."""
-    name = await nodes_store.node_name(db, node_id)
-    return node_channel(name) if name else ""
+    node = await nodes_store.by_id(db, node_id)
+    return node_channel(node.name) if node else ""
 
 
 def _percent(progress: float) -> int:
@@ -359,7 +356,11 @@ def _percent(progress: float) -> int:
 
 def _proof(node_id: int, lease: LeaseProof) -> Proof:
     return Proof(
-        kind=lease.kind, id=lease.id, epoch=lease.epoch, token_hash=_hash(lease.token), node_id=node_id
+        kind=lease.kind,
+        id=lease.id,
+        epoch=lease.epoch,
+        token_hash=hash_of(lease.token.encode()),
+        node_id=node_id,
     )
 
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 from myna.accounts.keys import Scope, UnverifiedCaller
 from myna.billing.ledger import Call, ChargeOrder, Ledger
 from myna.channels import routes
-from myna.channels.channels import PARROT, Channel, Channels
+from myna.channels.channels import PARROT, Channel
 from myna.channels.routes import Route, RouteKind
 from myna.config import ConfigCache
 from myna.engines.interface import EngineBusy, EngineFailed, LanguageUnknown, SampleRefused
@@ -27,12 +27,11 @@ from myna.engines.media.media import Whisper, whisper_is_installed
 from myna.engines.models.published import WHISPER, installed
 from myna.engines.pool.child_main import path_bytes
 from myna.errors import ClientDisconnected, InvalidRequest, ModelNotFound, Overloaded, UpstreamFailed
-from myna.gateway.chat.failover import FailedAttempt, answer_of, first_answer
+from myna.gateway.chat.failover import FailedAttempt, Failover
 from myna.gateway.transcripts import TranscriptFormat, TranscriptionRequest, encoded, events
-from myna.http.client import ClientResponse, HttpClient
+from myna.http.client import ClientResponse
 from myna.http.request import BodyBudget
 from myna.lib.files import DiskExecutor
-from myna.settings import Settings
 from myna.speech.synthesize import Disconnected
 from myna.store.batch import Replayed
 
@@ -189,11 +188,9 @@ class TranscriptionPlan(Struct, frozen=True):
 class Transcriber:
     """Answers requests for transcripts for one process."""
 
-    settings: Settings
+    failover: Failover
     ledger: Ledger
     config: ConfigCache
-    channels: Channels
-    http_client: HttpClient
     whisper: EmbeddedWhisper
     disk: DiskExecutor
 
@@ -263,11 +260,11 @@ class Transcriber:
         embedded = route.name == routes.TRANSCRIPTION_ROUTE
         if embedded:
             await self.whisper.require(model)
-        found = [] if embedded else self.channels.of_route(config, route)
+        found = [] if embedded else self.failover.channels.of_route(config, route)
         order = ChargeOrder(
             pays=Scope.CHAT,
             units=route.units,
-            seconds=self.settings.call_deadline_s,
+            seconds=self.failover.settings.call_deadline_s,
             route=route.name,
         )
         return TranscriptionPlan(route, [one for one in found if one.url != PARROT], embedded, order)
@@ -279,24 +276,16 @@ class Transcriber:
         async def attempt(channel: Channel, left_s: float) -> bytes:
             model = routes.model_for(plan.route, channel.model, request.model)
             media_type, body = form_of(request, model, recording)
-            answer = await answer_of(
-                self.http_client,
+            answer = await self.failover.answer_of(
                 channel,
                 "/audio/translations" if request.translate else "/audio/transcriptions",
                 body,
                 headers=channel.headers("*/*") | {"content-type": media_type},
                 deadline_s=left_s,
-                answer_max_bytes=self.settings.answer_max_bytes,
                 model_is_callers=routes.model_is_callers(plan.route),
             )
             return _checked(answer, request.format)
 
-        return await first_answer(
-            self.channels,
-            plan.channels,
-            attempt,
-            asker=call,
-            seconds=call.seconds_left,
-            fair_try_s=self.settings.fair_try_s,
-            kind=plan.route.kind,
+        return await self.failover.first_answer(
+            plan.channels, attempt, asker=call, seconds=call.seconds_left, kind=plan.route.kind
         )

@@ -20,19 +20,17 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from myna.channels import channels
 from myna.channels.channels import PARROT, Channel, Channels, is_local
 from myna.channels.circuits import OPERATOR
 from myna.channels.routes import RouteKind
 from myna.engines.interface import Engine, EngineBusy, EngineFailed, Utterance, UtteranceRefused
 from myna.errors import CommandError, Overloaded, UpstreamFailed
 from myna.errors.sentences import SentenceError
-from myna.gateway.chat import upstream
-from myna.gateway.chat.failover import FailedAttempt, Nobody, answer_of, first_answer, without_secrets
+from myna.gateway.chat import complete
+from myna.gateway.chat.failover import FailedAttempt, Failover, Nobody, without_secrets
 from myna.gateway.models import ask, models_in
 from myna.http.client import HttpClient, RequestFailed
 from myna.lib.net import without_login
-from myna.settings import Settings
 from myna.store.files.named_files import AudioStore
 from myna.store.queries.config import Config
 from myna.wire.failures import FULL, NO_FILE, NOT_OFFERED, REFUSED, read
@@ -69,36 +67,32 @@ class Trial(Struct, frozen=True):
     sound_s: float = 0.0
 
 
-async def chat(
-    http_client: HttpClient, known: Channels, settings: Settings, channel: Channel, deadline_s: float
-) -> Trial:
+async def chat(failover: Failover, channel: Channel, deadline_s: float) -> Trial:
     """Sends a chat channel MESSAGE. Raises CommandError."""
     began = time.monotonic()
     try:
-        answer = await upstream.ask(
-            http_client,
-            known,
+        answer = await complete.ask(
+            failover,
             [channel],
             channel.model,
             msgspec.json.encode({"messages": MESSAGES}),
             MESSAGE,
             asker=Nobody(),
             seconds=deadline_s,
-            fair_try_s=settings.fair_try_s,
-            answer_max_bytes=settings.answer_max_bytes,
         )
     except (UpstreamFailed, Overloaded) as failure:
-        raise await _failed(http_client, channel, failure) from None
+        raise await _failed(failover.http_client, channel, failure) from None
     return Trial(ms=_ms_since(began), answer=answer.content[:ANSWER_MAX_CHARS])
 
 
 async def speech(
-    http_client: HttpClient, known: Channels, channel: Channel, engine: Engine, path: Path, deadline_s: float
+    failover: Failover, channel: Channel, engine: Engine, path: Path, deadline_s: float
 ) -> Trial:
     """Has a speech channel speak TEXT in its first voice, into a new file at `path`. An engine of this
     machine has been started. Raises CommandError."""
+    circuits = failover.channels.circuits
     try:
-        if not channels.is_local(channel):
+        if not is_local(channel):
             await engine.start()
         if not engine.voices:
             raise EngineFailed("The speech server lists no voice.")
@@ -108,11 +102,11 @@ async def speech(
         spoken = await engine.speak(utterance, path, deadline_s)
     except EngineFailed as failure:
         if isinstance(failure, UtteranceRefused):
-            known.circuits.succeeded(channel.name)
+            circuits.succeeded(channel.name)
         elif not isinstance(failure, EngineBusy):
-            known.circuits.failed(channel.name, str(failure), OPERATOR)
-        raise await _failed(http_client, channel, failure) from None
-    known.circuits.succeeded(channel.name)
+            circuits.failed(channel.name, str(failure), OPERATOR)
+        raise await _failed(failover.http_client, channel, failure) from None
+    circuits.succeeded(channel.name)
     return Trial(
         ms=_ms_since(began),
         voice=voice.voice_id,
@@ -252,33 +246,32 @@ def _cause_of_unlisted_model(model: str, models: list[str]) -> Cause | None:
 class Prober:
     """Probes the channels of one process."""
 
-    http_client: HttpClient
-    channels: Channels
-    settings: Settings
+    failover: Failover
     audio: AudioStore
 
     @property
     def _deadline_s(self) -> float:
-        return min(PROBE_MAX_S, self.settings.upstream_idle_s)
+        return min(PROBE_MAX_S, self.failover.settings.upstream_idle_s)
 
     async def probe(self, config: Config, name: str, kind: str) -> None:
         """Probes a channel after failures of requests of this kind, and counts the result."""
-        channel = next((one for one in self.channels.all(config) if one.name == name and one.enabled), None)
+        channels = self.failover.channels
+        channel = next((one for one in channels.all(config) if one.name == name and one.enabled), None)
         if channel is None or channel.url == PARROT:
-            self.channels.circuits.succeeded(name)
+            channels.circuits.succeeded(name)
         elif channel.kind == RouteKind.SPEECH:
             await self._speech(channel)
         else:
             await self._chat(channel, kind or RouteKind.CHAT, _model_of(channel, config, kind))
 
     async def _speech(self, channel: Channel) -> None:
-        engine = self.channels.engine(channel)
+        engine = self.failover.channels.engine(channel)
         if engine is None:
             return
         audio, path = self.audio.new()
         try:
             with contextlib.suppress(CommandError):  # the trial has counted it
-                await speech(self.http_client, self.channels, channel, engine, path, self._deadline_s)
+                await speech(self.failover, channel, engine, path, self._deadline_s)
         finally:
             await self.audio.discard(audio)
 
@@ -289,9 +282,8 @@ class Prober:
         try:
             if kind == RouteKind.CHAT:
                 conversation = {"messages": MESSAGES, "max_tokens": PROBE_TOKENS_MAX}
-                await upstream.ask(
-                    self.http_client,
-                    self.channels,
+                await complete.ask(
+                    self.failover,
                     [channel],
                     model or CHAT_MODEL,
                     msgspec.json.encode(conversation),
@@ -299,16 +291,10 @@ class Prober:
                     asker=Nobody(),
                     seconds=self._deadline_s,
                     fair_try_s=0,
-                    answer_max_bytes=self.settings.answer_max_bytes,
                 )
             else:
-                await first_answer(
-                    self.channels,
-                    [channel],
-                    attempt,
-                    asker=Nobody(),
-                    seconds=self._deadline_s,
-                    fair_try_s=0,
+                await self.failover.first_answer(
+                    [channel], attempt, asker=Nobody(), seconds=self._deadline_s, fair_try_s=0
                 )
         except (UpstreamFailed, Overloaded) as error:
             failed = error.__cause__
@@ -317,19 +303,17 @@ class Prober:
                 and failed.blameless
                 and failed.meaning not in (FULL, NO_FILE)
             ):
-                self.channels.circuits.succeeded(channel.name)
+                self.failover.channels.circuits.succeeded(channel.name)
 
     async def _request(self, channel: Channel, kind: str, model: str, left_s: float) -> None:
         """A request for the embedding of a word, or where no such is known, for the server's models."""
         embeds = kind == RouteKind.EMBEDDINGS and model
-        await answer_of(
-            self.http_client,
+        await self.failover.answer_of(
             channel,
             "/embeddings" if embeds else "/models",
             msgspec.json.encode({"model": model, "input": "hello"}) if embeds else None,
             method="POST" if embeds else "GET",
             deadline_s=left_s,
-            answer_max_bytes=self.settings.answer_max_bytes,
         )
 
 

@@ -28,9 +28,9 @@ from myna.errors import CommandError, InvalidRequest, NotFound
 from myna.errors.sentences import SentenceError
 from myna.farm.nodes import Capacity
 from myna.gateway.chat.complete import Chat
+from myna.gateway.chat.failover import Failover
 from myna.gateway.relay.plan import Planner
 from myna.gateway.relay.relay import Relay
-from myna.http.client import HttpClient
 from myna.http.exchange import EXCHANGE, Exchange, ResponseStream
 from myna.http.request_head import Receive, Scope, Send
 from myna.lib.net import is_loopback, is_origin
@@ -77,7 +77,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     previews: Previews
     space: FreeSpace
     refusals: Refusals
-    http_client: HttpClient
+    failover: Failover
     commits: GroupCommit
     missing: Callable[[], Awaitable[dict[str, str]]]
     """Why chat and speech are unavailable; "" if available. Raises DatabaseUnavailable."""

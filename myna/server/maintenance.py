@@ -243,10 +243,10 @@ class Maintenance:
             return 0
         old = await tasks_store.old_audio(self.db, days * DAY_MS, PAGE)
         # The files first: if the process dies in between, the next run repeats both.
-        await asyncio.to_thread(self.audio.each, self.audio.delete, [name for _, name in old])
+        await asyncio.to_thread(self.audio.each, self.audio.delete, old.values())
 
         async def record(connection: Transaction) -> None:
-            for task_id, _ in old:
+            for task_id in old:
                 await tasks_store.mark_audio_removed(connection, task_id)
 
         await self.db.transaction(record)

@@ -13,7 +13,6 @@ from myna.accounts.refusals import Refusals
 from myna.accounts.sign_in.oidc.flow import Oidc
 from myna.accounts.sign_in.oidc.provider import client_of
 from myna.accounts.throttle import KeyThrottle
-from myna.api import units
 from myna.api.auth import KeyAuth
 from myna.api.farm import FarmApi
 from myna.api.health import HealthApi
@@ -21,7 +20,7 @@ from myna.api.openai.audio import OpenAIAudio
 from myna.api.openai.text import ModelsApi, RelayApi
 from myna.api.openapi import OpenApi
 from myna.api.uploads import UploadsApi
-from myna.api.v1 import V1Api
+from myna.api.v1 import V1Api, unit_headers
 from myna.billing.ledger import Ledger
 from myna.billing.quota import Quota
 from myna.channels.channels import Channels, restore_circuits
@@ -31,6 +30,7 @@ from myna.errors import NoSpeechChannel, sentences
 from myna.farm.nodes import Capacity, Nodes
 from myna.farm.tasks import Tasks
 from myna.gateway.chat.complete import Chat
+from myna.gateway.chat.failover import Failover
 from myna.gateway.models import ContextLengths
 from myna.gateway.relay.plan import Planner as RelayPlanner
 from myna.gateway.relay.relay import Relay, UnitHeaders
@@ -105,7 +105,8 @@ class Service:
         self.synthesizer = Synthesizer(
             settings, ledger, config, channels, self.tasks, self.planner, self.audio
         )
-        self.chat = Chat(settings, ledger, config, channels, self.http_client, self.planner, self.synthesizer)
+        self.failover = Failover(settings, channels, self.http_client)
+        self.chat = Chat(self.failover, ledger, config, self.planner, self.synthesizer)
         self.relay_planner = RelayPlanner(config, channels)
         self.openai_audio = self._openai_audio()
         self.health = HealthApi(
@@ -148,14 +149,11 @@ class Service:
         return GroupCommit(db, settings.queue_max)
 
     def _relay(self, unit_headers: UnitHeaders) -> Relay:
-        return Relay(
-            self.settings, self.ledger, self.config, self.channels, self.http_client, self.chat, unit_headers
-        )
+        return Relay(self.failover, self.ledger, self.config, self.chat, unit_headers)
 
     def _openai_audio(self) -> OpenAIAudio:
         return OpenAIAudio(
             settings=self.settings,
-            db=self.db,
             ledger=self.ledger,
             config=self.config,
             channels=self.channels,
@@ -165,7 +163,7 @@ class Service:
             audio=self.audio,
             spool=self.spool,
             space=self.space,
-            http_client=self.http_client,
+            failover=self.failover,
         )
 
     def _maintenance(self) -> Maintenance:
@@ -183,7 +181,7 @@ class Service:
             space=self.space,
             quota=self.quota,
             refusals=self.refusals,
-            prober=Prober(self.http_client, self.channels, self.settings, self.audio),
+            prober=Prober(self.failover, self.audio),
         )
 
     async def _start(self) -> None:
@@ -231,7 +229,7 @@ class Service:
         throttle = KeyThrottle()
         key_auth = KeyAuth(self.db, self.settings.charge_wait_s, throttle)
         stored = StoredResponses(self.settings, self.db, self.ledger, self.config, self.quota, self.space)
-        relayed = RelayApi(key_auth, self._relay(units.headers), self.relay_planner, stored)
+        relayed = RelayApi(key_auth, self._relay(unit_headers), self.relay_planner, stored)
         lengths = ContextLengths(self.http_client, self.channels)
         models = ModelsApi(key_auth, self.db, self.config, self.openai_audio.whisper, lengths)
         v1 = V1Api(key_auth, self.db, self.config, self.channels, self.capacity, self.chat, self.synthesizer)
@@ -248,7 +246,7 @@ class Service:
         )
         return {
             **farm.routes(),
-            **self.openai_audio.routes(key_auth),
+            **self.openai_audio.routes(key_auth, v1),
             **v1.routes(),
             "/openai/v1/chat/completions": {"POST": relayed.chat_completions},
             "/openai/v1/responses": {"POST": relayed.responses},
@@ -283,7 +281,7 @@ class Service:
                 previews=previews,
                 space=self.space,
                 refusals=self.refusals,
-                http_client=self.http_client,
+                failover=self.failover,
                 commits=self.commits,
                 missing=self._missing,
                 models=ModelFetching(self.settings.data_folder, self.environ),

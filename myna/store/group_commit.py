@@ -230,10 +230,7 @@ class GroupCommit:
 
     def _next_batch(self, queue: deque[PendingOperation]) -> list[PendingOperation]:
         """The next batch. It may contain cancelled operations."""
-        batch: list[PendingOperation] = []
-        while queue and len(batch) < BATCH_MAX:
-            batch.append(queue.popleft())
-        return batch
+        return [queue.popleft() for _ in range(min(len(queue), BATCH_MAX))]
 
     async def _commit(self, batch: Sequence[PendingOperation], *, contended: bool = False) -> None:
         while True:

@@ -8,12 +8,19 @@ from functools import partial
 from myna.errors import CommandError
 from myna.store import schema
 from myna.store.database import Database, Transaction
+from myna.store.rows import fetch_map, insert_row
 
 LOCKED_MAX_S = 30.0
 """How long a migration is retried while other sessions lock its tables."""
 SESSIONS_END_S = 2.0
 """How long the sessions of a process that has just ended may take to end."""
 SESSIONS_POLL_S = 0.05
+_TABLES = """
+CREATE TABLE IF NOT EXISTS schema_version (version BIGINT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS schema_hashes (version BIGINT PRIMARY KEY, sha256 TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS schema_builds (version BIGINT PRIMARY KEY, oldest BIGINT NOT NULL);
+"""
+"""The migrations that ran, with their hashes, and the oldest builds that they serve."""
 LOCKED_PAUSE_S = 0.5
 """Between two tries, so that sessions that wait for the migration's locks can run."""
 
@@ -42,7 +49,7 @@ async def _migrate(db: Database, connection: Transaction) -> int:
     """Migrates in one transaction. Locks first: of two processes that create a table, the second fails."""
     await connection.fetch(db.schema_lock)
     await connection.fetch(db.schema_lock_timeout)
-    await _create_tables(connection)
+    await connection.run_script(_TABLES)
     newest_version = schema.newest(db.dialect)
     version, is_served = await schema.served_by(connection, newest_version)
     if version > newest_version and not is_served:
@@ -93,7 +100,7 @@ async def _exclude_processes(db: Database, connection: Transaction, version: int
 async def build(db: Database, connection: Transaction, until: int) -> None:
     """Creates the schema of version `until` in an empty database; `complete` runs the later migrations."""
     await connection.fetch(db.schema_lock)
-    await _create_tables(connection)
+    await connection.run_script(_TABLES)
     await _apply(connection, db.dialect, 0, until)
 
 
@@ -103,26 +110,14 @@ async def complete(db: Database, connection: Transaction, version: int) -> None:
     await connection.run_script(schema.routines(db.dialect))
 
 
-async def _create_tables(connection: Transaction) -> None:
-    """Creates the tables for the versions and hashes of the migrations that ran, and the builds that they
-    serve."""
-    await connection.fetch("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT PRIMARY KEY)")
-    await connection.fetch(
-        "CREATE TABLE IF NOT EXISTS schema_hashes (version BIGINT PRIMARY KEY, sha256 TEXT NOT NULL)"
-    )
-    await connection.fetch(
-        "CREATE TABLE IF NOT EXISTS schema_builds (version BIGINT PRIMARY KEY, oldest BIGINT NOT NULL)"
-    )
-
-
 async def _apply(connection: Transaction, dialect: str, after: int, until: int) -> None:
     """Runs the migrations whose numbers are above `after` and up to `until`."""
     for number, sql in schema.known(dialect):
         if after < number <= until:
             await connection.run_script(sql)
-            await connection.fetch("INSERT INTO schema_version (version) VALUES ($1)", number)
+            await insert_row(connection, "schema_version", version=number)
             oldest = schema.oldest_build(number, sql)
-            await connection.fetch("INSERT INTO schema_builds VALUES ($1, $2)", number, oldest)
+            await insert_row(connection, "schema_builds", version=number, oldest=oldest)
             if number > schema.BASELINE:
                 await _record_hash(connection, number, sql)
 
@@ -130,7 +125,7 @@ async def _apply(connection: Transaction, dialect: str, after: int, until: int) 
 async def _check_hashes(connection: Transaction, dialect: str, version: int) -> None:
     """Raises CommandError if a migration was edited after it ran. Records missing hashes of old
     migrations. The baseline has none: upgraded databases came to its schema by other scripts."""
-    ran = {int(row[0]): row[1] for row in await connection.fetch("SELECT version, sha256 FROM schema_hashes")}
+    ran = await fetch_map(connection, int, str, "SELECT version, sha256 FROM schema_hashes")
     _, *steps = schema.known(dialect)
     for number, sql in steps:
         if number <= version and number not in ran:
@@ -143,7 +138,7 @@ async def _check_hashes(connection: Transaction, dialect: str, version: int) -> 
 
 
 async def _record_hash(connection: Transaction, number: int, sql: str) -> None:
-    await connection.fetch("INSERT INTO schema_hashes (version, sha256) VALUES ($1, $2)", number, _hash(sql))
+    await insert_row(connection, "schema_hashes", version=number, sha256=_hash(sql))
 
 
 def _hash(sql: str) -> str:

@@ -5,16 +5,25 @@ PostgreSQL an array for each column.
 from collections.abc import Awaitable, Callable, Sequence, Sized
 from functools import lru_cache
 from itertools import chain, count
-from typing import Any, Protocol, TypeVar
+from operator import add
+from typing import Any, Protocol, Self, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 S = TypeVar("S", bound=Struct)
 V = TypeVar("V", int, str, bytes)
+W = TypeVar("W", int, str, bytes)
 ID_MAX = 2**63 - 1
 """Above every id."""
 Row = Sequence[Any]
 Fetch = Callable[..., Awaitable[Sequence[Row]]]
+
+
+class Sums(Struct, frozen=True):
+    """Numbers that are added field by field."""
+
+    def plus(self, other: Self) -> Self:
+        return type(self)(*map(add, structs.astuple(self), structs.astuple(other)))
 
 
 class Queries(Protocol):
@@ -46,6 +55,17 @@ async def fetch_value(db: Queries, kind: type[V], sql: str, *args: object) -> V 
 async def fetch_values(db: Queries, kind: type[V], sql: str, *args: object) -> list[V]:
     """The first value of each row."""
     return [kind(row[0]) for row in await db.fetch(sql, *args)]
+
+
+async def fetch_only(db: Queries, kind: type[V], sql: str, *args: object) -> V:
+    """The value of a statement that always has one row with one value."""
+    ((value,),) = await db.fetch(sql, *args)
+    return kind(value)
+
+
+async def fetch_map(db: Queries, key: type[V], value: type[W], sql: str, *args: object) -> dict[V, W]:
+    """The second value of each row by its first."""
+    return {key(row[0]): value(row[1]) for row in await db.fetch(sql, *args)}
 
 
 async def has_row(db: Queries, sql: str, *args: object) -> bool:

@@ -16,7 +16,7 @@ import re
 from importlib.resources import files
 
 from myna.errors import DatabaseUnavailable
-from myna.store.rows import Queries
+from myna.store.rows import Queries, fetch_only, fetch_value
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +57,7 @@ def latest() -> int:
 
 async def schema_version(db: Queries) -> int:
     """The version of the schema in the database. Its table exists once `migrate` ran."""
-    ((version,),) = await db.fetch("SELECT coalesce(max(version), 0) FROM schema_version")
-    return int(version)
+    return await fetch_only(db, int, "SELECT coalesce(max(version), 0) FROM schema_version")
 
 
 async def served_by(db: Queries, build: int) -> tuple[int, bool]:
@@ -66,8 +65,8 @@ async def served_by(db: Queries, build: int) -> tuple[int, bool]:
     version = await schema_version(db)
     if version <= build:
         return version, version == build
-    ((oldest,),) = await db.fetch("SELECT max(oldest) FROM schema_builds WHERE version > $1", build)
-    return version, oldest is not None and int(oldest) <= build
+    oldest = await fetch_value(db, int, "SELECT max(oldest) FROM schema_builds WHERE version > $1", build)
+    return version, oldest is not None and oldest <= build
 
 
 class SchemaWatch:

@@ -21,13 +21,13 @@ from typing import Any, TypeVar
 
 import apsw
 
-from myna.errors import CommandError
+from myna.errors import CommandError, Unavailable, sentences
+from myna.lib.files import DiskThreads
 from myna.store import sqlite_batch
-from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
+from myna.store.batch import REPORT_QUERY_MAX_MS, Charge, ChargeOutcome, End, EndOutcome
 from myna.store.database import Queries
 from myna.store.rows import in_values
 from myna.store.schema import SchemaWatch
-from myna.store.sqlite_reports import ReportReader
 from myna.store.sqlite_writer import KEPT_LOG_BYTES, Checkpoints, WriterHandover
 from myna.store.tables import SqliteTables
 from myna.store.transaction_queue import OWNER_READS_WAITING_MAX, TransactionQueue
@@ -36,6 +36,8 @@ T = TypeVar("T")
 WriterJob = Callable[[apsw.Connection], None]
 
 BUSY_TIMEOUT_MS = 5_000
+_STEPS = 10_000
+"""Steps of SQLite's virtual machine, some 0.3 ms, between two looks at the clock."""
 CLOSE_MAX_S = 5.0
 """How long `close` waits for the writer. On a stalled disk its thread ends with the process."""
 
@@ -109,6 +111,23 @@ class SqliteConnection:
         return sqlite_batch.run(self.raw, ends, [], self._clock())[0]
 
 
+class ReportConnection(SqliteConnection):
+    """A read-only connection whose queries raise Unavailable after REPORT_QUERY_MAX_MS: SQLite calls back
+    while it runs one."""
+
+    def __init__(self, path: Path, clock: Callable[[], int]) -> None:
+        super().__init__(path, clock, read_only=True)
+        self._until = 0.0
+        self.raw.set_progress_handler(lambda: time.monotonic() > self._until, _STEPS)
+
+    async def fetch(self, sql: str, *args: object) -> Sequence[Sequence[Any]]:
+        self._until = time.monotonic() + REPORT_QUERY_MAX_MS / 1000
+        try:
+            return await super().fetch(sql, *args)
+        except apsw.InterruptError:
+            raise Unavailable(sentences.REPORT_SLOW) from None
+
+
 class Sqlite:
     """See `database.Database`."""
 
@@ -148,7 +167,9 @@ class Sqlite:
         self._writer = SqliteConnection(path, clock, read_only=False)
         self._synced = True
         self._reader = SqliteConnection(path, clock, read_only=True)
-        self._reports = ReportReader(lambda: SqliteConnection(path, clock, read_only=True))
+        self._reports: ReportConnection | None = None
+        """Opened in its thread for the first report."""
+        self._reports_thread = DiskThreads(1)
         self._checkpoints = Checkpoints(self._open_for_checkpoints, self._jobs.put) if serving else None
         self._transactions = TransactionQueue(1)
         self._reads = TransactionQueue(1, OWNER_READS_WAITING_MAX)
@@ -193,8 +214,17 @@ class Sqlite:
         return await asyncio.to_thread(read)
 
     async def read(self, work: Callable[[Queries], Awaitable[T]]) -> T:
+        def report() -> T:
+            if self._reports is None:
+                self._reports = ReportConnection(self._path, self._clock)
+            self._reports.raw.execute("BEGIN")
+            try:
+                return finish(work(self._reports))
+            finally:
+                self._reports.raw.execute("ROLLBACK")
+
         async with self._reads.place():
-            return await self._reports.run(lambda connection: finish(work(connection)))
+            return await self._reports_thread.run(report)
 
     async def writers_ended(self) -> bool:
         """There is one writer, so none is left."""
@@ -230,7 +260,8 @@ class Sqlite:
     async def close(self) -> None:
         if self._checkpoints:
             await asyncio.to_thread(self._checkpoints.close)
-        await asyncio.to_thread(self._reports.close, CLOSE_MAX_S)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.to_thread(self._reports_thread.submit(self._close_reports).result, CLOSE_MAX_S)
         self._jobs.put(None)
         await asyncio.to_thread(self._thread.join, CLOSE_MAX_S)
         self._reader.raw.close()
@@ -289,6 +320,10 @@ class Sqlite:
                 self._writer.raw.execute("ROLLBACK")
             raise
         return result
+
+    def _close_reports(self) -> None:
+        if self._reports is not None:
+            self._reports.raw.close()
 
     def _open_for_checkpoints(self) -> apsw.Connection:
         return SqliteConnection(self._path, self._clock, read_only=False).raw

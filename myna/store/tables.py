@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
 
-from myna.store.rows import Queries, Row
+from myna.store.rows import Queries, Row, fetch_only, has_row
 
 if TYPE_CHECKING:  # a process imports the driver of its own database only
     import apsw
@@ -102,8 +102,7 @@ async def tables_to_copy(db: TableQueries) -> list[Table]:
 
 async def count(db: Queries, table: str) -> int:
     """The number of rows in the table."""
-    ((rows,),) = await db.fetch(f"SELECT count(*) FROM {table}")
-    return int(rows)
+    return await fetch_only(db, int, f"SELECT count(*) FROM {table}")
 
 
 async def clear(db: TableQueries) -> None:
@@ -116,7 +115,7 @@ async def is_referenced(db: Queries, name: str) -> bool:
     """Whether a row references the file of this name."""
     audio, previews = f"{AUDIO} AND audio = $1", f"{PREVIEWS} AND preview = $1"
     samples = f"{SAMPLES} AND sample = $1"
-    return bool(await db.fetch(f"{audio} UNION ALL {previews} UNION ALL {samples}", name))
+    return await has_row(db, f"{audio} UNION ALL {previews} UNION ALL {samples}", name)
 
 
 class SqliteTables:

@@ -23,6 +23,7 @@ from myna.wire.lenient import (
     thought_of,
 )
 
+ID_PREFIX: Final = "chatcmpl-"
 MEMBERS: Final[tuple[str, ...]] = ("id", "object", "created", "system_fingerprint", "service_tier", "usage")
 """Those of an answer or a chunk, beside its choices and its model."""
 UNLIKELY: Final = -9999.0

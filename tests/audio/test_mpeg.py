@@ -1,4 +1,5 @@
-"""The length of an mp3, compared with files of a known number of samples."""
+"""Mp3 files: their length, compared with files of a known number of samples, the times of their words, and
+truncation of every container."""
 
 import io
 import random
@@ -10,8 +11,10 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
+from myna.engines.audio import word_times
 from myna.engines.audio.containers import Container, is_truncated, kind, parts
 from myna.engines.audio.mp3 import STRAY_MAX_BYTES, Mp3File, duration_s
+from myna.engines.interface import WordTime
 from tests.rig.samples import FFMPEG_SHAPES, WITHOUT_LENGTH, ffmpeg_file, mp3, voice, write_mp3
 
 ID3V2 = b"ID3\x04\x00\x00\x00\x00\x01\x05" + b"t" * 133  # 1 << 7 | 5 bytes after the header
@@ -197,3 +200,54 @@ def test_empty_data_is_handled(what: Container) -> None:
         data = random.integers(0, 256, size, np.uint8).tobytes()
         assert is_truncated(data, what) in (True, False)
         assert kind(data) in (None, *Container)
+
+
+RATE_HZ = 24_000
+WORDS = [WordTime("今天，", 0.1, 0.4), WordTime("a <b> & ", 1.0, 2.2)]
+
+
+def spoken(folder: Path, words: list[WordTime]) -> Path:
+    """Three seconds of silence."""
+    path = folder / "a.mp3"
+    with Mp3File(folder / "part", path, RATE_HZ) as file:
+        file.write(bytes(2 * 3 * RATE_HZ))
+        assert file.finish(word_times.tag(words)).size_bytes == path.stat().st_size
+    return path
+
+
+def test_an_mp3_keeps_its_words_and_its_sound(tmp_path: Path) -> None:
+    path = spoken(tmp_path, WORDS)
+    assert word_times.read(path) == WORDS
+    data = path.read_bytes()
+    assert duration_s(data) == pytest.approx(3)
+    assert not is_truncated(data, Container.MP3)
+    assert soundfile.info(path).frames == len(soundfile.read(path)[0]) == 3 * RATE_HZ
+
+
+@pytest.mark.parametrize("damage", ["none", "cut", "length", "json"])
+def test_an_mp3_without_a_whole_tag_has_no_words(tmp_path: Path, damage: str) -> None:
+    path = spoken(tmp_path, [] if damage == "none" else WORDS)
+    data = bytearray(path.read_bytes())
+    if damage == "cut":
+        data.pop()
+    elif damage == "length":
+        data[-20:-16] = b"\xff\xff\xff\x7f"
+    elif damage == "json":
+        data[-33:-32] = b"["
+    path.write_bytes(data)
+    assert word_times.read(path) == []
+
+
+def test_captions_end_with_sentences_and_at_pauses() -> None:
+    words = [WordTime(f"{word} ", at, at + 0.4) for at, word in enumerate(("One", "two.", "Three"))]
+    words = [
+        *words,
+        *(WordTime("字" * 5, 3 + at / 2, 3.5 + at / 2) for at in range(6)),
+        WordTime("a <b> &", 7, 8),
+    ]
+    assert word_times.srt([WordTime("One ", 0, 0.2), WordTime("two.", 0.3, 0.5), *WORDS[1:]]) == (
+        "1\n00:00:00,000 --> 00:00:00,500\nOne two.\n\n2\n00:00:01,000 --> 00:00:02,200\na <b> &\n\n"
+    )
+    assert word_times.vtt(WORDS[1:]) == "WEBVTT\n\n00:00:01.000 --> 00:00:02.200\na &lt;b&gt; &amp;\n\n"
+    cues = [cue.split("\n")[2] for cue in word_times.srt(words).split("\n\n")[:-1]]
+    assert cues == ["One", "two.", "Three", "字" * 20, "字" * 10, "a <b> &"]

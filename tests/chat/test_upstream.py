@@ -9,8 +9,8 @@ import pytest
 from myna.channels.channels import PARROT, Channel, Channels
 from myna.channels.circuits import FAILURES_MAX
 from myna.errors import UpstreamFailed
-from myna.gateway.chat.failover import FailedAttempt, Nobody
-from myna.gateway.chat.upstream import TOOL_CALLS_MAX_BYTES, ModelAnswer, ask
+from myna.gateway.chat.complete import TOOL_CALLS_MAX_BYTES, ModelAnswer, ask
+from myna.gateway.chat.failover import FailedAttempt, Failover, Nobody
 from myna.http.client import ClientResponse
 from myna.http.client.client import HttpClient
 from myna.settings import Settings
@@ -25,16 +25,16 @@ class Outbound:
 
     def __init__(self, upstream: Upstream | None = None, client: Any = None, **limits: Any) -> None:
         self.client = client or HttpClient(**{"connections_max": 2} | limits)
-        self.channels = Channels(
-            settings=Settings(speech="none"), environ={}, http_client=self.client, local={}
-        )
+        settings = Settings(speech="none", answer_max_bytes=1000)
+        self.channels = Channels(settings=settings, environ={}, http_client=self.client, local={})
+        self.failover = Failover(settings, self.channels, self.client)
         url = upstream.url if upstream else "http://h/v1"
         self.both = [Channel(kind="chat", name=name, url=url, model="", key="") for name in ("one", "two")]
 
     async def ask(self, *candidates: Channel, fair_try_s: float = FAIR_TRY_S) -> ModelAnswer:
         return await ask(
-            self.client, self.channels, list(candidates) or self.both, "svc-chat", b'{"messages":[]}', "",
-            asker=Nobody(), seconds=60, fair_try_s=fair_try_s, answer_max_bytes=1000,
+            self.failover, list(candidates) or self.both, "svc-chat", b'{"messages":[]}', "",
+            asker=Nobody(), seconds=60, fair_try_s=fair_try_s,
         )  # fmt: skip
 
 
@@ -132,6 +132,13 @@ async def test_invalid_or_too_large_tool_calls_are_a_failure(
     with pytest.raises(UpstreamFailed):
         await read(f'{{"choices":[{{"message":{{"tool_calls":{tool_calls}}}}}]}}')
     assert said in caplog.text
+
+
+@pytest.mark.parametrize("error", ['"error":{"message":"no"}', '"base_resp":{"status_code":1027}'])
+async def test_choices_beside_an_error_are_a_failure(error: str, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(UpstreamFailed):
+        await read(f'{{{error},"choices":[{{"message":{{"content":"x"}}}}]}}')
+    assert "the answer reports an error" in caplog.text
 
 
 async def test_an_empty_answer_caused_by_the_request_opens_no_circuit(upstream: Upstream) -> None:

@@ -9,7 +9,7 @@ from myna.store.batch import CallState, ChargeRefused, NewTask, RefusalReason, T
 from myna.store.queries import config as config_store
 from myna.store.queries.clones import VOICE_DELETED, Deleted
 from tests.clones.conftest import CloneSetup
-from tests.store.books import break_refunds, charge_of, mend_refunds
+from tests.store.books import broken_refunds, charge_of
 from tests.store.fixtures import each_database
 from tests.tasks.task_service import proof_of
 
@@ -82,14 +82,13 @@ async def test_a_failed_refund_rolls_back_the_deletion(clone_setup: CloneSetup) 
     books, customer = clone_setup.books, await clone_setup.books.customer()
     voice_id = await clone_setup.queued(customer)
     call = await clone_setup.ordered(customer, voice_id)
-    await break_refunds(books)
-    with pytest.raises(Exception, match="refunds are out of order"):
-        await clone_setup.delete(voice_id)
-    voice = await clone_setup.find(voice_id)
-    assert voice is not None
-    assert clone_setup.files() == [voice.sample]
-    assert (await books.task(call.call_id))[0] == TaskStatus.QUEUED
-    await mend_refunds(books)
+    async with broken_refunds(books):
+        with pytest.raises(Exception, match="refunds are out of order"):
+            await clone_setup.delete(voice_id)
+        voice = await clone_setup.find(voice_id)
+        assert voice is not None
+        assert clone_setup.files() == [voice.sample]
+        assert (await books.task(call.call_id))[0] == TaskStatus.QUEUED
     assert (await clone_setup.delete(voice_id)).refunded == 1
 
 

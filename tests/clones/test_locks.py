@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import asyncpg
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from myna.actions.media import CLONES_MAX
 from myna.errors import CommandError
 from tests.clones.conftest import CloneSetup
-from tests.store.books import Books, books_of
+from tests.store.books import Books
 from tests.store.stalls import until
 
 pytestmark = pytest.mark.anyio
@@ -20,9 +19,8 @@ LOCK = "UPDATE accounts SET balance = balance WHERE id = $1"
 
 
 @pytest.fixture
-async def books(postgres_books_url: str, tmp_path: Path) -> AsyncIterator[Books]:
-    async with books_of(postgres_books_url, tmp_path) as opened:
-        yield opened
+def books(postgres_books: Books) -> Books:
+    return postgres_books
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def test_a_task_is_queued_then_processing_then_completed(
     assert the_task(caller, task_id) == queued
     job = node.take()
     assert the_task(caller, task_id) == queued | {"status": 1, "status_text": "处理中"}
-    node.ask("beat", {"beats": [{"held": job.proof, "progress": 0.4}]})
+    node.ask("beat", {"beats": [{"held": job, "progress": 0.4}]})
     assert the_task(caller, task_id)["status_text"] == "处理中 40%"
     audio = mp3(0.7)
     assert node.complete(job, audio).status == 200

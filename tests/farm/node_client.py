@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from myna.settings import Settings
 from myna.store.database import Transaction, connect
-from myna.wire.farm import JOB_HEADER, PREFIX, PROTOCOL, PROTOCOL_HEADER, SHA256_HEADER
+from myna.wire.farm import JOB_HEADER, PREFIX, PROTOCOL, PROTOCOL_HEADER, SHA256_HEADER, LeaseProof
 from tests.rig import samples
 from tests.rig.calls import Answer, Wire, call
 from tests.rig.service import Service
@@ -27,24 +28,6 @@ _numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
-class Job:
-    """A leased job: its id, epoch and token."""
-
-    kind: str
-    id: int
-    epoch: int
-    token: str
-
-    @property
-    def proof(self) -> dict[str, Any]:
-        return {"kind": self.kind, "id": self.id, "epoch": self.epoch, "token": self.token}
-
-    @property
-    def header(self) -> str:
-        return f"{self.kind} {self.id} {self.epoch} {self.token}"
-
-
-@dataclass(frozen=True)
 class NodeClient:
     """A node that has joined under `name`, with its credential."""
 
@@ -53,11 +36,12 @@ class NodeClient:
     credential: str
 
     def ask(self, what: str, data: Any, **more: Any) -> Answer:
+        """Sends a request with this body, which may have structs in it."""
         return call(
             "POST",
             f"{self.service.root_url}{PREFIX}/{what}",
             key=self.credential,
-            data=data,
+            data=msgspec.to_builtins(data),
             headers=HEADERS,
             **more,
         )
@@ -77,12 +61,12 @@ class NodeClient:
         found: list[dict[str, Any]] = answer.json["jobs"]
         return found
 
-    def take(self) -> Job:
+    def take(self) -> LeaseProof:
         """Leases the next job."""
         (found,) = self.lease()
-        return Job(kind=found["kind"], id=found["id"], epoch=found["epoch"], token=found["token"])
+        return proof_of(found)
 
-    def complete(self, job: Job, audio: bytes, **headers: str) -> Answer:
+    def complete(self, job: LeaseProof, audio: bytes, **headers: str) -> Answer:
         return call(
             "POST",
             f"{self.service.root_url}{PREFIX}/complete",
@@ -91,7 +75,7 @@ class NodeClient:
             headers=self.upload_headers(job, audio) | headers,
         )
 
-    def upload_headers(self, job: Job, audio: bytes) -> dict[str, str]:
+    def upload_headers(self, job: LeaseProof, audio: bytes) -> dict[str, str]:
         return {
             **HEADERS,
             JOB_HEADER: job.header,
@@ -99,7 +83,7 @@ class NodeClient:
             "Content-Type": "audio/mpeg",
         }
 
-    def begin(self, wire: Wire, job: Job, audio: bytes, *, size: int | None = None) -> None:
+    def begin(self, wire: Wire, job: LeaseProof, audio: bytes, *, size: int | None = None) -> None:
         """Sends the head of a `complete`. The caller sends the body."""
         headers = self.upload_headers(job, audio) | {
             "Authorization": f"Bearer {self.credential}",
@@ -200,6 +184,11 @@ def backdate(node: NodeClient) -> int:
     """Sets `heard_at` back by 10 s, so that the next request changes it. Returns it in seconds."""
     NodeSite(node.service).sql("UPDATE nodes SET heard_at = heard_at - 10000 WHERE name = $1", node.name)
     return int(node.listed["heard_at"])
+
+
+def proof_of(job: dict[str, Any]) -> LeaseProof:
+    """What proves the lease of a job of an answer."""
+    return LeaseProof(job["kind"], job["id"], job["epoch"], job["token"])
 
 
 def new_name() -> str:

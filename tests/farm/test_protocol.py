@@ -10,8 +10,17 @@ import msgspec
 import pytest
 
 from myna.wire.farm import PREFIX, Hello, LeaseProof
-from tests.farm.node_client import HEADERS, POLL_S, NodeClient, NodeSite, backdate, mp3, new_voice, open_poll
-from tests.rig.calls import Answer, Wire, call
+from tests.farm.node_client import (
+    HEADERS,
+    POLL_S,
+    NodeClient,
+    NodeSite,
+    mp3,
+    new_voice,
+    open_poll,
+    proof_of,
+)
+from tests.rig.calls import Answer, call
 from tests.rig.samples import write_voice
 from tests.rig.service import ServiceMaker
 from tests.rig.waiting import wait_until
@@ -100,16 +109,10 @@ def test_an_invalid_hello_is_refused_and_changes_nothing(site: NodeSite, wrong: 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"slots": 65},
-        {"clones": ["ZH"]},
-        {"clones": ["aa"] * 51},
-        {"version": "v" * 51},
-        {"chars_per_s": -1},
         {"chars_per_s": 1e-310},
         {"voices": [AN | {"name": ""}]},
         {"voices": [AN | {"voice_id": f"clone-{'0' * 32}"}]},
         {"voices": [AN | {"voice_id": "a b"}]},
-        {"voices": [AN | {"gender": "loud"}]},
         {"voices": [AN] * 501},
     ],
     ids=lambda wrong: str(wrong)[:40],
@@ -140,21 +143,6 @@ def test_an_open_poll_of_a_disabled_node_ends_at_once(site: NodeSite) -> None:
         assert poll.result(PROMPT_S).status == 401
 
 
-def test_a_poll_of_a_disconnected_node_leases_no_job(site: NodeSite, key: str) -> None:
-    voice = new_voice()
-    node, other = site.node(voice), site.node(voice)
-    body, poll = b'{"jobs": 1, "wait_s": 20}', f"poll-of-{node.name}"
-    before = backdate(node)
-    with Wire(site.service.root_url) as wire:
-        sent = (f"Authorization: Bearer {node.credential}", f"X-Request-Id: {poll}", "Myna-Farm: 1")
-        wire.head(f"POST {PREFIX}/lease HTTP/1.1", *sent, f"Content-Length: {len(body)}")
-        wire.send(body)
-        wait_until(lambda: node.listed["heard_at"] > before, PROMPT_S, "the poll has begun")
-    wait_until(lambda: poll in site.service.stderr, PROMPT_S, "the poll has ended")
-    task = site.order(key, voice)
-    assert other.take().id == task
-
-
 def test_open_polls_do_not_delay_shutdown(make_service: ServiceMaker) -> None:
     site = NodeSite(make_service(chat_url="parrot:", speech="none").start())
     node = site.node(new_voice())
@@ -175,10 +163,10 @@ def test_a_beat_renews_leases_and_names_those_to_cancel(site: NodeSite, key: str
     task = site.order(key, voice)
     job = node.take()
     site.sql("UPDATE tasks SET lease_until = now_ms() + 3000 WHERE id = $1", task)
-    stale = job.proof | {"epoch": 7}
-    beats = [{"held": job.proof, "progress": 0.5}, {"held": stale}]
+    stale = msgspec.structs.replace(job, epoch=7)
+    beats = [{"held": job, "progress": 0.5}, {"held": stale}]
     heard = node.ask("beat", {"beats": beats}).json
-    assert heard == {"lease_s": 30.0, "cancel": [stale]}
+    assert heard == {"lease_s": 30.0, "cancel": [msgspec.to_builtins(stale)]}
     ((left_ms, progress),) = site.sql(
         "SELECT lease_until - now_ms(), progress FROM tasks WHERE id = $1", task
     )
@@ -202,7 +190,7 @@ def test_a_final_failure_fails_and_refunds_the_task(site: NodeSite) -> None:
     key = account.key().plain
     node = site.node(voice)
     task = site.order(key, voice)
-    failure = {"held": node.take().proof, "reason": "no\x00such\nvoice", "final": True}
+    failure = {"held": node.take(), "reason": "no\x00such\nvoice", "final": True}
     assert node.ask("fail", failure).json == {"ok": 1}
     assert site.task(key, task)["status"] == 3
     assert site.service.cli("account", "show", account.name)["balance"] == 5
@@ -214,7 +202,7 @@ def test_a_final_failure_fails_and_refunds_the_task(site: NodeSite) -> None:
 def test_a_voice_that_failed_without_a_reason_gets_one(site: NodeSite, tmp_path: Path) -> None:
     node = site.node(clones=["vv"])
     voice = clone(site, "vv", tmp_path)
-    failure = {"held": node.take().proof, "reason": "\n", "final": True}
+    failure = {"held": node.take(), "reason": "\n", "final": True}
     assert node.ask("fail", failure).status == 200
     ((status, reason),) = site.sql("SELECT status, reason FROM clones WHERE voice_id = $1", voice)
     assert (status, reason) == (3, "the node gave no reason")
@@ -241,8 +229,10 @@ def test_a_reference_is_served_only_under_a_lease_of_its_voice(site: NodeSite, t
     answer = get(node, path)
     assert (answer.status, answer.body, answer.headers["content-type"]) == (200, sample, "audio/wav")
     assert get(other, path).status == 404
-    proof = {name: job[name] for name in ("kind", "id", "epoch", "token")}
-    assert node.ask("fail", {"held": proof, "reason": "this can't be cloned", "final": True}).status == 200
+    assert (
+        node.ask("fail", {"held": proof_of(job), "reason": "this can't be cloned", "final": True}).status
+        == 200
+    )
     assert get(node, path).status == 404
 
 
@@ -326,7 +316,7 @@ def test_a_failed_or_returned_job_is_requeued(
     node = site.node(voice)
     task = site.order(key, voice)
     first = node.take()
-    assert node.ask("fail", {"held": first.proof, "reason": "busy", **more}).status == 200
+    assert node.ask("fail", {"held": first, "reason": "busy", **more}).status == 200
     site.sql("UPDATE nodes SET rests_until = 0 WHERE name = $1", node.name)
     second = node.take()
     assert (second.id, second.epoch) == (task, 2)

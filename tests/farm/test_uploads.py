@@ -5,8 +5,8 @@ import asyncio
 import asyncpg
 import pytest
 
-from myna.wire.farm import AUDIO_MAX_BYTES, JOB_HEADER, SHA256_HEADER
-from tests.farm.node_client import Job, NodeClient, NodeSite, each_database, mp3, new_voice
+from myna.wire.farm import AUDIO_MAX_BYTES, JOB_HEADER, SHA256_HEADER, LeaseProof
+from tests.farm.node_client import NodeClient, NodeSite, each_database, mp3, new_voice
 from tests.rig.calls import Wire, call
 from tests.rig.service import ServiceMaker
 from tests.rig.waiting import wait_until
@@ -17,7 +17,7 @@ PROMPT_S = 30
 
 
 @pytest.fixture
-def leased_job(site: NodeSite, key: str) -> tuple[NodeClient, Job]:
+def leased_job(site: NodeSite, key: str) -> tuple[NodeClient, LeaseProof]:
     """A node and a job leased to it."""
     voice = new_voice()
     node = site.node(voice)
@@ -44,7 +44,7 @@ def test_an_upload_is_served_unchanged_and_the_call_is_kept(site: NodeSite) -> N
 
 
 def test_a_repeated_upload_succeeds_and_leaves_one_file(
-    site: NodeSite, key: str, leased_job: tuple[NodeClient, Job]
+    site: NodeSite, key: str, leased_job: tuple[NodeClient, LeaseProof]
 ) -> None:
     node, job = leased_job
     before = site.audio()
@@ -57,7 +57,7 @@ def test_a_repeated_upload_succeeds_and_leaves_one_file(
 
 
 def test_an_upload_with_an_expired_lease_is_refused_before_its_body(
-    site: NodeSite, leased_job: tuple[NodeClient, Job]
+    site: NodeSite, leased_job: tuple[NodeClient, LeaseProof]
 ) -> None:
     node, job = leased_job
     site.sql("UPDATE tasks SET lease_until = now_ms() - 1 WHERE id = $1", job.id)
@@ -74,7 +74,7 @@ def test_an_upload_with_an_expired_lease_is_refused_before_its_body(
 
 
 def test_an_upload_whose_lease_expires_is_409_and_its_file_is_removed(
-    site: NodeSite, leased_job: tuple[NodeClient, Job]
+    site: NodeSite, leased_job: tuple[NodeClient, LeaseProof]
 ) -> None:
     node, job = leased_job
     audio, before = mp3(seconds=5), site.audio()
@@ -99,7 +99,11 @@ def test_an_upload_whose_lease_expires_is_409_and_its_file_is_removed(
     ids=["other hash", "noise", "bad hash", "bad number"],
 )
 def test_an_invalid_upload_is_refused_and_the_lease_continues(
-    site: NodeSite, leased_job: tuple[NodeClient, Job], audio: bytes, headers: dict[str, str], said: str
+    site: NodeSite,
+    leased_job: tuple[NodeClient, LeaseProof],
+    audio: bytes,
+    headers: dict[str, str],
+    said: str,
 ) -> None:
     node, job = leased_job
     before = site.audio()
@@ -111,7 +115,7 @@ def test_an_invalid_upload_is_refused_and_the_lease_continues(
 
 
 def test_an_interrupted_upload_leaves_no_file_and_the_lease_continues(
-    site: NodeSite, leased_job: tuple[NodeClient, Job]
+    site: NodeSite, leased_job: tuple[NodeClient, LeaseProof]
 ) -> None:
     node, job = leased_job
     before = site.audio()
@@ -125,7 +129,7 @@ def test_an_interrupted_upload_leaves_no_file_and_the_lease_continues(
 
 
 def test_an_upload_without_length_or_over_the_limit_is_refused_unread(
-    site: NodeSite, leased_job: tuple[NodeClient, Job]
+    site: NodeSite, leased_job: tuple[NodeClient, LeaseProof]
 ) -> None:
     node, job = leased_job
     before = site.audio()
@@ -139,7 +143,9 @@ def test_an_upload_without_length_or_over_the_limit_is_refused_unread(
     assert site.audio() == before
 
 
-def test_a_job_has_one_upload_at_a_time(site: NodeSite, key: str, leased_job: tuple[NodeClient, Job]) -> None:
+def test_a_job_has_one_upload_at_a_time(
+    site: NodeSite, key: str, leased_job: tuple[NodeClient, LeaseProof]
+) -> None:
     node, job = leased_job
     before = site.audio()
     with Wire(site.service.root_url) as wire:

@@ -19,9 +19,9 @@ from myna.api.v1 import read_integer
 from myna.channels.channels import Channel, Channels
 from myna.engines.openai.api import cut
 from myna.errors import InvalidRequest
-from myna.gateway.chat import upstream
+from myna.gateway.chat import complete
 from myna.gateway.chat.complete import instruction_of
-from myna.gateway.chat.failover import Nobody
+from myna.gateway.chat.failover import Failover, Nobody
 from myna.gateway.chat.intent import speech_text
 from myna.gateway.chat.text import han_count
 from myna.http import server
@@ -191,16 +191,17 @@ class Answering:
         return ClientResponse(200, (), self._body)
 
 
-@pytest.mark.parametrize("size", [upstream.TOOL_CALLS_MAX_BYTES - 100, Settings().answer_max_bytes])
+@pytest.mark.parametrize("size", [complete.TOOL_CALLS_MAX_BYTES - 100, Settings().answer_max_bytes])
 def test_the_largest_completion_blocks_the_event_loop_only_briefly(size: int, reference_s: float) -> None:
     channel = Channel(kind="chat", name="a", url="http://h/v1", model="", key="")
 
     def completion(body: bytes) -> None:
         client: Any = Answering(body)
-        channels = Channels(settings=Settings(speech="none"), environ={}, http_client=client, local={})
-        asked = upstream.ask(
-            client, channels, [channel], "svc-chat", b'{"messages":[]}', "",
-            asker=Nobody(), seconds=60, fair_try_s=5, answer_max_bytes=size,
+        settings = Settings(speech="none", answer_max_bytes=size)
+        channels = Channels(settings=settings, environ={}, http_client=client, local={})
+        asked = complete.ask(
+            Failover(settings, channels, client), [channel], "svc-chat", b'{"messages":[]}', "",
+            asker=Nobody(), seconds=60,
         )  # fmt: skip
         with contextlib.suppress(StopIteration):  # it has ended: it waited for nothing
             asked.send(None)

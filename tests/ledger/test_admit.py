@@ -290,8 +290,8 @@ async def test_a_retry_waits_for_the_first_call_of_another_process(
     books: Books, service: LedgerService
 ) -> None:
     customer, retry_key = await books.customer(), idempotency_key_of()
-    other = await books.open_again() if books.url else books.db
     async with (
+        books.second_process() as other,
         ledger_service_on(other) as second,
         await service.admit(customer, idempotency_key=retry_key) as call,
     ):
@@ -303,8 +303,6 @@ async def test_a_retry_waits_for_the_first_call_of_another_process(
         assert not any(retry.done() for retry in retries)
         await call.keep("the answer")
         assert await asyncio.gather(*retries) == [Replayed("the answer")] * 2
-    if other is not books.db:
-        await other.close()
     assert await books.counters(customer) == (1, 1, 1)
 
 

@@ -11,10 +11,9 @@ from myna.store.batch import CallState, Charged, End
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.store.books import (
     Books,
-    break_refunds,
+    broken_refunds,
     charge_of,
     idempotency_key_of,
-    mend_refunds,
     refund_of,
     speech,
 )
@@ -127,11 +126,10 @@ async def test_the_sweep_repeats_a_failed_refund(books: Books, service: LedgerSe
     """Its refund fails by a trigger; once the trigger is dropped, the sweep of this process refunds it."""
     customer = await books.customer()
     call = await service.admit(customer)
-    await break_refunds(books)
-    with pytest.raises(Exception, match="out of order"):
-        async with call:
-            pass
-    await mend_refunds(books)
+    async with broken_refunds(books):
+        with pytest.raises(Exception, match="out of order"):
+            async with call:
+                pass
     await books.move_clock(PAST_EVERY_DEADLINE_MS)
     assert await service.ledger.sweep() == 1
     assert await books.balance(customer) == 10
@@ -143,11 +141,8 @@ async def test_two_processes_that_sweep_at_once_refund_once(books: Books, servic
     for _ in range(20):
         await books.opened(customer, deadline_ms=1)
     await books.move_clock(10)
-    other = await books.open_again() if books.url else books.db
-    async with ledger_service_on(other) as second:
+    async with books.second_process() as other, ledger_service_on(other) as second:
         await asyncio.gather(*[at.ledger.sweep() for at in (service, second, service, second)])
-    if other is not books.db:
-        await other.close()
     assert await books.balance(customer) == 50
     assert await books.counters(customer) == (20, 0, 0)
 

@@ -1,6 +1,8 @@
-"""Keys that are rolled and renamed."""
+"""Keys that are rolled, renamed and revoked."""
 
 import asyncio
+import time
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -9,11 +11,15 @@ from myna.accounts.keys import Scope, UnverifiedCaller
 from myna.actions.keys import RenameKey, RevokeKey, RollKey
 from myna.errors import CommandError, Unauthorized
 from myna.lib.times import parse_duration
+from myna.store.batch import Charged
+from myna.store.database import Database
 from myna.store.queries import keys as store
 from myna.store.rows import ID_MAX
+from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.rig.actors import perform
-from tests.store.books import Books
+from tests.store.books import KEY_REFUSED, Books, Customer, charge_of, disable, revoke
 from tests.store.fixtures import each_database
+from tests.store.stalls import until
 
 pytestmark = pytest.mark.anyio
 DAY_MS = 86_400_000
@@ -120,3 +126,42 @@ async def test_an_internal_key_is_not_listed_and_not_changed(books: Books) -> No
     ):
         with pytest.raises(CommandError, match="There is no key"):
             await change
+
+
+LANES = 6
+
+
+@pytest.mark.parametrize("refuse", [revoke, disable])
+@each_database
+async def test_calls_after_a_revocation_are_refused_under_load(
+    books: Books, refuse: Callable[[Database, Customer], Awaitable[None]]
+) -> None:
+    """Two writers, as two processes have them, and a third connection that revokes."""
+    customer = await books.customer(units=100_000)
+    charged: list[float] = []
+    refused: list[float] = []
+
+    async with (
+        books.second_process() as other,
+        books.second_process() as third,
+        ledger_service_on(books.db) as one,
+        ledger_service_on(other) as two,
+    ):
+
+        async def lane(service: LedgerService) -> None:
+            while len(refused) < 50:
+                began = time.monotonic()
+                outcome = await service.commits.charge(charge_of(customer), 60)
+                if isinstance(outcome, Charged):
+                    charged.append(began)
+                else:
+                    assert outcome == KEY_REFUSED
+                    refused.append(began)
+
+        lanes = asyncio.gather(*[lane(service) for service in (one, two) for _ in range(LANES)])
+        await until(lambda: len(charged) >= 50, "many calls are charged")
+        await refuse(third, customer)
+        returned = time.monotonic()
+        await lanes
+    assert [began for began in charged if began > returned] == []
+    assert await books.balance(customer) == 100_000 - len(charged)

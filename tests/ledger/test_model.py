@@ -4,19 +4,12 @@ Every batch is decided by the model first and then by the database; the outcomes
 audit must find nothing at every step.
 """
 
-import asyncio
-import gc
-import itertools
-from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, invariant, rule
 from msgspec import structs
 
 from myna.accounts.keys import Scope
@@ -38,12 +31,9 @@ from myna.store.batch import (
 )
 from myna.store.queries import ledger
 from tests.rig.actors import perform
-from tests.rig.postgres import Postgres
 from tests.store.books import (
     AUDIO,
-    Books,
     Customer,
-    books_of,
     charge_of,
     charged_of,
     idempotency_key_of,
@@ -51,8 +41,8 @@ from tests.store.books import (
     refund_of,
     speech,
 )
+from tests.store.machine import BooksMachine, Run, with_examples
 
-T = TypeVar("T")
 LIFE_MS = 10_000
 OPEN, KEPT, REFUNDED = CallState.OPEN, CallState.KEPT, CallState.REFUNDED
 
@@ -137,23 +127,13 @@ charges = st.fixed_dictionaries(
 ends = st.tuples(st.integers(0, 30), st.booleans(), st.sampled_from([None, "an answer", "another"]))
 
 
-class Machine(RuleBasedStateMachine):
+class Machine(BooksMachine):
     """One service; every example has a new database."""
-
-    runner: ClassVar[asyncio.Runner]
-    new_books: ClassVar[Callable[[], AbstractAsyncContextManager[Books]]]
 
     def __init__(self) -> None:
         super().__init__()
         self.model = Model()
         self.sent: list[list[Charge]] = []
-        self.opening = type(self).new_books()
-        self.books = self.run(self.opening.__aenter__())
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.runner.get_loop().run_until_complete(
-            work
-        )  # `Runner.run` installs a handler for Ctrl-C at each call
 
     @initialize(units=st.lists(st.integers(0, 9), min_size=2, max_size=3))
     def open_accounts(self, units: list[int]) -> None:
@@ -255,9 +235,6 @@ class Machine(RuleBasedStateMachine):
             kept = sum(paid.state is KEPT for paid in own)
             assert self.run(self.books.counters(key.customer)) == (len(own), kept, cost)
 
-    def teardown(self) -> None:
-        self.run(self.opening.__aexit__(None, None, None))
-
 
 def wished(customer: Customer, wish: dict[str, Any]) -> Charge:
     task: NewTask | None = speech(TaskStatus.PROCESSING) if wish["task"] and wish["order"] is None else None
@@ -277,36 +254,6 @@ def without_task(outcome: ChargeOutcome) -> ChargeOutcome:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-    "database, examples",
-    [
-        ("sqlite", 6),
-        ("postgresql", 1),
-        pytest.param("sqlite", 100, marks=pytest.mark.release),
-        pytest.param("postgresql", 15, marks=pytest.mark.release),
-    ],
-)
-def test_the_books_match_the_model_after_any_events(
-    database: str, examples: int, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    numbers = itertools.count()
-
-    def new_books() -> AbstractAsyncContextManager[Books]:
-        if database == "sqlite":
-            return books_of("", tmp_path / str(next(numbers)))
-        postgres: Postgres = request.getfixturevalue("postgres")
-        return books_of(postgres.fresh_books(), tmp_path)
-
-    Machine.new_books = staticmethod(new_books)
-    gc.collect()  # finalizers that run while Hypothesis parses this file upset CPython (gh-106905)
-    with asyncio.Runner() as Machine.runner:
-        run_state_machine_as_test(
-            Machine,
-            settings=settings(
-                max_examples=examples,
-                stateful_step_count=20,
-                deadline=None,
-                database=None,
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
+@with_examples(6)
+def test_the_books_match_the_model_after_any_events(run_machine: Run) -> None:
+    run_machine(Machine, stateful_step_count=20)

@@ -16,7 +16,7 @@ from myna.server.service import Service
 from myna.store.batch import Audio, CallState
 from myna.store.queries import stored_responses
 from myna.store.queries.stored_responses import StoredResponse
-from tests.maintenance.serving import service_on
+from tests.maintenance.conftest import service_on
 from tests.maintenance.test_jobs import OLD_S, there, write
 from tests.rig.actors import perform
 from tests.store.books import Books, keep_of, speech
@@ -123,14 +123,10 @@ async def test_a_failing_job_does_not_stop_others(books: Books, service: Service
         "ALTER TABLE reservations RENAME TO elsewhere"
     )  # so the job that removes stored responses fails
     service.jobs.start()
-    await until(lambda: is_removed(old), "the old audio is removed")
-    await until(lambda: is_removed(orphan), "the orphan is removed")
+    await until(lambda: not there(old), "the old audio is removed")
+    await until(lambda: not there(orphan), "the orphan is removed")
     await service.jobs.close()
     await books.sql("ALTER TABLE elsewhere RENAME TO reservations")
-
-
-async def is_removed(path: Path) -> bool:
-    return not there(path)
 
 
 async def _old_audio(books: Books, folder: Path) -> Path:

@@ -21,7 +21,7 @@ from myna.store.queries import config as config_store
 from myna.store.queries import sessions as session_store
 from myna.store.queries.config import ChannelRow
 from myna.store.queries.sign_in import AttemptRow
-from tests.maintenance.serving import AUDIT_EVERY_S
+from tests.maintenance.conftest import AUDIT_EVERY_S
 from tests.rig.actors import perform
 from tests.rig.service import ServiceMaker
 from tests.rig.upstream import Upstream

@@ -60,7 +60,7 @@ def error_sentences() -> set[str]:
     found = set(limits.SENTENCES.values()) | set(synthesize.SENTENCES.values())
     found |= {meaning.sentence for meaning in channel_failures.MEANINGS}
     found |= {kind.default for kind in error_classes() if issubclass(kind, errors.MynaError) and kind.default}
-    found.add(throttle.WRONG)
+    found |= {throttle.WRONG, errors.sentences.REPORT_SLOW}
     for module in modules:
         for call in _calls(module):
             name = _name(call.func)
@@ -110,7 +110,7 @@ def _modules() -> list[ModuleType]:
     names = {_dotted(path) for path in [*paths, *(PACKAGE / "sign_in").glob("*.py")]}
     names |= {"myna.errors", "myna.lib.names", "myna.wire.failures", "myna.wire.openai"}
     names |= {"myna.accounts.caps", "myna.accounts.throttle", "myna.billing.quota"}
-    names |= {"myna.billing.refused_charges", "myna.store.sqlite_reports"}
+    names.add("myna.billing.refused_charges")
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("myna"):

@@ -222,7 +222,7 @@ def test_a_task_of_a_node_is_followed_and_is_not_found_by_others(
     assert task
     assert "queued" in streaming.page(task[1])
     job = node.take()
-    node.ask("beat", {"beats": [{"held": job.proof, "progress": 0.4}]})
+    node.ask("beat", {"beats": [{"held": job, "progress": 0.4}]})
     assert "processing 40%" in streaming.page(task[1])
     node.complete(job, mp3())
     assert "/uploads/" in streaming.get(task[1]).body.decode()

@@ -129,6 +129,7 @@ def test_a_good_stream_leaves_whole_however_it_arrives(name: str) -> None:
         (ROLE + b'data: {"object":"error","message":"no"}\n\n', "ErrorEvent", True),
         (b'data: { "error" : {"message": "no"}}\n\n', "ErrorEvent", False),
         (ROLE + b'data: {"id": "x", "error": {"code": 502}, "choices": []}\n\n', "ErrorEvent", True),
+        (ROLE + b'data: {"base_resp": {"status_code": 1027}, "choices": []}\n\n', "ErrorEvent", True),
         (ROLE + event(chunk("m", {"content": ""}, "error")), "ErrorEvent", True),
         (b'data: {"base_resp": {"status_code": 1008}, "choices": null}\n\n', "ErrorEvent", False),
         (b'data: {"ret": 400, "errmsg": "bad"}\n\n' + DONE, "ErrorEvent", False),
@@ -215,19 +216,17 @@ def test_choices_that_a_server_does_not_end_are_ended(body: bytes, choices: int,
         assert all(one.keys() == {"id", "object", "created", "model", "choices"} for one in added)
 
 
-class Doubler:
+def double(data: bytes) -> bytes:
     """Sends each event twice."""
-
-    def feed(self, data: bytes) -> bytes:
-        return event(msgspec.json.decode(data)) * 2
+    return event(msgspec.json.decode(data)) * 2
 
 
 def test_an_observer_gets_a_long_event_whole() -> None:
-    relay = EventRelay(Doubler(), read_max_bytes=READ_MAX_BYTES)
+    relay = EventRelay(double, read_max_bytes=READ_MAX_BYTES)
     assert relayed(ROLE + LONG + STOP, [16_000], relay)[0] == ROLE * 2 + LONG * 2 + STOP * 2
     longer = event(chunk("m", {"content": "x" * (READ_MAX_BYTES + 16_000)}))
     with pytest.raises(BrokenEvents) as broken:
-        relayed(ROLE + longer, [16_000], EventRelay(Doubler(), read_max_bytes=READ_MAX_BYTES))
+        relayed(ROLE + longer, [16_000], EventRelay(double, read_max_bytes=READ_MAX_BYTES))
     assert broken.value.kind == "LongEvent"
 
 
@@ -323,7 +322,7 @@ def test_a_flood_of_empty_lines_takes_little_time(line_end: bytes) -> None:
 
 
 def test_an_observer_refuses_what_is_no_json() -> None:
-    relay = EventRelay(Doubler())
+    relay = EventRelay(double)
     with pytest.raises(BrokenEvents):
         relay.feed(ROLE + b"data: {half\n\n")
 

@@ -20,7 +20,7 @@ from myna.store.queries.stored_responses import StoredResponse
 from myna.wire.responses.request import ResponsesRequest
 from tests.conformance.caller import Caller
 from tests.conformance.conftest import make_caller
-from tests.maintenance.serving import service_on
+from tests.maintenance.conftest import service_on
 from tests.rig.actors import perform
 from tests.rig.calls import EventReader
 from tests.rig.processes import proc_file

@@ -1,20 +1,25 @@
-"""What the pages read: usage by hour and day, the ledger page by page, months, and the site's hours."""
+"""What the pages and commands read: usage by hour and day, the ledger page by page, months, the site's
+hours, and calls."""
 
 from datetime import date, timedelta
 from itertools import pairwise
 
 import pytest
+from msgspec import structs
 
 from myna.accounts.keys import Scope
 from myna.actions.accounts import GrantUnits
 from myna.billing import reports, rollup
-from myna.billing.reports import LedgerFilter, Usage
+from myna.billing.reports import LedgerEntry, LedgerFilter, Usage
 from myna.errors import CommandError, InvalidRequest
+from myna.lib.ids import new_id
 from myna.lib.times import day_of
-from myna.store.batch import EntryKind
+from myna.store.batch import CallState, EntryKind
+from myna.store.queries import reports as reports_store
 from myna.store.queries import reports as store
+from myna.store.queries.reports import CALL_ID_MAX, CallRow, Entry
 from tests.rig.actors import perform
-from tests.store.books import Books, Customer, charge_of, keep_of, refund_of
+from tests.store.books import AUDIO, Books, Customer, charge_of, keep_of, refund_of, speech
 
 pytestmark = pytest.mark.anyio
 
@@ -107,6 +112,21 @@ async def test_a_day_that_is_written_has_its_late_calls_at_once(books: Books) ->
     assert found.usage.calls == 2
 
 
+async def every_entry(
+    books: Books, customer: Customer, only: LedgerFilter = reports.ALL_ENTRIES, limit: int = 50
+) -> list[LedgerEntry]:
+    """The entries of all pages."""
+    found: list[LedgerEntry] = []
+    before = ""
+    while True:
+        page = await reports.ledger_page(books.db, customer.account_id, only, before, limit)
+        found += page.entries
+        assert page.complete
+        if not page.before:
+            return found
+        before = page.before
+
+
 @FOLDED
 async def test_the_ledger_comes_page_by_page_with_balances(books: Books, folded: bool) -> None:
     customer, other = await books.customer(units=100), await books.customer(units=50)
@@ -119,16 +139,7 @@ async def test_the_ledger_comes_page_by_page_with_balances(books: Books, folded:
     await books.move_clock(1000)
     await perform(books.db, GrantUnits(name=customer.name, units=5, memo="a gift"))
 
-    found = []
-    before = ""
-    while True:
-        page = await reports.ledger_page(books.db, customer.account_id, before=before, limit=4)
-        found += page.entries
-        assert page.complete
-        if not page.before:
-            break
-        before = page.before
-
+    found = await every_entry(books, customer, limit=4)
     assert len(found) == 1 + 3 * 4 + 1 + 1
     assert [entry.number for entry in found] == list(range(len(found), 0, -1))
     assert found[0].balance == await books.balance(customer)
@@ -157,14 +168,7 @@ async def test_a_page_has_a_kind_a_key_or_a_period(
     await roll(books, folded)
 
     async def entries(only: LedgerFilter, limit: int = 50) -> list[tuple[int, int]]:
-        found = []
-        before = ""
-        while True:
-            page = await reports.ledger_page(books.db, customer.account_id, only, before, limit)
-            found += [(entry.kind, entry.key_id) for entry in page.entries]
-            if not page.before:
-                return found
-            before = page.before
+        return [(one.kind, one.key_id) for one in await every_entry(books, customer, only, limit)]
 
     charge, refund, grant = EntryKind.CHARGE, EntryKind.REFUND, EntryKind.GRANT
     of_second = [(refund, second.key_id), (charge, second.key_id), (charge, second.key_id)]
@@ -221,3 +225,92 @@ async def test_a_key_knows_when_it_was_last_used(books: Books) -> None:
     await use(books, customer, ms=5)
 
     assert await reports.last_used(books.db, customer.account_id) == {customer.key_id: await now(books)}
+
+
+@FOLDED
+async def test_the_accounts_that_used_most_units_come_first(books: Books, folded: bool) -> None:
+    await books.stop_clock()
+    light, heavy = await books.customer(units=100), await books.customer(units=100)
+    before = await now(books)
+    await use(books, heavy)
+    await books.move_clock(2 * HOUR_MS)
+    await use(books, light, kept=1, refunded=2)
+    await roll(books, folded)
+    await use(books, heavy, kept=3)
+
+    async def most_used(start: int, limit: int) -> list[reports_store.AccountUse]:
+        return await books.db.snapshot(lambda db: reports_store.most_used(db, start, limit))
+
+    names = {row.account: row for row in await most_used(before - HOUR_MS, 9)}
+    assert [(row.calls, row.ok_calls, row.units) for row in names.values()] == [(4, 4, 8), (3, 1, 2)]
+    (newest,) = await most_used(before + HOUR_MS, 1)
+    assert (newest.account, newest.calls, newest.units) == (next(iter(names)), 3, 6)
+    assert await most_used(before + 4 * HOUR_MS, 9) == []
+
+
+GRANT, CHARGE, REFUND = EntryKind.GRANT, EntryKind.CHARGE, EntryKind.REFUND
+
+
+def summary(entries: list[Entry] | None) -> list[tuple[int, int, int]]:
+    """Kind, units and balance of each entry."""
+    assert entries is not None
+    return [(entry.kind, entry.units, entry.balance) for entry in entries]
+
+
+async def test_the_ledger_is_listed_by_time_with_the_balance_after_each_entry(books: Books) -> None:
+    await books.stop_clock()
+    customer, other = await books.customer(units=10), await books.customer()
+    await books.move_clock(1000)
+    slow = await books.opened(customer, units=4, request_id="slow")
+    await books.opened(other)
+    await books.move_clock(1000)
+    await books.opened(customer, units=1, request_id="quick")
+    await books.move_clock(1000)
+    await books.end(refund_of(slow))
+    await books.move_clock(1000)
+    await perform(books.db, GrantUnits(name=customer.name, units=-2, memo="a correction"))
+
+    found = await reports_store.ledger_entries(books.db, customer.account_id, None, 10)
+
+    moved = [(GRANT, -2, 7), (REFUND, 4, 9), (CHARGE, -1, 5), (CHARGE, -4, 6), (GRANT, 10, 10)]
+    assert summary(found) == moved
+    assert found is not None
+    assert [entry.request_id for entry in found] == ["", "slow", "quick", "slow", ""]
+    assert [found[0].memo, found[1].call_id] == ["a correction", slow.call_id]
+    assert summary(await reports_store.ledger_entries(books.db, customer.account_id, None, 2)) == moved[:2]
+    cursor = slow.call_id, REFUND
+    assert summary(await reports_store.ledger_entries(books.db, customer.account_id, cursor, 2)) == moved[2:4]
+    assert await reports_store.ledger_entries(books.db, other.account_id, cursor, 2) is None
+
+
+async def test_a_call_is_found_by_its_id_its_request_and_its_account(books: Books) -> None:
+    customer, other = await books.customer(), await books.customer()
+    first, second, third = sorted(new_id() for _ in range(3))  # as if each was made in a later millisecond
+    kept = await books.opened(
+        customer, call_id=first, request_id="a request", task=speech(), units=2, route="tts"
+    )
+    await books.end(structs.replace(keep_of(kept, None, AUDIO), channel="main"))
+    refunded = await books.opened(customer, call_id=second, request_id="a request")
+    await books.end(refund_of(refunded, "UpstreamFailed"))
+    running = await books.opened(customer, call_id=third, request_id="another")
+    await books.opened(other, request_id="a stranger's")
+
+    (call,) = await reports_store.call(books.db, kept.call_id)
+
+    ((task_id,),) = await books.sql("SELECT id FROM tasks")
+    assert (call.account, call.key_id, call.state, call.units) == (customer.name, customer.key_id, 1, 2)
+    assert (call.channel, call.request_id, call.task_id) == ("main", "a request", task_id)
+    assert call.created_at <= call.ended_at < call.deadline
+
+    async def ids(found: list[CallRow]) -> list[bytes]:
+        return [row.id for row in found]
+
+    of_request = await reports_store.calls_of_request(books.db, "a request", CALL_ID_MAX, 10)
+    assert await ids(of_request) == [refunded.call_id, kept.call_id]
+    assert [row.state for row in of_request] == [CallState.REFUNDED, CallState.KEPT]
+    assert [row.reason for row in of_request] == ["UpstreamFailed", ""]
+    assert [row.route for row in of_request] == ["", "tts"]
+    newest = await reports_store.calls_of_account(books.db, customer.account_id, CALL_ID_MAX, 2)
+    assert await ids(newest) == [running.call_id, refunded.call_id]
+    older = await reports_store.calls_of_account(books.db, customer.account_id, refunded.call_id, 2)
+    assert await ids(older) == [kept.call_id]

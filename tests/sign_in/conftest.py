@@ -2,7 +2,6 @@
 hashes of passwords cost little."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterable
 from pathlib import Path
@@ -17,7 +16,7 @@ from myna.accounts.sign_in import passwords, sessions
 from myna.accounts.sign_in.oidc import identities
 from myna.accounts.sign_in.oidc.flow import Answer, Finished, Oidc, Purpose
 from myna.accounts.sign_in.oidc.identities import Identity
-from myna.accounts.sign_in.oidc.provider import CALLBACK_PATH, Client
+from myna.accounts.sign_in.oidc.provider import CALLBACK_PATH, Client, Failure, OidcRefused
 from myna.actions.accounts import AddAccount, SetIdentity, SetPassword
 from myna.http.client import HttpClient
 from myna.settings import Settings
@@ -57,30 +56,16 @@ def empty_sqlite(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return (folder / "myna.sqlite").read_bytes()
 
 
-@contextlib.asynccontextmanager
-async def _opened(url: str, folder: Path, empty_sqlite: bytes) -> AsyncIterator[Books]:
-    made = Books(url, folder)
-    if not url:
-        file = folder / "myna.sqlite"
+@pytest.fixture
+async def books(database_url: str, tmp_path: Path, empty_sqlite: bytes) -> AsyncIterator[Books]:
+    made = Books(database_url, tmp_path)
+    if not database_url:
+        file = tmp_path / "myna.sqlite"
         file.touch(0o600)
         file.write_bytes(empty_sqlite)
     made.db = await made.open_again()
-    try:
-        yield made
-    finally:
-        await made.db.close()
-
-
-@pytest.fixture
-async def books(database_url: str, tmp_path: Path, empty_sqlite: bytes) -> AsyncIterator[Books]:
-    async with _opened(database_url, tmp_path, empty_sqlite) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def sqlite_books(tmp_path: Path, empty_sqlite: bytes) -> AsyncIterator[Books]:
-    async with _opened("", tmp_path, empty_sqlite) as opened:
-        yield opened
+    yield made
+    await made.db.close()
 
 
 T = TypeVar("T")
@@ -109,6 +94,18 @@ async def set_password(books: Books, name: str, password: str, by: Actor = OPERA
     await perform(books.db, SetPassword(name=name, password_hash=hashed), by=by)
 
 
+async def signed_in(books: Books, name: str = "ann", address: str = ADDRESS) -> str:
+    """The token of a new session, which is pending if the account has a second factor."""
+    return await sessions.sign_in(books.db, name, PASSWORD, address, BROWSER)
+
+
+async def session_of(books: Books, token: str) -> sessions.Session:
+    """The session, which must not be pending."""
+    session = await sessions.find(books.db, token)
+    assert session is not None
+    return session
+
+
 async def at_once(work: Iterable[Awaitable[T]]) -> tuple[list[T], list[BaseException]]:
     """The results and the errors of work that runs at the same time."""
     done: list[T] = []
@@ -119,6 +116,13 @@ async def at_once(work: Iterable[Awaitable[T]]) -> tuple[list[T], list[BaseExcep
         else:
             done.append(result)
     return done, failed
+
+
+async def failure_of(work: Awaitable[object]) -> Failure:
+    """Why a sign-in by the provider is refused."""
+    with pytest.raises(OidcRefused) as refused:
+        await work
+    return refused.value.failure
 
 
 COOKIE = "mynaoidc_" + "b" * 64
@@ -183,9 +187,7 @@ class OidcSite:
         )
 
     async def session(self, token: str) -> sessions.Session:
-        found = await sessions.find(self.books.db, token)
-        assert found is not None
-        return found
+        return await session_of(self.books, token)
 
 
 def seconds_ago(seconds: float) -> int:
@@ -203,8 +205,3 @@ async def http_client() -> AsyncIterator[HttpClient]:
 @pytest.fixture
 def site(books: Books, provider: OidcProvider, http_client: HttpClient) -> OidcSite:
     return OidcSite(books, provider, http_client)
-
-
-@pytest.fixture
-def sqlite_site(sqlite_books: Books, provider: OidcProvider, http_client: HttpClient) -> OidcSite:
-    return OidcSite(sqlite_books, provider, http_client)

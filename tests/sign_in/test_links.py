@@ -16,7 +16,9 @@ from tests.sign_in.conftest import (
     PASSWORD,
     at_once,
     person,
+    session_of,
     set_password,
+    signed_in,
 )
 from tests.store.books import Books
 from tests.store.fixtures import each_database
@@ -45,8 +47,8 @@ async def test_an_invitation_sets_the_first_password_and_signs_in(books: Books) 
     token = await link(books, INVITE, "ann")
     found = await links.find(books.db, token)
     assert found is not None and (found.purpose, found.account) == (INVITE, ann)
-    session = await sessions.find(books.db, await use(books, token))
-    assert session is not None and session.account.name == "ann"
+    session = await session_of(books, await use(books, token))
+    assert session.account.name == "ann"
     assert (await passwords.verify(books.db, "ann", PASSWORD, ADDRESS)).account.id == ann.id
     assert await links.find(books.db, token) is None
     used, made = (await activity.page(books.db, prefix="account invite"))[:2]
@@ -57,12 +59,12 @@ async def test_an_invitation_sets_the_first_password_and_signs_in(books: Books) 
 
 async def test_a_reset_ends_all_sessions_and_replaces_the_password(books: Books) -> None:
     ann = await person(books)
-    before = await sessions.sign_in(books.db, "ann", PASSWORD, ADDRESS, BROWSER)
+    before = await signed_in(books)
     token = await link(books, RESET, "ann")
-    assert await sessions.find(books.db, before) is not None
+    await session_of(books, before)
     after = await use(books, token, OTHER_PASSWORD)
     assert await sessions.find(books.db, before) is None
-    assert await sessions.find(books.db, after) is not None
+    await session_of(books, after)
     assert (await passwords.verify(books.db, "ann", OTHER_PASSWORD, ADDRESS)).account.id == ann.id
 
 
@@ -157,8 +159,8 @@ async def test_the_first_link_creates_an_operator_and_is_void_once_one_can_sign_
         await use(books, token)
     with pytest.raises(CommandError, match="printable"):
         await use(books, token, new=NewAccount("\n"))
-    session = await sessions.find(books.db, await use(books, token, new=NewAccount("ann", "ann@example.com")))
-    assert session is not None and session.account.operator
+    session = await session_of(books, await use(books, token, new=NewAccount("ann", "ann@example.com")))
+    assert session.account.operator
     assert (await commands(books))[0] == "myna account add ann --email ann@example.com --operator"
     with pytest.raises(CommandError, match="already is an operator"):
         await link(books, FIRST)

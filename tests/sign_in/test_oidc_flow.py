@@ -8,23 +8,17 @@ import pytest
 
 from myna.accounts import throttle
 from myna.accounts.sign_in.oidc import flow, provider
-from myna.accounts.sign_in.oidc.flow import LIFE_MS, Answer, Finished, Oidc, Purpose
+from myna.accounts.sign_in.oidc.flow import LIFE_MS, Finished, Oidc, Purpose
 from myna.accounts.sign_in.oidc.provider import Failure, OidcRefused
 from myna.http.client import ClientResponse, HttpClient
 from myna.store.queries.sign_in import AttemptRow
 from tests.rig.oidc_provider import DROP, WELL_KNOWN, Plan, key_of, public
-from tests.sign_in.conftest import CLIENT, COOKIE, OidcSite, at_once
+from tests.sign_in.conftest import CLIENT, COOKIE, OidcSite, at_once, failure_of
 from tests.store.fixtures import each_database
 
 pytestmark = pytest.mark.anyio
 TOKEN_PATH, KEYS_PATH = "/realm/token", "/realm/keys"
 ELSEWHERE = "https://provider.example"
-
-
-async def refusal(site: OidcSite, answer: Answer, browser: str = COOKIE) -> Failure:
-    with pytest.raises(OidcRefused) as refused:
-        await site.finish(answer, browser)
-    return refused.value.failure
 
 
 @each_database
@@ -39,15 +33,15 @@ async def test_of_twenty_uses_of_an_answer_one_is_accepted(site: OidcSite) -> No
 
 async def test_an_answer_is_of_use_to_the_browser_that_began(site: OidcSite) -> None:
     answer = await site.answer()
-    assert await refusal(site, answer, COOKIE.replace("b", "c")) is Failure.EXPIRED
-    assert await refusal(site, answer, "") is Failure.EXPIRED
+    assert await failure_of(site.finish(answer, COOKIE.replace("b", "c"))) is Failure.EXPIRED
+    assert await failure_of(site.finish(answer, "")) is Failure.EXPIRED
     assert (await site.finish(answer)).claims.sub == "person-1"
 
 
 async def test_an_attempt_expires_after_ten_minutes(site: OidcSite) -> None:
     answer = await site.answer()
     await site.books.sql("UPDATE oidc_attempts SET created_at = created_at - $1", LIFE_MS)
-    assert await refusal(site, answer) is Failure.EXPIRED
+    assert await failure_of(site.finish(answer)) is Failure.EXPIRED
 
 
 @each_database
@@ -63,7 +57,7 @@ async def test_a_network_has_a_limited_number_of_attempts(
         site.books.db, Purpose.SIGN_IN, browser=COOKIE, session_id=0, target="", address="203.0.113.9"
     )
     assert await site.books.sql("SELECT count(*) FROM oidc_attempts") == [(3,)]
-    assert await refusal(site, first) is Failure.EXPIRED
+    assert await failure_of(site.finish(first)) is Failure.EXPIRED
 
 
 async def test_an_address_that_begins_too_often_is_refused_before_a_write(
@@ -72,27 +66,23 @@ async def test_an_address_that_begins_too_often_is_refused_before_a_write(
     monkeypatch.setattr(throttle, "PER_S", 1e-9)
     for _ in range(throttle.BURST_MAX):
         await site.begin()
-    with pytest.raises(OidcRefused) as refused:
-        await site.begin()
-    assert refused.value.failure is Failure.TOO_MANY
+    assert await failure_of(site.begin()) is Failure.TOO_MANY
     assert await site.books.sql("SELECT count(*) FROM oidc_attempts") == [(throttle.BURST_MAX,)]
 
 
-async def test_an_unknown_state_is_refused(sqlite_site: OidcSite) -> None:
-    answer = await sqlite_site.answer()
+async def test_an_unknown_state_is_refused(site: OidcSite) -> None:
+    answer = await site.answer()
     for state in ("", "mynaoidc_" + "0" * 64, "\ud800", "x" * 100_000):
-        assert await refusal(sqlite_site, msgspec.structs.replace(answer, state=state)) is Failure.EXPIRED
-    assert TOKEN_PATH not in sqlite_site.provider.asked
+        assert await failure_of(site.finish(msgspec.structs.replace(answer, state=state))) is Failure.EXPIRED
+    assert TOKEN_PATH not in site.provider.asked
 
 
 @pytest.mark.parametrize("iss", [DROP, "https://other.example", ""])
-async def test_an_answer_that_names_another_issuer_or_none_is_refused(
-    sqlite_site: OidcSite, iss: object
-) -> None:
+async def test_an_answer_that_names_another_issuer_or_none_is_refused(site: OidcSite, iss: object) -> None:
     """RFC 9207: else a code of one provider could be sent to another one."""
-    sqlite_site.provider.plan = Plan(callback={"iss": iss})
-    assert await refusal(sqlite_site, await sqlite_site.answer()) is Failure.NOT_VALID
-    assert TOKEN_PATH not in sqlite_site.provider.asked
+    site.provider.plan = Plan(callback={"iss": iss})
+    assert await failure_of(site.finish(await site.answer())) is Failure.NOT_VALID
+    assert TOKEN_PATH not in site.provider.asked
 
 
 @pytest.mark.parametrize(
@@ -105,12 +95,12 @@ async def test_an_answer_that_names_another_issuer_or_none_is_refused(
     ],
 )
 async def test_an_answer_without_a_code_uses_the_attempt(
-    sqlite_site: OidcSite, callback: dict[str, object], failure: Failure
+    site: OidcSite, callback: dict[str, object], failure: Failure
 ) -> None:
-    sqlite_site.provider.plan = Plan(callback=callback)
-    answer = await sqlite_site.answer()
-    assert await refusal(sqlite_site, answer) is failure
-    assert await refusal(sqlite_site, answer) is Failure.EXPIRED
+    site.provider.plan = Plan(callback=callback)
+    answer = await site.answer()
+    assert await failure_of(site.finish(answer)) is failure
+    assert await failure_of(site.finish(answer)) is Failure.EXPIRED
 
 
 @pytest.mark.parametrize(
@@ -127,11 +117,9 @@ async def test_an_answer_without_a_code_uses_the_attempt(
     ],
     ids=lambda metadata: next(iter(metadata)),
 )
-async def test_metadata_that_is_wrong_is_not_used(sqlite_site: OidcSite, metadata: dict[str, object]) -> None:
-    sqlite_site.provider.plan = Plan(metadata=metadata)
-    with pytest.raises(OidcRefused) as refused:
-        await sqlite_site.begin()
-    assert refused.value.failure is Failure.PROVIDER
+async def test_metadata_that_is_wrong_is_not_used(site: OidcSite, metadata: dict[str, object]) -> None:
+    site.provider.plan = Plan(metadata=metadata)
+    assert await failure_of(site.begin()) is Failure.PROVIDER
 
 
 class Elsewhere:
@@ -169,9 +157,9 @@ async def test_a_provider_elsewhere_is_asked_over_https_only(token_endpoint: str
     ],
 )
 async def test_a_provider_that_fails_opens_no_session(
-    sqlite_site: OidcSite, path: str, fault: str, monkeypatch: pytest.MonkeyPatch
+    site: OidcSite, path: str, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = sqlite_site.provider.plan
+    plan = site.provider.plan
     if fault == "slow":
         monkeypatch.setattr(provider, "DEADLINE_S", 0.2)
         plan.hanging = {path}
@@ -179,51 +167,46 @@ async def test_a_provider_that_fails_opens_no_session(
         plan.statuses = {path: 500 if fault == "500" else 302}
     else:
         plan.bodies = {path: b"<html>" if fault == "not JSON" else b" " * (provider.ANSWER_MAX_BYTES + 1)}
-    with pytest.raises(OidcRefused) as refused:
-        await sqlite_site.whole()
-    assert refused.value.failure is Failure.PROVIDER
+    assert await failure_of(site.whole()) is Failure.PROVIDER
 
 
-async def test_a_code_that_the_provider_refuses_is_the_persons_to_repeat(sqlite_site: OidcSite) -> None:
-    plan = sqlite_site.provider.plan
+async def test_a_code_that_the_provider_refuses_is_the_persons_to_repeat(site: OidcSite) -> None:
+    plan = site.provider.plan
     plan.statuses, plan.bodies = {TOKEN_PATH: 400}, {TOKEN_PATH: b'{"error": "invalid_grant"}'}
     with pytest.raises(OidcRefused, match="400 invalid_grant") as refused:
-        await sqlite_site.whole()
+        await site.whole()
     assert refused.value.failure is Failure.EXPIRED
     plan.bodies = {TOKEN_PATH: b'{"error": "invalid_client"}'}
-    with pytest.raises(OidcRefused) as refused:
-        await sqlite_site.whole()
-    assert refused.value.failure is Failure.PROVIDER
+    assert await failure_of(site.whole()) is Failure.PROVIDER
 
 
 async def test_a_provider_that_cannot_be_reached_is_asked_again_after_a_while(
-    sqlite_site: OidcSite, monkeypatch: pytest.MonkeyPatch
+    site: OidcSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sqlite_site.provider.plan = Plan(statuses={WELL_KNOWN: 500})
+    site.provider.plan = Plan(statuses={WELL_KNOWN: 500})
     for _ in range(3):
         with pytest.raises(OidcRefused):
-            await sqlite_site.begin()
-    assert sqlite_site.provider.asked == [WELL_KNOWN]
-    sqlite_site.provider.plan = Plan()
+            await site.begin()
+    assert site.provider.asked == [WELL_KNOWN]
+    site.provider.plan = Plan()
     monkeypatch.setattr(provider, "FAILED_S", 0)
-    assert (await sqlite_site.whole()).claims.sub == "person-1"
+    assert (await site.whole()).claims.sub == "person-1"
 
 
 async def test_a_wrong_client_secret_is_named_in_the_detail_without_the_secret(
-    sqlite_site: OidcSite, http_client: HttpClient
+    site: OidcSite, http_client: HttpClient
 ) -> None:
-    answer = await sqlite_site.answer()
-    wrong = msgspec.structs.replace(sqlite_site.client, secret="another secret")
+    answer = await site.answer()
+    wrong = msgspec.structs.replace(site.client, secret="another secret")
     with pytest.raises(OidcRefused) as refused:
-        await Oidc(wrong, http_client).finish(sqlite_site.books.db, answer, COOKIE)
+        await Oidc(wrong, http_client).finish(site.books.db, answer, COOKIE)
     assert str(refused.value) == "the token endpoint answered 401 invalid_client"
 
 
 @pytest.mark.parametrize("kid", ["RS256-1", "RS256-2"], ids=["the same id", "a new id"])
 async def test_a_new_key_is_fetched_and_unknown_ones_do_not_flood_the_provider(
-    sqlite_site: OidcSite, monkeypatch: pytest.MonkeyPatch, kid: str
+    site: OidcSite, monkeypatch: pytest.MonkeyPatch, kid: str
 ) -> None:
-    site = sqlite_site
     await site.whole()
     monkeypatch.setattr(provider, "AGAIN_S", 0)
     new = key_of("RS256", 2)
@@ -239,22 +222,20 @@ async def test_a_new_key_is_fetched_and_unknown_ones_do_not_flood_the_provider(
     assert site.provider.asked.count(KEYS_PATH) == 2
 
 
-async def test_a_public_client_sends_its_id_and_no_secret(
-    sqlite_site: OidcSite, http_client: HttpClient
-) -> None:
-    client = msgspec.structs.replace(sqlite_site.client, secret="")
-    answer = await sqlite_site.answer()
+async def test_a_public_client_sends_its_id_and_no_secret(site: OidcSite, http_client: HttpClient) -> None:
+    client = msgspec.structs.replace(site.client, secret="")
+    answer = await site.answer()
     with pytest.raises(OidcRefused, match="401 invalid_client"):
-        await Oidc(client, http_client).finish(sqlite_site.books.db, answer, COOKIE)
+        await Oidc(client, http_client).finish(site.books.db, answer, COOKIE)
 
 
-async def test_nothing_that_is_shown_of_an_attempt_has_a_secret(sqlite_site: OidcSite) -> None:
-    answer = await sqlite_site.answer()
-    (stored,) = await sqlite_site.books.sql("SELECT nonce, verifier FROM oidc_attempts")
+async def test_nothing_that_is_shown_of_an_attempt_has_a_secret(site: OidcSite) -> None:
+    answer = await site.answer()
+    (stored,) = await site.books.sql("SELECT nonce, verifier FROM oidc_attempts")
     row = AttemptRow(*stored, purpose=Purpose.SIGN_IN, session_id=0, target="", created_at=0)
-    finished = await sqlite_site.finish(answer)
-    shown = " ".join(map(repr, [row, answer, finished, sqlite_site.client]))
-    secrets = [answer.state, row.nonce, row.verifier, answer.code, sqlite_site.client.secret]
+    finished = await site.finish(answer)
+    shown = " ".join(map(repr, [row, answer, finished, site.client]))
+    secrets = [answer.state, row.nonce, row.verifier, answer.code, site.client.secret]
     assert not [secret for secret in secrets if secret in shown]
 
 
@@ -268,19 +249,17 @@ async def test_expired_attempts_are_deleted(site: OidcSite) -> None:
     assert await site.books.sql("SELECT count(*) FROM oidc_attempts") == [(0,)]
 
 
-async def test_a_provider_that_does_not_announce_iss_need_not_send_it(sqlite_site: OidcSite) -> None:
-    sqlite_site.provider.plan = Plan(
+async def test_a_provider_that_does_not_announce_iss_need_not_send_it(site: OidcSite) -> None:
+    site.provider.plan = Plan(
         metadata={"authorization_response_iss_parameter_supported": DROP}, callback={"iss": DROP}
     )
-    assert (await sqlite_site.whole()).claims.sub == "person-1"
+    assert (await site.whole()).claims.sub == "person-1"
 
 
-async def test_sign_ins_at_once_and_later_ones_ask_for_metadata_and_keys_once(
-    sqlite_site: OidcSite,
-) -> None:
-    answers = await asyncio.gather(*(sqlite_site.answer() for _ in range(5)))
-    done: list[Finished] = await asyncio.gather(*(sqlite_site.finish(one) for one in answers))
+async def test_sign_ins_at_once_and_later_ones_ask_for_metadata_and_keys_once(site: OidcSite) -> None:
+    answers = await asyncio.gather(*(site.answer() for _ in range(5)))
+    done: list[Finished] = await asyncio.gather(*(site.finish(one) for one in answers))
     assert len(done) == 5
-    await sqlite_site.whole()
-    assert sqlite_site.provider.asked.count(WELL_KNOWN) == 1
-    assert sqlite_site.provider.asked.count(KEYS_PATH) == 1
+    await site.whole()
+    assert site.provider.asked.count(WELL_KNOWN) == 1
+    assert site.provider.asked.count(KEYS_PATH) == 1

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myna.accounts import activity
-from myna.accounts.sign_in import passwords, sessions
+from myna.accounts.sign_in import passwords
 from myna.accounts.throttle import WRONG, WRONG_PASSWORD, SignInRefused, TooManyAttempts
 from myna.actions.accounts import DisableAccount
 from myna.errors import CommandError
@@ -20,14 +20,15 @@ from tests.rig.actors import perform
 from tests.rig.waiting import SOON_S, wait_until
 from tests.sign_in.conftest import (
     ADDRESS,
-    BROWSER,
     ELSEWHERE,
     FAST,
     OTHER_PASSWORD,
     PASSWORD,
     at_once,
     person,
+    session_of,
     set_password,
+    signed_in,
 )
 from tests.store.books import Books
 from tests.store.fixtures import each_database
@@ -159,15 +160,15 @@ async def test_a_hash_with_other_parameters_is_replaced_at_the_next_sign_in(
     real_hashes: None, books: Books
 ) -> None:
     ann = await person(books)
-    session = await sessions.sign_in(books.db, "ann", PASSWORD, ADDRESS, BROWSER)
+    session = await signed_in(books)
     await books.sql("UPDATE passwords SET hash = $1", WEAK.hash(PASSWORD))
     with pytest.raises(SignInRefused):
         await passwords.verify(books.db, "ann", OTHER_PASSWORD, ADDRESS)
     assert parameters(await stored(books)) != TODAYS
-    assert await sessions.sign_in(books.db, "ann", PASSWORD, ADDRESS, BROWSER)
+    assert await signed_in(books)
     assert parameters(await stored(books)) == TODAYS
     assert (await passwords.verify(books.db, "ann", PASSWORD, ADDRESS)).account == ann
-    assert await sessions.find(books.db, session) is not None
+    await session_of(books, session)
 
 
 async def test_every_reason_has_the_same_words_and_the_same_work(

@@ -28,7 +28,9 @@ from tests.sign_in.conftest import (
     PASSWORD,
     at_once,
     person,
+    session_of,
     set_password,
+    signed_in,
 )
 from tests.store.books import Books
 from tests.store.fixtures import each_database
@@ -59,17 +61,10 @@ class Ann:
         self.codes = codes
 
 
-async def signed_in(books: Books) -> Session:
-    token = await sessions.sign_in(books.db, "ann", PASSWORD, ADDRESS, BROWSER)
-    session = await sessions.find(books.db, token)
-    assert session is not None
-    return session
-
-
 @pytest.fixture
 async def ann(books: Books) -> Ann:
     account = await person(books)
-    session = await signed_in(books)
+    session = await session_of(books, await signed_in(books))
     await books.stop_clock()
     phone = Phone(books, (await second_factor.begin(books.db, account)).secret)
     codes = await confirmed(books, session, await phone.code())
@@ -78,7 +73,7 @@ async def ann(books: Books) -> Ann:
 
 
 async def half_signed_in(books: Books) -> str:
-    token = await sessions.sign_in(books.db, "ann", PASSWORD, ADDRESS, BROWSER)
+    token = await signed_in(books)
     assert await sessions.find(books.db, token) is None
     assert await sessions.find_pending(books.db, token) is not None
     return token
@@ -92,19 +87,25 @@ async def confirmed(books: Books, session: Session, code: str) -> list[str]:
     return await perform(books.db, action, by=by, owner_id=account.id)
 
 
-async def refused(books: Books, token: str, code: str) -> None:
+async def completed(books: Books, code: str) -> str:
+    """The token of a session that the password and this code begin."""
+    return await second_factor.complete(books.db, await half_signed_in(books), code, ADDRESS)
+
+
+async def refused(books: Books, code: str) -> None:
+    token = await half_signed_in(books)
     with pytest.raises(SignInRefused, match=WRONG_CODE):
-        await second_factor.give(books.db, token, code, ADDRESS)
+        await second_factor.complete(books.db, token, code, ADDRESS)
     assert await sessions.find(books.db, token) is None
 
 
 async def test_a_second_factor_is_off_until_a_code_confirms_it(books: Books) -> None:
     account = await person(books)
-    session, other = await signed_in(books), await signed_in(books)
+    session, other = [await session_of(books, await signed_in(books)) for _ in range(2)]
     enrolment = await second_factor.begin(books.db, account)
     assert enrolment.uri == f"otpauth://totp/Myna:ann?secret={enrolment.secret}&issuer=Myna"
     assert repr(enrolment) == "Enrolment()"
-    assert await signed_in(books)
+    await session_of(books, await signed_in(books))
     for wrong in ("", "12345", "abcdef", "１２３４５６", "0" * 99):
         with pytest.raises(CommandError, match="code is wrong"):
             await confirmed(books, session, wrong)
@@ -120,7 +121,7 @@ async def test_a_second_factor_is_off_until_a_code_confirms_it(books: Books) -> 
         await second_factor.begin(books.db, account)
     with pytest.raises(CommandError, match="begin again"):
         await confirmed(books, session, code)
-    await refused(books, await half_signed_in(books), code)
+    await refused(books, code)
 
 
 async def test_the_secret_is_shown_again_only_to_who_has_it(books: Books) -> None:
@@ -134,7 +135,7 @@ async def test_the_secret_is_shown_again_only_to_who_has_it(books: Books) -> Non
 async def test_a_session_that_has_ended_turns_no_second_factor_on(books: Books) -> None:
     """Else someone whose session was ended could lock the owner out."""
     account = await person(books)
-    session = await signed_in(books)
+    session = await session_of(books, await signed_in(books))
     await books.stop_clock()
     code = await Phone(books, (await second_factor.begin(books.db, account)).secret).code()
     await set_password(books, "ann", OTHER_PASSWORD)
@@ -145,80 +146,76 @@ async def test_a_session_that_has_ended_turns_no_second_factor_on(books: Books) 
 
 async def test_a_sign_in_waits_for_a_code_and_gets_a_new_token(books: Books, ann: Ann) -> None:
     pending = await half_signed_in(books)
-    token = await second_factor.give(books.db, pending, await ann.phone.code(), ADDRESS)
-    session = await sessions.find(books.db, token)
-    assert session is not None and session.second_factor and session.account.id == ann.account.id
+    token = await second_factor.complete(books.db, pending, await ann.phone.code(), ADDRESS)
+    session = await session_of(books, token)
+    assert session.second_factor and session.account.id == ann.account.id
     assert token != pending
     assert await sessions.find(books.db, pending) is None
     assert await sessions.find_pending(books.db, pending) is None
     with pytest.raises(SignInRefused, match="sign in again"):
-        await second_factor.give(books.db, pending, await ann.phone.code(1), ADDRESS)
+        await second_factor.complete(books.db, pending, await ann.phone.code(1), ADDRESS)
 
 
 @each_database
 async def test_a_code_is_used_once_and_so_are_those_before_it(books: Books, ann: Ann) -> None:
     code, earlier = await ann.phone.code(), await ann.phone.code(-1)
-    assert await second_factor.give(books.db, await half_signed_in(books), code, ADDRESS)
-    await refused(books, await half_signed_in(books), code)
-    await refused(books, await half_signed_in(books), earlier)
+    assert await completed(books, code)
+    await refused(books, code)
+    await refused(books, earlier)
     await books.move_clock(STEP_MS)
-    await refused(books, await half_signed_in(books), code)
-    assert await second_factor.give(books.db, await half_signed_in(books), await ann.phone.code(), ADDRESS)
+    await refused(books, code)
+    assert await completed(books, await ann.phone.code())
 
 
 @pytest.mark.parametrize(("steps", "valid"), [(-2, False), (-1, True), (1, True), (2, False)])
 async def test_a_clock_may_differ_by_one_step(books: Books, ann: Ann, steps: int, valid: bool) -> None:
     await books.move_clock(5 * STEP_MS)
-    code, pending = await ann.phone.code(steps), await half_signed_in(books)
-    if valid:
-        assert await second_factor.give(books.db, pending, code, ADDRESS)
-    else:
-        await refused(books, pending, code)
+    code = await ann.phone.code(steps)
+    await (completed(books, code) if valid else refused(books, code))
 
 
 @each_database
 async def test_of_ten_uses_of_a_code_at_once_one_signs_in(books: Books, ann: Ann) -> None:
     waiting = [await half_signed_in(books) for _ in range(4)]
     code = await ann.phone.code()
-    done, failed = await at_once(second_factor.give(books.db, token, code, ADDRESS) for token in waiting)
+    done, failed = await at_once(second_factor.complete(books.db, token, code, ADDRESS) for token in waiting)
     assert (len(done), len(failed)) == (1, 3)
 
 
 async def test_a_recovery_code_is_used_once_as_it_is_typed(books: Books, ann: Ann) -> None:
     typed = ann.codes[3].upper().replace("-", " ")
-    assert await second_factor.give(books.db, await half_signed_in(books), typed, ADDRESS)
-    await refused(books, await half_signed_in(books), ann.codes[3])
+    assert await completed(books, typed)
+    await refused(books, ann.codes[3])
     assert (await second_factor.of_account(books.db, ann.account.id)).codes_left == 9
     newer = await perform(books.db, NewRecoveryCodes(name="ann"))
-    await refused(books, await half_signed_in(books), ann.codes[4])
-    assert await second_factor.give(books.db, await half_signed_in(books), newer[4], ADDRESS)
+    await refused(books, ann.codes[4])
+    assert await completed(books, newer[4])
 
 
 @each_database
 async def test_a_recovery_code_of_another_account_is_refused(books: Books, ann: Ann) -> None:
     await person(books, "bob")
-    bob = await sessions.find(books.db, await sessions.sign_in(books.db, "bob", PASSWORD, ADDRESS, BROWSER))
-    assert bob is not None
+    bob = await session_of(books, await signed_in(books, "bob"))
     phone = Phone(books, (await second_factor.begin(books.db, bob.account)).secret)
     codes = await confirmed(books, bob, await phone.code())
-    await refused(books, await half_signed_in(books), codes[0])
+    await refused(books, codes[0])
     assert (await second_factor.of_account(books.db, bob.account.id)).codes_left == 10
 
 
 async def test_codes_are_throttled_for_the_account(books: Books, ann: Ann) -> None:
     for _ in range(5):
-        await refused(books, await half_signed_in(books), "not a code")
+        await refused(books, "not a code")
     with pytest.raises(TooManyAttempts):
-        await second_factor.give(books.db, await half_signed_in(books), await ann.phone.code(), ADDRESS)
+        await completed(books, await ann.phone.code())
     await books.move_clock(1000)
-    assert await second_factor.give(books.db, await half_signed_in(books), await ann.phone.code(), ADDRESS)
+    assert await completed(books, await ann.phone.code())
 
 
 async def test_a_sign_in_that_waits_too_long_ends(books: Books, ann: Ann) -> None:
     pending = await half_signed_in(books)
     await books.move_clock(PENDING_MS)
     with pytest.raises(SignInRefused, match="took too long"):
-        await second_factor.give(books.db, pending, await ann.phone.code(), ADDRESS)
+        await second_factor.complete(books.db, pending, await ann.phone.code(), ADDRESS)
     await sessions.remove_expired(books.db)
     assert [row[0] for row in await books.sql("SELECT id FROM sessions")] == [ann.session.id]
 
@@ -236,8 +233,8 @@ async def test_a_reset_of_the_password_does_not_replace_the_second_factor(books:
     link = await perform(books.db, ResetAccount(name="ann"))
     token = await links.consume(books.db, link, OTHER_PASSWORD, address=ADDRESS, user_agent=BROWSER)
     assert await sessions.find(books.db, token) is None
-    token = await second_factor.give(books.db, token, await ann.phone.code(), ADDRESS)
-    assert await sessions.find(books.db, token) is not None
+    token = await second_factor.complete(books.db, token, await ann.phone.code(), ADDRESS)
+    await session_of(books, token)
 
 
 @each_database
@@ -245,7 +242,7 @@ async def test_it_can_be_removed_with_its_recovery_codes(books: Books, ann: Ann)
     await perform(books.db, RemoveSecondFactor(name="ann", remove=True))
     assert await second_factor.of_account(books.db, ann.account.id) == SecondFactor(on=False, codes_left=0)
     assert await books.sql("SELECT * FROM recovery_codes") == []
-    assert await signed_in(books)
+    await session_of(books, await signed_in(books))
     with pytest.raises(CommandError, match="no second factor"):
         await perform(books.db, RemoveSecondFactor(name="ann", remove=True))
     with pytest.raises(CommandError, match="no second factor"):

@@ -60,8 +60,8 @@ async def test_nothing_that_is_said_or_shown_has_a_secret(
         await keep(passwords.check(plain[:9], name="ann", email=""))
     pending = await sessions.sign_in(books.db, "ann@example.com", PASSWORD, ADDRESS, BROWSER)
     for wrong in (*WRONG_CODES, code):
-        await keep(second_factor.give(books.db, pending, wrong, ADDRESS))
-    full = await second_factor.give(books.db, pending, codes[0], ADDRESS)
+        await keep(second_factor.complete(books.db, pending, wrong, ADDRESS))
+    full = await second_factor.complete(books.db, pending, codes[0], ADDRESS)
     stepped = await sessions.find(books.db, full)
     assert stepped is not None
     newer = await sessions.verified(books.db, stepped)

@@ -6,7 +6,7 @@ import pytest
 
 from myna.accounts import activity
 from myna.accounts.sign_in import passwords, sessions
-from myna.accounts.sign_in.sessions import IDLE_MS, LIFE_MS, SEEN_EVERY_MS, SESSIONS_MAX, STEP_UP_MS, Session
+from myna.accounts.sign_in.sessions import IDLE_MS, LIFE_MS, SEEN_EVERY_MS, SESSIONS_MAX, STEP_UP_MS
 from myna.accounts.throttle import SignInRefused
 from myna.actions.accounts import DisableAccount, EnableAccount, SetPreferences, SignOut
 from myna.errors import CommandError
@@ -18,9 +18,10 @@ from tests.sign_in.conftest import (
     BROWSER,
     ELSEWHERE,
     OTHER_PASSWORD,
-    PASSWORD,
     person,
+    session_of,
     set_password,
+    signed_in,
 )
 from tests.store.books import Books
 from tests.store.fixtures import each_database
@@ -28,21 +29,11 @@ from tests.store.fixtures import each_database
 pytestmark = pytest.mark.anyio
 
 
-async def signed_in(books: Books, name: str = "ann", address: str = ADDRESS) -> str:
-    return await sessions.sign_in(books.db, name, PASSWORD, address, BROWSER)
-
-
-async def found(books: Books, token: str) -> Session:
-    session = await sessions.find(books.db, token)
-    assert session is not None
-    return session
-
-
 async def test_a_session_has_a_random_token_of_which_only_the_hash_is_stored(books: Books) -> None:
     ann = await person(books)
     token, other = await signed_in(books), await signed_in(books)
     assert token != other and len(bytes.fromhex(token.removeprefix(sessions.SESSION_PREFIX))) * 8 == 256
-    session = await found(books, token)
+    session = await session_of(books, token)
     assert session.account.id == ann.id
     assert not session.second_factor and session.stepped_up and session.language == ""
     rows = await books.sql("SELECT * FROM sessions ORDER BY id")
@@ -62,9 +53,9 @@ async def test_a_session_ends_when_it_is_not_used(books: Books) -> None:
     await books.stop_clock()
     token = await signed_in(books)
     await books.move_clock(IDLE_MS - 1)
-    await found(books, token)
+    await session_of(books, token)
     await books.move_clock(IDLE_MS - 1)
-    await found(books, token)
+    await session_of(books, token)
     await books.move_clock(IDLE_MS)
     assert await sessions.find(books.db, token) is None
 
@@ -75,7 +66,7 @@ async def test_a_session_ends_however_often_it_is_used(books: Books) -> None:
     token = await signed_in(books)
     for _ in range(LIFE_MS // (IDLE_MS // 2) - 1):
         await books.move_clock(IDLE_MS // 2)
-        await found(books, token)
+        await session_of(books, token)
     await books.move_clock(IDLE_MS // 2)
     assert await sessions.find(books.db, token) is None
 
@@ -85,13 +76,13 @@ async def test_the_last_use_is_written_at_most_once_a_minute(books: Books) -> No
     await person(books)
     await books.stop_clock()
     token = await signed_in(books)
-    began = (await found(books, token)).seen_at
+    began = (await session_of(books, token)).seen_at
     await books.move_clock(SEEN_EVERY_MS - 1)
-    await found(books, token)
-    assert (await found(books, token)).seen_at == began
+    await session_of(books, token)
+    assert (await session_of(books, token)).seen_at == began
     await books.move_clock(1)
-    await found(books, token)
-    assert (await found(books, token)).seen_at == began + SEEN_EVERY_MS
+    await session_of(books, token)
+    assert (await session_of(books, token)).seen_at == began + SEEN_EVERY_MS
 
 
 @each_database
@@ -122,7 +113,7 @@ async def test_a_new_password_ends_all_sessions(books: Books) -> None:
     of_bob = await signed_in(books, "bob")
     await set_password(books, "ann", OTHER_PASSWORD)
     assert [await sessions.find(books.db, token) for token in tokens_of_ann] == [None] * 3
-    await found(books, of_bob)
+    await session_of(books, of_bob)
 
 
 @each_database
@@ -155,19 +146,19 @@ async def test_a_session_can_be_closed_and_so_can_others_of_the_account(books: B
     ann, _ = await person(books), await person(books, "bob")
     mine, other, third = [await signed_in(books) for _ in range(3)]
     of_bob = await signed_in(books, "bob")
-    await sessions.close(books.db, await found(books, third))
+    await sessions.close(books.db, await session_of(books, third))
     assert await sessions.find(books.db, third) is None
     listed = await sessions.of_account(books.db, ann.id)
     assert [(row.address, row.user_agent) for row in listed] == [(ADDRESS, BROWSER)] * 2
-    bobs = (await found(books, of_bob)).id
+    bobs = (await session_of(books, of_bob)).id
     with pytest.raises(CommandError, match="no such session"):
         await perform(books.db, SignOut(name="ann", id=bobs))
     assert await perform(books.db, SignOut(name="bob", id=bobs)) == 1
     assert await sessions.find(books.db, of_bob) is None
-    own = (await found(books, mine)).token_hash
+    own = (await session_of(books, mine)).token_hash
     assert await perform(books.db, SignOut(name="ann", session=own), owner_id=ann.id) == 1
     assert await sessions.find(books.db, other) is None
-    await found(books, mine)
+    await session_of(books, mine)
     assert await perform(books.db, SignOut(name="ann")) == 1
     assert await sessions.find(books.db, mine) is None
     assert [row.command for row in await activity.page(books.db, prefix="account sign-out")] == [
@@ -182,13 +173,13 @@ async def test_a_password_that_is_entered_again_steps_up_and_replaces_the_token(
     await books.stop_clock()
     token = await signed_in(books)
     await books.move_clock(STEP_UP_MS - 1)
-    assert (await found(books, token)).stepped_up
+    assert (await session_of(books, token)).stepped_up
     await books.move_clock(1)
-    before = await found(books, token)
+    before = await session_of(books, token)
     assert not before.stepped_up
     newer = await sessions.verified(books.db, before)
     assert await sessions.find(books.db, token) is None
-    after = await found(books, newer)
+    after = await session_of(books, newer)
     assert after.stepped_up and (after.id, after.created_at) == (before.id, before.created_at)
     await sessions.close(books.db, after)
     with pytest.raises(SignInRefused):
@@ -201,7 +192,7 @@ async def test_an_account_has_a_limited_number_of_sessions(books: Books) -> None
     every = [await sessions.open(books.db, ann.id, ADDRESS, BROWSER) for _ in range(SESSIONS_MAX + 1)]
     assert len(await sessions.of_account(books.db, ann.id)) == SESSIONS_MAX
     assert await sessions.find(books.db, every[0]) is None
-    await found(books, every[1])
+    await session_of(books, every[1])
 
 
 async def test_a_user_agent_is_cut_and_has_no_control_characters(books: Books) -> None:
@@ -218,10 +209,7 @@ async def test_preferences_change_one_by_one_and_a_session_has_the_language(book
     await perform(books.db, SetPreferences(name="ann", language="zh"))
     await perform(books.db, SetPreferences(name="ann", low_balance=50))
     assert await accounts.preferences_of(books.db, ann.id) == Preferences(language="zh", low_balance=50)
-    session = await sessions.find(
-        books.db, await sessions.sign_in(books.db, "ann", PASSWORD, ADDRESS, BROWSER)
-    )
-    assert session is not None and session.language == "zh"
+    assert (await session_of(books, await signed_in(books))).language == "zh"
     said = [row.command for row in await activity.page(books.db, limit=2)]
     assert said == ["myna account set ann --low-balance 50", "myna account set ann --language zh"]
 

@@ -3,14 +3,23 @@
 import pytest
 
 from myna.accounts import throttle
-from myna.accounts.sign_in import passwords, sessions
+from myna.accounts.sign_in import passwords
 from myna.accounts.throttle import (
     FORGET_MS,
     FREE_FAILURES,
     SignInRefused,
     TooManyAttempts,
 )
-from tests.sign_in.conftest import ADDRESS, BROWSER, ELSEWHERE, OTHER_PASSWORD, PASSWORD, at_once, person
+from tests.sign_in.conftest import (
+    ADDRESS,
+    ELSEWHERE,
+    OTHER_PASSWORD,
+    PASSWORD,
+    at_once,
+    person,
+    session_of,
+    signed_in,
+)
 from tests.store.books import Books
 from tests.store.fixtures import each_database
 
@@ -122,25 +131,25 @@ async def test_a_person_is_not_locked_out_where_a_session_exists(books: Books) -
     """A person who knows a name could lock its owner out, and so could others at the same address."""
     await person(books)
     await books.stop_clock()
-    token = await sessions.sign_in(books.db, "ann", PASSWORD, ADDRESS, BROWSER)
+    token = await signed_in(books)
     await fails(books, address=ELSEWHERE, times=FREE_FAILURES + 1)
     for number in range(FREE_FAILURES + 1):
         await fails(books, f"person {number}", ADDRESS)
     assert await wait_s(books, address=ELSEWHERE) == 1
     assert await wait_s(books, "nobody", address=ADDRESS) == 1
     assert await wait_s(books, address=ADDRESS) == 0
-    assert await sessions.find(books.db, token) is not None
+    await session_of(books, token)
     await fails(books, address=ADDRESS, times=FREE_FAILURES + 1)
     assert await wait_s(books, address=ADDRESS) == 1
 
 
 async def test_a_session_is_found_while_its_account_and_its_address_wait(books: Books) -> None:
     await person(books)
-    token = await sessions.sign_in(books.db, "ann", PASSWORD, ADDRESS, BROWSER)
+    token = await signed_in(books)
     await books.stop_clock()
     await fails(books, address=ADDRESS, times=FREE_FAILURES + 1)
     assert await wait_s(books, address=ADDRESS) == 1
-    assert await sessions.find(books.db, token) is not None
+    await session_of(books, token)
 
 
 @each_database

@@ -13,9 +13,9 @@ import msgspec
 from msgspec import structs
 
 from myna.accounts import accounts, keys
-from myna.accounts.keys import Issued, Scope
-from myna.actions.accounts import AddAccount
-from myna.actions.keys import IssueKey
+from myna.accounts.keys import Scope
+from myna.actions.accounts import AddAccount, DisableAccount
+from myna.actions.keys import IssueKey, RevokeKey
 from myna.lib.ids import new_id
 from myna.store.batch import (
     Audio,
@@ -76,6 +76,16 @@ class Books:
             clock=self._now_ms,
         )
 
+    @contextlib.asynccontextmanager
+    async def second_process(self) -> AsyncIterator[Database]:
+        """The database as another serving process has it. One process serves from SQLite: this one's then."""
+        if not self.url:
+            yield self.db
+            return
+        db = await self.open_again()
+        yield db
+        await db.close()
+
     async def move_clock(self, ms: int) -> None:
         """Advances `now_ms()` by `ms`."""
         self._moved_ms += ms
@@ -112,25 +122,19 @@ class Books:
 
     async def customer(self, units: int = 10, scopes: Scope = EVERY_SCOPE, life_ms: int = 0) -> Customer:
         account = await perform(self.db, AddAccount(name=f"customer-{new_id().hex()}", units=units))
-        issued = await self._key(account.name, "a key", scopes, life_ms)
-        return Customer(
-            account_id=account.id, name=account.name, key_id=issued.id, key_hash=keys.hash_of(issued.key)
-        )
+        return await self._with_key(account.id, account.name, "a key", scopes, life_ms)
 
     async def second_key(self, customer: Customer, scopes: Scope = EVERY_SCOPE) -> Customer:
         """The same account with another key."""
-        issued = await self._key(customer.name, "another key", scopes, 0)
-        return Customer(
-            account_id=customer.account_id,
-            name=customer.name,
-            key_id=issued.id,
-            key_hash=keys.hash_of(issued.key),
-        )
+        return await self._with_key(customer.account_id, customer.name, "another key", scopes, 0)
 
-    async def _key(self, account: str, name: str, scopes: Scope, life_ms: int) -> Issued:
+    async def _with_key(
+        self, account_id: int, account: str, name: str, scopes: Scope, life_ms: int
+    ) -> Customer:
         expires_in = f"{-(-life_ms // 1000)}s" if life_ms else ""
         action = IssueKey(account=account, name=name, scope=tuple(scopes.names), expires_in=expires_in)
-        return await perform(self.db, action)
+        issued = await perform(self.db, action)
+        return Customer(account_id, account, issued.id, keys.hash_of(issued.key))
 
     async def charge(self, *charges: Charge) -> list[ChargeOutcome]:
         """Commits these charges in one batch."""
@@ -263,6 +267,14 @@ async def broken_reports(db: Queries, broken: set[str]) -> list[audit.Breach]:
     return [breach for rule, lines in wrong.items() for breach in audit.breach_of(rule, lines)]
 
 
+async def revoke(db: Database, customer: Customer) -> None:
+    await perform(db, RevokeKey(key=str(customer.key_id)))
+
+
+async def disable(db: Database, customer: Customer) -> None:
+    await perform(db, DisableAccount(name=customer.name, force=True))
+
+
 def charged_of(customer: Customer, balance: int, task_id: int = 0) -> Charged:
     """The outcome of a charge after which the account has this `balance`."""
     return Charged(account_id=customer.account_id, key_id=customer.key_id, balance=balance, task_id=task_id)
@@ -308,12 +320,11 @@ BREAK_REFUNDS = {
 }
 
 
-async def break_refunds(books: Books) -> None:
-    """From now on the database refuses every refund."""
+@contextlib.asynccontextmanager
+async def broken_refunds(books: Books) -> AsyncIterator[None]:
+    """Inside, the database refuses every refund."""
     await books.db.transaction(lambda connection: connection.run_script(BREAK_REFUNDS[books.db.dialect]))
-
-
-async def mend_refunds(books: Books) -> None:
+    yield
     await books.sql("DROP TRIGGER no_refund" + (" ON ledger" if books.url else ""))
     if books.url:
         await books.sql("DROP FUNCTION no_refund")

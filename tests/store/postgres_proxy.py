@@ -15,11 +15,9 @@ class PostgresProxy:
         self._target = (parts.hostname or "", parts.port or 0)
         self._parts = parts
         self._dropping = False
-        self._drop_after: bytes | None = None
-        self._disconnect_before: bytes | None = None
-        self._silence_before: bytes | None = None
+        self._fault: tuple[str, bytes] | None = None
+        """What to do at the next message that contains this request."""
         self._accepting = True
-        self._silence_after: bytes | None = None
         self._clients: list[asyncio.StreamWriter] = []
         self._passing: set[asyncio.Task[None]] = set()
         self._silenced = 0
@@ -42,15 +40,15 @@ class PostgresProxy:
 
     def drop_reply_to(self, request: bytes) -> None:
         """Drops the reply to the next message that contains `request`."""
-        self._drop_after = request
+        self._fault = "drop the reply", request
 
     def disconnect_before(self, request: bytes) -> None:
         """Disconnects instead of forwarding the next message that contains `request`."""
-        self._disconnect_before = request
+        self._fault = "disconnect before", request
 
     def silence_before(self, request: bytes) -> None:
         """Calls `silence` instead of forwarding the next message that contains `request`."""
-        self._silence_before = request
+        self._fault = "silence before", request
 
     def refuse_connections(self) -> None:
         """Refuses new connections."""
@@ -58,7 +56,7 @@ class PostgresProxy:
 
     def silence_after(self, request: bytes) -> None:
         """Forwards the next message that contains `request`, then calls `silence`."""
-        self._silence_after = request
+        self._fault = "silence after", request
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         passing = asyncio.create_task(self._pass(reader, writer))
@@ -89,19 +87,17 @@ class PostgresProxy:
         while data := await client.read(65536):
             if self._silenced != born:
                 continue
-            if self._disconnect_before and self._disconnect_before in data:
-                self._disconnect_before = None
+            fault = ""
+            if self._fault and self._fault[1] in data:
+                fault, self._fault = self._fault[0], None
+            if fault == "disconnect before":
                 break
-            if self._silence_before and self._silence_before in data:
-                self._silence_before = None
+            if fault == "silence before":
                 self.silence()
                 continue
-            if self._drop_after and self._drop_after in data:
-                self._dropping = True
-                self._drop_after = None
+            self._dropping |= fault == "drop the reply"
             server.write(data)
-            if self._silence_after and self._silence_after in data:
-                self._silence_after = None
+            if fault == "silence after":
                 self.silence()
         server.close()  # which ends the other direction too
 

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import inspect
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import apsw
 import asyncpg
@@ -29,10 +31,12 @@ END_STALL = "DROP TRIGGER stalls ON ledger; DROP FUNCTION wait_in_commit; DROP T
 STALLED = "SELECT pid FROM pg_stat_activity WHERE application_name = 'myna-writer' AND wait_event = 'PgSleep'"
 
 
-async def until(condition: Callable[[], Awaitable[bool]], what: str, deadline_s: float = SOON_S) -> None:
+async def until(
+    condition: Callable[[], bool | Awaitable[bool]], what: str, deadline_s: float = SOON_S
+) -> None:
     """Returns once the condition is true; raises TimeoutError(what) at the deadline."""
     end = time.monotonic() + deadline_s
-    while not await condition():
+    while not (found := condition()) or (inspect.isawaitable(found) and not await found):
         if time.monotonic() > end:
             raise TimeoutError(f"not within {deadline_s} s: {what}")
         await asyncio.sleep(0.005)
@@ -48,6 +52,18 @@ async def ends_as(books: Books, call_id: bytes, state: CallState) -> None:
 
 
 @contextlib.asynccontextmanager
+async def locked(books: Books, sql: str, *args: object) -> AsyncIterator[Any]:
+    """Another session, whose open transaction has the locks of this statement."""
+    session = await asyncpg.connect(books.url)
+    try:
+        async with session.transaction():
+            await session.execute(sql, *args)
+            yield session
+    finally:
+        await session.close()
+
+
+@contextlib.asynccontextmanager
 async def committing(db: Database) -> AsyncIterator[GroupCommit]:
     """The group commit of a process, which runs."""
     commits = GroupCommit(db, queue_max=2000)
@@ -59,10 +75,7 @@ async def committing(db: Database) -> AsyncIterator[GroupCommit]:
 async def queued(commits: GroupCommit, count: int) -> None:
     """Returns once `count` operations wait for a batch."""
 
-    async def there() -> bool:
-        return commits.waiting == count
-
-    await until(there, f"{count} operations wait")
+    await until(lambda: commits.waiting == count, f"{count} operations wait")
 
 
 @contextlib.asynccontextmanager

@@ -1,15 +1,23 @@
 """The outcomes of the operations of one batch, the same on both databases."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 from msgspec import structs
 
 from myna.store import postgresql_batch
-from myna.store.batch import CallState, Charge, Charged, ChargeRefused, EndOutcome, RefusalReason
-from myna.store.postgresql_batch import BatchWriter, LockPolicy
-from myna.store.schema import SchemaWatch
-from tests.store.books import Books, charge_of, charged_of, keep_of, refund_of
+from myna.store.batch import Charge, Charged, ChargeRefused, EndOutcome, RefusalReason
+from myna.store.postgresql_batch import BatchWriter
+from tests.store.books import (
+    AUDIO,
+    DIFFERENT_AUDIO,
+    Books,
+    charge_of,
+    charged_of,
+    idempotency_key_of,
+    keep_of,
+    refund_of,
+    speech,
+)
+from tests.store.conftest import scans
 
 pytestmark = pytest.mark.anyio
 
@@ -60,17 +68,27 @@ async def test_refunds_of_a_batch_can_be_spent_by_its_charges(books: Books) -> N
     assert await books.balance(customer) == 0
 
 
-@pytest.mark.parametrize("keep_first", [True, False])
-async def test_the_first_of_a_keep_and_a_refund_in_one_batch_wins(books: Books, keep_first: bool) -> None:
+@pytest.mark.parametrize("first_keeps", [True, False])
+@pytest.mark.parametrize("second_keeps", [True, False])
+async def test_the_first_of_two_ends_of_a_call_in_one_batch_counts(
+    books: Books, first_keeps: bool, second_keeps: bool
+) -> None:
     customer = await books.customer(units=1)
-    call = await books.opened(customer)
-    ends = [keep_of(call), refund_of(call)]
+    call = await books.opened(customer, task=speech(), idempotency_key=idempotency_key_of())
+    keeps = [keep_of(call, "an answer", AUDIO), keep_of(call, "another", DIFFERENT_AUDIO)]
+    refunds = [refund_of(call), refund_of(call)]
+    first = structs.replace((keeps if first_keeps else refunds)[0], reason="the first")
+    second = structs.replace((keeps if second_keeps else refunds)[1], reason="the second")
+    outcome = DONE if first_keeps == second_keeps else LOST
 
-    outcomes = await books.end(*(ends if keep_first else reversed(ends)))
+    assert await books.end(first, second) == [DONE, outcome]
+    assert await books.end(second) == [outcome]
 
-    assert outcomes == [DONE, LOST]
-    assert await books.state(call.call_id) == (CallState.KEPT if keep_first else CallState.REFUNDED)
-    assert await books.balance(customer) == (0 if keep_first else 1)
+    assert await books.sql("SELECT state, reason FROM calls") == [(first.state, "the first")]
+    assert await books.balance(customer) == (0 if first_keeps else 1)
+    assert await books.answer(call.call_id) == ([("an answer",)] if first_keeps else [])
+    completed = (2, AUDIO.name, AUDIO.size_bytes, AUDIO.sha256, "")
+    assert await books.task(call.call_id) == (completed if first_keeps else (3, "", 0, b"", "the first"))
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -85,20 +103,6 @@ async def test_a_call_ends_once(books: Books, kept: bool) -> None:
 
     assert await books.balance(customer) == (3 if kept else 5)
     assert await books.counters(customer) == ((1, 1, 2) if kept else (1, 0, 0))
-
-
-@pytest.mark.parametrize("end", ["keep", "refund"])
-async def test_the_reason_of_a_call_is_that_of_its_first_end(books: Books, end: str) -> None:
-    call = await books.opened(await books.customer())
-    first = (
-        structs.replace(keep_of(call), reason="the first") if end == "keep" else refund_of(call, "the first")
-    )
-    assert await books.sql("SELECT reason FROM calls") == [("",)]
-
-    assert await books.end(first, structs.replace(first, reason="another")) == [DONE, DONE]
-    assert await books.end(structs.replace(first, reason="")) == [DONE]
-
-    assert await books.sql("SELECT reason FROM calls") == [("the first",)]
 
 
 async def test_the_end_of_an_unknown_call_is_lost(books: Books) -> None:
@@ -132,21 +136,6 @@ async def test_a_charge_sent_again_counts_after_its_key_was_revoked(
     assert await books.counters(customer) == (1, 0, 2)
 
 
-@pytest.fixture
-async def writer(new_postgres_books: Books) -> AsyncIterator[BatchWriter]:
-    made = BatchWriter(new_postgres_books.url, "a writer", LockPolicy.NONE, SchemaWatch("postgresql"))
-    yield made
-    await made.drop()
-
-
-async def scans(writer: BatchWriter) -> dict[str, tuple[int, int]]:
-    """The number of scans of each index of a PostgreSQL database, and of entries that they returned."""
-    raw = await writer.connection()
-    await raw.fetch("SELECT pg_stat_force_next_flush()")
-    rows = await raw.fetch("SELECT indexrelname, idx_scan, idx_tup_read FROM pg_stat_user_indexes")
-    return {name: (asked, read) for name, asked, read in rows}
-
-
 async def test_a_batch_never_reads_all_open_calls(new_postgres_books: Books, writer: BatchWriter) -> None:
     """PostgreSQL's index of open calls has an entry for each call since the last vacuum."""
     books = new_postgres_books
@@ -178,17 +167,6 @@ async def test_a_batch_does_not_use_plans_made_for_empty_tables(
 
     _, read = (await scans(writer))["calls_pkey"]
     assert read < 20 * batches * size
-
-
-async def test_calls_of_one_batch_end_once(books: Books) -> None:
-    customer = await books.customer(units=5)
-    calls = [await books.opened(customer, units=2) for _ in range(2)]
-    await books.end(*map(refund_of, calls))
-
-    assert await books.end(*map(keep_of, calls)) == [LOST, LOST]
-
-    assert await books.balance(customer) == 5
-    assert await books.counters(customer) == (2, 0, 0)
 
 
 async def test_each_call_of_a_batch_has_its_reason(books: Books) -> None:

@@ -20,10 +20,14 @@ CAP = ChargeRefused(RefusalReason.CAP)
 PERIOD = ChargeRefused(RefusalReason.PERIOD)
 
 
+async def set_cap(books: Books, customer: Customer, cap: Cap | None) -> None:
+    await perform(books.db, SetKeyCap(key=str(customer.key_id), cap=str(cap or "none")))
+
+
 async def capped(books: Books, units: int, period: Period = Period.DAY, balance: int = 1000) -> Customer:
     """A customer whose key has a cap, in its first period."""
     customer = await books.customer(units=balance)
-    await perform(books.db, SetKeyCap(key=str(customer.key_id), cap=str(Cap(units, period))))
+    await set_cap(books, customer, Cap(units, period))
     await caps.renew(books.db, customer.key_hash, "UTC")
     return customer
 
@@ -86,8 +90,8 @@ async def test_the_cap_is_renewed_after_its_period_and_a_late_refund_changes_not
     await books.move_clock(DAY_MS)
     assert await books.charge(charge_of(customer)) == [PERIOD]
     await caps.renew(books.db, customer.key_hash, "UTC")
-    await caps.renew(books.db, customer.key_hash, "UTC")
     await books.opened(customer, units=9)
+    await caps.renew(books.db, customer.key_hash, "UTC")
     await books.end(refund_of(call))
     assert (await used(books, customer), await books.balance(customer)) == (9, 991)
 
@@ -115,15 +119,15 @@ async def test_a_cap_with_other_units_keeps_what_is_used_and_one_of_another_peri
 ) -> None:
     customer = await capped(books, 10)
     call = await books.opened(customer, units=7)
-    await perform(books.db, SetKeyCap(key=str(customer.key_id), cap=str(Cap(5, Period.DAY))))
+    await set_cap(books, customer, Cap(5, Period.DAY))
     assert await books.charge(charge_of(customer)) == [CAP]
-    await perform(books.db, SetKeyCap(key=str(customer.key_id), cap=str(Cap(5, Period.WEEK))))
+    await set_cap(books, customer, Cap(5, Period.WEEK))
     assert await books.charge(charge_of(customer)) == [PERIOD]
     await caps.renew(books.db, customer.key_hash, "UTC")
     await books.opened(customer, units=2)
     await books.end(refund_of(call))
     assert await used(books, customer) == 2
-    await perform(books.db, SetKeyCap(key=str(customer.key_id), cap="none"))
+    await set_cap(books, customer, None)
     await books.end(refund_of(await books.opened(customer, units=100)))
     await caps.renew(books.db, customer.key_hash, "UTC")
     assert await store.cap_of(books.db, customer.key_id) is None
@@ -133,8 +137,8 @@ async def test_calls_before_a_cap_do_not_count_in_it(books: Books) -> None:
     await books.stop_clock()
     customer = await capped(books, 10)
     earlier = await books.opened(customer, units=10)
-    await perform(books.db, SetKeyCap(key=str(customer.key_id), cap="none"))
-    await perform(books.db, SetKeyCap(key=str(customer.key_id), cap=str(Cap(10, Period.DAY))))
+    await set_cap(books, customer, None)
+    await set_cap(books, customer, Cap(10, Period.DAY))
     await caps.renew(books.db, customer.key_hash, "UTC")
     await books.opened(customer, units=10)
     await books.end(refund_of(earlier))
@@ -202,10 +206,3 @@ async def test_refunded_units_of_the_cap_can_be_charged_in_the_same_batch(books:
     _, (outcome,) = await books.db.commit_batch([refund_of(first)], [charge_of(customer, units=9)])
     assert isinstance(outcome, Charged)
     assert await used(books, customer) == 9
-
-
-async def test_a_second_renewal_in_a_period_keeps_what_is_used(books: Books) -> None:
-    customer = await capped(books, 10)
-    await books.opened(customer, units=7)
-    await caps.renew(books.db, customer.key_hash, "UTC")
-    assert await used(books, customer) == 7

@@ -6,7 +6,6 @@ from msgspec import structs
 from myna.accounts.keys import Scope
 from myna.actions.accounts import DisableAccount, EnableAccount
 from myna.actions.keys import RevokeKey
-from myna.actions.site import SetSetting
 from myna.store.batch import Charged, ChargeOutcome, ChargeRefused, RefusalReason, Replayed
 from tests.rig.actors import perform
 from tests.store.books import (
@@ -20,6 +19,7 @@ from tests.store.books import (
 )
 
 pytestmark = pytest.mark.anyio
+RATE_REFUSED, STALE = ChargeRefused(RefusalReason.RATE), ChargeRefused(RefusalReason.STALE)
 
 
 async def nothing_moved(books: Books) -> bool:
@@ -47,10 +47,23 @@ async def test_the_deadline_of_a_call_counts_from_its_commit(books: Books) -> No
     ]
 
 
-async def test_an_unknown_key_is_refused(books: Books) -> None:
-    customer = await books.customer()
-    assert await books.charge(charge_of(customer, key_hash=b"?" * 32)) == [KEY_REFUSED]
+@pytest.mark.parametrize(
+    ("changes", "refusal"),
+    [
+        pytest.param({"key_hash": b"?" * 32}, KEY_REFUSED, id="an_unknown_key"),
+        pytest.param({"scope": int(Scope.RECORDS)}, KEY_REFUSED, id="a_key_without_the_endpoints_scope"),
+        pytest.param({"pays": int(Scope.TTS)}, RATE_REFUSED, id="a_rate_without_its_scope"),
+        pytest.param({"config_version": 2}, STALE, id="another_configuration"),
+        pytest.param({"units": 3}, ChargeRefused(RefusalReason.UNITS, 2), id="a_charge_over_the_balance"),
+    ],
+)
+async def test_a_refused_charge_moves_nothing(
+    books: Books, changes: dict[str, object], refusal: ChargeRefused
+) -> None:
+    customer = await books.customer(units=2, scopes=Scope.CHAT)
+    assert await books.charge(charge_of(customer, **changes)) == [refusal]
     assert await nothing_moved(books)
+    assert await books.balance(customer) == 2
 
 
 async def test_a_revoked_key_is_refused(books: Books) -> None:
@@ -76,34 +89,6 @@ async def test_the_key_of_a_disabled_account_is_refused_until_it_is_enabled(book
     assert await nothing_moved(books)
     await perform(books.db, EnableAccount(name=customer.name))
     assert isinstance((await books.charge(charge_of(customer)))[0], Charged)
-
-
-async def test_a_key_without_the_endpoints_scope_is_refused(books: Books) -> None:
-    customer = await books.customer(scopes=Scope.TTS | Scope.RECORDS)
-    assert await books.charge(charge_of(customer, scope=int(Scope.CHAT), pays=int(Scope.TTS))) == [
-        KEY_REFUSED
-    ]
-    assert await nothing_moved(books)
-
-
-async def test_a_rate_without_its_scope_is_refused(books: Books) -> None:
-    customer = await books.customer(scopes=Scope.CHAT)
-    assert await books.charge(charge_of(customer, pays=int(Scope.TTS))) == [ChargeRefused(RefusalReason.RATE)]
-    assert await nothing_moved(books)
-
-
-async def test_a_charge_under_another_configuration_is_stale(books: Books) -> None:
-    customer = await books.customer()
-    await perform(books.db, SetSetting(name="chat_units", value="2"))
-    assert await books.charge(charge_of(customer)) == [ChargeRefused(RefusalReason.STALE)]
-    assert await nothing_moved(books)
-
-
-async def test_a_charge_over_the_balance_is_refused(books: Books) -> None:
-    customer = await books.customer(units=2)
-    assert await books.charge(charge_of(customer, units=3)) == [ChargeRefused(RefusalReason.UNITS, 2)]
-    assert await nothing_moved(books)
-    assert await books.balance(customer) == 2
 
 
 async def test_the_last_unit_can_be_spent(books: Books) -> None:
@@ -135,16 +120,16 @@ async def test_refusals_have_the_same_order_on_both_databases(books: Books) -> N
         return (await books.charge(charge_of(poor, **changes)))[0]
 
     assert await outcome(key_hash=b"?" * 32, idempotency_key=order, **dear, **unpaid) == KEY_REFUSED
-    assert await outcome(idempotency_key=order, **dear, **unpaid) == ChargeRefused(RefusalReason.STALE)
-    assert await outcome(idempotency_key=order, **unpaid, units=9) == ChargeRefused(RefusalReason.RATE)
+    assert await outcome(idempotency_key=order, **dear, **unpaid) == STALE
+    assert await outcome(idempotency_key=order, **unpaid, units=9) == RATE_REFUSED
     assert await outcome(idempotency_key=idempotency_key_of(body="another"), **dear) == ChargeRefused(
         RefusalReason.REUSED
     )
     assert await outcome(idempotency_key=order, **dear) == ChargeRefused(RefusalReason.PENDING)
     await books.end(keep_of(first, "the answer"))
     assert await outcome(idempotency_key=order, **dear) == Replayed("the answer")
-    assert await outcome(idempotency_key=order, **unpaid, units=9) == ChargeRefused(RefusalReason.RATE)
-    assert await outcome(**dear) == ChargeRefused(RefusalReason.STALE)
+    assert await outcome(idempotency_key=order, **unpaid, units=9) == RATE_REFUSED
+    assert await outcome(**dear) == STALE
     assert await outcome(units=9) == ChargeRefused(RefusalReason.UNITS, 0)
     assert await books.counters(poor) == (0, 0, 0)
 

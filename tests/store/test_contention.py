@@ -1,10 +1,8 @@
 """An account, task or call that another session has locked delays no other operation."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 
-import asyncpg
 import pytest
 
 from myna.store import postgresql, postgresql_batch
@@ -14,7 +12,7 @@ from myna.store.group_commit import GroupCommit
 from myna.store.queries import accounts
 from tests.rig.waiting import SOON_S
 from tests.store.books import Books, Customer, charge_of, charged_of, keep_of, refund_of, speech
-from tests.store.stalls import committing
+from tests.store.stalls import committing, locked
 
 pytestmark = pytest.mark.anyio
 
@@ -33,18 +31,6 @@ LOCKS = {
 async def commits(postgres_books: Books) -> AsyncIterator[GroupCommit]:
     async with committing(postgres_books.db) as commits:
         yield commits
-
-
-@contextlib.asynccontextmanager
-async def locked(books: Books, call: Charge, what: str) -> AsyncIterator[None]:
-    """Another session locks the call's account, task or row."""
-    session = await asyncpg.connect(books.url)
-    try:
-        async with session.transaction():
-            assert await session.fetch(LOCKS[what], call.call_id)
-            yield
-    finally:
-        await session.close()
 
 
 async def spend(commits: GroupCommit, customer: Customer, calls: int) -> None:
@@ -73,7 +59,7 @@ async def test_a_locked_account_delays_no_other_account(
     monkeypatch.setattr(postgresql_batch, "LOCK_TIMEOUT_MS", FOR_LONG_MS)
     db = await books.open_again()
     async with committing(db) as commits:
-        async with locked(books, call, what):
+        async with locked(books, LOCKS[what], call.call_id):
             ending = asyncio.ensure_future(commits.end(refund_of(call), None))
             await spend(commits, free, CALLS)
             assert not ending.done()
@@ -89,7 +75,7 @@ async def test_a_lock_timeout_is_not_an_unavailable_database(
     stuck, free = await books.customer(), await books.customer(units=CALLS)
     call = await books.opened(stuck)
     writer = await books.sql(WRITER)
-    async with locked(books, call, "call"):
+    async with locked(books, LOCKS["call"], call.call_id):
         ending = asyncio.ensure_future(commits.end(refund_of(call), None))
         together = [commits.charge(charge_of(free), SOON_S) for _ in range(3)]
         await asyncio.gather(*together)
@@ -121,9 +107,9 @@ async def test_charges_of_a_locked_account_are_retried_together_and_refused_unch
     books = postgres_books
     stuck, brief = await books.customer(units=CALLS + 1), await books.customer(units=CALLS)
     call, other = await books.opened(stuck), await books.opened(brief)
-    async with locked(books, call, "account"):
+    async with locked(books, LOCKS["account"], call.call_id):
         waiting = [asyncio.ensure_future(commits.charge(charge_of(stuck), 1.0)) for _ in range(CALLS)]
-        async with locked(books, other, "account"):
+        async with locked(books, LOCKS["account"], other.call_id):
             contended = asyncio.ensure_future(commits.charge(charge_of(brief), SOON_S))
             await asyncio.sleep(0.3)  # both are contended now
         freed = asyncio.get_running_loop().time()
@@ -148,7 +134,7 @@ async def test_a_transaction_waits_for_a_locked_account_for_a_bounded_time(
 
     monkeypatch.setitem(postgresql.SESSION, "lock_timeout", "200")
     db = await books.open_again()
-    async with locked(books, call, "account"):
+    async with locked(books, LOCKS["account"], call.call_id):
         with pytest.raises(db.locked):
             await asyncio.wait_for(db.transaction(change), SOON_S)
     await db.transaction(change)
@@ -160,7 +146,7 @@ async def test_other_calls_of_an_account_do_not_wait_for_its_task(
 ) -> None:
     customer = await postgres_books.customer(units=CALLS)
     call = await ordered(postgres_books, customer)
-    async with locked(postgres_books, call, "task"):
+    async with locked(postgres_books, LOCKS["task"], call.call_id):
         ending = asyncio.ensure_future(commits.end(refund_of(call), None))
         await spend(commits, customer, CALLS - 1)
         assert not ending.done()

@@ -170,13 +170,3 @@ async def test_a_refund_deletes_the_idempotency_key_of_a_task(books: Books) -> N
     await books.end(refund_of(call))
     assert await books.answer(call.call_id) == []
     assert await retried(books, customer) == charged_of(customer, 9)
-
-
-@pytest.mark.parametrize("first, second", [("a", "b"), ("b", "a")])
-async def test_the_answer_of_the_first_of_two_keeps_in_one_batch_is_stored(
-    books: Books, first: str, second: str
-) -> None:
-    customer = await books.customer()
-    call = await books.opened(customer, idempotency_key=idempotency_key_of())
-    assert await books.end(keep_of(call, first), keep_of(call, second)) == ["done", "done"]
-    assert await books.answer(call.call_id) == [(first,)]

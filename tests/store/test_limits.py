@@ -113,18 +113,6 @@ async def test_units_of_a_day_are_limited_and_refunds_are_given_back(books: Book
     assert await outcomes(books, customer, units=0) == [None]
 
 
-async def test_the_limits_of_an_account_are_shared_by_its_keys(books: Books) -> None:
-    customer = await books.customer(units=1000)
-    other = await books.second_key(customer)
-    await limit_account(books, customer, rpm=3)
-    assert await outcomes(books, customer, other, customer, other) == [None, None, None, RPM]
-    found = await outcome(books, customer)
-    assert isinstance(found, ChargeRefused)
-    assert found.limit is not None
-    assert (found.limit.of_key, found.limit.used) == (False, 3)
-    assert await open_calls(books, customer) == (0, 3)
-
-
 async def test_a_charge_returns_the_limit_of_which_the_least_is_left(books: Books) -> None:
     customer = await limited(books, rpm=5)
     await limit_account(books, customer, rpm=3)
@@ -133,6 +121,9 @@ async def test_a_charge_returns_the_limit_of_which_the_least_is_left(books: Book
         assert isinstance(found, Charged)
         assert found.rate is not None
         assert (found.rate.limit, found.rate.remaining) == (3, remaining)
+    refused = await outcome(books, customer)
+    assert isinstance(refused, ChargeRefused) and refused.limit is not None
+    assert (refused.limit.of_key, refused.limit.used) == (False, 3)
     await limit_account(books, customer, rpm=50)
     found = await outcome(books, customer)
     assert isinstance(found, Charged)

@@ -1,27 +1,32 @@
-"""PostgreSQL becomes unavailable during an operation, which is sent again and counts once."""
+"""PostgreSQL becomes unavailable, or its connections die, during an operation, which is sent again and
+counts once."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 
-from myna.errors import CommitInDoubt
-from myna.store import postgresql
+from myna.errors import CommitInDoubt, DatabaseUnavailable
+from myna.settings import POSTGRESQL_CONNECTIONS
+from myna.store import postgresql, postgresql_batch
 from myna.store.batch import CallState, Charged, EndOutcome
+from myna.store.database import Queries, Transaction, in_time
 from myna.store.group_commit import GroupCommit
 from myna.store.postgresql import Postgresql
+from myna.store.postgresql_session import shares
 from tests.rig import postgres as rig
 from tests.rig.disks import temporary_folder
 from tests.rig.waiting import SOON_S
 from tests.store.books import Books, Customer, books_of, charge_of, charged_of, keep_of, refund_of
-from tests.store.postgres_proxy import proxy_to
+from tests.store.postgres_proxy import PostgresProxy, proxy_to
 from tests.store.stalls import committing, ends_as, stalled_commits, until
 
 pytestmark = pytest.mark.anyio
@@ -85,21 +90,15 @@ async def test_a_charge_in_doubt_is_refunded_after_its_cancellation(
                 waiting = asyncio.ensure_future(commits.charge(call, 60))
                 await stalled()
                 proxy.disconnect()
-                await until(tried(done, 2), "the charge sent again finds its account busy")
+                await until(lambda: len(done) >= 2, "the charge sent again finds its account busy")
                 waiting.cancel()
                 await asyncio.gather(waiting, return_exceptions=True)
-                await until(tried(done, len(done) + 1), "the charge is on its way once more")
+                tries = len(done)
+                await until(lambda: len(done) > tries, "the charge is on its way once more")
 
             await ends_as(books, call.call_id, CallState.REFUNDED)
         await db.close()
     assert await books.balance(customer) == 10
-
-
-def tried(done: list[Any], times: int) -> Callable[[], Awaitable[bool]]:
-    async def so_often() -> bool:
-        return len(done) >= times
-
-    return so_often
 
 
 async def test_a_batch_is_retried_when_its_backend_is_terminated_during_commit(postgres_books: Books) -> None:
@@ -187,3 +186,84 @@ async def test_a_listener_survives_unexpected_errors_and_logs_them_rarely(
     assert caplog.text.count("listening to 'news' fails") == said
     await stop()
     await db.close()
+
+
+POOL = shares(POSTGRESQL_CONNECTIONS).pool
+DEADLINE_S = 0.2
+IN_TIME_S = 20.0
+"""Well below the 30 s that a query may take, and the same again for its cancel."""
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short waits for an answer."""
+    monkeypatch.setattr(postgresql, "CANCEL_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(postgresql, "CLOSE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(postgresql_batch, "COMMAND_TIMEOUT_S", 0.5)
+
+
+@pytest.fixture
+async def proxy(postgres_url: str, brief: None) -> AsyncIterator[PostgresProxy]:
+    async with proxy_to(postgres_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def db(proxy: PostgresProxy) -> AsyncIterator[Postgresql]:
+    """Its pool is full of connections."""
+    opened = await Postgresql.open(proxy.url)
+    everybody = asyncio.Barrier(POOL)
+
+    async def meet(connection: Queries) -> None:
+        await connection.fetch("SELECT 1")
+        await everybody.wait()
+
+    await asyncio.gather(*[opened.snapshot(meet) for _ in range(POOL)])
+    yield opened
+    await asyncio.wait_for(opened.close(), IN_TIME_S)
+
+
+async def read(db: Postgresql) -> None:
+    await in_time(db, db.fetch("SELECT 1"), DEADLINE_S)
+
+
+async def change(db: Postgresql) -> None:
+    async def work(connection: Transaction) -> None:
+        await connection.fetch("SELECT 1")
+
+    await in_time(db, db.transaction(work), DEADLINE_S)
+
+
+@pytest.mark.parametrize("use", [read, change])
+async def test_a_dead_connection_is_given_up_at_the_deadline_and_replaced(
+    db: Postgresql, proxy: PostgresProxy, use: type[read]
+) -> None:
+    proxy.silence()
+    async with asyncio.timeout(IN_TIME_S):
+        with pytest.raises(DatabaseUnavailable):
+            await use(db)
+
+    async def connected() -> bool:
+        with contextlib.suppress(DatabaseUnavailable):
+            await use(db)
+            return True
+        return False
+
+    await until(connected, "the pool has connections that live", IN_TIME_S)
+
+
+async def test_charges_continue_after_the_batch_connection_died(postgres_books: Books, brief: None) -> None:
+    """The batch in flight is sent again on a new connection, well before the pool's 30 s are over."""
+    customer = await postgres_books.customer()
+    async with proxy_to(postgres_books.url) as proxy:
+        db = await Postgresql.open(proxy.url)
+        commits = GroupCommit(db, queue_max=100)
+        commits.start()
+        await commits.charge(charge_of(customer), IN_TIME_S)
+        proxy.silence()
+        charge = charge_of(customer)
+        charged = await commits.charge(charge, 2 * IN_TIME_S)
+        assert charged == charged_of(customer, 8)
+        await commits.close(IN_TIME_S)
+        await db.close()
+    assert await postgres_books.balance(customer) == 8

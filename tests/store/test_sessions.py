@@ -89,14 +89,10 @@ async def test_a_cancelled_transaction_leaves_nothing_in_its_session(db: Postgre
     await until(no_lock, "the lock is free")
 
 
-async def test_a_session_keeps_its_settings(db: Postgresql, postgres_books_url: str) -> None:
+async def test_a_session_keeps_its_settings(db: Postgresql, writer: BatchWriter) -> None:
     for _ in range(3):
         assert [row[0] for row in await db.fetch("SHOW jit")] == ["off"]
         rows = await db.transaction(lambda raw: raw.fetch("SHOW idle_in_transaction_session_timeout"))
         assert [row[0] for row in rows] == ["10s"]
-    writer = await BatchWriter(
-        postgres_books_url, "a writer", LockPolicy.NONE, SchemaWatch("postgresql")
-    ).connection()
     for name, value in (("jit", "off"), ("lock_timeout", "100ms"), ("plan_cache_mode", "force_generic_plan")):
-        assert await writer.fetchval(f"SHOW {name}") == value
-    await writer.close()
+        assert await (await writer.connection()).fetchval(f"SHOW {name}") == value

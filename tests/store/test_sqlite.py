@@ -100,11 +100,8 @@ async def test_a_command_writes_while_the_server_is_under_full_load(
     async with load(commits, customer) as counted:
         took_s = []
         for granted in range(4):
-
-            async def more(least: int = 25 * (granted + 1)) -> bool:
-                return counted[0] > least
-
-            await until(more, "the server is under load")
+            least = 25 * (granted + 1)
+            await until(lambda least=least: counted[0] > least, "the server is under load")
             seconds, ended = await asyncio.to_thread(grant)
             assert ended.code == 0, ended
             took_s.append(seconds)
@@ -126,11 +123,8 @@ async def test_the_log_restarts_under_continuous_writing(
     log = sqlite_books.folder / "myna.sqlite-wal"
     before = restarts(log)
 
-    async def restarted() -> bool:
-        return restarts(log) >= before + 3
-
     async with load(commits, customer, lanes=16):
-        await until(restarted, "the log restarted three times")
+        await until(lambda: restarts(log) >= before + 3, "the log restarted three times")
 
 
 def test_the_writer_copies_what_the_thread_could_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,13 +187,6 @@ def test_the_writer_waits_until_the_command_releases_the_lock(
     assert not (tmp_path / "write.request").exists()
 
 
-def test_the_writer_stops_waiting_after_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_writer, "YIELD_S", 0.1)
-    (tmp_path / "write.request").touch()
-    with FileLock(tmp_path / "write.lock"):
-        WriterHandover(tmp_path).yield_lock()
-
-
 def test_the_request_of_a_killed_process_is_removed(tmp_path: Path) -> None:
     (tmp_path / "write.request").touch()
     WriterHandover(tmp_path).yield_lock()
@@ -217,17 +204,11 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-async def make(file: Path) -> None:
+async def test_a_new_database_is_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    file = tmp_path / "above" / "data" / "myna.sqlite"
     db = await Sqlite.open(file, serving=True)
     await migrate(db)
     written = [file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))]
-    assert all(path.exists() for path in written)
-    modes = {mode(path) for path in written}
+    assert {mode(path) for path in written} == {0o600}
     await db.close()
-    assert modes == {mode(file)}
-
-
-async def test_a_new_database_is_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
-    file = tmp_path / "above" / "data" / "myna.sqlite"
-    await make(file)
-    assert (mode(file.parent), mode(file)) == (0o700, 0o600)
+    assert mode(file.parent) == 0o700

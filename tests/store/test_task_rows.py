@@ -2,8 +2,12 @@
 
 import pytest
 
-from myna.store.batch import TaskStatus
-from myna.store.queries import tasks
+from myna.store import postgresql_batch
+from myna.store.batch import Charge, TaskStatus
+from myna.store.queries import clones, tasks
+from myna.store.queries.farm import queue
+from myna.store.queries.farm.able import CLONE, TASK
+from myna.store.queries.farm.queue import JobRow
 from tests.store.books import (
     AUDIO,
     DIFFERENT_AUDIO,
@@ -85,24 +89,42 @@ async def test_a_completion_after_a_refund_changes_nothing(books: Books) -> None
     assert await books.task(call.call_id) == (3, "", 0, b"", "too late")
 
 
-@pytest.mark.parametrize("in_one_batch", [True, False])
-async def test_two_completions_of_one_task_keep_one_audio(books: Books, in_one_batch: bool) -> None:
-    customer = await books.customer()
-    call = await books.opened(customer, task=speech())
-    first, second = keep_of(call, None, AUDIO), keep_of(call, None, DIFFERENT_AUDIO)
-    if in_one_batch:
-        await books.end(first, second)
-    else:
-        await books.end(first)
-        await books.end(second)
-    assert await books.task(call.call_id) == COMPLETED
-
-
-@pytest.mark.parametrize("reasons", [("a", "b"), ("b", "a")])
-async def test_the_reason_of_the_first_of_two_refunds_in_one_batch_counts(
-    books: Books, reasons: tuple[str, str]
+async def test_a_task_of_a_build_without_languages_has_none(
+    postgres_books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Such a build may serve beside this one's functions."""
+    more = postgresql_batch._more
+
+    def without_language(n: int, charge: Charge) -> dict[str, object]:
+        return {name: value for name, value in more(n, charge).items() if name != "language"}
+
+    monkeypatch.setattr(postgresql_batch, "_more", without_language)
+    await postgres_books.charge(charge_of(await postgres_books.customer(), task=speech()))
+    assert await postgres_books.sql("SELECT language FROM tasks") == [("",)]
+
+
+async def test_only_ended_tasks_of_the_account_are_deleted(books: Books) -> None:
+    customer, other = await books.customer(), await books.customer()
+    done, running = [await books.opened(customer, task=speech()) for _ in range(2)]
+    await books.end(keep_of(done, None, AUDIO))
+    ids = [row.id for row in await tasks.page(books.db, customer.account_id, 2**53, 10)]
+    assert await tasks.deletable(books.db, customer.account_id, ids) == {min(ids): AUDIO.name}
+    assert await tasks.deletable(books.db, other.account_id, ids) == {}
+    assert await tasks.files_in_use(books.db, [AUDIO.name, DIFFERENT_AUDIO.name]) == {AUDIO.name}
+    for owner in (other, customer):
+        await books.db.transaction(lambda db, owner=owner: tasks.delete(db, owner.account_id, ids))
+    assert (await only_task(books, customer)).id == max(ids)
+    assert (await queue.job(books.db, TASK, max(ids))) == JobRow(
+        customer.account_id, running.call_id, tries=0, text=speech().text, speed=1.5
+    )
+
+
+async def test_a_clone_is_a_job_without_a_call_at_the_usual_speed(books: Books) -> None:
     customer = await books.customer()
-    call = await books.opened(customer, task=speech())
-    await books.end(*[refund_of(call, reason) for reason in reasons])
-    assert (await books.task(call.call_id))[4] == reasons[0]
+    new = clones.NewClone("v", customer.account_id, "n", "zh", "t", "s.wav", 1, b"s" * 32, 1, "me", "yes")
+    assert await books.db.transaction(lambda db: clones.add(db, new, most=1))
+    (row,) = await clones.owned_by(books.db, customer.account_id)
+    job = await queue.job(books.db, CLONE, row.clone.id)
+    assert job == JobRow(customer.account_id, b"", tries=0, text="zh", speed=1.0)
+    assert job is not None and isinstance(job.speed, float)
+    assert await clones.known_samples(books.db, [b"s" * 32, b"t" * 32]) == {b"s" * 32}

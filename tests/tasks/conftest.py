@@ -1,6 +1,7 @@
 """The parts of one process, on the database of the test or on PostgreSQL."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -18,3 +19,17 @@ async def service(books: Books) -> AsyncIterator[TaskService]:
 async def postgres_service(postgres_books: Books) -> AsyncIterator[TaskService]:
     async with task_service_on(postgres_books) as opened:
         yield opened
+
+
+@pytest.fixture
+def transactions(service: TaskService, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The transactions of the service until now."""
+    found: list[object] = []
+    run = service.db.transaction
+
+    async def noted(work: Any) -> Any:
+        found.append(work)
+        return await run(work)
+
+    monkeypatch.setattr(service.db, "transaction", noted)
+    return found

@@ -75,11 +75,8 @@ async def test_concurrent_sweeps_requeue_each_expired_lease_once(service: TaskSe
         await service.ordered(customer)
     await service.tasks.lease(node, 11, 0)
     await service.books.move_clock(LEASE_MS + 1)
-    other = await service.books.open_again() if service.books.url else service.books.db
-    async with task_service_on(service.books, other) as second:
+    async with service.books.second_process() as other, task_service_on(service.books, other) as second:
         sweeps = await asyncio.gather(*[at.sweep_leases() for at in (service, second, service, second)])
-    if other is not service.books.db:
-        await other.close()
     assert sum(requeued for requeued, _ in sweeps) == 10
     assert await service.status(exhausted) == 3
     assert await service.books.balance(customer) == 40

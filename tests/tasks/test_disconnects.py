@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,9 +14,9 @@ from myna.billing.ledger import Call
 from myna.engines.media.media import Inspector
 from myna.errors import InvalidRequest, Unavailable
 from myna.farm.nodes import Nodes
+from myna.http.exchange import Exchange
 from myna.http.request import BodyBudget, BodyLimits, Request
 from myna.http.responses import Response
-from myna.lib.telemetry.requests import RequestDetails
 from myna.store.queries import config as config_store
 from myna.store.queries.config import Config, NodesOffer
 from myna.store.queries.farm.nodes import CHANGE_EVERY_MS, CHANGES_AT_ONCE, NodeRow
@@ -35,31 +36,25 @@ Transaction = Callable[[Any], Awaitable[Any]]
 
 
 class Client:
-    """A connection of a node with one poll."""
+    """A node's request to lease a job, and the end of its connection."""
 
     def __init__(self, credential: str, wait_s: float) -> None:
-        self._body = f'{{"jobs": 1, "wait_s": {wait_s}}}'.encode()
-        self._credential = credential
-        self._sent = False
-        self.disconnected = asyncio.Event()
-
-    def request(self) -> Request:
+        body = f'{{"jobs": 1, "wait_s": {wait_s}}}'.encode()
         headers = [
-            (b"authorization", f"Bearer {self._credential}".encode()),
+            (b"authorization", f"Bearer {credential}".encode()),
             (PROTOCOL_HEADER.lower().encode(), str(PROTOCOL).encode()),
-            (b"content-length", str(len(self._body)).encode()),
+            (b"content-length", str(len(body)).encode()),
         ]
-        limits = BodyLimits(body_max_bytes=1000, body_timeout_s=LONG_S, budget=BodyBudget(10_000, 10_000))
-        return Request(
-            {"headers": headers, "path": "/farm/v1/lease"}, self._receive, limits, RequestDetails()
+        connection: Any = SimpleNamespace(
+            is_ended=False, config=SimpleNamespace(stopping=False), resume_reading=bool
         )
-
-    async def _receive(self) -> dict[str, Any]:
-        if not self._sent:
-            self._sent = True
-            return {"type": "http.request", "body": self._body}
-        await self.disconnected.wait()
-        return {"type": "http.disconnect"}
+        scope = {"headers": headers, "path": "/farm/v1/lease"}
+        exchange = Exchange(connection, scope, [], continues=False, keeps_alive=True)
+        exchange.body, exchange.more_body = bytearray(body), False
+        exchange.news.set()
+        limits = BodyLimits(body_max_bytes=1000, body_timeout_s=LONG_S, budget=BodyBudget(10_000, 10_000))
+        self.request = Request(exchange, limits)
+        self.disconnect = exchange.lose
 
 
 @pytest.fixture
@@ -92,9 +87,9 @@ async def test_a_job_is_requeued_if_its_client_disconnects_after_the_lease(
 
     monkeypatch.setattr(Nodes, "verify", slow)
     await service.ordered(await service.books.customer())
-    answering = asyncio.create_task(farm.lease(client.request()))
+    answering = asyncio.create_task(farm.lease(client.request))
     await asyncio.wait_for(looking.wait(), LONG_S)
-    client.disconnected.set()
+    client.disconnect()
     assert (await asyncio.wait_for(answering, LONG_S)).body == b'{"jobs":[],"forget":[]}'
     await wait_requeued(service)
 
@@ -107,7 +102,7 @@ async def test_a_job_is_requeued_if_its_client_disconnects_during_the_lease(
 
     async def leasing(node_id: int, jobs: int, wait_s: float) -> Sequence[Any]:
         found = await lease(node_id, jobs, wait_s)
-        client.disconnected.set()
+        client.disconnect()
         await asyncio.sleep(0)
         return found
 
@@ -116,7 +111,7 @@ async def test_a_job_is_requeued_if_its_client_disconnects_during_the_lease(
         NodeAuth, "verify", known(await service.nodes.verify(b"Bearer " + credential.encode()))
     )
     await service.ordered(await service.books.customer())
-    response: Response = await asyncio.wait_for(farm.lease(client.request()), LONG_S)
+    response: Response = await asyncio.wait_for(farm.lease(client.request), LONG_S)
     assert response.body == b'{"jobs":[],"forget":[]}'
     await wait_requeued(service)
 
@@ -236,8 +231,9 @@ async def test_chat_reloads_the_configuration_for_changes_of_the_operator_and_no
     assert (reads.configuration, reads.nodes) == (0, 0)
     assert await service.books.balance(customer) == 10 - (CHANGES_AT_ONCE - 1)
     await perform(service.books.db, SetSetting(name="chat_units", value="7"))
+    before = reads.configuration
     await chats(service, customer)
-    assert reads.configuration == 1
+    assert reads.configuration == before + 1
 
 
 async def test_speech_uses_the_current_voices_of_nodes(
@@ -287,23 +283,16 @@ async def test_a_node_that_shuts_down_is_not_rate_limited_and_keeps_its_voices(s
 
 @each_database
 async def test_a_hello_that_changes_nothing_writes_nothing(
-    service: TaskService, monkeypatch: pytest.MonkeyPatch
+    service: TaskService, transactions: list[object]
 ) -> None:
     await service.node("voice", name="node")
     await says(service, "voice")
-    run, transactions = service.db.transaction, []
-
-    async def counted(work: Any) -> Any:
-        transactions.append(work)
-        return await run(work)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(service.db, "transaction", counted)
-        for _ in range(3):
-            await says(service, "voice")
-        assert transactions == []
+    transactions.clear()
+    for _ in range(3):
+        await says(service, "voice")
+    assert transactions == []
+    for _ in range(2):
         await says(service, "voice", shutting_down=True)
-        await says(service, "voice", shutting_down=True)
-        assert len(transactions) == 1
+    assert len(transactions) == 1
     await says(service, "voice")
     assert (await row_of(service, "node")).online

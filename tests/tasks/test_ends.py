@@ -20,10 +20,9 @@ from myna.wire.farm import Job, LeaseProof
 from tests.store.books import (
     AUDIO,
     DIFFERENT_AUDIO,
-    break_refunds,
+    broken_refunds,
     charge_of,
     idempotency_key_of,
-    mend_refunds,
 )
 from tests.store.fixtures import each_database
 from tests.store.stalls import until
@@ -74,12 +73,11 @@ async def test_a_failure_whose_refund_fails_changes_nothing(service: TaskService
     """The state of the task and the end of its call change in one transaction."""
     customer, node = await service.books.customer(), await service.node()
     call, job = await service.lease_new(node, customer)
-    await break_refunds(service.books)
-    with pytest.raises(Exception, match="out of order"):
-        await service.tasks.fail(node, failure(job, final=True))
-    assert await service.status(call) == 1
-    assert await service.books.state(call.call_id) == CallState.OPEN
-    await mend_refunds(service.books)
+    async with broken_refunds(service.books):
+        with pytest.raises(Exception, match="out of order"):
+            await service.tasks.fail(node, failure(job, final=True))
+        assert await service.status(call) == 1
+        assert await service.books.state(call.call_id) == CallState.OPEN
     await service.tasks.fail(node, failure(job, final=True))
     assert await service.books.balance(customer) == 10
 

@@ -2,14 +2,14 @@
 
 import asyncio
 import hashlib
-from typing import Any
 
 import asyncpg
 import pytest
 
 from myna.actions.site import DisableNode, DrainNode
 from myna.store.queries.farm import queue
-from myna.store.queries.farm.queue import TASK, NextJob
+from myna.store.queries.farm.able import TASK
+from myna.store.queries.farm.queue import NextJob
 from myna.wire.farm import Heartbeat, Job
 from tests.rig.actors import perform
 from tests.store.books import AUDIO, Books
@@ -91,12 +91,9 @@ async def test_a_job_leased_after_selection_is_not_leased_again(service: TaskSer
 async def test_a_hundred_concurrent_leases_lease_one_job_once(service: TaskService) -> None:
     call = await service.ordered(await service.books.customer())
     nodes = [await service.node() for _ in range(10)]
-    other = await service.books.open_again() if service.books.url else service.books.db
-    async with task_service_on(service.books, other) as second:
+    async with service.books.second_process() as other, task_service_on(service.books, other) as second:
         asking = [at.tasks.lease(node, 1, 0) for node in nodes for at in (service, second) for _ in range(5)]
         found = await asyncio.gather(*asking)
-    if other is not service.books.db:
-        await other.close()
     assert [len(jobs) for jobs in found].count(1) == 1
     assert sum(map(len, found)) == 1
     assert await service.tries(call) == 1
@@ -192,21 +189,14 @@ async def test_heartbeats_extend_the_lease_of_a_clone_for_a_quarter_of_an_hour(s
 
 @each_database
 async def test_a_heartbeat_that_changes_nothing_writes_nothing(
-    service: TaskService, monkeypatch: pytest.MonkeyPatch
+    service: TaskService, transactions: list[object]
 ) -> None:
     await service.books.stop_clock()
     node = await service.node()
     _, job = await service.lease_new(node)
     _, other = await service.lease_new(node)
     await service.tasks.complete(node, proof_of(other), AUDIO)
-    transactions = []
-    run = service.db.transaction
-
-    async def counted(work: Any) -> Any:
-        transactions.append(work)
-        return await run(work)
-
-    monkeypatch.setattr(service.db, "transaction", counted)
+    transactions.clear()
     for progress in (0.5, 0.5, 0.1, 0.5):
         lost = await service.tasks.beat(
             node, [Heartbeat(proof_of(job), progress), Heartbeat(proof_of(other))]

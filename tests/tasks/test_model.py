@@ -7,20 +7,16 @@ A run uses the same few examples every time, `make test-slow` uses more of them.
 2000 random ones.
 """
 
-import asyncio
 import contextlib
-import gc
 import itertools
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
-from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, invariant, rule
 
 from myna.actions.site import DisableNode, DrainNode, EnableNode, RemoveNode
 from myna.errors import StaleLease
@@ -30,12 +26,11 @@ from myna.store.queries import clones
 from myna.store.queries.clones import Deleted
 from myna.wire.farm import Job
 from tests.rig.actors import perform
-from tests.rig.postgres import Postgres
-from tests.store.books import AUDIO, DIFFERENT_AUDIO, Books, Customer, books_of, idempotency_key_of, keep_of
+from tests.store.books import AUDIO, DIFFERENT_AUDIO, Customer, idempotency_key_of, keep_of
+from tests.store.machine import BooksMachine, Run, with_examples
 from tests.tasks.model import DONE, LEASE_S, LEASED, QUEUED, SWEPT_S, Lease, Model, Node, Task, Voice, Work
 from tests.tasks.task_service import TaskService, failure, proof_of, task_service_on
 
-T = TypeVar("T")
 Said = tuple[Job, Lease]
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 among = st.sampled_from
@@ -53,11 +48,8 @@ CHANGES = ("disable", "enable", "drain", "enable", "enable", "remove")
 SERVICE_ANSWER = "spoken by the site"
 
 
-class Machine(RuleBasedStateMachine):
+class Machine(BooksMachine):
     """One service, with a new database in every example."""
-
-    runner: ClassVar[asyncio.Runner]
-    new_books: ClassVar[Callable[[], AbstractAsyncContextManager[Books]]]
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,14 +59,9 @@ class Machine(RuleBasedStateMachine):
         self.leased: list[Said] = []
         self.calls: dict[int, Charge] = {}
         self.numbers = itertools.count()
-        self.opened = contextlib.AsyncExitStack()
-        self.books: Books = self.run(self.opened.enter_async_context(type(self).new_books()))
         self.process = contextlib.AsyncExitStack()
         service = task_service_on(self.books, lease_s=LEASE_S)
         self.service: TaskService = self.run(self.process.enter_async_context(service))
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.runner.get_loop().run_until_complete(work)  # `Runner.run` minds Ctrl-C each time
 
     @initialize(units=st.lists(st.integers(2, 20), min_size=2, max_size=3))
     def open_accounts_and_enroll_nodes(self, units: list[int]) -> None:
@@ -342,7 +329,7 @@ class Machine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.run(self.process.aclose())
-        self.run(self.opened.aclose())
+        super().teardown()
 
 
 def refused_by(job: Work) -> str:
@@ -350,48 +337,9 @@ def refused_by(job: Work) -> str:
 
 
 @pytest.mark.timeout(TIMEOUT_S)
-@pytest.mark.parametrize(
-    "database, examples",
-    [
-        ("sqlite", 8),
-        ("postgresql", 1),
-        pytest.param("sqlite", 100, marks=pytest.mark.release),
-        pytest.param("postgresql", 15, marks=pytest.mark.release),
-    ],
-)
-def test_the_queue_equals_the_model_after_any_steps(
-    database: str, examples: int, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    numbers = itertools.count()
-
-    @contextlib.asynccontextmanager
-    async def new_books() -> AsyncIterator[Books]:
-        folder = tmp_path / str(next(numbers))
-        if database == "sqlite":
-            async with books_of("", folder) as books:
-                yield books
-            return
-        postgres: Postgres = request.getfixturevalue("postgres")
-        url = postgres.fresh_books()
-        try:
-            async with books_of(url, folder) as books:
-                yield books
-        finally:
-            postgres.drop(url)
-
-    Machine.new_books = staticmethod(new_books)
-    gc.collect()  # finalizers that run while Hypothesis parses the rules upset CPython (gh-106905)
-    with asyncio.Runner() as Machine.runner:
-        run_state_machine_as_test(
-            Machine,
-            settings=settings(
-                max_examples=EXAMPLES or examples,
-                derandomize=not EXAMPLES,
-                stateful_step_count=STEPS,
-                phases=set(Phase) - {Phase.explain},
-                deadline=None,
-                database=None,
-                print_blob=True,
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
+@with_examples(8)
+def test_the_queue_equals_the_model_after_any_steps(run_machine: Run) -> None:
+    more = {"max_examples": EXAMPLES, "derandomize": False} if EXAMPLES else {}
+    run_machine(
+        Machine, stateful_step_count=STEPS, phases=set(Phase) - {Phase.explain}, print_blob=True, **more
+    )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from myna.channels.channels import Channel
-from myna.gateway.chat import upstream
+from myna.gateway.chat import complete
 from myna.gateway.relay import answers
 from myna.gateway.relay.events import EventRelay
 from myna.wire import lenient
@@ -62,7 +62,7 @@ WHOLE: dict[str, tuple[bytes, str]] = {
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_whole_answer_is_read_by_each_reader(name: str) -> None:
     body, text = WHOLE[name]
-    assert upstream.model_answer(body, CHANNEL).content == text
+    assert complete.model_answer(body, CHANNEL).content == text
     passed = answers.completion(body, "m", 1, CHANNEL)
     assert json.loads(passed)["choices"][0]["message"]["role"] == "assistant"
     assert b"NaN" not in passed and not passed.startswith(lenient.BOM)
@@ -84,7 +84,7 @@ def test_a_whole_answer_is_read_by_each_reader(name: str) -> None:
 def test_a_reason_to_finish_is_one_of_openais_for_each_reader(reason: str, known: str) -> None:
     answer = completion(HELLO, finish=reason)
     body = json.dumps(answer).encode()
-    assert upstream.model_answer(body, CHANNEL).finish_reason == known
+    assert complete.model_answer(body, CHANNEL).finish_reason == known
     assert json.loads(answers.completion(body, "gpt", 1, CHANNEL))["choices"][0]["finish_reason"] == known
     choice = {"index": 0, "delta": {}, "finish_reason": reason}
     chunk = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
@@ -103,7 +103,7 @@ def test_thinking_among_the_parts_of_a_content_is_reasoning() -> None:
 def test_the_arguments_of_a_call_may_be_an_object() -> None:
     answer = completion({"content": None, "tool_calls": [CALL]}, finish="tool_calls")
     body = json.dumps(answer).encode()
-    (called,) = upstream.model_answer(body, CHANNEL).tool_calls or []
+    (called,) = complete.model_answer(body, CHANNEL).tool_calls or []
     passed = json.loads(answers.completion(body, "gpt", 1, CHANNEL))["choices"][0]
     assert (passed["message"]["tool_calls"], passed["finish_reason"]) == ([called], "tool_calls")
     (item,) = response_to(answer)["output"]

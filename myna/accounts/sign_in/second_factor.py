@@ -96,7 +96,7 @@ async def confirm(connection: Transaction, account_id: int, session: bytes, code
     return await new_codes(connection, account_id)
 
 
-async def give(db: Database, token: str, code: str, address: str) -> str:
+async def complete(db: Database, token: str, code: str, address: str) -> str:
     """Completes a pending session with a code of the app, or with a recovery code. Returns the session's new
     token. Raises SignInRefused."""
     pending = await sessions.find_pending(db, token)

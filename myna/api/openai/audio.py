@@ -7,9 +7,9 @@ from functools import partial
 from msgspec import structs
 
 from myna.accounts.keys import Scope
-from myna.api import units
 from myna.api.auth import KeyAuth
 from myna.api.openai.multipart import Form
+from myna.api.v1 import V1Api, headers_with_channel
 from myna.billing.ledger import Ledger
 from myna.channels.channels import Channels
 from myna.config import ConfigCache
@@ -17,24 +17,21 @@ from myna.engines.media.media import Transcoder
 from myna.errors import DiskFull, MynaError
 from myna.farm.nodes import Capacity
 from myna.gateway import transcripts
+from myna.gateway.chat.failover import Failover
 from myna.gateway.transcription import EmbeddedWhisper, Transcriber
 from myna.http.asgi import Routes
-from myna.http.client import HttpClient
 from myna.http.exchange import ResponseStream
 from myna.http.request import BodyBudget, Request
 from myna.http.responses import Response, envelope
 from myna.lib.files import DiskExecutor
 from myna.lib.sandbox import AllowedPaths
 from myna.settings import Settings, usable_cores
-from myna.speech import catalogue as voices
 from myna.speech.delivery import DeliveryTools, SoundResponse
 from myna.speech.plan import Planner
 from myna.speech.streamed import StreamedSpeech, named
 from myna.speech.synthesize import Synthesizer
-from myna.store.database import Database
 from myna.store.files.named_files import AudioStore, Spool
 from myna.store.files.storage import FreeSpace
-from myna.store.queries import clones
 from myna.wire.body import to_json
 from myna.wire.openai import AudioVoices
 
@@ -49,7 +46,6 @@ class OpenAIAudio:
     """Makes the parts of one process. Its child processes start at their first job and end with `close`."""
 
     settings: Settings
-    db: Database
     ledger: Ledger
     config: ConfigCache
     channels: Channels
@@ -59,7 +55,7 @@ class OpenAIAudio:
     audio: AudioStore
     spool: Spool
     space: FreeSpace
-    http_client: HttpClient
+    failover: Failover
 
     def __post_init__(self) -> None:
         settings, spool = self.settings, self.spool
@@ -85,19 +81,17 @@ class OpenAIAudio:
             tools=DeliveryTools(spool, self.transcoder, self.disk, settings.upstream_idle_s),
         )
         self.transcriber = Transcriber(
-            settings=settings,
+            failover=self.failover,
             ledger=self.ledger,
             config=self.config,
-            channels=self.channels,
-            http_client=self.http_client,
             whisper=self.whisper,
             disk=self.disk,
         )
         self.spooled = BodyBudget(SPOOLED_MAX * settings.upload_max_bytes, settings.upload_max_bytes)
 
-    def routes(self, key_auth: KeyAuth) -> Routes:
+    def routes(self, key_auth: KeyAuth, v1: V1Api) -> Routes:
         """The handlers by exact path."""
-        api = OpenAIAudioApi(key_auth, self)
+        api = OpenAIAudioApi(key_auth, v1, self)
         return {
             "/openai/v1/audio/speech": {"POST": api.speak},
             "/openai/v1/audio/voices": {"GET": api.voices},
@@ -116,24 +110,20 @@ class OpenAIAudioApi:
     """The handlers."""
 
     key_auth: KeyAuth
+    v1: V1Api
     parts: OpenAIAudio
 
     async def speak(self, request: Request) -> ResponseStream:
         caller, body = await self.key_auth.caller_and_body(request, Scope.TTS)
         stream = request.stream()
-        response = SoundResponse(stream, partial(units.headers_with_channel, caller.details))
+        response = SoundResponse(stream, partial(headers_with_channel, caller.details))
         await self.parts.streamed.speak(caller, body, response, request.disconnected)
         return stream
 
     async def voices(self, request: Request) -> Response:
-        verified = await self.key_auth.verify(request, Scope.TTS)
-        await self.key_auth.in_time(self.parts.config.at(verified.config_version))
-        config = await self.key_auth.in_time(self.parts.config.with_nodes())
-        nodes = await self.key_auth.in_time(self.parts.capacity.nodes(config))
-        own = clones.ready(self.parts.db, verified.key.account_id) if nodes else None
-        cloned = voices.usable_clones(await self.key_auth.in_time(own), config, nodes) if own else []
-        usable = [*voices.usable(self.parts.channels, config, nodes), *cloned]
-        return Response(to_json(AudioVoices(named(usable, self.parts.config.settings.openai_voices))))
+        public, cloned = await self.v1.usable_voices(request)
+        usable = named([*public, *cloned], self.v1.config.settings.openai_voices)
+        return Response(to_json(AudioVoices(usable)))
 
     async def transcribe(self, request: Request, *, translate: bool) -> Response:
         """Transcribes a recording, or translates it to English."""
@@ -158,7 +148,7 @@ class OpenAIAudioApi:
                 answer = await self.parts.transcriber.answer(
                     caller, asked, request.limits.budget, request.disconnected
                 )
-                headers = units.headers_with_channel(caller.details)
+                headers = headers_with_channel(caller.details)
                 return Response(answer, headers=headers, media_type=asked.media_type)
         finally:
             self.parts.spooled.release(size_bytes, account_id)

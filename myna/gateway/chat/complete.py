@@ -1,7 +1,13 @@
-"""Use case: a chat completion. Plan, charge, upstream or speech, keep or refund."""
+"""Use case: a chat completion of /v1. Plan, charge, a channel or speech, keep or refund.
+
+The next channel is tried after a failed connection, a status other than 200, a timeout, or an answer that is
+invalid, empty or too large. An empty answer with a `finish_reason` is final, since the request caused it. The
+body of an error is logged, truncated and without the channel's key. What of it the client gets is decided in
+`myna.wire.failures`.
+"""
 
 import time
-from collections.abc import Awaitable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,23 +16,22 @@ from msgspec import Struct
 
 from myna.accounts.keys import Scope, UnverifiedCaller
 from myna.billing.ledger import Call, ChargeOrder, Ledger
-from myna.channels.channels import Channel, Channels
+from myna.channels.channels import PARROT, Channel
 from myna.config import ConfigCache
 from myna.engines.pool.admission import Slot
 from myna.errors import InvalidRequest
-from myna.gateway.chat import upstream
+from myna.gateway.chat.failover import Asker, FailedAttempt, Failover, of_error, unusable
 from myna.gateway.chat.intent import speech_text
-from myna.gateway.chat.text import han_count
-from myna.gateway.chat.upstream import ModelAnswer
-from myna.http.client import HttpClient
+from myna.gateway.chat.text import han_count, note_tokens
 from myna.http.request import read_body
 from myna.lib.ids import new_name
-from myna.settings import Settings
 from myna.speech.plan import CheckedSpeech, Planner
 from myna.speech.synthesize import Disconnected, SpokenPlan, SpokenSound, Synthesizer
 from myna.store.batch import Replayed
-from myna.wire import lenient
-from myna.wire.body import decode, to_json, to_json_text
+from myna.wire import completions, lenient
+from myna.wire.body import decode, has_too_many_containers, to_json, to_json_text
+from myna.wire.failures import EMPTY, EMPTY_CAUSED, reports_error
+from myna.wire.lenient import UNREADABLE, reason_of, strict
 from myna.wire.v1 import ChatChoice, ChatCompletion, ChatMessage, ChatRequest, SpokenAnswer, Usage
 
 PASSED_ON = frozenset(
@@ -38,7 +43,44 @@ PASSED_ON = frozenset(
 )  # fmt: skip
 """Fields of the request that are sent upstream. `n` is not: one call is charged, one answer is returned."""
 
-ID_PREFIX = "chatcmpl-"
+TOOL_CALLS_MAX_BYTES = 2**20
+"""The default maximum of a request body. Larger tool calls would take long to decode."""
+
+
+class _Message(Struct):
+    content: Any = None
+    tool_calls: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Choice(Struct):
+    """Some servers send the message of a whole answer as `delta`."""
+
+    message: _Message | None = None
+    delta: _Message | None = None
+    finish_reason: Any = None
+
+
+class _Choices(Struct, array_like=True):
+    """Decodes only the array's first element."""
+
+    first: _Choice | None = None
+
+
+class _Completion(Struct):
+    choices: _Choices
+
+
+class ModelAnswer(Struct, frozen=True):
+    """The model's answer. `content` is empty only if there are tool calls."""
+
+    content: str
+    tool_calls: list[dict[str, Any]] | None
+    finish_reason: str
+
+
+_completion = msgspec.json.Decoder(_Completion)
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_tool_calls = msgspec.json.Decoder(list[dict[str, Any]] | None)
 
 
 class RequestSummary(Struct, frozen=True):
@@ -49,7 +91,7 @@ class RequestSummary(Struct, frozen=True):
 
 
 class ReadChat(Struct, frozen=True):
-    """A request as far as a plan needs it: see `ChatPlan`."""
+    """A request as far as a plan needs it. `conversation` is what a channel gets of it, as a JSON object."""
 
     summary: RequestSummary
     conversation: bytes
@@ -57,48 +99,44 @@ class ReadChat(Struct, frozen=True):
 
 
 class ChatPlan(Struct, frozen=True):
-    """The upstream request, and the channels to try in order."""
+    """A request, the channels to try in order, and what to charge."""
 
-    summary: RequestSummary
-    conversation: bytes
-    instruction: str
+    request: ReadChat
     channels: list[Channel]
     order: ChargeOrder
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Chat:
     """Answers chat requests for one process."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        ledger: Ledger,
-        config: ConfigCache,
-        channels: Channels,
-        http_client: HttpClient,
-        planner: Planner,
-        synthesizer: Synthesizer,
-    ) -> None:
-        self._settings = settings
-        self._ledger = ledger
-        self._config = config
-        self._channels = channels
-        self._http_client = http_client
-        self._planner = planner
-        self._synthesizer = synthesizer
+    failover: Failover
+    ledger: Ledger
+    config: ConfigCache
+    planner: Planner
+    synthesizer: Synthesizer
 
     async def complete(self, caller: UnverifiedCaller, body: bytes, disconnected: Disconnected) -> bytes:
         """Returns the JSON of a ChatCompletion. Raises MynaError."""
         with Slot() as slot:
-            outcome = await self._ledger.charge_plan(caller, lambda: self._plan(caller, body, slot))
+            outcome = await self.ledger.charge_plan(caller, lambda: self._plan(caller, body, slot))
             if isinstance(outcome, Replayed):
                 return outcome.answer.encode()
             charged, plan = outcome
             if isinstance(plan, SpokenPlan):
                 return (await self.speak(charged, plan, disconnected)).encode()
         async with charged as call:
-            model_answer = await self._ask(call, plan)
-            answer = to_json(_completion(plan.summary, model_answer))
+            request = plan.request
+            answered = await ask(
+                self.failover,
+                plan.channels,
+                request.summary.model,
+                request.conversation,
+                request.instruction,
+                asker=call,
+                seconds=call.seconds_left,
+            )
+            answer = to_json(_answer_of(request.summary, answered))
             stored = answer.decode() if call.repeatable else ""  # only a retry reads it
             await call.keep(stored)
             return answer
@@ -108,14 +146,12 @@ class Chat:
         summary, to_speak = request.summary, speech_text(request.instruction)
         if to_speak is None:
             return ChatPlan(
-                summary=summary,
-                conversation=request.conversation,
-                instruction=request.instruction,
-                channels=self._channels.chat(self._config.current),
+                request=request,
+                channels=self.failover.channels.chat(self.config.current),
                 order=ChargeOrder(
                     pays=Scope.CHAT,
-                    units=self._config.settings.chat_units,
-                    seconds=self._settings.call_deadline_s,
+                    units=self.config.settings.chat_units,
+                    seconds=self.failover.settings.call_deadline_s,
                     route=summary.model,
                 ),
             )
@@ -129,14 +165,14 @@ class Chat:
             text=text,
             voice_id=None,
             speed=1.0,
-            channel_s=self._settings.call_deadline_s,
-            node_s=self._settings.chat_speech_wait_s,
+            channel_s=self.failover.settings.call_deadline_s,
+            node_s=self.failover.settings.chat_speech_wait_s,
         )
-        speech = await self._planner.plan(caller, checked, slot)
+        speech = await self.planner.plan(caller, checked, slot)
 
         def answer(sound: SpokenSound) -> str:
             """The same completion for a channel and for a node."""
-            url, mode = self._synthesizer.url(sound.audio), "async" if sound.by_node else "sync"
+            url, mode = self.synthesizer.url(sound.audio), "async" if sound.by_node else "sync"
             spoken = SpokenAnswer(
                 url=url,
                 task_id=sound.task_id,
@@ -145,32 +181,18 @@ class Chat:
                 text=text,
                 chars=len(text),
             )
-            completion = _completion(summary, ModelAnswer(url, None, "stop"))
+            completion = _answer_of(summary, ModelAnswer(url, None, "stop"))
             return to_json_text(msgspec.structs.replace(completion, audio=spoken))
 
-        return SpokenPlan(speech, answer, self._config.settings.tts_units, route)
-
-    def _ask(self, call: Call, plan: ChatPlan) -> Awaitable[ModelAnswer]:
-        return upstream.ask(
-            self._http_client,
-            self._channels,
-            plan.channels,
-            plan.summary.model,
-            plan.conversation,
-            plan.instruction,
-            asker=call,
-            seconds=call.seconds_left,
-            fair_try_s=self._settings.fair_try_s,
-            answer_max_bytes=self._settings.answer_max_bytes,
-        )
+        return SpokenPlan(speech, answer, self.config.settings.tts_units, route)
 
     async def speak(self, call: Call, plan: SpokenPlan, disconnected: Disconnected) -> str:
         """Returns the response with the audio's URL. Waits for the task if a node speaks."""
         async with call:
-            spoken = await self._synthesizer.deliver(call, plan, disconnected)
+            spoken = await self.synthesizer.deliver(call, plan, disconnected)
         if spoken is not None:
             return spoken
-        return plan.filled(call.task_id, await self._synthesizer.ended(call, plan.speech))
+        return plan.filled(call.task_id, await self.synthesizer.ended(call, plan.speech))
 
 
 def _read(body: bytes) -> ReadChat:
@@ -207,10 +229,10 @@ def text_of(message: dict[str, Any]) -> str:
     return lenient.text_of(message.get("content"))
 
 
-def _completion(summary: RequestSummary, answer: ModelAnswer) -> ChatCompletion:
+def _answer_of(summary: RequestSummary, answer: ModelAnswer) -> ChatCompletion:
     prompt, completion = summary.prompt_tokens, han_count(answer.content)
     return ChatCompletion(
-        id=ID_PREFIX + new_name(),
+        id=completions.ID_PREFIX + new_name(),
         object="chat.completion",
         created=int(time.time()),
         model=summary.model,
@@ -219,3 +241,70 @@ def _completion(summary: RequestSummary, answer: ModelAnswer) -> ChatCompletion:
         ],
         usage=Usage(prompt, completion, prompt + completion),
     )
+
+
+async def ask(
+    failover: Failover,
+    candidates: list[Channel],
+    model: str,
+    conversation: bytes,
+    instruction: str,
+    *,
+    asker: Asker,
+    seconds: float,
+    fair_try_s: float | None = None,
+) -> ModelAnswer:
+    """Returns the first valid answer. Raises UpstreamFailed, Overloaded: see `Failover.first_answer`."""
+
+    async def attempt(channel: Channel, left: float) -> ModelAnswer:
+        if channel.url == PARROT:
+            return ModelAnswer(f"🦜 {instruction}", None, "stop")
+        body = _body(channel.model or model, conversation)
+        answer = await failover.answer_of(channel, "/chat/completions", body, deadline_s=left)
+        note_tokens(asker.details, answer.body, body)
+        return model_answer(answer.body, channel)
+
+    return await failover.first_answer(
+        candidates, attempt, asker=asker, seconds=seconds, fair_try_s=fair_try_s
+    )
+
+
+def _body(model: str, conversation: bytes) -> bytes:
+    """`conversation`, a JSON object with members, with the two that do not pass from request to channel."""
+    return b'{"model":%b,"stream":false,%b' % (msgspec.json.encode(model), conversation[1:])
+
+
+def model_answer(answer: bytes, channel: Channel) -> ModelAnswer:
+    """The first choice of a chat completion. Raises FailedAttempt."""
+    try:
+        if (b'"error"' in answer or b'"base_resp"' in answer) and reports_error(
+            strict(_members.decode, answer)
+        ):
+            raise of_error("ErrorAnswer", "the answer reports an error", answer, channel)
+        choice = strict(_completion.decode, answer).choices.first
+        if choice is None:
+            raise unusable("NoChoices", "the answer has no choices", answer, channel)
+        if (message := choice.message or choice.delta) is None:
+            raise unusable("NoChoices", "the answer's choice has no message", answer, channel)
+        content = message.content
+        if not isinstance(content, str):
+            content = lenient.text_of(completions.message({"content": content}, whole=True)["content"])
+        reason, tool_calls = reason_of(choice.finish_reason), None
+        if (found := _tool_calls.decode(_bounded(message.tool_calls))) is not None:
+            tool_calls = [one for call in found if (one := completions.call(call))]
+    except UNREADABLE as error:
+        raise unusable(
+            "NoCompletion", "the answer is no chat completion", answer, channel, f": {error}"
+        ) from error
+    if not content and not tool_calls:
+        # such as max_tokens 1 for a model that reasons, or a stop sequence that it begins with
+        raise FailedAttempt("EmptyAnswer", "the answer is empty", meaning=EMPTY_CAUSED if reason else EMPTY)
+    return ModelAnswer(content, tool_calls, reason or "stop")
+
+
+def _bounded(tool_calls: msgspec.Raw) -> bytes:
+    """The JSON of the tool calls. Raises FailedAttempt if they are too large to decode at once."""
+    found = bytes(tool_calls)
+    if len(found) > TOOL_CALLS_MAX_BYTES or has_too_many_containers(found):
+        raise FailedAttempt("LargeToolCalls", "the answer's tool calls are too large")
+    return found

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -16,6 +17,7 @@ from myna.errors import NO_RETRY, MynaError, UpstreamFailed
 from myna.http.client import AnswerTooLarge, ClientResponse, HttpClient, RequestFailed, TimedOut
 from myna.lib.telemetry import metrics, traces
 from myna.lib.telemetry.requests import RequestDetails
+from myna.settings import Settings
 from myna.wire.failures import (
     BY_KIND,
     FAILED,
@@ -134,36 +136,6 @@ def _place(failure: FailedAttempt) -> tuple[bool, int, bool, bool]:
     return not failure.final, MEANINGS.index(failure.meaning), not failure.said.message, not failure.said.code
 
 
-async def answer_of(
-    http_client: HttpClient,
-    channel: Channel,
-    path: str,
-    body: bytes | None,
-    *,
-    deadline_s: float,
-    answer_max_bytes: int,
-    method: str = "POST",
-    headers: Mapping[str, str] | None = None,
-    model_is_callers: bool = False,
-) -> ClientResponse:
-    """A channel's whole answer, of status 200, to a request with the channel's headers or these. Raises
-    FailedAttempt."""
-    try:
-        answer = await http_client.request(
-            method,
-            channel.url.rstrip("/") + path,
-            headers=headers or channel.headers(),
-            body=body,
-            deadline_s=deadline_s,
-            answer_max_bytes=answer_max_bytes,
-        )
-    except RequestFailed as failure:
-        raise of_request(failure) from failure
-    if answer.status != HTTPStatus.OK:
-        raise of_status(answer, channel, model_is_callers=model_is_callers)
-    return answer
-
-
 class Asker(Protocol):
     """Who asks channels: a call, or this service itself for no account."""
 
@@ -181,56 +153,97 @@ class Nobody(Struct):
     details: RequestDetails = field(default_factory=RequestDetails)
 
 
-async def first_answer(
-    channels: Channels,
-    candidates: Sequence[Channel],
-    attempt: Callable[[Channel, float], Awaitable[T]],
-    *,
-    asker: Asker,
-    seconds: float,
-    fair_try_s: float,
-    kind: str = RouteKind.CHAT,
-) -> T:
-    """The result of the first attempt that doesn't raise FailedAttempt. `attempt` gets a channel and the
-    seconds that are left, and makes a request of this kind. Raises the error of
-    `error_for` if no channel answers within `seconds`, and Overloaded if the account has no place for it.
+@dataclass(frozen=True, slots=True, eq=False)
+class Failover:
+    """Asks the channels of one process."""
 
-    After a timeout the next channel is tried only with at least `fair_try_s` left, since the first one may
-    still be generating. A timeout after less than that doesn't count as a failure of the channel.
-    """
-    if not candidates:
-        error = UpstreamFailed(NO_CHANNEL)
-        error.headers = NO_RETRY
-        raise error
-    failures: list[FailedAttempt] = []
-    until = time.monotonic() + seconds
-    for channel in candidates:
-        left = until - time.monotonic()
-        if left <= 0:
-            break
-        asker.channel = channel.name
+    settings: Settings
+    channels: Channels
+    http_client: HttpClient
+
+    async def answer_of(
+        self,
+        channel: Channel,
+        path: str,
+        body: bytes | None,
+        *,
+        deadline_s: float,
+        answer_max_bytes: int = 0,
+        method: str = "POST",
+        headers: Mapping[str, str] | None = None,
+        model_is_callers: bool = False,
+    ) -> ClientResponse:
+        """A channel's whole answer, of status 200, to a request with the channel's headers or these. Raises
+        FailedAttempt."""
         try:
-            asked = (kind, channel.name, channel.url, channel.model, asker.details)
-            with traces.attempt(*asked) if traces.tracer else traces.OFF:
-                async with channels.place(channel, asker.account_id):
-                    answer = await attempt(channel, until - time.monotonic())
-        except ChannelFull:
-            metrics.UPSTREAM_FAILURES.labels(channel.name, ChannelFull.__name__).inc()
-            failures.append(FailedAttempt(ChannelFull.__name__, "it has no place"))
-            continue
-        except FailedAttempt as failure:
-            if not failure.blameless and not (failure.timed_out and left < fair_try_s):
-                channels.circuits.failed(channel.name, str(failure), asker.account_id, kind)
-            metrics.UPSTREAM_FAILURES.labels(channel.name, failure.kind).inc()
-            log.warning("chat channel %r failed: %s%s", channel.name, failure, failure.detail)
-            failures.append(_without_frames(failure))
-            is_late = failure.timed_out and until - time.monotonic() < fair_try_s
-            if is_late or failure.final or not failure.meaning.elsewhere:
-                break
-            continue
-        channels.circuits.succeeded(channel.name)
+            answer = await self.http_client.request(
+                method,
+                channel.url.rstrip("/") + path,
+                headers=headers or channel.headers(),
+                body=body,
+                deadline_s=deadline_s,
+                answer_max_bytes=answer_max_bytes or self.settings.answer_max_bytes,
+            )
+        except RequestFailed as failure:
+            raise of_request(failure) from failure
+        if answer.status != HTTPStatus.OK:
+            raise of_status(answer, channel, model_is_callers=model_is_callers)
         return answer
-    raise error_for(failures) from min(failures, key=_place, default=None)
+
+    async def first_answer(
+        self,
+        candidates: Sequence[Channel],
+        attempt: Callable[[Channel, float], Awaitable[T]],
+        *,
+        asker: Asker,
+        seconds: float,
+        kind: str = RouteKind.CHAT,
+        fair_try_s: float | None = None,
+    ) -> T:
+        """The result of the first attempt that doesn't raise FailedAttempt. `attempt` gets a channel and the
+        seconds that are left, and makes a request of this kind. Raises the error of `error_for` if no channel
+        answers within `seconds`, and Overloaded if the account has no place for it.
+
+        After a timeout the next channel is tried only with at least `fair_try_s` left, by default that of the
+        settings, since the first one may still be generating. A timeout after less than that doesn't count as
+        a failure of the channel.
+        """
+        if not candidates:
+            error = UpstreamFailed(NO_CHANNEL)
+            error.headers = NO_RETRY
+            raise error
+        if fair_try_s is None:
+            fair_try_s = self.settings.fair_try_s
+        circuits = self.channels.circuits
+        failures: list[FailedAttempt] = []
+        until = time.monotonic() + seconds
+        for channel in candidates:
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            asker.channel = channel.name
+            try:
+                asked = (kind, channel.name, channel.url, channel.model, asker.details)
+                with traces.attempt(*asked) if traces.tracer else traces.OFF:
+                    async with self.channels.place(channel, asker.account_id):
+                        answer = await attempt(channel, until - time.monotonic())
+            except ChannelFull:
+                metrics.UPSTREAM_FAILURES.labels(channel.name, ChannelFull.__name__).inc()
+                failures.append(FailedAttempt(ChannelFull.__name__, "it has no place"))
+                continue
+            except FailedAttempt as failure:
+                if not failure.blameless and not (failure.timed_out and left < fair_try_s):
+                    circuits.failed(channel.name, str(failure), asker.account_id, kind)
+                metrics.UPSTREAM_FAILURES.labels(channel.name, failure.kind).inc()
+                log.warning("chat channel %r failed: %s%s", channel.name, failure, failure.detail)
+                failures.append(_without_frames(failure))
+                is_late = failure.timed_out and until - time.monotonic() < fair_try_s
+                if is_late or failure.final or not failure.meaning.elsewhere:
+                    break
+                continue
+            circuits.succeeded(channel.name)
+            return answer
+        raise error_for(failures) from min(failures, key=_place, default=None)
 
 
 def _without_frames(failure: FailedAttempt) -> FailedAttempt:

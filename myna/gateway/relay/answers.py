@@ -33,7 +33,6 @@ from myna.wire.lenient import (
     text_of,
 )
 
-COMPLETION_ID: Final = "chatcmpl-"
 _MODEL: Final = re.compile(rb'"model"\s*:\s*"(?:[^"\\]|\\.)*+"')
 _CALLS: Final = re.compile(rb'"tool_calls"\s*:\s*\[\s*\{')
 _CONTENT: Final = re.compile(rb'"content" ?: ?"((?:[^"\\]|\\.)*+)"')
@@ -73,7 +72,11 @@ def completed(
         raise _no_completion(error) from error
     part = "text" if b'"text"' in found and b'"message"' not in found else "message"
     kind = "text_completion" if part == "text" else "chat.completion"
-    missing: dict[str, Any] = {"id": COMPLETION_ID + new_name(), "object": kind, "created": int(time.time())}
+    missing: dict[str, Any] = {
+        "id": completions.ID_PREFIX + new_name(),
+        "object": kind,
+        "created": int(time.time()),
+    }
     if choices is not None:
         if not is_set(named.get("usage")):
             named["usage"] = completions.counted_usage(prompt_tokens, sum(map(_han_count, choices)))
@@ -200,7 +203,7 @@ def parrot(instruction: str, model: str, prompt_tokens: int) -> bytes:
     message = {"role": "assistant", "content": content}
     return _encode(
         {
-            "id": COMPLETION_ID + new_name(),
+            "id": completions.ID_PREFIX + new_name(),
             "object": "chat.completion",
             "created": int(time.time()),
             "model": model,
@@ -233,7 +236,7 @@ class Chunks:
         """Takes the members of all chunks from the first one, whose JSON is `data`."""
         self._is_chat = b'"delta"' in data or b'"text"' not in data
         missing = {
-            "id": COMPLETION_ID + new_name(),
+            "id": completions.ID_PREFIX + new_name(),
             "object": "chat.completion.chunk" if self._is_chat else "text_completion",
             "created": int(time.time()),
         }

@@ -10,8 +10,8 @@ last event is not passed on: the caller sends it after the call was kept.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -27,7 +27,8 @@ DONE: Final = b"data: [DONE]\n\n"
 ERROR_EVENT: Final = "ErrorEvent"
 """The kind of a stream that is broken by an event with an error."""
 _ERROR: Final = b'"error"'
-"""In each event after the first one that reports an error, and in few others."""
+_BASE_RESP: Final = b'"base_resp"'
+"""One of both is in each event after the first one that reports an error, and in few others."""
 _LINES_MAX: Final = 1000
 """Of one event: a million of them would take half a second of the event loop."""
 _FAILED: Final = (b"error", b"response.failed")
@@ -66,11 +67,9 @@ class BrokenEvents(Exception):
         self.detail = detail
 
 
-class Observer(Protocol):
-    """Reads the JSON of each event, and may replace what is sent for it."""
-
-    def feed(self, data: bytes) -> bytes | None:
-        """What to send in place of this event; None: the event itself. Raises UNREADABLE and BrokenEvents."""
+Observer = Callable[[bytes], bytes | None]
+"""Reads the JSON of each event. Returns what to send in its place; None: the event itself. Raises UNREADABLE
+and BrokenEvents."""
 
 
 class EventRelay:
@@ -131,6 +130,7 @@ class EventRelay:
             and part.find(b"\n") == len(part) - 2  # one event of one line
             and part.endswith(b"}\n\n")
             and _ERROR not in part
+            and _BASE_RESP not in part
             and not self.done
         ):
             self.says_nothing = False
@@ -228,7 +228,7 @@ class EventRelay:
             raise BrokenEvents("NoEvents", "the channel sent an event that is no JSON", data)
         if self._typed:
             name = _type_of(data) or name
-        if name in _FAILED or _ERROR in data or not self.begun or at_end:
+        if not self.begun or at_end or name in _FAILED or _ERROR in data or _BASE_RESP in data:
             members = _check(data, name)
             if not self.begun:
                 if not self._typed and members.get("choices", _NULL) == _NULL:
@@ -261,7 +261,7 @@ class EventRelay:
         try:
             if self._chunks.wants_usage:
                 self._chunks.count(object_of(loaded(data)))
-            return self._observer.feed(data) if self._observer else None
+            return self._observer(data) if self._observer else None
         except UNREADABLE as error:
             raise _no_json(data) from error
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 from myna.accounts.keys import Scope, UnverifiedCaller
 from myna.billing.ledger import Call, ChargeOrder, Ledger
 from myna.channels import routes
-from myna.channels.channels import PARROT, Channel, Channels
+from myna.channels.channels import PARROT, Channel
 from myna.channels.routes import RouteKind
 from myna.config import ConfigCache
 from myna.engines.pool.admission import Slot
@@ -31,20 +31,19 @@ from myna.errors import (
     UpstreamFailed,
 )
 from myna.gateway.chat.complete import Chat, RequestSummary
-from myna.gateway.chat.failover import FailedAttempt, answer_of, first_answer
+from myna.gateway.chat.failover import FailedAttempt, Failover
 from myna.gateway.chat.intent import speech_text
 from myna.gateway.chat.text import note_tokens
 from myna.gateway.relay import answers
 from myna.gateway.relay.events import DONE
 from myna.gateway.relay.plan import RelayPlan
 from myna.gateway.relay.streaming import EVENTS, HEADERS, ChannelStream, ClientLeft, StreamedAnswer
-from myna.http.client import HttpClient, IdleTimedOut, TimedOut
+from myna.http.client import IdleTimedOut, TimedOut
 from myna.http.exchange import ResponseStream
 from myna.http.request import read_body
 from myna.http.responses import Response
 from myna.lib.telemetry import metrics
 from myna.lib.telemetry.requests import RequestDetails
-from myna.settings import Settings
 from myna.speech.synthesize import SpokenPlan
 from myna.store.batch import Replayed
 
@@ -80,11 +79,9 @@ class ToRelay(Struct, frozen=True):
 class Relay:
     """Relays calls for one process. `unit_headers` makes the headers about the units of a charged call."""
 
-    settings: Settings
+    failover: Failover
     ledger: Ledger
     config: ConfigCache
-    channels: Channels
-    http_client: HttpClient
     chat: Chat
     unit_headers: UnitHeaders
 
@@ -122,12 +119,13 @@ class Relay:
 
     def _answer_to(self, caller: UnverifiedCaller, plan: RelayPlan, out: ResponseStream) -> StreamedAnswer:
         """The stream of one client. Made before the charge, after which nothing may fail outside the call."""
-        shape = plan.shape(self.settings.answer_max_bytes)
+        shape = plan.shape(self.failover.settings.answer_max_bytes)
         stores = caller.idempotency_key is not None
         return StreamedAnswer(out, shape, partial(self._headers, caller.details), stores=stores)
 
     def _order(self, plan: RelayPlan) -> ChargeOrder:
-        seconds = self.settings.stream_deadline_s if plan.request.streams else self.settings.call_deadline_s
+        settings = self.failover.settings
+        seconds = settings.stream_deadline_s if plan.request.streams else settings.call_deadline_s
         return ChargeOrder(
             pays=Scope.CHAT,
             units=plan.units,
@@ -184,14 +182,12 @@ class Relay:
     async def _request(self, call: Call, plan: RelayPlan, channel: Channel, left_s: float) -> bytes:
         """The checked answer of a channel. Raises FailedAttempt, TooManyBodies."""
         embeds = plan.route.kind is RouteKind.EMBEDDINGS
-        limits = self.settings
-        answer = await answer_of(
-            self.http_client,
+        answer = await self.failover.answer_of(
             channel,
             plan.path_for(channel),
             body := plan.body_for(channel),
             deadline_s=left_s,
-            answer_max_bytes=limits.embeddings_answer_max_bytes if embeds else limits.answer_max_bytes,
+            answer_max_bytes=self.failover.settings.embeddings_answer_max_bytes if embeds else 0,
             model_is_callers=routes.model_is_callers(plan.route),
         )
         note_tokens(call.details, answer.body, body)
@@ -215,14 +211,8 @@ class Relay:
                     plan.answered(channel)
                     return answer
 
-        return await first_answer(
-            self.channels,
-            plan.channels,
-            adapted,
-            asker=call,
-            seconds=call.seconds_left,
-            fair_try_s=self.settings.fair_try_s,
-            kind=plan.route.kind,
+        return await self.failover.first_answer(
+            plan.channels, adapted, asker=call, seconds=call.seconds_left, kind=plan.route.kind
         )
 
     # Streams:
@@ -257,9 +247,10 @@ class Relay:
         answer is not complete."""
 
         async def attempt(channel: Channel, left_s: float) -> bytes:
-            stream = ChannelStream(streamed, plan, channel, answer_max_bytes=self.settings.answer_max_bytes)
+            answer_max_bytes = self.failover.settings.answer_max_bytes
+            stream = ChannelStream(streamed, plan, channel, answer_max_bytes=answer_max_bytes)
             try:
-                return await stream.run(self.http_client, left_s)
+                return await stream.run(self.failover.http_client, left_s)
             finally:
                 stream.note(call.details)
 

@@ -195,7 +195,7 @@ class ResponseShape:
         self._begin()  # a channel that failed has perhaps been read
         if not self._plan.passes_to(channel):
             self._events = self._translation()
-        return self
+        return self._observe
 
     def _translation(self) -> ResponseEvents:
         return ResponseEvents(
@@ -205,7 +205,7 @@ class ResponseShape:
             answer_max_bytes=self._answer_max_bytes,
         )
 
-    def feed(self, data: bytes) -> bytes | None:
+    def _observe(self, data: bytes) -> bytes | None:
         """The events for a chunk of a chat; None for an event that passes. Raises UNREADABLE and
         BrokenEvents."""
         if self._events is None:

@@ -79,7 +79,7 @@ async def show_second_factor(visit: Visit) -> Response:
 async def give_second_factor(visit: Visit) -> Response:
     """Completes a pending session, which gets a new token."""
     pending = visit.cookies.get(visit.request, SESSION_COOKIE)
-    token = await second_factor.give(visit.db, pending, visit.typed("code"), visit.address)
+    token = await second_factor.complete(visit.db, pending, visit.typed("code"), visit.address)
     response = visit.redirect(target_of(visit))
     visit.cookies.set(response, SESSION_COOKIE, token)
     return response

@@ -106,15 +106,7 @@ class NamedFiles:
     def remove_unfinished(self, before: float) -> int:
         """Removes what is left of files that were being made before `before` (Unix seconds): a process that
         is killed together with its children leaves it. Returns how many."""
-        removed = 0
-        for path in self.folder.glob("**/*" if self.storage.remote else "*/.*.part"):
-            try:
-                if path.is_file() and path.stat().st_mtime < before:
-                    path.unlink()
-                    removed += 1
-            except FileNotFoundError:  # its job ended, or another process removed it
-                continue
-        return removed
+        return _remove_old(self.folder.glob("**/*" if self.storage.remote else "*/.*.part"), before)
 
     def key(self, name: str) -> str:
         return self._key.format(name, name)
@@ -183,12 +175,14 @@ class Spool:
     def remove_old(self, before: float) -> int:
         """Removes the files last written before `before` (Unix seconds), which a killed process has left.
         Returns how many."""
-        removed = 0
-        for path in self.folder.glob(f"*{_TEMPORARY}"):
-            try:
-                if path.stat().st_mtime < before:
-                    path.unlink()
-                    removed += 1
-            except FileNotFoundError:  # removed concurrently
-                continue
-        return removed
+        return _remove_old(self.folder.glob(f"*{_TEMPORARY}"), before)
+
+
+def _remove_old(paths: Iterable[Path], before: float) -> int:
+    removed = 0
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):  # its job ended, or another process removed it
+            if path.is_file() and path.stat().st_mtime < before:
+                path.unlink()
+                removed += 1
+    return removed

@@ -117,17 +117,22 @@ async def put_preferences(db: Transaction, account_id: int, preferences: Prefere
     await put_row(db, "preferences", "account_id", account_id=account_id, **structs.asdict(preferences))
 
 
-class ActivityRow(Struct, frozen=True):
+class NewActivity(Struct, frozen=True):
     """A change and the command line that makes the same. `actor_id` is 0 for the command line; `account_id`
-    is the account concerned, 0 for none, and `account` its present name. Time in ms."""
+    is the account concerned, 0 for none."""
 
-    id: int
-    created_at: int
     actor_id: int
     actor: str
     address: str
     command: str
     account_id: int
+
+
+class ActivityRow(NewActivity, frozen=True):
+    """A change that was recorded. `account` is the present name of the account. Time in ms."""
+
+    id: int
+    created_at: int
     account: str
 
 
@@ -138,20 +143,9 @@ WHERE r.id < $1 AND substr(r.command, 1, length($2)) = $2
 """
 
 
-async def add_activity(
-    db: Transaction, *, actor_id: int, actor: str, address: str, command: str, account_id: int
-) -> None:
+async def add_activity(db: Transaction, new: NewActivity) -> None:
     """Adds a row with the database's time."""
-    await insert_row(
-        db,
-        "activity",
-        created_at=NOW,
-        actor_id=actor_id,
-        actor=actor,
-        address=address,
-        command=command,
-        account_id=account_id,
-    )
+    await insert_row(db, "activity", created_at=NOW, **structs.asdict(new))
 
 
 async def activity_page(

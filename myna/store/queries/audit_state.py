@@ -13,9 +13,10 @@ from msgspec import Struct, structs
 
 from myna.lib.ids import first_of, millis_of
 from myna.store.database import Queries, Transaction
-from myna.store.queries.audit import FIRST, KEPT_CALLS, KEPT_UNITS, Counts, KeyCounters
+from myna.store.queries.audit import FIRST, KEPT_CALLS, KEPT_UNITS, Counts
 from myna.store.queries.config import raise_version
-from myna.store.rows import columns, fetch_value, has_row
+from myna.store.queries.keys import KeyUsage
+from myna.store.rows import columns, fetch_map, fetch_only, fetch_value, has_row
 from myna.store.states import ENDED, OPEN
 
 LEASE_MS = 600_000
@@ -81,8 +82,7 @@ async def raise_fence(db: Transaction, fence: bytes) -> bool:
 
 async def fence(db: Queries) -> bytes:
     """The id below which there are no new calls."""
-    ((closed_before,),) = await db.fetch("SELECT closed_before FROM site")
-    return bytes(closed_before)
+    return await fetch_only(db, bytes, "SELECT closed_before FROM site")
 
 
 async def closable_until(db: Queries, fence: bytes) -> bytes:
@@ -90,8 +90,8 @@ async def closable_until(db: Queries, fence: bytes) -> bytes:
     that was writing when the fence was read."""
     # An expression, since SQLite would search the least plain id in all calls, not in the index of open ones.
     # Not min(): PostgreSQL has it for bytea since version 18 only.
-    rows = await db.fetch(f"SELECT id FROM calls WHERE {OPEN} ORDER BY substr(id, 1) LIMIT 1")
-    return min(fence, bytes(rows[0][0])) if rows else fence
+    sql = f"SELECT id FROM calls WHERE {OPEN} ORDER BY substr(id, 1) LIMIT 1"
+    return min(fence, await fetch_value(db, bytes, sql) or fence)
 
 
 async def step_end(db: Queries, start: bytes, end: bytes, entries: int) -> bytes:
@@ -122,16 +122,12 @@ async def advance(db: Transaction, start: bytes, end: bytes, counts: Counts) -> 
     return True
 
 
-async def sums(db: Queries) -> tuple[bytes, dict[int, int], dict[int, KeyCounters]]:
+async def sums(db: Queries) -> tuple[bytes, dict[int, int], dict[int, KeyUsage]]:
     """The checkpoint: its end, units by account, and usage by key. To be read in one snapshot."""
-    ((until,),) = await db.fetch("SELECT closed_until FROM audit_state")
-    accounts = await db.fetch("SELECT account_id, units FROM audit_accounts")
-    keys = await db.fetch(f"SELECT key_id, {columns(KeyCounters)} FROM audit_keys")
-    return (
-        bytes(until),
-        {int(account_id): int(units) for account_id, units in accounts},
-        {int(key_id): KeyCounters(*counters) for key_id, *counters in keys},
-    )
+    until = await fetch_only(db, bytes, "SELECT closed_until FROM audit_state")
+    units = await fetch_map(db, int, int, "SELECT account_id, units FROM audit_accounts")
+    keys = await db.fetch(f"SELECT key_id, {columns(KeyUsage)} FROM audit_keys")
+    return until, units, {int(key_id): KeyUsage(*counters) for key_id, *counters in keys}
 
 
 async def drop(db: Transaction) -> None:

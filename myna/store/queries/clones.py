@@ -1,7 +1,6 @@
 """Queries on cloned voices. Their leases are in `farm/queue.py`."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from msgspec import Struct, structs
 
@@ -12,6 +11,7 @@ from myna.store.queries.config import raise_version
 from myna.store.rows import (
     NOW,
     columns,
+    fetch_only,
     fetch_row,
     fetch_rows,
     fetch_value,
@@ -24,8 +24,6 @@ from myna.store.states import FAILED, LEASED, PROCESSING, QUEUED, READY, CloneSt
 SAMPLE_LEFT_OUT = "its sample was left out of the backup that the site was restored from"
 VOICE_DELETED = "the voice was deleted"
 """The reason of tasks that fail with it."""
-IN_LIST_MAX: Final = 500
-"""How many values one IN list has at most."""
 
 
 class NewClone(Struct, frozen=True):
@@ -110,8 +108,7 @@ async def _owned(db: Queries, condition: str, *args: int) -> list[OwnedClone]:
 
 async def count(db: Queries, account_id: int) -> int:
     """How many voices the account has, in any status."""
-    ((number,),) = await db.fetch("SELECT count(*) FROM clones WHERE account_id = $1", account_id)
-    return int(number)
+    return await fetch_only(db, int, "SELECT count(*) FROM clones WHERE account_id = $1", account_id)
 
 
 async def samples_in_use(db: Queries) -> frozenset[str]:
@@ -161,7 +158,7 @@ async def fail_all(db: Transaction) -> None:
     ended can't change its status, so it is replaced."""
     layout = {table.name: list(table.columns) for table in await db.tables.layout()}["clones"]
     rows = await db.fetch(f"SELECT {', '.join(layout)} FROM clones ORDER BY id")
-    ((now,),) = await db.fetch("SELECT now_ms()")
+    now = await fetch_only(db, int, "SELECT now_ms()")
     failed = []
     for row in rows:
         clone = dict(zip(layout, row, strict=True))
@@ -184,12 +181,10 @@ async def leased_sample(db: Queries, node_id: int, sha256: bytes) -> str | None:
 
 async def known_samples(db: Queries, sha256s: Sequence[bytes]) -> set[bytes]:
     """Those of these samples that a clone uses."""
-    found: set[bytes] = set()
-    for start in range(0, len(sha256s), IN_LIST_MAX):
-        part = sha256s[start : start + IN_LIST_MAX]
-        sql = f"SELECT sample_sha256 FROM clones WHERE sample_sha256 IN ({parameters(part)})"
-        found.update(await fetch_values(db, bytes, sql, *part))
-    return found
+    if not sha256s:
+        return set()
+    sql = f"SELECT sample_sha256 FROM clones WHERE sample_sha256 IN ({parameters(sha256s)})"
+    return set(await fetch_values(db, bytes, sql, *sha256s))
 
 
 async def complete_clone(

@@ -11,8 +11,19 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
+from myna.engines.interface import EngineVoice
 from myna.store.database import Queries, Transaction
-from myna.store.rows import NOW, columns, fetch_rows, fetch_values, insert_row, put_row
+from myna.store.rows import (
+    NOW,
+    columns,
+    fetch_map,
+    fetch_only,
+    fetch_rows,
+    fetch_values,
+    has_row,
+    insert_row,
+    put_row,
+)
 
 CircuitState = Literal["closed", "open", "half-open"]
 _STATE = "CASE WHEN open_until = 0 THEN 'closed' WHEN open_until > now_ms() THEN 'open' ELSE 'half-open' END"
@@ -37,24 +48,16 @@ class ChannelRow(Struct, frozen=True):
     stored_key: str = ""
 
 
-class ChannelVoiceRow(Struct, frozen=True):
+class ChannelVoiceRow(EngineVoice, frozen=True):
     """A voice that a speech channel offers."""
 
     channel: str
-    voice_id: str
-    name: str
-    gender: str
-    language: str
 
 
-class NodeVoiceRow(Struct, frozen=True):
+class NodeVoiceRow(EngineVoice, frozen=True):
     """A voice that a compute node offers."""
 
     node_id: int
-    voice_id: str
-    name: str
-    gender: str
-    language: str
 
 
 class NodeCloneRow(Struct, frozen=True):
@@ -72,13 +75,9 @@ class VoiceOverride(Struct, frozen=True):
     hidden: int
 
 
-class BlendRow(Struct, frozen=True):
+class BlendRow(EngineVoice, frozen=True):
     """A public voice that the operator mixed. `recipe` names its parts: see `engines/voices.py`."""
 
-    voice_id: str
-    name: str
-    gender: str
-    language: str
     recipe: str
 
 
@@ -93,37 +92,35 @@ class RouteRow(Struct, frozen=True):
     channels: tuple[str, ...] = ()
 
 
-class Config(Struct, frozen=True):
-    """The operator's configuration as of `version`, and what the enabled compute nodes offer as of
-    `nodes_version`, which is 0 if no node ever offered anything. `lexicons` are the versions of the words of
-    the site, 0, and of accounts. No new call may have an id below `closed_before`: see `audit_state`."""
+class NodesOffer(Struct, frozen=True, kw_only=True):
+    """What the enabled compute nodes offer as of `nodes_version`, which is 0 if no node ever offered
+    anything."""
+
+    nodes_version: int = 0
+    node_voices: tuple[NodeVoiceRow, ...]
+    node_clones: tuple[NodeCloneRow, ...]
+
+
+class Config(NodesOffer, frozen=True, kw_only=True):
+    """The operator's configuration as of `version`, and what the nodes offer. `lexicons` are the versions of
+    the words of the site, 0, and of accounts. No new call may have an id below `closed_before`: see
+    `audit_state`."""
 
     version: int
     settings: dict[str, str]
     channels: tuple[ChannelRow, ...]
     voices: tuple[ChannelVoiceRow, ...]
-    node_voices: tuple[NodeVoiceRow, ...]
-    node_clones: tuple[NodeCloneRow, ...]
     overrides: dict[str, VoiceOverride]
     blends: tuple[BlendRow, ...]
     routes: tuple[RouteRow, ...] = ()
     lexicons: dict[int, int] = {}
     closed_before: bytes = b""
-    nodes_version: int = 0
-
-
-class NodesOffer(Struct, frozen=True):
-    """What the compute nodes offer: the part of `Config` that they change."""
-
-    nodes_version: int
-    node_voices: tuple[NodeVoiceRow, ...]
-    node_clones: tuple[NodeCloneRow, ...]
 
 
 async def load(db: Queries) -> Config:
     """The configuration. The version is read first, so a change in between shows at the next comparison."""
     ((version, closed_before),) = await db.fetch("SELECT version, closed_before FROM site")
-    settings = await db.fetch("SELECT name, value FROM settings")
+    settings = await fetch_map(db, str, str, "SELECT name, value FROM settings")
     sql = f"SELECT {columns(ChannelRow)} FROM channels ORDER BY priority, id"
     channels = await fetch_rows(db, ChannelRow, sql)
     sql = f"SELECT {columns(ChannelVoiceRow)} FROM channel_voices ORDER BY channel, position"
@@ -131,31 +128,28 @@ async def load(db: Queries) -> Config:
     nodes = await load_nodes(db)
     overrides = await db.fetch(f"SELECT voice_id, {columns(VoiceOverride)} FROM voice_marks")
     blends = await fetch_rows(db, BlendRow, f"SELECT {columns(BlendRow)} FROM voice_blends")
-    lexicons = await db.fetch("SELECT account_id, version FROM lexicons")
     return Config(
         version=int(version),
-        settings={str(name): str(value) for name, value in settings},
+        settings=settings,
         channels=tuple(channels),
         voices=tuple(voices),
-        node_voices=nodes.node_voices,
-        node_clones=nodes.node_clones,
         overrides={str(voice_id): VoiceOverride(*row) for voice_id, *row in overrides},
         blends=tuple(sorted(blends, key=lambda blend: blend.voice_id)),
         routes=tuple(await load_routes(db)),
-        lexicons={int(account_id): int(version) for account_id, version in lexicons},
+        lexicons=await fetch_map(db, int, int, "SELECT account_id, version FROM lexicons"),
         closed_before=bytes(closed_before),
-        nodes_version=nodes.nodes_version,
+        **structs.asdict(nodes),
     )
 
 
 async def version(db: Queries) -> int:
     """The version of the configuration."""
-    return int((await db.fetch("SELECT version FROM site"))[0][0])
+    return await fetch_only(db, int, "SELECT version FROM site")
 
 
 async def nodes_version(db: Queries) -> int:
     """The version of what the compute nodes offer."""
-    return int((await db.fetch("SELECT nodes_version FROM site"))[0][0])
+    return await fetch_only(db, int, "SELECT nodes_version FROM site")
 
 
 async def load_nodes(db: Queries) -> NodesOffer:
@@ -166,7 +160,7 @@ async def load_nodes(db: Queries) -> NodesOffer:
     voices = await fetch_rows(db, NodeVoiceRow, sql)
     sql = f"SELECT {columns(NodeCloneRow, 'c')} FROM node_clones c {working} ORDER BY c.node_id, c.language"
     clones = await fetch_rows(db, NodeCloneRow, sql)
-    return NodesOffer(version, tuple(voices), tuple(clones))
+    return NodesOffer(nodes_version=version, node_voices=tuple(voices), node_clones=tuple(clones))
 
 
 async def raise_version(db: Transaction) -> None:
@@ -198,9 +192,9 @@ async def add_channel(db: Transaction, channel: ChannelRow) -> bool:
 
 async def enable_channel(db: Transaction, name: str, enabled: bool) -> bool:
     """Switches a channel on or off; False if there is none of this name."""
-    rows = await db.fetch("UPDATE channels SET enabled = $2 WHERE name = $1 RETURNING id", name, int(enabled))
     await raise_version(db)
-    return bool(rows)
+    sql = "UPDATE channels SET enabled = $2 WHERE name = $1 RETURNING id"
+    return await has_row(db, sql, name, int(enabled))
 
 
 async def put_channel(db: Transaction, row: ChannelRow) -> None:
@@ -225,9 +219,8 @@ async def remove_channel(db: Transaction, name: str) -> bool:
     """Deletes a channel, its voices and its circuit; False if there is none of this name."""
     await db.fetch("DELETE FROM channel_voices WHERE channel = $1", name)
     await db.fetch("DELETE FROM circuits WHERE channel = $1", name)
-    rows = await db.fetch("DELETE FROM channels WHERE name = $1 RETURNING id", name)
     await raise_version(db)
-    return bool(rows)
+    return await has_row(db, "DELETE FROM channels WHERE name = $1 RETURNING id", name)
 
 
 async def record_voices(db: Transaction, channel: str, voices: list[ChannelVoiceRow]) -> None:
@@ -280,11 +273,8 @@ async def load_routes(db: Queries) -> list[RouteRow]:
     channels: defaultdict[str, list[str]] = defaultdict(list)
     for route, channel in await db.fetch("SELECT route, channel FROM route_channels"):
         channels[str(route)].append(str(channel))
-    rows = await db.fetch("SELECT name, kind, units, upstream_model, intent FROM routes")
-    found = [
-        RouteRow(name, kind, units, model, intent, tuple(sorted(channels[name])))
-        for name, kind, units, model, intent in rows
-    ]
+    rows = await fetch_rows(db, RouteRow, "SELECT name, kind, units, upstream_model, intent FROM routes")
+    found = [structs.replace(row, channels=tuple(sorted(channels[row.name]))) for row in rows]
     return sorted(found, key=lambda route: route.name)
 
 
@@ -296,7 +286,7 @@ async def put_route(db: Transaction, route: RouteRow) -> None:
     await db.fetch(sql, route.name, route.kind, route.units, route.upstream_model, route.intent)
     await db.fetch("DELETE FROM route_channels WHERE route = $1", route.name)
     for channel in route.channels:
-        await db.fetch("INSERT INTO route_channels (route, channel) VALUES ($1, $2)", route.name, channel)
+        await insert_row(db, "route_channels", route=route.name, channel=channel)
 
 
 async def remove_route(db: Transaction, name: str) -> None:
@@ -316,8 +306,7 @@ async def keys_limited_to_routes(db: Queries) -> dict[str, int]:
     """How many keys that are not revoked are limited to each route, by the route's name."""
     sql = """SELECT r.route, count(*) FROM key_routes r JOIN keys k ON k.id = r.key_id
         WHERE k.revoked_at = 0 GROUP BY r.route"""
-    rows = await db.fetch(sql)
-    return {str(name): int(count) for name, count in rows}
+    return await fetch_map(db, str, int, sql)
 
 
 async def routes_of_key(db: Queries, key_id: int) -> tuple[str, ...] | None:
@@ -335,4 +324,4 @@ async def set_routes_of_key(db: Transaction, key_id: int, names: Sequence[str] |
     await db.fetch("UPDATE keys SET routed = $2 WHERE id = $1", key_id, int(names is not None))
     await db.fetch("DELETE FROM key_routes WHERE key_id = $1", key_id)
     for name in sorted(set(names or ())):
-        await db.fetch("INSERT INTO key_routes (key_id, route) VALUES ($1, $2)", key_id, name)
+        await insert_row(db, "key_routes", key_id=key_id, route=name)

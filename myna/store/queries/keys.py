@@ -10,7 +10,19 @@ from msgspec import Struct, structs
 
 from myna.store.database import Queries, Transaction
 from myna.store.queries import accounts
-from myna.store.rows import NOW, columns, fetch_row, fetch_rows, fetch_value, insert_row, parameters, put_row
+from myna.store.rows import (
+    NOW,
+    Sums,
+    columns,
+    fetch_map,
+    fetch_only,
+    fetch_row,
+    fetch_rows,
+    fetch_value,
+    insert_row,
+    parameters,
+    put_row,
+)
 from myna.store.states import OPEN
 
 OF_ACCOUNT = 0
@@ -33,12 +45,13 @@ class KeyRow(Struct, frozen=True):
     account_disabled_at: int
 
 
-class KeyUsage(Struct, frozen=True):
-    """A key's calls, open ones included; its delivered calls; units charged less units refunded."""
+class KeyUsage(Sums, frozen=True):
+    """A key's calls, delivered calls, and units charged less units refunded. Open calls are included but in
+    an audit."""
 
-    calls: int
-    ok_calls: int
-    cost: int
+    calls: int = 0
+    ok_calls: int = 0
+    cost: int = 0
 
 
 class KeySnapshot(Struct, frozen=True):
@@ -51,6 +64,7 @@ class KeySnapshot(Struct, frozen=True):
 
 
 _COLUMNS = columns(KeyRow, "k", account_disabled_at="a.disabled_at")
+_KEYS = f"SELECT {_COLUMNS} FROM keys k JOIN accounts a ON a.id = k.account_id"
 
 
 async def by_hash(db: Queries, key_hash: bytes) -> KeySnapshot | None:
@@ -79,7 +93,7 @@ async def usage_of(db: Queries, key_ids: Sequence[int]) -> dict[int, KeyUsage]:
         ) u GROUP BY key_id"""
     rows = await db.fetch(sql, *key_ids)
     found = {int(key_id): KeyUsage(*map(int, counters)) for key_id, *counters in rows}
-    return {key_id: found.get(key_id, KeyUsage(0, 0, 0)) for key_id in key_ids}
+    return {key_id: found.get(key_id, KeyUsage()) for key_id in key_ids}
 
 
 async def page(db: Queries, account_id: int, before: int, limit: int) -> list[KeyRow]:
@@ -91,24 +105,19 @@ async def page(db: Queries, account_id: int, before: int, limit: int) -> list[Ke
 
 async def of_account_by_id(db: Queries, account_id: int, key_id: int) -> KeyRow | None:
     """The key of this id, if it is one of the account. It may be the internal one."""
-    sql = f"""SELECT {_COLUMNS} FROM keys k JOIN accounts a ON a.id = k.account_id
-        WHERE k.account_id = $1 AND k.id = $2"""
-    return await fetch_row(db, KeyRow, sql, account_id, key_id)
+    return await fetch_row(db, KeyRow, f"{_KEYS} WHERE k.account_id = $1 AND k.id = $2", account_id, key_id)
 
 
 async def of_account(db: Queries, account_id: int) -> list[KeyRow]:
     """All keys of an account, oldest first, with the internal one."""
-    sql = f"""SELECT {_COLUMNS} FROM keys k JOIN accounts a ON a.id = k.account_id
-        WHERE k.account_id = $1 ORDER BY k.id"""
-    return await fetch_rows(db, KeyRow, sql, account_id)
+    return await fetch_rows(db, KeyRow, f"{_KEYS} WHERE k.account_id = $1 ORDER BY k.id", account_id)
 
 
-async def of_name(db: Queries, name: str) -> list[tuple[int, str]]:
-    """The id and the account of each key of this name that is not revoked, without internal ones."""
+async def of_name(db: Queries, name: str) -> dict[int, str]:
+    """The account of each key of this name that is not revoked, by the key's id, without internal ones."""
     sql = """SELECT k.id, a.name FROM keys k JOIN accounts a ON a.id = k.account_id
         WHERE k.name = $1 AND k.revoked_at = 0 AND k.internal = 0 ORDER BY k.id"""
-    rows = await db.fetch(sql, name)
-    return [(int(key_id), str(account)) for key_id, account in rows]
+    return await fetch_map(db, int, str, sql, name)
 
 
 async def insert(
@@ -127,7 +136,7 @@ async def insert(
         CASE WHEN CAST($6 AS BIGINT) = 0 THEN 0 ELSE now_ms() + CAST($6 AS BIGINT) END)
         RETURNING id, expires_at"""
     ((key_id, expires_at),) = await db.fetch(sql, account_id, name, key_hash, masked, scopes, life_ms)
-    return int(key_id), int(expires_at)
+    return key_id, expires_at
 
 
 async def internal_hash(db: Queries, account_id: int) -> bytes | None:
@@ -152,20 +161,18 @@ async def expire(db: Transaction, key_id: int, life_ms: int) -> int:
     sql = """UPDATE keys SET expires_at =
         CASE WHEN expires_at > 0 AND expires_at < now_ms() + CAST($2 AS BIGINT) THEN expires_at
         ELSE now_ms() + CAST($2 AS BIGINT) END WHERE id = $1 RETURNING expires_at"""
-    ((expires_at,),) = await db.fetch(sql, key_id, life_ms)
-    return int(expires_at)
+    return await fetch_only(db, int, sql, key_id, life_ms)
 
 
 async def locked(db: Transaction, key_id: int, account_id: int | None) -> KeyRow | None:
     """The key of this id, of any account or of this one, unless it is internal. Locks its account, so that no
     charge runs until the transaction ends."""
-    owner = await db.fetch("SELECT account_id FROM keys WHERE id = $1 AND internal = 0", key_id)
-    if not owner or account_id not in (None, owner[0][0]):
+    sql = "SELECT account_id FROM keys WHERE id = $1 AND internal = 0"
+    owner = await fetch_value(db, int, sql, key_id)
+    if owner is None or account_id not in (None, owner):
         return None
-    await accounts.lock(db, owner[0][0])
-    sql = f"SELECT {_COLUMNS} FROM keys k JOIN accounts a ON a.id = k.account_id WHERE k.id = $1"
-    rows = await db.fetch(sql, key_id)
-    return KeyRow(*rows[0])
+    await accounts.lock(db, owner)
+    return await of_account_by_id(db, owner, key_id)
 
 
 async def revoke(db: Transaction, key_id: int) -> None:

@@ -14,6 +14,7 @@ from myna.store.queries.keys import KeyRow
 from myna.store.rows import (
     NOW,
     columns,
+    fetch_only,
     fetch_row,
     fetch_rows,
     fetch_value,
@@ -35,17 +36,15 @@ async def grant(
     The fence is read after the account was locked: see `audit_state` on who may add entries below it.
     """
     sql = "UPDATE accounts SET balance = balance + $2 WHERE id = $1 AND balance + $2 >= 0 RETURNING balance"
-    rows = await db.fetch(sql, account_id, units)
-    if not rows:
+    balance = await fetch_value(db, int, sql, account_id, units)
+    if balance is None:
         return None
-    ((closed_before,),) = await db.fetch("SELECT closed_before FROM site")
-    entry_id = new_id(bytes(closed_before))
-    sql = """INSERT INTO ledger (call_id, kind, account_id, units, memo, created_at)
-        VALUES ($1, $2, $3, $4, $5, now_ms()) RETURNING created_at"""
-    ((at,),) = await db.fetch(sql, entry_id, int(kind), account_id, units, memo)
+    entry_id = new_id(await fetch_only(db, bytes, "SELECT closed_before FROM site"))
+    entry = {"call_id": entry_id, "kind": int(kind), "account_id": account_id, "units": units, "memo": memo}
+    ((at,),) = await insert_row(db, "ledger", "RETURNING created_at", **entry, created_at=NOW)
     entries = _json.encode([(entry_id.hex(), int(kind), account_id, 0, units)]).decode()
     await insert_row(db, "outbox", id=entry_id, at=at, size=1, entries=entries, ended="[]")
-    return int(rows[0][0])
+    return balance
 
 
 async def overdue(db: Queries, limit: int, reason: str) -> dict[bytes, str]:
@@ -133,11 +132,11 @@ async def add_codes(
     sql = """INSERT INTO code_batches (units, uses, codes, memo, created_at, expires_at)
         VALUES ($1, $2, $3, $4, now_ms(),
         CASE WHEN CAST($5 AS BIGINT) = 0 THEN 0 ELSE now_ms() + CAST($5 AS BIGINT) END) RETURNING id"""
-    ((batch_id,),) = await db.fetch(sql, units, uses, len(hashes), memo, life_ms)
+    batch_id = await fetch_only(db, int, sql, units, uses, len(hashes), memo, life_ms)
     rows = [(code_hash, batch_id, uses) for code_hash in hashes]
     await db.tables.load("codes", ("hash", "batch_id", "uses_left"), rows)
-    found = await db.fetch(f"SELECT {_BATCH} FROM code_batches b WHERE b.id = $1", batch_id)
-    return BatchRow(*found[0])
+    (batch,) = await code_batches(db, batch_id - 1, 1)
+    return batch
 
 
 async def code_batches(db: Queries, after: int, limit: int) -> list[BatchRow]:
@@ -155,9 +154,9 @@ async def disable_codes(db: Transaction, batch_id: int) -> bool:
 
 async def locked_code(db: Transaction, code_hash: bytes) -> CodeRow | None:
     """The code with this SHA-256. Its row is locked until the transaction ends."""
-    if not await db.fetch("UPDATE codes SET uses_left = uses_left WHERE hash = $1 RETURNING 1", code_hash):
+    if not await has_row(db, "UPDATE codes SET uses_left = uses_left WHERE hash = $1 RETURNING 1", code_hash):
         return None
-    sql = """SELECT b.id, b.units, b.memo, b.expires_at, b.disabled_at, c.uses_left, now_ms()
+    sql = f"""SELECT {columns(CodeRow, "b", batch_id="b.id", uses_left="c.uses_left", now="now_ms()")}
         FROM codes c JOIN code_batches b ON b.id = c.batch_id WHERE c.hash = $1"""
     return await fetch_row(db, CodeRow, sql, code_hash)
 

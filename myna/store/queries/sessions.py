@@ -141,10 +141,9 @@ async def delete_oldest(db: Transaction, account_id: int, kept: int) -> None:
         await db.fetch(sql, account_id, pending, kept)
 
 
-async def delete_expired(db: Transaction, limits: Limits) -> int:
-    """Deletes expired sessions. Returns how many."""
-    sql = f"DELETE FROM sessions AS s WHERE NOT ({_LIVE}) RETURNING id"
-    return len(await db.fetch(sql, *structs.astuple(limits)))
+async def delete_expired(db: Transaction, limits: Limits) -> None:
+    """Deletes expired sessions."""
+    await db.fetch(f"DELETE FROM sessions AS s WHERE NOT ({_LIVE})", *structs.astuple(limits))
 
 
 class SubmissionRow(Struct, frozen=True):
@@ -167,8 +166,7 @@ async def claim_form(db: Transaction, once_hash: bytes, attempt: bytes) -> bool:
     same time the others wait for the end of the first one."""
     sql = """INSERT INTO form_submissions (once_hash, attempt, created_at) VALUES ($1, $2, now_ms())
         ON CONFLICT (once_hash) DO NOTHING RETURNING attempt"""
-    rows = await db.fetch(sql, once_hash, attempt)
-    if rows:
+    if await has_row(db, sql, once_hash, attempt):
         return True
     found = await submission(db, once_hash)
     return found is not None and found.attempt == attempt

@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from myna.store.database import Queries, Transaction
 from myna.store.queries.accounts import AccountRow, same_email
-from myna.store.rows import NOW, columns, fetch_row, fetch_value, has_row, insert_row, put_row
+from myna.store.rows import NOW, columns, fetch_only, fetch_row, fetch_value, has_row, insert_row, put_row
 
 
 class LinkRow(Struct, frozen=True):
@@ -51,9 +51,9 @@ async def delete_links(db: Transaction, account_id: int) -> None:
     await db.fetch("DELETE FROM links WHERE account_id = $1", account_id)
 
 
-async def delete_expired_links(db: Transaction) -> int:
-    """Deletes expired links. Returns how many."""
-    return len(await db.fetch("DELETE FROM links WHERE expires_at <= now_ms() RETURNING purpose"))
+async def delete_expired_links(db: Transaction) -> None:
+    """Deletes expired links."""
+    await db.fetch("DELETE FROM links WHERE expires_at <= now_ms()")
 
 
 class Candidate(Struct, frozen=True):
@@ -164,8 +164,7 @@ async def remove_second_factor(db: Transaction, account_id: int) -> bool:
     """Removes the account's second factor and its recovery codes; False if it has no confirmed one."""
     await db.fetch("DELETE FROM recovery_codes WHERE account_id = $1", account_id)
     sql = "DELETE FROM second_factors WHERE account_id = $1 RETURNING confirmed_at"
-    rows = await db.fetch(sql, account_id)
-    return bool(rows and rows[0][0])
+    return bool(await fetch_value(db, int, sql, account_id))
 
 
 async def replace_codes(db: Transaction, account_id: int, hashes: Sequence[bytes]) -> None:
@@ -183,8 +182,7 @@ async def use_code(db: Transaction, account_id: int, code_hash: bytes) -> bool:
 
 async def codes_left(db: Queries, account_id: int) -> int:
     """How many recovery codes the account has left."""
-    ((left,),) = await db.fetch("SELECT count(*) FROM recovery_codes WHERE account_id = $1", account_id)
-    return int(left)
+    return await fetch_only(db, int, "SELECT count(*) FROM recovery_codes WHERE account_id = $1", account_id)
 
 
 async def blocked_ms(db: Queries, subject: bytes) -> int:
@@ -222,10 +220,10 @@ async def uncount_failure(db: Transaction, subject: bytes) -> None:
     await db.fetch(sql, subject)
 
 
-async def delete_old_failures(db: Transaction, forget_ms: int) -> int:
-    """Deletes the counts without a failure for `forget_ms`. Returns how many."""
-    sql = "DELETE FROM sign_in_failures WHERE failed_at <= now_ms() - CAST($1 AS BIGINT) RETURNING failures"
-    return len(await db.fetch(sql, forget_ms))
+async def delete_old_failures(db: Transaction, forget_ms: int) -> None:
+    """Deletes the counts without a failure for `forget_ms`."""
+    sql = "DELETE FROM sign_in_failures WHERE failed_at <= now_ms() - CAST($1 AS BIGINT)"
+    await db.fetch(sql, forget_ms)
 
 
 class IdentityRow(Struct, frozen=True):
@@ -282,8 +280,7 @@ async def unlink_identity(db: Transaction, account_id: int) -> bool:
 
 async def mark_unlinked(db: Transaction, account_id: int) -> None:
     """From now on no e-mail address links the account."""
-    sql = "INSERT INTO oidc_unlinked (account_id) VALUES ($1) ON CONFLICT (account_id) DO NOTHING"
-    await db.fetch(sql, account_id)
+    await put_row(db, "oidc_unlinked", "account_id", account_id=account_id)
 
 
 async def was_unlinked(db: Queries, account_id: int) -> bool:
@@ -316,7 +313,7 @@ async def delete_oldest_attempts(db: Transaction, network: str, kept: int) -> No
     await db.fetch(sql, network, kept)
 
 
-async def delete_expired_attempts(db: Transaction, life_ms: int) -> int:
-    """Deletes expired attempts. Returns how many."""
-    sql = "DELETE FROM oidc_attempts WHERE created_at <= now_ms() - CAST($1 AS BIGINT) RETURNING purpose"
-    return len(await db.fetch(sql, life_ms))
+async def delete_expired_attempts(db: Transaction, life_ms: int) -> None:
+    """Deletes expired attempts."""
+    sql = "DELETE FROM oidc_attempts WHERE created_at <= now_ms() - CAST($1 AS BIGINT)"
+    await db.fetch(sql, life_ms)

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from myna.store.database import Queries, Transaction
 from myna.store.queries.farm import able
-from myna.store.rows import has_row
+from myna.store.rows import fetch_map, fetch_only, has_row
 from myna.store.states import LEASED, OPEN, QUEUED
 
 _STORED = """
@@ -21,15 +21,13 @@ async def accounts_that_store(db: Queries, bytes_max: int) -> dict[int, int]:
     """The accounts that store at least `bytes_max`, with their bytes. Reads a row for every stored file."""
     sql = f"""SELECT account_id, sum(bytes) FROM ({_STORED}) AS stored
         GROUP BY account_id HAVING sum(bytes) >= $1"""
-    rows = await db.fetch(sql, bytes_max)
-    return {int(account_id): int(stored) for account_id, stored in rows}
+    return await fetch_map(db, int, int, sql, bytes_max)
 
 
 async def stored_bytes(db: Queries, account_id: int) -> int:
     """How many bytes the account stores."""
     sql = f"SELECT coalesce(sum(bytes), 0) FROM ({_STORED}) AS stored WHERE account_id = $1"
-    ((stored,),) = await db.fetch(sql, account_id)
-    return int(stored)
+    return await fetch_only(db, int, sql, account_id)
 
 
 async def has_audio(db: Queries) -> bool:
@@ -40,8 +38,7 @@ async def has_audio(db: Queries) -> bool:
 async def site_id(db: Transaction) -> str:
     """The id of this installation, which its storage has as a marker."""
     await db.fetch("UPDATE site SET id = $1 WHERE id = ''", secrets.token_hex(16))
-    ((found,),) = await db.fetch("SELECT id FROM site")
-    return str(found)
+    return await fetch_only(db, str, "SELECT id FROM site")
 
 
 async def is_storage_marked(db: Queries) -> bool:

@@ -7,7 +7,15 @@ from msgspec import Struct
 
 from myna.store.batch import AUDIO_PLACEHOLDER, TASK_PLACEHOLDER
 from myna.store.database import Queries, Transaction
-from myna.store.rows import columns, fetch_row, fetch_rows
+from myna.store.rows import (
+    columns,
+    fetch_map,
+    fetch_row,
+    fetch_rows,
+    fetch_value,
+    fetch_values,
+    parameters,
+)
 from myna.store.states import LOCAL, QUEUED, UNFINISHED
 
 
@@ -25,7 +33,8 @@ class TaskRow(Struct, frozen=True):
     reason: str
 
 
-_COLUMNS = columns(TaskRow, audio="CASE WHEN audio_removed_at = 0 THEN audio ELSE '' END")
+_AUDIO = "CASE WHEN audio_removed_at = 0 THEN audio ELSE '' END"
+_COLUMNS = columns(TaskRow, audio=_AUDIO)
 
 
 async def of_account(db: Queries, account_id: int, task_id: int) -> TaskRow | None:
@@ -60,7 +69,7 @@ class Found(Struct, frozen=True):
 
 _RECORD = columns(
     RecordRow,
-    audio="CASE WHEN audio_removed_at = 0 THEN audio ELSE '' END",
+    audio=_AUDIO,
     audio_bytes="CASE WHEN audio_removed_at = 0 THEN audio_bytes ELSE 0 END",
 )
 _SEARCH = f"""
@@ -101,30 +110,29 @@ async def record(db: Queries, account_id: int, call_id: bytes) -> RecordRow | No
 async def deletable(db: Queries, account_id: int, task_ids: Sequence[int]) -> dict[int, str]:
     """Those of these tasks that are the account's, have ended and are not deleted: the name of their audio,
     "" for none, by id."""
-    found: dict[int, str] = {}
-    for task_id in task_ids:
-        sql = f"""SELECT CASE WHEN audio_removed_at = 0 THEN audio ELSE '' END FROM tasks
-            WHERE id = $1 AND account_id = $2 AND deleted_at = 0 AND NOT ({UNFINISHED})"""
-        rows = await db.fetch(sql, task_id, account_id)
-        found |= {task_id: str(rows[0][0])} if rows else {}
-    return found
+    sql = f"SELECT id, {_AUDIO} FROM tasks WHERE {_deletable(task_ids)}"
+    return await fetch_map(db, int, str, sql, *task_ids, account_id)
 
 
 async def delete(db: Transaction, account_id: int, task_ids: Sequence[int]) -> None:
     """Removes text and audio of the account's tasks, which have ended, and marks them as deleted."""
-    for task_id in task_ids:
-        sql = f"""UPDATE tasks SET text = '', deleted_at = now_ms(), audio_removed_at =
-            CASE WHEN audio = '' OR audio_removed_at > 0 THEN audio_removed_at ELSE now_ms() END
-            WHERE id = $1 AND account_id = $2 AND deleted_at = 0 AND NOT ({UNFINISHED})"""
-        await db.fetch(sql, task_id, account_id)
+    sql = f"""UPDATE tasks SET text = '', deleted_at = now_ms(), audio_removed_at =
+        CASE WHEN audio = '' OR audio_removed_at > 0 THEN audio_removed_at ELSE now_ms() END
+        WHERE {_deletable(task_ids)}"""
+    await db.fetch(sql, *task_ids, account_id)
 
 
-async def old_audio(db: Queries, keep_ms: int, limit: int) -> list[tuple[int, str]]:
-    """Tasks whose audio is older than `keep_ms`, oldest first: id and audio name."""
+def _deletable(task_ids: Sequence[int]) -> str:
+    """Those of these tasks, the first parameters, that are the account's, the last one, and have ended."""
+    account = f"account_id = ${len(task_ids) + 1}"
+    return f"id IN ({parameters(task_ids)}) AND {account} AND deleted_at = 0 AND NOT ({UNFINISHED})"
+
+
+async def old_audio(db: Queries, keep_ms: int, limit: int) -> dict[int, str]:
+    """The audio that is older than `keep_ms`, oldest first, by the ids of the tasks."""
     sql = """SELECT id, audio FROM tasks WHERE audio <> '' AND audio_removed_at = 0
         AND ended_at < now_ms() - $1 ORDER BY ended_at LIMIT $2"""
-    rows = await db.fetch(sql, keep_ms, limit)
-    return [(int(task_id), str(audio)) for task_id, audio in rows]
+    return await fetch_map(db, int, str, sql, keep_ms, limit)
 
 
 async def mark_audio_removed(db: Transaction, task_id: int) -> None:
@@ -162,18 +170,14 @@ async def queue_for_nodes(db: Transaction, call_id: bytes, deadline_ms: int, dra
 
 async def draft(db: Queries, call_id: bytes) -> str | None:
     """The draft of the stored answer of an open call, if its request had an idempotency key."""
-    rows = await db.fetch("SELECT draft FROM reservations WHERE call_id = $1 AND answer IS NULL", call_id)
-    return rows[0][0] if rows else None
+    sql = "SELECT draft FROM reservations WHERE call_id = $1 AND answer IS NULL"
+    return await fetch_value(db, str, sql, call_id)
 
 
 async def files_in_use(db: Queries, names: Sequence[str]) -> set[str]:
     """Those of these audio files that a task or a cloned voice uses."""
-    found = set()
-    for name in names:
-        if await db.fetch(
-            "SELECT 1 FROM tasks WHERE audio = $1 AND audio <> ''"
-            " UNION ALL SELECT 1 FROM clones WHERE preview = $1 AND preview <> ''",
-            name,
-        ):
-            found.add(name)
-    return found
+    if not names:
+        return set()
+    sql = f"""SELECT audio FROM tasks WHERE audio IN ({parameters(names)}) AND audio <> ''
+        UNION ALL SELECT preview FROM clones WHERE preview IN ({parameters(names)}) AND preview <> ''"""
+    return set(await fetch_values(db, str, sql, *names))

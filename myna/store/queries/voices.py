@@ -11,13 +11,12 @@ from msgspec import Struct, structs
 
 from myna.store.database import Queries, Transaction
 from myna.store.queries.config import BlendRow, raise_version
-from myna.store.rows import NOW, columns, fetch_row, fetch_rows, has_row, put_row
+from myna.store.rows import NOW, columns, fetch_map, fetch_only, fetch_row, fetch_rows, has_row, put_row
 
 
 async def node_names(db: Queries) -> dict[int, str]:
     """The names of all compute nodes by id."""
-    rows = await db.fetch("SELECT id, name FROM nodes")
-    return {int(node_id): str(name) for node_id, name in rows}
+    return await fetch_map(db, int, str, "SELECT id, name FROM nodes")
 
 
 async def hide(db: Transaction, voice_id: str, hidden: bool) -> None:
@@ -57,8 +56,7 @@ async def blend(db: Transaction, blend: BlendRow) -> bool:
 
 async def count_blends(db: Queries) -> int:
     """How many blends there are."""
-    ((number,),) = await db.fetch("SELECT count(*) FROM voice_blends")
-    return int(number)
+    return await fetch_only(db, int, "SELECT count(*) FROM voice_blends")
 
 
 async def delete_blend(db: Transaction, voice_id: str) -> bool:
@@ -90,8 +88,7 @@ async def words(db: Queries, account_id: int) -> list[WordRow]:
 
 async def readings(db: Queries, account_id: int) -> dict[str, str]:
     """The reading of each word of an account or of the site."""
-    rows = await db.fetch("SELECT word, reading FROM words WHERE account_id = $1", account_id)
-    return {str(word): str(reading) for word, reading in rows}
+    return await fetch_map(db, str, str, "SELECT word, reading FROM words WHERE account_id = $1", account_id)
 
 
 async def put_word(db: Transaction, account_id: int, word: str, reading: str) -> int:
@@ -99,8 +96,7 @@ async def put_word(db: Transaction, account_id: int, word: str, reading: str) ->
     await _change_lexicon(db, account_id)
     key = "account_id, word"
     await put_row(db, "words", key, account_id=account_id, word=word, reading=reading, created_at=NOW)
-    ((number,),) = await db.fetch("SELECT count(*) FROM words WHERE account_id = $1", account_id)
-    return int(number)
+    return await fetch_only(db, int, "SELECT count(*) FROM words WHERE account_id = $1", account_id)
 
 
 async def delete_word(db: Transaction, account_id: int, word: str) -> bool:

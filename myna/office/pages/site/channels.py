@@ -5,7 +5,6 @@ hours of channels and nodes: latency by channel, calls by hour.
 import contextlib
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from markupsafe import Markup
@@ -147,8 +146,7 @@ async def _try(visit: Visit, channel: Channel) -> Result:
     parts = visit.parts
     deadline_s = min(parts.settings.call_deadline_s, TRIAL_MAX_S)
     if channel.kind == "chat":
-        chat = partial(channel_trial.chat, parts.http_client, parts.channels, parts.settings)
-        return Result(channel.name, trial=await chat(channel, deadline_s))
+        return Result(channel.name, trial=await channel_trial.chat(parts.failover, channel, deadline_s))
     engine = parts.channels.engine(channel)
     if engine is None:
         raise CommandError(
@@ -158,8 +156,7 @@ async def _try(visit: Visit, channel: Channel) -> Result:
         raise CommandError("The disk has less free space than MYNA_DISK_RESERVE_BYTES.")
     # No row names the file, so the service removes it within two hours.
     audio, path = parts.audio.new()
-    speech = partial(channel_trial.speech, parts.http_client, parts.channels)
-    trial = await speech(channel, engine, path, deadline_s)
+    trial = await channel_trial.speech(parts.failover, channel, engine, path, deadline_s)
     await parts.audio.keep(audio)
     return Result(channel.name, trial=trial, audio=audio)
 
@@ -356,7 +353,7 @@ async def _look_up_voices(visit: Visit, name: str) -> Channel:
 
 async def _warning(visit: Visit, channel: Channel) -> str:
     """What may be wrong with a channel that was added or changed; empty if nothing."""
-    cause = await likely_cause(visit.parts.http_client, channel)
+    cause = await likely_cause(visit.parts.failover.http_client, channel)
     return " " + visit.text("It may not work.") + " " + visit.said(cause) if cause else ""
 
 

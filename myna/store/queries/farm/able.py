@@ -1,16 +1,21 @@
-"""Which node can do a job, and when: conditions in SQL, which leasing, polls, refusals and estimates share.
+"""Which node can do a job, and when: conditions in SQL, which leasing, polls and estimates share; and what
+the failures of a node change.
 
 Arguments are the alias of a job's table, the alias of `nodes`, or an expression for a node's id.
 """
 
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
 
 from myna.store.database import Queries, Transaction
-from myna.store.rows import columns, fetch_rows, fetch_values
-from myna.store.states import LEASED, PROCESSING, QUEUED, READY, leased
+from myna.store.rows import columns, fetch_map, fetch_only, fetch_rows, fetch_values, has_row
+from myna.store.states import FAILED, LEASED, PROCESSING, QUEUED, READY, leased
 
+Kind = Literal["task", "clone"]
+TASK: Final = "task"
+CLONE: Final = "clone"
+TABLES: Final[dict[Kind, str]] = {TASK: "tasks", CLONE: "clones"}
 ONLINE_MS: Final = 40_000
 """A node is online this long after its last request; its long polls are shorter."""
 DEFAULT_CHARS_PER_S: Final = 15.0
@@ -23,7 +28,7 @@ def speed(node: str) -> str:
 
 
 def not_refused(job: str, node_id: str) -> str:
-    """The node has not refused the job: see `refusals.py`."""
+    """The node has reported no final failure of the job."""
     return f"{job}.refused_by NOT LIKE '%,' || {node_id} || ',%'"
 
 
@@ -121,7 +126,7 @@ async def record_speed(db: Transaction, node_id: int, task_id: int) -> None:
 
 # `queued` is a loose index scan over the queued voices, as in `queue.next_jobs`. Usually there are none, and
 # the other parts read nothing. Tasks that a node refused are few, and read one by one.
-_ABLE = f"""
+_ABLE_NODES = f"""
 WITH RECURSIVE queued (voice_id) AS (
     SELECT (SELECT voice_id FROM tasks WHERE {QUEUED} AND deadline > (SELECT now_ms())
             AND refused_by = '' ORDER BY voice_id LIMIT 1)
@@ -129,20 +134,17 @@ WITH RECURSIVE queued (voice_id) AS (
     SELECT (SELECT t.voice_id FROM tasks t WHERE t.{QUEUED} AND t.deadline > (SELECT now_ms())
             AND t.refused_by = '' AND t.voice_id > q.voice_id ORDER BY t.voice_id LIMIT 1)
     FROM queued q WHERE q.voice_id IS NOT NULL
-), refused (voice_id, refused_by) AS (
+), jobs (voice_id, refused_by) AS (
+    SELECT voice_id, '' FROM queued
+    UNION ALL
     SELECT voice_id, refused_by FROM tasks
     WHERE {QUEUED} AND deadline > (SELECT now_ms()) AND refused_by <> ''
 ), able (node_id) AS (
-    SELECT v.node_id FROM queued q JOIN node_voices v ON v.voice_id = q.voice_id
+    SELECT v.node_id FROM jobs j JOIN node_voices v ON v.voice_id = j.voice_id
+    WHERE {not_refused("j", "v.node_id")}
     UNION
-    SELECT l.node_id FROM queued q JOIN clones c ON c.voice_id = q.voice_id AND c.{READY}
-    JOIN node_clones l ON l.language = c.language
-    UNION
-    SELECT v.node_id FROM refused r JOIN node_voices v ON v.voice_id = r.voice_id
-    WHERE {not_refused("r", "v.node_id")}
-    UNION
-    SELECT l.node_id FROM refused r JOIN clones c ON c.voice_id = r.voice_id AND c.{READY}
-    JOIN node_clones l ON l.language = c.language WHERE {not_refused("r", "l.node_id")}
+    SELECT l.node_id FROM jobs j JOIN clones c ON c.voice_id = j.voice_id AND c.{READY}
+    JOIN node_clones l ON l.language = c.language WHERE {not_refused("j", "l.node_id")}
     UNION
     SELECT l.node_id FROM clones c JOIN node_clones l ON l.language = c.language
     WHERE c.{QUEUED} AND {not_refused("c", "l.node_id")}
@@ -154,11 +156,82 @@ WHERE n.disabled_at = 0 AND n.draining = 0 AND n.rests_until <= (SELECT now_ms()
 
 async def able_nodes(db: Queries) -> set[int]:
     """The enabled nodes that have the voice or the language of a queued job."""
-    return set(await fetch_values(db, int, _ABLE))
+    return set(await fetch_values(db, int, _ABLE_NODES))
 
 
 async def join_times(db: Queries) -> dict[int, int]:
     """When each node joined, by its id: of the nodes that are enabled, not draining and have not left."""
     sql = "SELECT id, joined_at FROM nodes WHERE disabled_at = 0 AND draining = 0 AND heard_at > 0"
-    rows = await db.fetch(sql)
-    return {int(node_id): int(joined_at) for node_id, joined_at in rows}
+    return await fetch_map(db, int, int, sql)
+
+
+# ---- jobs that fail
+#
+# A job's `refused_by` has `,ID,` for each node that reported a final failure of it, and its `reason` is the
+# report of the last of them, until the job is completed. Both are written while the job's row is locked, so
+# no report is lost. The id of a removed node in `refused_by` has no effect.
+
+_ABLE: Final[dict[Kind, str]] = {TASK: speaks("j", "n.id"), CLONE: clones("j", "n.id")}
+
+
+async def refuse(db: Transaction, kind: Kind, job_id: int, node_id: int, reason: str) -> None:
+    """Records that the node reported a final failure of the job."""
+    sql = f"UPDATE {TABLES[kind]} SET refused_by = refused_by || $2, reason = $3 WHERE id = $1"
+    await db.fetch(sql, job_id, f",{node_id},", reason)
+
+
+async def another_node_can(db: Queries, kind: Kind, job_id: int) -> bool:
+    """Whether an online node that gets jobs has the voice or language of this one and has not refused it."""
+    return await has_row(db, f"SELECT 1 FROM {TABLES[kind]} j WHERE j.id = $1 AND {_another(kind)}", job_id)
+
+
+async def fail_refused_clones(db: Transaction, grace_ms: int, reason: str) -> None:
+    """Fails queued clones that a node refused and no other node can do now, if their last lease began more
+    than `grace_ms` ago. Each keeps the reason that the node reported, else `reason`."""
+    sql = f"""UPDATE clones AS j SET {FAILED}, ended_at = now_ms(),
+        reason = CASE WHEN j.reason = '' THEN $2 ELSE j.reason END
+        WHERE j.{QUEUED} AND j.refused_by <> '' AND j.leased_at <= now_ms() - $1
+        AND NOT {_another(CLONE)}"""
+    await db.fetch(sql, grace_ms, reason)
+
+
+def _another(kind: Kind) -> str:
+    """The condition that another node can do the job `j`."""
+    return (
+        f"EXISTS (SELECT 1 FROM nodes n WHERE {online('n')} AND {not_refused('j', 'n.id')} AND {_ABLE[kind]})"
+    )
+
+
+async def record_success(db: Transaction, kind: Kind, job_id: int, node_id: int) -> None:
+    """The node did the job, so its failures are reset. Each node that refused the job gets a failure and a
+    cooldown."""
+    found = await fetch_only(db, str, f"SELECT refused_by FROM {TABLES[kind]} WHERE id = $1", job_id)
+    refused_by = {int(number) for number in found.split(",") if number}
+    if refused_by:
+        await db.fetch(f"UPDATE {TABLES[kind]} SET reason = '' WHERE id = $1", job_id)
+    for number in sorted({node_id} | refused_by) if refused_by else ():
+        await lock_node(db, number)  # in one order, so that two transactions can't deadlock
+    await end_cooldown(db, node_id)
+    for number in refused_by:
+        await begin_cooldown(db, number, returned=False)
+
+
+async def begin_cooldown(db: Transaction, node_id: int, *, returned: bool, again: bool = True) -> None:
+    """The node gets no job for a while, so that another node gets this one: exponential backoff by its
+    consecutive failures, a minute at most. A job that the node returned is not a failure. Without `again`
+    nothing changes during a cooldown: leases that expire together are one failure."""
+    failed = 0 if returned else 1
+    only = "" if again else " AND rests_until <= now_ms()"
+    sql = f"""UPDATE nodes SET failures = failures + $2, rests_until = now_ms()
+        + 1000 * CASE WHEN failures + $2 < 6 THEN 1 << (failures + $2) ELSE 60 END WHERE id = $1{only}"""
+    await db.fetch(sql, node_id, failed)
+
+
+async def lock_node(db: Transaction, node_id: int) -> None:
+    """Locks the node's row until the transaction ends."""
+    await db.fetch("UPDATE nodes SET failures = failures WHERE id = $1", node_id)
+
+
+async def end_cooldown(db: Transaction, node_id: int) -> None:
+    """Resets the node's consecutive failures after it did a job."""
+    await db.fetch("UPDATE nodes SET failures = 0 WHERE id = $1 AND failures > 0", node_id)

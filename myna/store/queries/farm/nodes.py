@@ -3,7 +3,6 @@
 A change of what the nodes offer raises `nodes_version` in the same transaction: see `config.py`.
 """
 
-from collections.abc import Sequence
 from typing import Final, Literal
 
 from msgspec import Struct, structs
@@ -12,7 +11,16 @@ from myna.store.database import Queries, Transaction
 from myna.store.queries.config import raise_nodes_version
 from myna.store.queries.farm import queue
 from myna.store.queries.farm.able import ONLINE_MS
-from myna.store.rows import columns, fetch_row, fetch_rows, fetch_value, fetch_values, insert_row
+from myna.store.rows import (
+    columns,
+    fetch_map,
+    fetch_row,
+    fetch_rows,
+    fetch_value,
+    fetch_values,
+    has_row,
+    insert_row,
+)
 from myna.store.states import LEASED, PROCESSING
 from myna.wire.farm import Hello, NodeVoice
 
@@ -59,6 +67,11 @@ class NodeCapabilities(Struct, frozen=True):
 _COLUMNS = columns(NodeRow, now="now_ms()", cooldown_until="rests_until")
 
 
+async def by_id(db: Queries, node_id: int) -> NodeRow | None:
+    """The node of this id, in any state."""
+    return await fetch_row(db, NodeRow, f"SELECT {_COLUMNS} FROM nodes WHERE id = $1", node_id)
+
+
 async def by_credential(db: Queries, credential_hash: bytes) -> NodeRow | None:
     """The node whose credential has this SHA-256, in any state."""
     sql = f"SELECT {_COLUMNS} FROM nodes WHERE credential_hash = $1"
@@ -74,9 +87,8 @@ async def all_nodes(db: Queries) -> list[tuple[NodeRow, NodeCapabilities]]:
         clones.setdefault(node_id, []).append(language)
     sql = f"""SELECT node_id, count(*) FROM (SELECT node_id FROM tasks WHERE {LEASED}
         UNION ALL SELECT node_id FROM clones WHERE {PROCESSING}) AS leased GROUP BY node_id"""
-    leased = await db.fetch(sql)
-    jobs = {int(node_id): int(count) for node_id, count in leased}
-    nodes = [NodeRow(*row) for row in await db.fetch(f"SELECT {_COLUMNS} FROM nodes ORDER BY name")]
+    jobs = await fetch_map(db, int, int, sql)
+    nodes = await fetch_rows(db, NodeRow, f"SELECT {_COLUMNS} FROM nodes ORDER BY name")
     return [
         (node, NodeCapabilities(voices.get(node.id, []), clones.get(node.id, []), jobs.get(node.id, 0)))
         for node in nodes
@@ -113,8 +125,7 @@ async def differs(db: Queries, node: NodeRow, offered: Hello) -> bool:
     return (
         (node.slots, node.version) != (offered.slots, offered.version)
         or offered.chars_per_s not in (0, node.chars_per_s)
-        or await _voices_differ(db, node.id, offered.voices)
-        or await _clones_differ(db, node.id, sorted(offered.clones))
+        or await _recorded(db, node.id) != (list(offered.voices), sorted(offered.clones))
     )
 
 
@@ -122,21 +133,26 @@ async def offer(db: Transaction, node_id: int, offered: Hello) -> bool:
     """Records what a node can do and when it was heard; False if the node was removed. The offer of a
     node that shuts down is not changed. Its own speed is used until jobs were measured. Raises
     TooManyChanges."""
-    sql = f"""UPDATE nodes SET slots = $2, version = $3,
+    sql = """UPDATE nodes SET slots = $2, version = $3,
         chars_per_s = CASE WHEN CAST($4 AS DOUBLE PRECISION) > 0 THEN $4 ELSE chars_per_s END
-        WHERE id = $1 RETURNING {_COLUMNS}"""
-    rows = await db.fetch(sql, node_id, offered.slots, offered.version, offered.chars_per_s)
-    if not rows:
+        WHERE id = $1 RETURNING id"""
+    if not await has_row(db, sql, node_id, offered.slots, offered.version, offered.chars_per_s):
         return False
     heard_at = "0" if offered.shutting_down else "now_ms()"
     await db.fetch(f"UPDATE nodes SET heard_at = {heard_at} WHERE id = $1", node_id)
     if offered.shutting_down:
         return True
-    differs = await _replace_voices(db, node_id, offered.voices)
-    differs |= await _replace_clones(db, node_id, sorted(offered.clones))
-    if differs:
-        await _count_change(db, node_id)
-        await raise_nodes_version(db)
+    voices, languages = wanted = list(offered.voices), sorted(offered.clones)
+    if await _recorded(db, node_id) == wanted:
+        return True
+    for table in ("node_voices", "node_clones"):
+        await db.fetch(f"DELETE FROM {table} WHERE node_id = $1", node_id)
+    for position, voice in enumerate(voices):
+        await insert_row(db, "node_voices", node_id=node_id, position=position, **structs.asdict(voice))
+    for language in languages:
+        await insert_row(db, "node_clones", node_id=node_id, language=language)
+    await _count_change(db, node_id)
+    await raise_nodes_version(db)
     return True
 
 
@@ -145,8 +161,7 @@ async def _count_change(db: Transaction, node_id: int) -> None:
     sql = """UPDATE nodes SET changes_until = $2
         + CASE WHEN changes_until > now_ms() THEN changes_until ELSE now_ms() END
         WHERE id = $1 AND changes_until <= now_ms() + $3 RETURNING id"""
-    rows = await db.fetch(sql, node_id, CHANGE_EVERY_MS, CHANGE_EVERY_MS * (CHANGES_AT_ONCE - 1))
-    if not rows:
+    if not await has_row(db, sql, node_id, CHANGE_EVERY_MS, CHANGE_EVERY_MS * (CHANGES_AT_ONCE - 1)):
         raise TooManyChanges
 
 
@@ -175,40 +190,9 @@ async def remove(db: Transaction, name: str) -> bool:
     return bool(rows)
 
 
-async def _voices_differ(db: Queries, node_id: int, voices: Sequence[NodeVoice]) -> bool:
+async def _recorded(db: Queries, node_id: int) -> tuple[list[NodeVoice], list[str]]:
+    """What the node can speak, as it is recorded: its voices, and the languages in which it clones."""
     sql = f"SELECT {columns(NodeVoice)} FROM node_voices WHERE node_id = $1 ORDER BY position"
-    return await fetch_rows(db, NodeVoice, sql, node_id) != list(voices)
-
-
-async def _replace_voices(db: Transaction, node_id: int, voices: Sequence[NodeVoice]) -> bool:
-    if not await _voices_differ(db, node_id, voices):
-        return False
-    await db.fetch("DELETE FROM node_voices WHERE node_id = $1", node_id)
-    for position, voice in enumerate(voices):
-        await insert_row(db, "node_voices", node_id=node_id, position=position, **structs.asdict(voice))
-    return True
-
-
-async def _clones_differ(db: Queries, node_id: int, languages: Sequence[str]) -> bool:
+    voices = await fetch_rows(db, NodeVoice, sql, node_id)
     sql = "SELECT language FROM node_clones WHERE node_id = $1"
-    return sorted(await fetch_values(db, str, sql, node_id)) != languages
-
-
-async def _replace_clones(db: Transaction, node_id: int, languages: Sequence[str]) -> bool:
-    if not await _clones_differ(db, node_id, languages):
-        return False
-    await db.fetch("DELETE FROM node_clones WHERE node_id = $1", node_id)
-    for language in languages:
-        await db.fetch("INSERT INTO node_clones (node_id, language) VALUES ($1, $2)", node_id, language)
-    return True
-
-
-async def node_version(db: Queries, node_id: int) -> str:
-    """The version of Myna that the node reported; "" if there is no such node."""
-    rows = await db.fetch("SELECT version FROM nodes WHERE id = $1", node_id)
-    return str(rows[0][0]) if rows else ""
-
-
-async def node_name(db: Queries, node_id: int) -> str:
-    """The node's name; "" if there is no such node."""
-    return await fetch_value(db, str, "SELECT name FROM nodes WHERE id = $1", node_id) or ""
+    return voices, sorted(await fetch_values(db, str, sql, node_id))

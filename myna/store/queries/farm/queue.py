@@ -5,21 +5,18 @@ same columns for that, so leasing and requeuing are written once. Leases expire 
 node's clock.
 """
 
-from typing import Final, Literal
+from typing import Final
 
 from msgspec import Struct
 
 from myna.store.database import Queries, Transaction
 from myna.store.queries.farm import able
+from myna.store.queries.farm.able import CLONE, TABLES, TASK, Kind, begin_cooldown
 from myna.store.rows import columns, fetch_row, fetch_rows, fetch_values, has_row
 from myna.store.states import COMPLETED, FAILED, LEASED, PROCESSING, QUEUED
 
-Kind = Literal["task", "clone"]
-TASK: Final = "task"
-CLONE: Final = "clone"
 CLONE_LEASE_MAX_MS: Final = 900_000
 """How long one node may work on a clone, which has no deadline. A node's engine has as long for a job."""
-TABLES: Final[dict[Kind, str]] = {TASK: "tasks", CLONE: "clones"}
 
 
 class NextJob(Struct, frozen=True):
@@ -63,11 +60,21 @@ class Proof(Struct, frozen=True):
     node_id: int
 
 
-class JobOwner(Struct, frozen=True):
-    """The account and the call of a job. `call_id` is empty for a clone, which is not charged."""
+class JobRow(Struct, frozen=True):
+    """A job. `call_id` is empty for a clone, which is not charged. `tries` is how often it was leased, except
+    for leases that did not count as a try. `text` is the text of a task, or the language of a clone."""
 
     account_id: int
     call_id: bytes
+    tries: int
+    text: str
+    speed: float
+
+
+_JOB: Final[dict[Kind, str]] = {
+    TASK: columns(JobRow),
+    CLONE: columns(JobRow, call_id="NULL", text="language", speed="CAST(1 AS DOUBLE PRECISION)"),
+}
 
 
 # ---- leasing
@@ -258,18 +265,13 @@ async def completed_with(db: Queries, proof: Proof, sha256: bytes) -> bool:
     return await has_row(db, sql, *_params(proof), sha256)
 
 
-async def spoken_by(db: Queries, kind: Kind, job_id: int) -> tuple[str, float]:
-    """What the job speaks, and its speed: the text of a task, the language of a clone. Empty without one."""
-    fields = "text, speed" if kind == TASK else "language, 1.0"
-    rows = await db.fetch(f"SELECT {fields} FROM {TABLES[kind]} WHERE id = $1", job_id)
-    return (str(rows[0][0]), float(rows[0][1])) if rows else ("", 1.0)
-
-
-async def owner_of(db: Queries, kind: Kind, job_id: int) -> JobOwner | None:
-    """The owner of the job; None if there is no such job."""
-    call = "call_id" if kind == TASK else "NULL"
-    rows = await db.fetch(f"SELECT account_id, {call} FROM {TABLES[kind]} WHERE id = $1", job_id)
-    return JobOwner(int(rows[0][0]), bytes(rows[0][1] or b"")) if rows else None
+async def job(db: Queries, kind: Kind, job_id: int) -> JobRow | None:
+    """The job of this id."""
+    rows = await db.fetch(f"SELECT {_JOB[kind]} FROM {TABLES[kind]} WHERE id = $1", job_id)
+    if not rows:
+        return None
+    account_id, call_id, *others = rows[0]
+    return JobRow(account_id, call_id or b"", *others)
 
 
 def _params(proof: Proof) -> tuple[object, ...]:
@@ -286,12 +288,6 @@ async def requeue(db: Transaction, kind: Kind, job_id: int, *, tries_returned: i
         node_id = CASE WHEN $3 > 0 THEN 0 ELSE node_id END, tries = tries - $3
         WHERE id = $1 AND {PROCESSING}"""
     await db.fetch(sql, job_id, b"", tries_returned)
-
-
-async def tries(db: Queries, kind: Kind, job_id: int) -> int:
-    """How often the job was leased, except for leases that did not count as a try."""
-    rows = await db.fetch(f"SELECT tries FROM {TABLES[kind]} WHERE id = $1", job_id)
-    return int(rows[0][0])
 
 
 async def requeue_expired(db: Transaction, tries_max: int, limit: int) -> int:
@@ -327,32 +323,8 @@ async def exhausted(db: Queries, tries_max: int, limit: int) -> list[bytes]:
     return await fetch_values(db, bytes, sql, tries_max, limit)
 
 
-async def fail_exhausted_clones(db: Transaction, tries_max: int, reason: str) -> int:
-    """Fails clones whose last lease expired; returns how many."""
+async def fail_exhausted_clones(db: Transaction, tries_max: int, reason: str) -> None:
+    """Fails clones whose last lease expired."""
     sql = f"""UPDATE clones SET {FAILED}, ended_at = now_ms(), reason = $2
-        WHERE {PROCESSING} AND lease_until <= now_ms() AND tries >= $1 RETURNING id"""
-    return len(await db.fetch(sql, tries_max, reason))
-
-
-# ---- cooldown of nodes
-
-
-async def begin_cooldown(db: Transaction, node_id: int, *, returned: bool, again: bool = True) -> None:
-    """The node gets no job for a while, so that another node gets this one: exponential backoff by its
-    consecutive failures, a minute at most. A job that the node returned is not a failure. Without `again`
-    nothing changes during a cooldown: leases that expire together are one failure."""
-    failed = 0 if returned else 1
-    only = "" if again else " AND rests_until <= now_ms()"
-    sql = f"""UPDATE nodes SET failures = failures + $2, rests_until = now_ms()
-        + 1000 * CASE WHEN failures + $2 < 6 THEN 1 << (failures + $2) ELSE 60 END WHERE id = $1{only}"""
-    await db.fetch(sql, node_id, failed)
-
-
-async def lock_node(db: Transaction, node_id: int) -> None:
-    """Locks the node's row until the transaction ends."""
-    await db.fetch("UPDATE nodes SET failures = failures WHERE id = $1", node_id)
-
-
-async def end_cooldown(db: Transaction, node_id: int) -> None:
-    """Resets the node's consecutive failures after it did a job."""
-    await db.fetch("UPDATE nodes SET failures = 0 WHERE id = $1 AND failures > 0", node_id)
+        WHERE {PROCESSING} AND lease_until <= now_ms() AND tries >= $1"""
+    await db.fetch(sql, tries_max, reason)
