@@ -126,7 +126,7 @@ def test_a_channel_comes_first_as_often_as_its_weight_says() -> None:
 
 def test_the_voices_follow_circuits_and_the_configuration() -> None:
     known = channels()
-    voices = [ChannelVoiceRow(name, name.upper(), name, "female", "en") for name in ("s", "t")]
+    voices = [ChannelVoiceRow(name.upper(), name, "female", "en", name) for name in ("s", "t")]
     site = config(row("s", kind="speech"), row("t", kind="speech"), voices=tuple(voices))
 
     def usable(site: Config) -> list[str]:

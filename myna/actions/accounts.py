@@ -4,7 +4,7 @@ passwords, the second factor, the provider's identity, sessions.
 A `session` is the token hash of the one that makes the change.
 """
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import structs
 
@@ -213,26 +213,30 @@ class SetPreferences(Action[Preferences], frozen=True):
 Session = Annotated[bytes, Field("The token hash of a session that stays.", secret=True)]
 
 
-class InviteAccount(Action[str], frozen=True):
+class MakeLink(Action[str], frozen=True):
+    """A link with which the account's holder sets a password."""
+
+    purpose: ClassVar[Purpose]
+    name: Name
+
+    async def run(self, change: Change) -> str:
+        return await links.create(change.db, self.purpose, await change.account(self.name))
+
+
+class InviteAccount(MakeLink, frozen=True):
     """Create a link with which the account's holder sets the first password. It is printed once, not stored,
     and works once, within three days."""
 
     command = "account invite"
-    name: Name
-
-    async def run(self, change: Change) -> str:
-        return await links.create(change.db, Purpose.INVITE, await change.account(self.name))
+    purpose = Purpose.INVITE
 
 
-class ResetAccount(Action[str], frozen=True):
+class ResetAccount(MakeLink, frozen=True):
     """Create a link with which the account's holder sets a new password. It is printed once, not stored, and
     works once, within an hour. The account's sessions end when it is used."""
 
     command = "account reset"
-    name: Name
-
-    async def run(self, change: Change) -> str:
-        return await links.create(change.db, Purpose.RESET, await change.account(self.name))
+    purpose = Purpose.RESET
 
 
 class SetPassword(Action[None], frozen=True):

@@ -199,7 +199,7 @@ class V1Api:
 
 
 def _voice(voice: EngineVoice, source: str) -> Voice:
-    return Voice(**structs.asdict(voice), source=source)
+    return Voice(voice.voice_id, voice.name, voice.gender, voice.language, source)
 
 
 def read_integer(name: str, value: str | None) -> int:

@@ -24,7 +24,8 @@ from myna.store.files.named_files import AudioStore
 from myna.store.queries import audit as store
 from myna.store.queries import audit_reports, audit_state
 from myna.store.queries import config as config_store
-from myna.store.queries.audit import FIRST, LAST, Breach, Counts, KeyCounters, breach_of
+from myna.store.queries.audit import FIRST, LAST, Breach, Counts, breach_of
+from myna.store.queries.keys import KeyUsage
 from myna.store.rows import ID_MAX
 
 STEP_ENTRIES = 5_000
@@ -101,7 +102,7 @@ class _Audit:
         self._position = FIRST
         self._checkpoint = FIRST
         self._units: Counter[int] = Counter()
-        self._usage: dict[int, KeyCounters] = {}
+        self._usage: dict[int, KeyUsage] = {}
         self._checked = Counts()
         self._breaches: list[Breach] = []
 
@@ -178,7 +179,7 @@ class _Audit:
         async def read(db: Queries) -> None:
             self._units.update(await store.units_of(db, start, until))
             for key_id, used in (await store.usage_of(db, start, until)).items():
-                self._usage[key_id] = self._usage.get(key_id, KeyCounters(0, 0, 0)).plus(used)
+                self._usage[key_id] = self._usage.get(key_id, KeyUsage()).plus(used)
 
         await self._db.snapshot(read, query_max_s=STEP_TIMEOUT_S)
 

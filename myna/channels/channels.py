@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any
 
-from msgspec import Struct, convert, structs
+from msgspec import Struct, structs
 
 from myna.channels.circuits import CircuitChange, Circuits, Outbound
 from myna.channels.keys import ChannelKeys, LoadedKeys
@@ -197,13 +197,12 @@ class Channels:
             engine = self.engine(channel)
             if engine is None:
                 return []
-            rows = (row for row in config.voices if row.channel == channel.name)
-            own = engine.voices or tuple(_described(row) for row in rows)
+            own = engine.voices or tuple(row for row in config.voices if row.channel == channel.name)
             blends = _blends(engine, own, config)
             found = SpeechChannel(
                 name=channel.name,
                 engine=engine,
-                voices=(*own, *map(_described, blends)),
+                voices=(*own, *blends),
                 up=True,
                 recipes={blend.voice_id: blend.recipe for blend in blends},
                 place=partial(self.place, channel),
@@ -211,10 +210,6 @@ class Channels:
             self._known[channel.name, channel.model] = found
         up = found.engine.up() if is_local(channel) else not self.circuits.open(channel.name)
         return [structs.replace(found, up=up, full=found.engine.full())]
-
-
-def _described(row: ChannelVoiceRow | BlendRow) -> EngineVoice:
-    return convert(row, EngineVoice, from_attributes=True)
 
 
 def _blends(engine: Engine, own: tuple[EngineVoice, ...], config: Config) -> list[BlendRow]:

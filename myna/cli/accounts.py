@@ -1,10 +1,13 @@
-"""myna account add|show|list|rename|disable|enable|grant|limit|invite|reset|sessions|sign-out|set, and
+"""myna account add|show|list|usage|rename|disable|enable|grant|limit|invite|reset|sessions|sign-out|set, and
 second-factor|oidc"""
 
 import shlex
+import time
 from typing import Annotated
 
 from cyclopts import App, Parameter
+from cyclopts.validators import Number
+from msgspec import structs
 
 from myna.accounts import accounts, limits
 from myna.accounts.sign_in import links, second_factor, sessions
@@ -25,9 +28,22 @@ from myna.actions.accounts import (
     SignOut,
 )
 from myna.cli.commands import perform, register
-from myna.cli.console import Json, Row, address_note, listing, read_settings, seconds, show, with_database
-from myna.store.database import Database
+from myna.cli.console import (
+    Json,
+    Row,
+    Whole,
+    address_note,
+    listing,
+    read_settings,
+    seconds,
+    show,
+    with_database,
+)
+from myna.cli.history import Limit
+from myna.lib.times import HOUR_MS
+from myna.store.database import Database, Queries
 from myna.store.queries import keys as limit_store
+from myna.store.queries import reports
 from myna.store.queries.accounts import AccountRow, preferences_of
 from myna.store.queries.keys import OF_ACCOUNT
 
@@ -46,6 +62,19 @@ def show_one(name: Name, *, json: Json = False) -> None:
 async def list_all(db: Database) -> list[Row]:
     """List all accounts."""
     return [_shown(row) for row in await accounts.list_all(db)]
+
+
+@app.command(name="usage")
+@listing(empty="No call ended in these hours.", brief=("account", "calls", "units"), snapshot=True)
+async def list_usage(
+    db: Queries,
+    *,
+    hours: Annotated[Whole, Parameter(help="Hours up to now.", validator=Number(gte=1, lte=10_000))] = 24,
+    limit: Limit = 50,
+) -> list[Row]:
+    """List what each account used in the last hours, the most units first."""
+    start = int(time.time() * 1000) - (hours + 1) * HOUR_MS
+    return [structs.asdict(row) for row in await reports.most_used(db, start, limit)]
 
 
 @app.command(name="sessions")

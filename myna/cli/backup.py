@@ -287,7 +287,7 @@ def _check_equal(here: Counter[str], there: Counter[str]) -> None:
 async def _undo(db: Database, target: Settings) -> None:
     """Empties the target. Raises CommandError if it is unavailable."""
     try:
-        await backups.undo(db)
+        await db.transaction(lambda connection: connection.tables.drop_all())
     except db.unavailable:
         raise _copy_left(target, "is") from None
 

@@ -156,8 +156,12 @@ def _check_readable(path: Path) -> None:
 
 
 def _public(offer: PublicVoice) -> Row:
+    voice = offer.voice
     return {
-        **structs.asdict(offer.voice),
+        "voice_id": voice.voice_id,
+        "name": voice.name,
+        "gender": voice.gender,
+        "language": voice.language,
         "source": "public",
         "recipe": offer.recipe,
         "by": list(offer.sources),

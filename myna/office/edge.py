@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import TypeGuard
 from urllib.parse import quote, urlsplit
 
-from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Match, Route
@@ -23,7 +22,7 @@ from myna.http.request_head import Receive, Scope, Send
 from myna.http.responses import public_error
 from myna.lib.telemetry import logs
 from myna.office import forms, refill
-from myna.office.forms import AlreadySent, Submission
+from myna.office.forms import PASSWORD_FIELD, AlreadySent, Submission
 from myna.office.page import Handler, Page
 from myna.office.pages import ALL_PAGES
 from myna.office.refill import Refill
@@ -48,7 +47,6 @@ ENDED_AND_KEPT = N_(
     " secrets and files."
 )
 ENDED = N_("Your session has ended, so the form was not sent, and is not kept. Sign in and fill it in again.")
-PASSWORD_FIELD = "current_password"  # noqa: S105  a name
 
 
 class Office:
@@ -138,7 +136,7 @@ class Office:
         await self._read(page, visit)
         if page.repeatable:
             return await self._recent(page, visit, None)
-        form = self._submission(page, visit)
+        form = self._submission(visit)
         response = await form.answer()
         if response is not None:
             return response
@@ -230,16 +228,14 @@ class Office:
         if found is None or (found[0].is_for_operators and not (visit.session and visit.account.operator)):
             return None
         page, scope = found
-        visit.refill = Refill(visit.request.url.path, visit.form, visit.said(error), error)
-        posted, visit.form = visit.request, FormData()
         query = address.partition("?")[2].encode()
-        visit.request = Request({**posted.scope, **scope, "query_string": query})
+        request = Request({**visit.request.scope, **scope, "query_string": query})
+        shown = Visit(request, self._parts, visit.renderer, self._cookies, visit.session)
+        shown.refill = Refill(visit.request.url.path, visit.form, visit.said(error), error)
         try:
-            response = await _handler(page.show)(visit)
+            response = await _handler(page.show)(shown)
         except (MynaError, CommandError):
             return None
-        finally:
-            visit.request, visit.form, visit.refill = posted, visit.refill.typed, None
         visit.details.error_type = _type_of(error)
         return response if response.status_code == 400 else None
 
@@ -251,16 +247,15 @@ class Office:
         timeout_s = self._parts.settings.body_timeout_s
         visit.form = await forms.read(visit.request, page.form_max_bytes, timeout_s)
 
-    def _submission(self, page: Page, visit: Visit) -> Submission:
-        unread = (forms.FIELD, PASSWORD_FIELD)
-        return Submission(self._parts.db, self._cookies, visit.request.url.path, visit.form, unread)
+    def _submission(self, visit: Visit) -> Submission:
+        return Submission(self._parts.db, self._cookies, visit.request.url.path, visit.form)
 
     async def _answered(self, page: Page, visit: Visit) -> Response | None:
         """The answer to an earlier submission, which may have ended the session that sent this one too."""
         if page.repeatable or page.form_max_bytes > forms.FORM_MAX_BYTES:
             return None
         await self._read(page, visit)
-        return await self._submission(page, visit).answer()
+        return await self._submission(visit).answer()
 
     async def _recent(self, page: Page, visit: Visit, form: Submission | None) -> Response:
         """Makes the change of the form, if the password is recent or is not asked for."""

@@ -159,6 +159,7 @@ def _refused(wrong: FieldError) -> InvalidRequest:
 T = TypeVar("T")
 
 FIELD: Final = "once"
+PASSWORD_FIELD: Final = "current_password"  # noqa: S105  a name
 WAIT_MS: Final = 70_000
 """How long the answer to the first of several submissions may take: longer than the test of a channel."""
 LOOK_S, LOOK_MAX_S = 0.03, 1.0
@@ -202,11 +203,9 @@ class Submission:
     committed makes every other submission's raise AlreadySent. Raises InvalidRequest for a form without a
     valid `once`."""
 
-    def __init__(
-        self, db: Database, cookies: Cookies, path: str, form: FormData, unread: tuple[str, ...]
-    ) -> None:
+    def __init__(self, db: Database, cookies: Cookies, path: str, form: FormData) -> None:
         self._once = _once_of(form)
-        self._form = _fingerprint(path, form, unread)
+        self._form = _fingerprint(path, form)
         self._hash = hash_of(self._once)
         self._attempt = secrets.token_bytes(16)
         self._plain = db
@@ -335,12 +334,12 @@ def _once_of(form: FormData) -> str:
     raise InvalidRequest("The form was changed; open its page again.")
 
 
-def _fingerprint(path: str, form: FormData, unread: tuple[str, ...]) -> bytes:
-    """The SHA-256 of what was typed. Of a file it has the name and the size."""
+def _fingerprint(path: str, form: FormData) -> bytes:
+    """The SHA-256 of what was typed, without the password. Of a file it has the name and the size."""
     fields = [
         (name, f"{value.filename}:{value.size}" if isinstance(value, UploadFile) else value)
         for name, value in form.multi_items()
-        if name not in unread
+        if name not in (FIELD, PASSWORD_FIELD)
     ]
     return hashlib.sha256(msgspec.json.encode([path, fields])).digest()
 

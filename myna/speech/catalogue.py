@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from msgspec import Struct, convert, structs
+from msgspec import Struct, structs
 
 from myna.channels.channels import Channels, SpeechChannel
 from myna.channels.routes import Route
@@ -32,7 +32,7 @@ class VoiceChoice(Struct, frozen=True):
 
 
 def spoken_language(tag: str) -> str:
-    """The language that is heard, such as zh, yue or en, of a voice's tag, such as zh-CN, zh-HK or en-GB."""
+    """The spoken language, such as zh, yue or en, of a voice's tag, such as zh-CN, zh-HK or en-GB."""
     return "yue" if tag == "zh-HK" else tag.split("-")[0]
 
 
@@ -46,7 +46,7 @@ def usable(
     known, key = channels.known(config), ("usable", route and route.channels)
     if key not in known or known[key][0] != sources:
         speaking = [voice for channel in up for voice in channel.voices]
-        speaking += [voice for node_id, voice in _node_voices(channels, config) if node_id in nodes]
+        speaking += [voice for voice in config.node_voices if voice.node_id in nodes]
         public = [voice for voice in speaking if not is_clone(voice.voice_id)]
         known[key] = sources, overridden(_unique(public), config.overrides)
     return list(known[key][1])
@@ -109,10 +109,10 @@ def _public(
             if voice.voice_id == voice_id:
                 voices.append(voice)
                 up += [channel] * channel.up
-    for node_id, voice in _node_voices(channels, config):
-        if voice.voice_id == voice_id:
-            voices.append(voice)
-            able.add(node_id)
+    for row in config.node_voices:
+        if row.voice_id == voice_id:
+            voices.append(row)
+            able.add(row.node_id)
     found = overridden(voices[:1], config.overrides)
     if not found and recipes and "+" in voice_id and len(voice_id) <= _RECIPE_MAX_CHARS:
         return _mixed(channels, config, voice_id, route)
@@ -161,15 +161,6 @@ def _cloning_nodes(clone: CloneRow, config: Config, nodes: OnlineNodes) -> froze
     """The online nodes that can speak a clone of this language."""
     able = {row.node_id for row in config.node_clones if row.language == clone.language}
     return frozenset(able & nodes.keys())
-
-
-def _node_voices(channels: Channels, config: Config) -> list[tuple[int, EngineVoice]]:
-    known = channels.known(config)
-    if "nodes" not in known:
-        rows = config.node_voices
-        known["nodes"] = [(row.node_id, convert(row, EngineVoice, from_attributes=True)) for row in rows]
-    found: list[tuple[int, EngineVoice]] = known["nodes"]
-    return found
 
 
 def _unique(speaking: Iterable[EngineVoice]) -> list[EngineVoice]:

@@ -199,11 +199,6 @@ async def _committed(db: Database, staged: "_Files", error: BaseException) -> bo
         ) from error
 
 
-async def undo(db: Database) -> None:
-    """Empties the database after a restore."""
-    await db.transaction(lambda connection: connection.tables.drop_all())
-
-
 async def _load(connection: Transaction, staged: "_Files", source: ArchiveReader) -> Manifest:
     """Loads all members. Raises ArchiveBroken if the numbers of rows or files differ from the manifest."""
     known = {table.name: table for table in await tables.tables_to_copy(connection)}

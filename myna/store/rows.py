@@ -5,9 +5,10 @@ PostgreSQL an array for each column.
 from collections.abc import Awaitable, Callable, Sequence, Sized
 from functools import lru_cache
 from itertools import chain, count
-from typing import Any, Protocol, TypeVar
+from operator import add
+from typing import Any, Protocol, Self, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 S = TypeVar("S", bound=Struct)
 V = TypeVar("V", int, str, bytes)
@@ -16,6 +17,13 @@ ID_MAX = 2**63 - 1
 """Above every id."""
 Row = Sequence[Any]
 Fetch = Callable[..., Awaitable[Sequence[Row]]]
+
+
+class Sums(Struct, frozen=True):
+    """Numbers that are added field by field."""
+
+    def plus(self, other: Self) -> Self:
+        return type(self)(*map(add, structs.astuple(self), structs.astuple(other)))
 
 
 class Queries(Protocol):

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 
-from msgspec import Struct, convert, structs
+from msgspec import Struct, structs
 
 from myna.channels.channels import Channels
 from myna.engines.interface import EngineVoice
@@ -47,8 +47,7 @@ async def list_public(db: Queries, channels: Channels) -> list[PublicVoice]:
         voices.setdefault(voice.voice_id, _named(voice, config.overrides))
         sources.setdefault(voice.voice_id, []).append(source)
     for row in config.blends:
-        blend = convert(row, EngineVoice, from_attributes=True)
-        voices.setdefault(row.voice_id, _named(blend, config.overrides))
+        voices.setdefault(row.voice_id, _named(row, config.overrides))
     recipes = {row.voice_id: row.recipe for row in config.blends}
     return [
         PublicVoice(
@@ -70,7 +69,7 @@ def _speaking(
             yield voice, f"channel {channel.name}"
     for row in config.node_voices:
         if row.node_id in nodes:  # else it was removed in between
-            yield convert(row, EngineVoice, from_attributes=True), f"node {nodes[row.node_id]}"
+            yield row, f"node {nodes[row.node_id]}"
 
 
 def _named(voice: EngineVoice, overrides: Mapping[str, VoiceOverride]) -> EngineVoice:

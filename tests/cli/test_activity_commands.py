@@ -16,10 +16,9 @@ from tests.rig.samples import write_voice
 from tests.rig.upstream import Upstream
 
 READS = {
-    "account list", "account sessions", "account show", "activity", "calls", "channel list", "code list",
-    "key list", "ledger", "models list", "node list", "record list", "route list", "settings get",
-    "settings list", "completion", "version", "voice list", "voice read",
-     "voice word list",
+    "account list", "account sessions", "account show", "account usage", "activity", "calls", "channel list",
+    "code list", "key list", "ledger", "models list", "node list", "record list", "route list",
+    "settings get", "settings list", "completion", "version", "voice list", "voice read", "voice word list",
 }  # fmt: skip
 OF_THE_MACHINE = {
     "audit", "backup", "migrate", "models add", "models get", "models remove", "move", "node check",

@@ -57,17 +57,6 @@ def test_a_channel_with_a_login_or_the_name_of_a_node_is_refused(cli: Cli) -> No
     assert cli.lines("channel", "add", "chat", "a-node:b", "parrot:")
 
 
-FAULTS = {
-    "status:401": "status 401: no: *** at /srv/upstream.py. Its server refuses the key.",
-    "status:404": "its server lists upstream-model, m.",
-    "close": "closed the connection without an answer.",
-    "garbage": "is not HTTP/1.1.",
-    "not-chat": "the answer is no chat completion.",
-    "no-choices": "the answer has no choices.",
-    "empty": "the answer is empty.",
-}
-
-
 def test_a_channel_that_is_added_or_changed_with_a_mistake_is_refused_or_a_warning(
     cli: Cli, upstream: Upstream
 ) -> None:

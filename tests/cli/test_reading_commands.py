@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import time
 
 from tests.cli.conftest import Cli
 
@@ -46,6 +47,21 @@ def test_grants_are_listed_with_memo_and_balance_and_paged_by_their_last(cli: Cl
     assert cli.lines("record", "list", "me", "--before", "1") == ["There are no older ones."]
     assert cli.lines("record", "list", "me") == ["The account has no records."]
     assert cli.lines("calls", "--account", "me") == ["There are no such calls."]
+
+
+def test_what_accounts_used_is_listed_for_the_last_hours(cli: Cli) -> None:
+    assert cli.lines("account", "usage") == ["No call ended in these hours."]
+    ids = [cli.json("account", "add", name)["id"] for name in ("ann", "bob")]
+    hour = int(time.time() * 1000) // 3_600_000 * 3_600_000
+    with sqlite3.connect(cli.service.folder / "data" / "myna.sqlite") as raw:
+        rows = [(ids[0], hour, 2, 2, 2), (ids[1], hour - 30 * 3_600_000, 9, 8, 8)]
+        raw.executemany("INSERT INTO usage_hours VALUES (?, ?, 1, 1, ?, ?, ?, 0)", rows)
+    raw.close()
+    ann = {"account": "ann", "calls": 2, "ok_calls": 2, "units": 2}
+    assert cli.json("account", "usage") == [ann]
+    bob = {"account": "bob", "calls": 9, "ok_calls": 8, "units": 8}
+    assert cli.json("account", "usage", "--hours", "48") == [bob, ann]
+    assert cli.json("account", "usage", "--hours", "48", "--limit", "1") == [bob]
 
 
 def test_an_unknown_account_call_or_entry_is_refused(cli: Cli) -> None:

@@ -22,8 +22,6 @@ from tests.rig.disks import on_full_disk
 from tests.rig.samples import write_voice
 from tests.rig.service import Service, ServiceMaker
 
-ESPEAK = {"MYNA_SPEECH": "espeak"}
-
 
 @pytest.fixture
 def owner(cli: Cli) -> Cli:

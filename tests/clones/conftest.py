@@ -1,7 +1,8 @@
 """The parts that clone voices on the books of a test: inspector, file stores, a compute node."""
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import msgspec
 import pytest
 
 from myna.accounts.keys import Scope
+from myna.actions import Action
 from myna.actions.media import CLONES_MAX, CloneVoice, DeleteVoice
+from myna.channels.channels import Channels
 from myna.engines.media.media import Inspector
 from myna.farm.nodes import Nodes
 from myna.farm.tasks import Tasks
@@ -30,6 +33,8 @@ from tests.store.books import Books, Customer
 from tests.tasks.task_service import join_node, proof_of
 
 PREVIEW = b"the preview"
+Do = Callable[[Action[Any]], Awaitable[Any]]
+"""Performs an action."""
 
 
 class CloneSetup:
@@ -143,3 +148,9 @@ async def clone_setup(books: Books, recording: Path) -> AsyncIterator[CloneSetup
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A good sample, slightly longer than three seconds."""
     return write_voice(tmp_path_factory.mktemp("recording") / "voice.wav", 3.5)
+
+
+@pytest.fixture
+def do(books: Books, channels: Channels) -> Do:
+    """Performs actions on these books that know the channels of the test's module."""
+    return partial(perform, books.db, channels=channels)

@@ -11,7 +11,7 @@ from myna.actions import voices as voice_actions
 from myna.actions.media import DeleteVoice
 from myna.actions.voices import BlendVoice, HideVoice
 from myna.channels.channels import Channels
-from myna.engines.interface import EngineLimits, EngineVoice
+from myna.engines.interface import EngineLimits
 from myna.engines.kokoro.engine import KokoroConfig
 from myna.errors import CommandError, InvalidRequest
 from myna.farm.nodes import Nodes
@@ -19,10 +19,11 @@ from myna.http.client import HttpClient
 from myna.settings import Settings
 from myna.speech import catalogue as voices
 from myna.store.queries import config as config_store
-from myna.store.queries.config import Config
+from myna.store.queries.config import BlendRow, Config
 from myna.voices import overrides as voice_overrides
 from myna.voices.overrides import PublicVoice
 from myna.wire.farm import NodeVoice
+from tests.clones.conftest import Do
 from tests.rig.actors import perform
 from tests.store.books import Books
 from tests.store.fixtures import each_database
@@ -75,19 +76,19 @@ async def listed(books: Books, channels: Channels) -> PublicVoice:
 
 
 async def test_a_blend_is_a_public_voice_of_the_channel_after_its_own(
-    books: Books, channels: Channels
+    do: Do, books: Books, channels: Channels
 ) -> None:
-    await perform(books.db, BlendVoice(voice_id=BLEND, recipe=RECIPE), channels=channels)
+    await do(BlendVoice(voice_id=BLEND, recipe=RECIPE))
     assert await usable(books, channels) == [*PARTS, BLEND]
     row = await listed(books, channels)
-    assert row.voice == EngineVoice(BLEND, "晓晓 + 晓北", "female", "zh-CN")
+    assert row.voice == BlendRow(BLEND, "晓晓 + 晓北", "female", "zh-CN", RECIPE)
     assert (row.sources, row.recipe) == ((f"channel {CHANNEL}",), RECIPE)
     others = [row for row in await voice_overrides.list_public(books.db, channels) if row.recipe == ""]
     assert [row.voice.voice_id for row in others] == PARTS
 
 
-async def test_the_channel_speaks_the_recipe(books: Books, channels: Channels) -> None:
-    await perform(books.db, BlendVoice(voice_id=BLEND, recipe=RECIPE), channels=channels)
+async def test_the_channel_speaks_the_recipe(do: Do, books: Books, channels: Channels) -> None:
+    await do(BlendVoice(voice_id=BLEND, recipe=RECIPE))
     choice = voices.choose(channels, await config_of(books), {}, (), BLEND)
     (channel,) = choice.channels
     assert (choice.voice.voice_id, choice.nodes) == (BLEND, frozenset())
@@ -98,14 +99,14 @@ async def test_the_channel_speaks_the_recipe(books: Books, channels: Channels) -
 
 
 async def test_a_request_may_name_a_recipe_of_listed_voices_if_the_site_accepts_them(
-    books: Books, channels: Channels
+    do: Do, books: Books, channels: Channels
 ) -> None:
     recipe = "af_heart(1)+zm_yunxi(2)"
     choice = voices.choose(channels, await config_of(books), {}, (), recipe, recipes=True)
     (channel,) = choice.channels
     assert (choice.voice.language, choice.voice.gender) == ("zh-CN", "male")
     assert channel.engine_voice_id(choice.voice.voice_id) == recipe
-    await perform(books.db, HideVoice(voice_id="af_heart"), channels=channels)
+    await do(HideVoice(voice_id="af_heart"))
     for unknown, why in (
         (recipe, "there is no voice 'af_heart' for the recipe"),
         ("zm_yunxi+nobody", "there is no voice 'nobody' for"),
@@ -117,21 +118,17 @@ async def test_a_request_may_name_a_recipe_of_listed_voices_if_the_site_accepts_
             voices.choose(channels, await config_of(books), {}, (), unknown, recipes=True)
 
 
-async def test_gender_and_language_are_those_of_the_largest_part(books: Books, channels: Channels) -> None:
-    made = await perform(
-        books.db, BlendVoice(voice_id="a", recipe="af_heart:1+zm_yunxi:2"), channels=channels
-    )
+async def test_gender_and_language_are_those_of_the_largest_part(do: Do) -> None:
+    made = await do(BlendVoice(voice_id="a", recipe="af_heart:1+zm_yunxi:2"))
     assert (made.gender, made.language, made.name) == ("male", "zh-CN", "云希 + Heart")
-    made = await perform(
-        books.db, BlendVoice(voice_id="b", recipe="af_heart+zm_yunxi", name="Bea"), channels=channels
-    )
+    made = await do(BlendVoice(voice_id="b", recipe="af_heart+zm_yunxi", name="Bea"))
     assert (made.gender, made.language, made.name) == ("female", "en-US", "Bea")
 
 
-async def test_the_same_blend_again_changes_nothing(books: Books, channels: Channels) -> None:
-    await perform(books.db, BlendVoice(voice_id=BLEND, recipe=RECIPE, name="小"), channels=channels)
+async def test_the_same_blend_again_changes_nothing(do: Do, books: Books) -> None:
+    await do(BlendVoice(voice_id=BLEND, recipe=RECIPE, name="小"))
     before = (await config_of(books)).version
-    await perform(books.db, BlendVoice(voice_id=BLEND, recipe=RECIPE, name="小"), channels=channels)
+    await do(BlendVoice(voice_id=BLEND, recipe=RECIPE, name="小"))
     assert (await config_of(books)).version == before
     changes = await activity.page(books.db, prefix="voice")
     assert [row.command for row in changes] == [
@@ -140,10 +137,10 @@ async def test_the_same_blend_again_changes_nothing(books: Books, channels: Chan
 
 
 @each_database
-async def test_another_recipe_or_name_replaces_the_blend(books: Books, channels: Channels) -> None:
-    await perform(books.db, BlendVoice(voice_id=BLEND, recipe=RECIPE, name="小"), channels=channels)
+async def test_another_recipe_or_name_replaces_the_blend(do: Do, books: Books) -> None:
+    await do(BlendVoice(voice_id=BLEND, recipe=RECIPE, name="小"))
     before = (await config_of(books)).version
-    await perform(books.db, BlendVoice(voice_id=BLEND, recipe="zm_yunxi:3+zf_xiaobei:1"), channels=channels)
+    await do(BlendVoice(voice_id=BLEND, recipe="zm_yunxi:3+zf_xiaobei:1"))
     config = await config_of(books)
     assert config.version == before + 1
     (row,) = config.blends
@@ -151,8 +148,8 @@ async def test_another_recipe_or_name_replaces_the_blend(books: Books, channels:
 
 
 @each_database
-async def test_a_deleted_blend_is_no_voice(books: Books, channels: Channels) -> None:
-    await perform(books.db, BlendVoice(voice_id=BLEND, recipe=RECIPE), channels=channels)
+async def test_a_deleted_blend_is_no_voice(do: Do, books: Books, channels: Channels) -> None:
+    await do(BlendVoice(voice_id=BLEND, recipe=RECIPE))
     before = (await config_of(books)).version
     await perform(books.db, DeleteVoice(voice_id=BLEND))
     config = await config_of(books)
@@ -178,28 +175,26 @@ async def test_a_deleted_blend_is_no_voice(books: Books, channels: Channels) -> 
     ],
 )
 async def test_a_wrong_blend_is_refused(
-    books: Books, channels: Channels, voice_id: str, recipe: str, name: str, reason: str
+    do: Do, books: Books, voice_id: str, recipe: str, name: str, reason: str
 ) -> None:
     before = await config_of(books)
     with pytest.raises(CommandError, match=reason):
-        await perform(books.db, BlendVoice(voice_id=voice_id, recipe=recipe, name=name), channels=channels)
+        await do(BlendVoice(voice_id=voice_id, recipe=recipe, name=name))
     assert await config_of(books) == before
 
 
-async def test_the_id_of_a_nodes_voice_is_refused(books: Books, channels: Channels) -> None:
+async def test_the_id_of_a_nodes_voice_is_refused(do: Do, books: Books) -> None:
     own = NodeVoice(voice_id=BLEND, name="Ann", gender="female", language="en-US")
     await join_node(Nodes(books.db), own)
     with pytest.raises(CommandError, match="A compute node has a voice 'xiao'"):
-        await perform(books.db, BlendVoice(voice_id=BLEND, recipe=RECIPE), channels=channels)
+        await do(BlendVoice(voice_id=BLEND, recipe=RECIPE))
 
 
-async def test_there_is_a_maximum_of_blends(
-    books: Books, channels: Channels, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_there_is_a_maximum_of_blends(do: Do, books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(voice_actions, "BLENDS_MAX", 2)
     for voice_id in ("a", "b"):
-        await perform(books.db, BlendVoice(voice_id=voice_id, recipe=RECIPE), channels=channels)
+        await do(BlendVoice(voice_id=voice_id, recipe=RECIPE))
     with pytest.raises(CommandError, match="There are 2 blends, the maximum"):
-        await perform(books.db, BlendVoice(voice_id="c", recipe=RECIPE), channels=channels)
-    await perform(books.db, BlendVoice(voice_id="b", recipe="zf_xiaobei+af_heart"), channels=channels)
+        await do(BlendVoice(voice_id="c", recipe=RECIPE))
+    await do(BlendVoice(voice_id="b", recipe="zf_xiaobei+af_heart"))
     assert [row.voice_id for row in (await config_of(books)).blends] == ["a", "b"]

@@ -12,12 +12,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 
 from myna.engines.interface import EngineUnavailable, NothingSpoken
 from myna.engines.pool.child_main import RunningJob, Work
+
+_THREADS = ThreadPoolExecutor(1)
+"""Its thread starts while the module is imported, as those of libraries for numbers do."""
+_THREADS.submit(str).result()
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -98,6 +103,10 @@ def write(word: str) -> str:
         return "written"
 
     return _refused(done)
+
+
+def read_in_thread(word: str) -> str:
+    return _refused(_THREADS.submit(Path(word).read_text).result)
 
 
 def signal_to(word: str) -> str:

@@ -177,13 +177,6 @@ async def test_a_published_voice_speaks_the_phonemes_of_its_json(tmp_path: Path)
     assert level(tmp_path / "three.mp3", theta_hz) > 0.004 > level(tmp_path / "three.mp3", theta_hz + 10)
 
 
-def test_a_model_without_tokens_and_json_is_refused(tmp_path: Path) -> None:
-    folder = tiny_voices.published_piper(tmp_path / "voice")
-    (folder / "voice.onnx.json").unlink()
-    with pytest.raises(ConfigError, match=r"lacks tokens\.txt"):
-        SherpaConfig(str(folder)).build(LIMITS, Path())
-
-
 @pytest.mark.parametrize(
     "damage",
     [

@@ -1,26 +1,30 @@
-"""The server process is killed, and the audit finds nothing afterwards; a key is revoked under load."""
+"""The server process is killed, its disk is full, or a key is revoked under load: the audit finds nothing
+afterwards. Calls that a full disk can't store are refused uncharged, and served again when there is space.
+"""
 
 import http.client
+import resource
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.conformance.caller import REFUNDED, Caller
-from tests.faults.conftest import at, audited, new_caller
-from tests.rig.calls import Answer
+import pytest
+
+from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller, check_error
+from tests.faults.conftest import ServiceOn, at, audited, new_caller
+from tests.rig.calls import Answer, call
 from tests.rig.service import Service
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 
 CLIENTS = 12
-ROUNDS = 5
 SWEPT_DEADLINE_S = 60
 
 
-def ask(caller: Caller, text: str, order: str | None = None) -> Answer | None:
+def ask(caller: Caller, text: str) -> Answer | None:
     """The answer, or None if the connection broke."""
     try:
-        return caller.chat(text, {"Idempotency-Key": order} if order else None)
+        return caller.chat(text)
     except (OSError, http.client.HTTPException):
         return None
 
@@ -41,34 +45,6 @@ def test_a_process_refunds_open_calls_of_another_killed_process(
     wait_until(lambda: left.stats() == REFUNDED, SWEPT_DEADLINE_S, "the other process sweeps")
     assert left.chat("the unit is back").status == 200
     assert audited(living)
-
-
-class Load:
-    """Clients that send calls without a pause, each with its own Idempotency-Key."""
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
-        self._over = threading.Event()
-        self.seen: dict[str, bytes] = {}
-        self._clients = [threading.Thread(target=self._ask, args=(number,)) for number in range(CLIENTS)]
-        for client in self._clients:
-            client.start()
-
-    def end(self) -> dict[str, bytes]:
-        """The bodies of the 200 answers that arrived, by their keys."""
-        self._over.set()
-        for client in self._clients:
-            client.join(60)
-        return self.seen
-
-    def _ask(self, number: int) -> None:
-        count = 0
-        while not self._over.is_set():
-            count += 1
-            order = f"{id(self)}-{number}-{count}"
-            answer = ask(self._caller, "fault=status:500" if count % 7 == 0 else f"call {order}", order)
-            if answer is not None and answer.status == 200:
-                self.seen[order] = answer.body
 
 
 def test_a_revocation_is_effective_in_both_processes_when_it_returns(
@@ -99,3 +75,62 @@ def test_a_revocation_is_effective_in_both_processes_when_it_returns(
     assert {status for began, status in answered if began > returned} == {401}
     assert {status for _, status in answered} == {200, 401}
     assert audited(two_services[0])
+
+
+def fill_disk(service: Service) -> None:
+    """Limits the size of files of the process, so that every write fails as on a full disk. The process must
+    not cache modules, which would be cut."""
+    resource.prlimit(service.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+
+
+def empty_disk(service: Service) -> None:
+    resource.prlimit(service.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def stored(service: Service) -> bool:
+    """The state of the storage in GET /readyz, which may be a second old."""
+    answer = call("GET", f"{service.root_url}/readyz")
+    storage = answer.json["checks"]["storage"]
+    assert answer.status == (200 if storage else 503)
+    return bool(storage)
+
+
+def test_on_a_full_disk_calls_are_refused_uncharged_and_reads_are_served(service_on: ServiceOn) -> None:
+    service = service_on(None, MYNA_CHARGE_WAIT_S="0.5", PYTHONDONTWRITEBYTECODE="1").start()
+    caller = new_caller(service, units=5)
+    fill_disk(service)
+    check_error(caller.chat("hello"), 503, "service_unavailable")
+    assert caller.stats() == UNCHARGED
+    assert caller.get("/models").status == 200
+    wait_until(lambda: not stored(service), 60, "readiness tells of the disk")
+    assert not list((service.folder / "data").rglob("probe-*"))
+    empty_disk(service)
+    wait_until(lambda: stored(service), 60, "the service is ready again")
+
+    def writable() -> bool:
+        return caller.chat("hello").status == 200
+
+    wait_until(writable, 60, "calls go through again")
+    wait_until(lambda: caller.stats() == DELIVERED, 60, "only one call costs")
+    assert service.cli("account", "show", caller.account.name)["balance"] == 4
+    assert audited(service)
+    assert service.stop() == 0
+
+
+def test_a_call_that_fails_on_a_full_disk_is_refunded_when_there_is_space(
+    service_on: ServiceOn, upstream: Upstream
+) -> None:
+    """A 500 states the refund, so there is no answer while the refund cannot be written."""
+    service = service_on(None, MYNA_CHARGE_WAIT_S="0.5", PYTHONDONTWRITEBYTECODE="1").start()
+    caller = new_caller(service, units=1)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(caller.chat, "fault=block:500")
+        upstream.wait_for_requests(1)
+        fill_disk(service)
+        upstream.release()
+        with pytest.raises(http.client.RemoteDisconnected):
+            asked.result(30)
+    empty_disk(service)
+    wait_until(lambda: caller.stats() == REFUNDED, 60, "the refund arrives")
+    wait_until(lambda: stored(service), 60, "the service is ready")
+    assert audited(service)

@@ -29,8 +29,6 @@ UNITS = 5
 LEASE_S, BEAT_S = 1.5, 0.2
 LIMITS = {"MYNA_LEASE_S": str(LEASE_S), "MYNA_BEAT_S": str(BEAT_S), "MYNA_SWEEP_EVERY_S": "0.2"}
 DEADLINE_S = 40
-PROMPT_S = 10.0
-"""Measured: 10 to 40 ms from the order to the job. A machine that runs tests may be busy."""
 
 
 @dataclass

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import sqlite3
-from contextlib import closing
+from contextlib import ExitStack, closing
 from urllib.parse import quote
 
 import pytest
@@ -11,6 +11,7 @@ from starlette.requests import Request
 
 from myna.errors import Forbidden, RateLimited
 from myna.office import web_security
+from myna.office.page import STREAMS_OF_ACCOUNT_MAX
 from myna.office.pages import ALL_PAGES
 from myna.office.web_security import FORMS_PER_MINUTE_MAX, FormRate, check_same_origin
 from tests.office.conftest import MakeSite
@@ -321,3 +322,44 @@ def test_a_sign_in_ends_the_session_that_the_browser_had(site: Service, people: 
     visitor.submit("/sign-in", name="step-up-twice", password=PASSWORD)
     assert visitor.cookies[COOKIE] != before and is_signed_in(visitor)
     assert not is_signed_in(Visitor(site, cookies={COOKIE: before}))
+
+
+# ---- pages that stay up to date
+
+
+ENDS_S = 2.5
+"""A look at the session each second, and time for the machine."""
+
+
+def test_a_live_page_ends_with_its_session(site: Service, people: People) -> None:
+    visitor = people.signed_in("live")
+    visitor.result("/keys/new", name="k", scope="chat")
+    (key,) = site.cli("key", "list", "live")
+    with Wire(site.root_url) as wire:
+        sent = followed(wire, visitor, f"/keys/{key['id']}/live")
+        while b"event: content" not in sent:
+            sent += wire.socket.recv(65536)
+        site.cli("account", "disable", "live")
+        wire.socket.settimeout(ENDS_S)
+        while not sent.endswith(b"\r\n0\r\n\r\n"):
+            received = wire.socket.recv(65536)
+            assert received, "the connection stays open for the next request"
+            sent += received
+    assert b"event: end" not in sent, "the browser connects again, and is led to the sign-in"
+
+
+def followed(wire: Wire, visitor: Visitor, path: str) -> bytes:
+    """Asks for a stream; the beginning of the answer."""
+    wire.head(f"GET /office{path} HTTP/1.1", f"Cookie: {COOKIE}={visitor.cookies[COOKIE]}")
+    return wire.socket.recv(65536)
+
+
+def test_the_live_pages_of_an_account_leave_places_to_others(site: Service, people: People) -> None:
+    visitor, other = (people.signed_in(name, operator=True) for name in ("windows", "window"))
+    with ExitStack() as windows:
+        for _ in range(STREAMS_OF_ACCOUNT_MAX):
+            window = windows.enter_context(Wire(site.root_url))
+            assert b" 200 " in followed(window, visitor, "/site/nodes/live")
+        refused = visitor.get("/site/nodes/live")
+        assert (refused.status, refused.headers["retry-after"]) == (503, "10")
+        assert b" 200 " in followed(windows.enter_context(Wire(site.root_url)), other, "/site/nodes/live")

@@ -227,6 +227,27 @@ async def test_a_key_knows_when_it_was_last_used(books: Books) -> None:
     assert await reports.last_used(books.db, customer.account_id) == {customer.key_id: await now(books)}
 
 
+@FOLDED
+async def test_the_accounts_that_used_most_units_come_first(books: Books, folded: bool) -> None:
+    await books.stop_clock()
+    light, heavy = await books.customer(units=100), await books.customer(units=100)
+    before = await now(books)
+    await use(books, heavy)
+    await books.move_clock(2 * HOUR_MS)
+    await use(books, light, kept=1, refunded=2)
+    await roll(books, folded)
+    await use(books, heavy, kept=3)
+
+    async def most_used(start: int, limit: int) -> list[reports_store.AccountUse]:
+        return await books.db.snapshot(lambda db: reports_store.most_used(db, start, limit))
+
+    names = {row.account: row for row in await most_used(before - HOUR_MS, 9)}
+    assert [(row.calls, row.ok_calls, row.units) for row in names.values()] == [(4, 4, 8), (3, 1, 2)]
+    (newest,) = await most_used(before + HOUR_MS, 1)
+    assert (newest.account, newest.calls, newest.units) == (next(iter(names)), 3, 6)
+    assert await most_used(before + 4 * HOUR_MS, 9) == []
+
+
 GRANT, CHARGE, REFUND = EntryKind.GRANT, EntryKind.CHARGE, EntryKind.REFUND
 
 

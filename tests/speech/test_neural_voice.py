@@ -197,13 +197,6 @@ def test_texts_are_refunded_if_their_processes_hang_and_refused_if_they_are_too_
     assert balance(caller) == 19
 
 
-def test_kokoro_alone_does_not_start_without_its_model(make_service: ServiceMaker) -> None:
-    refused = make_service(chat_url="parrot:", speech="kokoro").command("serve")
-    assert refused.code == 2
-    assert "MYNA_SPEECH: folder: there is no model.onnx in" in refused.stderr
-    assert "myna models get kokoro" in refused.stderr
-
-
 def test_a_site_speaks_with_a_model_in_a_folder(
     make_service: ServiceMaker, new_caller: NewCaller, tmp_path: Path
 ) -> None:

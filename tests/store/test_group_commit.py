@@ -168,8 +168,9 @@ async def test_a_cancelled_end_is_sent(books: Books, commits: GroupCommit) -> No
     await ends_as(books, call.call_id, CallState.REFUNDED)
 
 
-async def test_a_charge_committed_after_its_cancellation_is_refunded_at_once(
-    books: Books, commits: GroupCommit
+@pytest.mark.parametrize("cancelled", [True, False])
+async def test_a_charge_is_answered_after_its_commit_and_a_cancelled_one_is_refunded_at_once(
+    books: Books, commits: GroupCommit, cancelled: bool
 ) -> None:
     customer = await books.customer()
     call = charge_of(customer)
@@ -179,25 +180,18 @@ async def test_a_charge_committed_after_its_cancellation_is_refunded_at_once(
         commits.start()
         await queued(commits, 0)
         await stalled()
-        waiting.cancel()
-        with pytest.raises(CommitInDoubt):
-            await waiting
-    await ends_as(books, call.call_id, CallState.REFUNDED)
-    assert await books.balance(customer) == 10
-
-
-async def test_no_charge_is_answered_before_its_commit(books: Books, commits: GroupCommit) -> None:
-    customer = await books.customer()
-    waiting = asyncio.ensure_future(commits.charge(charge_of(customer), 60))
-    await queued(commits, 1)
-    async with stalled_commits(books) as stalled:
-        commits.start()
-        await queued(commits, 0)
-        await stalled()
         await asyncio.wait([waiting], timeout=0.1)
         assert not waiting.done()
         assert await books.balance(customer) == 10
-    assert await waiting == charged_of(customer, 9)
+        if cancelled:
+            waiting.cancel()
+            with pytest.raises(CommitInDoubt):
+                await waiting
+    if cancelled:
+        await ends_as(books, call.call_id, CallState.REFUNDED)
+    else:
+        assert await waiting == charged_of(customer, 9)
+    assert await books.balance(customer) == (10 if cancelled else 9)
 
 
 async def first_future(monkeypatch: pytest.MonkeyPatch) -> "asyncio.Future[object]":

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from msgspec import Struct
 
 from myna import config
 from myna.errors import CommandError, DatabaseUnavailable
@@ -24,7 +23,6 @@ from myna.store.migrate import migrate
 from myna.store.postgresql import Postgresql
 from myna.store.postgresql_session import PROCESS_LOCK
 from myna.store.queries import config as store
-from myna.store.rows import columns as columns_of
 from myna.store.schema import newest
 from myna.store.tables import Table, TableQueries
 from tests.rig.waiting import SOON_S
@@ -179,19 +177,6 @@ async def test_a_migration_fails_with_advice_while_a_table_is_locked(
 
 async def test_a_new_site_keeps_audio_for_90_days(books: Books) -> None:
     assert config.settings_of(await store.load(books.db)).audio_keep_days == 90
-
-
-class Shape(Struct, frozen=True):
-    """A row struct for these tests."""
-
-    id: int
-    name: str
-    size: int
-
-
-def test_a_computed_column_without_a_field_is_an_error() -> None:
-    with pytest.raises(TypeError, match="Shape has no field nam"):
-        columns_of(Shape, nam="a.name")
 
 
 NEXT = newest("postgresql") + 1

@@ -4,9 +4,13 @@ import pytest
 
 from myna.store import postgresql_batch
 from myna.store.batch import Charge, TaskStatus
-from myna.store.queries import tasks
+from myna.store.queries import clones, tasks
+from myna.store.queries.farm import queue
+from myna.store.queries.farm.able import CLONE, TASK
+from myna.store.queries.farm.queue import JobRow
 from tests.store.books import (
     AUDIO,
+    DIFFERENT_AUDIO,
     Books,
     Customer,
     charge_of,
@@ -97,3 +101,30 @@ async def test_a_task_of_a_build_without_languages_has_none(
     monkeypatch.setattr(postgresql_batch, "_more", without_language)
     await postgres_books.charge(charge_of(await postgres_books.customer(), task=speech()))
     assert await postgres_books.sql("SELECT language FROM tasks") == [("",)]
+
+
+async def test_only_ended_tasks_of_the_account_are_deleted(books: Books) -> None:
+    customer, other = await books.customer(), await books.customer()
+    done, running = [await books.opened(customer, task=speech()) for _ in range(2)]
+    await books.end(keep_of(done, None, AUDIO))
+    ids = [row.id for row in await tasks.page(books.db, customer.account_id, 2**53, 10)]
+    assert await tasks.deletable(books.db, customer.account_id, ids) == {min(ids): AUDIO.name}
+    assert await tasks.deletable(books.db, other.account_id, ids) == {}
+    assert await tasks.files_in_use(books.db, [AUDIO.name, DIFFERENT_AUDIO.name]) == {AUDIO.name}
+    for owner in (other, customer):
+        await books.db.transaction(lambda db, owner=owner: tasks.delete(db, owner.account_id, ids))
+    assert (await only_task(books, customer)).id == max(ids)
+    assert (await queue.job(books.db, TASK, max(ids))) == JobRow(
+        customer.account_id, running.call_id, tries=0, text=speech().text, speed=1.5
+    )
+
+
+async def test_a_clone_is_a_job_without_a_call_at_the_usual_speed(books: Books) -> None:
+    customer = await books.customer()
+    new = clones.NewClone("v", customer.account_id, "n", "zh", "t", "s.wav", 1, b"s" * 32, 1, "me", "yes")
+    assert await books.db.transaction(lambda db: clones.add(db, new, most=1))
+    (row,) = await clones.owned_by(books.db, customer.account_id)
+    job = await queue.job(books.db, CLONE, row.clone.id)
+    assert job == JobRow(customer.account_id, b"", tries=0, text="zh", speed=1.0)
+    assert job is not None and isinstance(job.speed, float)
+    assert await clones.known_samples(books.db, [b"s" * 32, b"t" * 32]) == {b"s" * 32}

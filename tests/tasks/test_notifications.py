@@ -50,11 +50,11 @@ async def another_process(service: TaskService) -> AsyncIterator[TaskService]:
 
 async def result_after(waiting: Awaitable[T], happen: Awaitable[object]) -> T:
     """Starts `waiting`, runs `happen` and returns the result of `waiting`."""
-    heard = asyncio.ensure_future(waiting)
-    await asyncio.wait([heard], timeout=0.03)
-    assert not heard.done()
+    result = asyncio.ensure_future(waiting)
+    await asyncio.wait([result], timeout=0.03)
+    assert not result.done()
     await happen
-    return await asyncio.wait_for(heard, SOON_S)
+    return await asyncio.wait_for(result, SOON_S)
 
 
 @each_database

@@ -29,6 +29,11 @@ def rule(pattern: str, written: Written) -> Rule:
     return re.compile(pattern, re.ASCII), written
 
 
+def spoken(pattern: str, read: Callable[[str], str]) -> Rule:
+    """What matches the pattern, read as a whole."""
+    return rule(pattern, lambda match: read(match[0]))
+
+
 SPELLINGS: Final = (
     rule(r"<=", "≤"),
     rule(r"(?<=[\w)\s])==(?=[\w(\s])", "="),

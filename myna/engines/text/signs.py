@@ -16,8 +16,7 @@ _BETWEEN_NUMBERS = regex.compile(rf"(?<={_SIGN})(?=\p{{N}})|(?<=\p{{Nd}})(?={_SI
 # Full-width letters and signs, Ⓐ, 𝐀, and compatibility forms of Han.
 _VARIANT = regex.compile(
     r"[[\p{dt=wide}&&[\p{L}＋＝％＄￡￥＆＠]]\p{dt=circle}\p{dt=font}"
-    r"[\p{Script=Han}&&[\p{dt=compat}\p{dt=canonical}]]]"
-    r"|(?<=[0-9])[．：](?=[0-9])",
+    r"[\p{Script=Han}&&[\p{dt=compat}\p{dt=canonical}]]]|(?<=[0-9])[．：](?=[0-9])",
     _V1,
 )
 MEANS = regex.compile(r"[[\p{L}\p{S}\p{N}%&@\\/§¶†‡‰′″]--[`^~|<>˙´¨¯¸]]", _V1)

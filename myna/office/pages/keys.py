@@ -106,16 +106,17 @@ async def show_one(visit: Visit) -> Response:
     scopes = Scope(key.scopes)
     cap = await visit.read(store.cap_of, key_id=key.id)
     limit_form = await limit_fields(visit, key.account_id, key.id)
+    first = await _first_request(visit, key)
     return visit.page(
         "key.html",
         key=key,
         state=keys.state(key, visit.now_ms),
         scopes=scopes.names,
-        used=(await visit.read(store.usage_of, key_ids=[key.id]))[key.id],
+        used=first.used,
         last_used_at=(await reports.last_used(visit.db, visit.account.id)).get(key.id, 0),
         refusal=await visit.read(store.last_refusal, account_id=visit.account.id, key_id=key.id),
         lines=client_lines(visit.base_url, PLACEHOLDER, scopes),
-        first=await _first_request(visit, key),
+        first=first,
         graces=GRACES,
         cap=cap,
         cap_used=caps.used(cap, visit.now_ms) if cap else 0,

@@ -6,13 +6,13 @@ few rows.
 """
 
 from collections.abc import Iterable, Mapping
-from operator import add
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from myna.store.batch import CallState, EntryKind, TaskStatus
 from myna.store.database import Queries
-from myna.store.rows import ID_MAX, fetch_map
+from myna.store.queries.keys import KeyUsage
+from myna.store.rows import ID_MAX, Sums, fetch_map
 from myna.store.states import (
     COMPLETED,
     ENDED,
@@ -54,27 +54,13 @@ class Breach(Struct, frozen=True):
     examples: list[str]
 
 
-class Counts(Struct, frozen=True):
+class Counts(Sums, frozen=True):
     """How many rows of a range were checked."""
 
     calls: int = 0
     entries: int = 0
     tasks: int = 0
     files: int = 0
-
-    def plus(self, other: "Counts") -> "Counts":
-        return Counts(*map(add, structs.astuple(self), structs.astuple(other)))
-
-
-class KeyCounters(Struct, frozen=True):
-    """Calls of a key that ended, those delivered, and their units."""
-
-    calls: int
-    ok_calls: int
-    cost: int
-
-    def plus(self, other: "KeyCounters") -> "KeyCounters":
-        return KeyCounters(*map(add, structs.astuple(self), structs.astuple(other)))
 
 
 RANGE_RULES: dict[str, str] = {
@@ -245,14 +231,14 @@ async def wrong_balances(
 
 
 async def wrong_counters(
-    db: Queries, after: int, last: int, start: bytes, before: Mapping[int, KeyCounters], *, stored: bool
+    db: Queries, after: int, last: int, start: bytes, before: Mapping[int, KeyUsage], *, stored: bool
 ) -> list[str]:
     """Keys of a page whose counters are not those of their calls; parameters as in `wrong_balances`."""
     rows = await db.fetch(_COUNTERS, after, last, start, int(stored), int(bool(before)))
     wrong = []
     for key_id, calls, found, ok_calls, ok, cost, units in rows:
-        counted = KeyCounters(found, ok, units).plus(before.get(key_id, KeyCounters(0, 0, 0)))
-        if counted != KeyCounters(calls, ok_calls, cost):
+        counted = KeyUsage(found, ok, units).plus(before.get(key_id, KeyUsage()))
+        if counted != KeyUsage(calls, ok_calls, cost):
             wrong.append((key_id, calls, counted.calls, ok_calls, counted.ok_calls, cost, counted.cost))
     return lines(wrong)
 
@@ -263,12 +249,12 @@ async def units_of(db: Queries, start: bytes, end: bytes) -> dict[int, int]:
     return await fetch_map(db, int, int, sql, start, end)
 
 
-async def usage_of(db: Queries, start: bytes, end: bytes) -> dict[int, KeyCounters]:
+async def usage_of(db: Queries, start: bytes, end: bytes) -> dict[int, KeyUsage]:
     """The usage by the ended calls in this range, by key."""
     sql = f"""SELECT key_id, count(*), {KEPT_CALLS}, {KEPT_UNITS}
         FROM calls c WHERE {_CALLS} AND {ENDED} GROUP BY key_id"""
     rows = await db.fetch(sql, start, end)
-    return {int(key_id): KeyCounters(int(calls), int(ok), int(cost)) for key_id, calls, ok, cost in rows}
+    return {int(key_id): KeyUsage(int(calls), int(ok), int(cost)) for key_id, calls, ok, cost in rows}
 
 
 async def audio_page(db: Queries, start: bytes, end: bytes, limit: int) -> list[AudioRow]:

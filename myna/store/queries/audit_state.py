@@ -13,8 +13,9 @@ from msgspec import Struct, structs
 
 from myna.lib.ids import first_of, millis_of
 from myna.store.database import Queries, Transaction
-from myna.store.queries.audit import FIRST, KEPT_CALLS, KEPT_UNITS, Counts, KeyCounters
+from myna.store.queries.audit import FIRST, KEPT_CALLS, KEPT_UNITS, Counts
 from myna.store.queries.config import raise_version
+from myna.store.queries.keys import KeyUsage
 from myna.store.rows import columns, fetch_map, fetch_only, fetch_value, has_row
 from myna.store.states import ENDED, OPEN
 
@@ -121,12 +122,12 @@ async def advance(db: Transaction, start: bytes, end: bytes, counts: Counts) -> 
     return True
 
 
-async def sums(db: Queries) -> tuple[bytes, dict[int, int], dict[int, KeyCounters]]:
+async def sums(db: Queries) -> tuple[bytes, dict[int, int], dict[int, KeyUsage]]:
     """The checkpoint: its end, units by account, and usage by key. To be read in one snapshot."""
     until = await fetch_only(db, bytes, "SELECT closed_until FROM audit_state")
     units = await fetch_map(db, int, int, "SELECT account_id, units FROM audit_accounts")
-    keys = await db.fetch(f"SELECT key_id, {columns(KeyCounters)} FROM audit_keys")
-    return until, units, {int(key_id): KeyCounters(*counters) for key_id, *counters in keys}
+    keys = await db.fetch(f"SELECT key_id, {columns(KeyUsage)} FROM audit_keys")
+    return until, units, {int(key_id): KeyUsage(*counters) for key_id, *counters in keys}
 
 
 async def drop(db: Transaction) -> None:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
+from myna.engines.interface import EngineVoice
 from myna.store.database import Queries, Transaction
 from myna.store.rows import (
     NOW,
@@ -47,24 +48,16 @@ class ChannelRow(Struct, frozen=True):
     stored_key: str = ""
 
 
-class ChannelVoiceRow(Struct, frozen=True):
+class ChannelVoiceRow(EngineVoice, frozen=True):
     """A voice that a speech channel offers."""
 
     channel: str
-    voice_id: str
-    name: str
-    gender: str
-    language: str
 
 
-class NodeVoiceRow(Struct, frozen=True):
+class NodeVoiceRow(EngineVoice, frozen=True):
     """A voice that a compute node offers."""
 
     node_id: int
-    voice_id: str
-    name: str
-    gender: str
-    language: str
 
 
 class NodeCloneRow(Struct, frozen=True):
@@ -82,13 +75,9 @@ class VoiceOverride(Struct, frozen=True):
     hidden: int
 
 
-class BlendRow(Struct, frozen=True):
+class BlendRow(EngineVoice, frozen=True):
     """A public voice that the operator mixed. `recipe` names its parts: see `engines/voices.py`."""
 
-    voice_id: str
-    name: str
-    gender: str
-    language: str
     recipe: str
 
 

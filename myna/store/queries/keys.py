@@ -12,6 +12,7 @@ from myna.store.database import Queries, Transaction
 from myna.store.queries import accounts
 from myna.store.rows import (
     NOW,
+    Sums,
     columns,
     fetch_map,
     fetch_only,
@@ -44,12 +45,13 @@ class KeyRow(Struct, frozen=True):
     account_disabled_at: int
 
 
-class KeyUsage(Struct, frozen=True):
-    """A key's calls, open ones included; its delivered calls; units charged less units refunded."""
+class KeyUsage(Sums, frozen=True):
+    """A key's calls, delivered calls, and units charged less units refunded. Open calls are included but in
+    an audit."""
 
-    calls: int
-    ok_calls: int
-    cost: int
+    calls: int = 0
+    ok_calls: int = 0
+    cost: int = 0
 
 
 class KeySnapshot(Struct, frozen=True):
@@ -91,7 +93,7 @@ async def usage_of(db: Queries, key_ids: Sequence[int]) -> dict[int, KeyUsage]:
         ) u GROUP BY key_id"""
     rows = await db.fetch(sql, *key_ids)
     found = {int(key_id): KeyUsage(*map(int, counters)) for key_id, *counters in rows}
-    return {key_id: found.get(key_id, KeyUsage(0, 0, 0)) for key_id in key_ids}
+    return {key_id: found.get(key_id, KeyUsage()) for key_id in key_ids}
 
 
 async def page(db: Queries, account_id: int, before: int, limit: int) -> list[KeyRow]:

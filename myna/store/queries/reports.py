@@ -8,6 +8,7 @@ scans the ledger or the calls, newest first.
 """
 
 from collections.abc import Iterable, Sequence
+from operator import add, attrgetter
 
 from msgspec import Struct
 
@@ -45,6 +46,15 @@ class SiteHourRow(Struct, frozen=True):
     channel: str
     kind: int
     bucket: int
+    calls: int
+    ok_calls: int
+    units: int
+
+
+class AccountUse(Struct, frozen=True):
+    """Calls of an account that ended, those delivered, and the units of the delivered ones."""
+
+    account: str
     calls: int
     ok_calls: int
     units: int
@@ -152,6 +162,22 @@ async def site_hours(db: Queries, start: int, end: int) -> list[SiteHourRow]:
     sql = f"""SELECT {columns(SiteHourRow)} FROM site_hours WHERE hour >= $1 AND hour < $2
         ORDER BY hour, channel, kind, bucket"""
     return await fetch_rows(db, SiteHourRow, sql, start, end)
+
+
+async def most_used(db: Queries, start: int, limit: int) -> list[AccountUse]:
+    """What the accounts used in the hours that began after `start` (ms), the most units first. Scans all."""
+    waiting = (one for one in await outbox.pending_ends(db) if one.key_id and one.hour > start)
+    found = outbox.counted(waiting, attrgetter("account_id"))
+    sums = ", ".join(f"CAST(sum({one}) AS BIGINT)" for one in ("calls", "ok_calls", "units", "ms"))
+    sql = f"SELECT account_id, {sums} FROM usage_hours WHERE hour > $1 GROUP BY account_id"
+    for account_id, *folded in await db.fetch(sql, start):
+        found[account_id] = list(map(add, folded, found.get(account_id, [0] * len(folded))))
+    most = sorted(found, key=lambda account_id: found[account_id][2], reverse=True)[:limit]
+    if not most:
+        return []
+    sql = f"SELECT id, name FROM accounts WHERE id IN ({parameters(most)})"
+    names = {int(account_id): str(name) for account_id, name in await db.fetch(sql, *most)}
+    return [AccountUse(names[account_id], *found[account_id][:3]) for account_id in most]
 
 
 async def last_used(db: Queries, account_id: int) -> dict[int, int]:

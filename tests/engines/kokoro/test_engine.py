@@ -191,11 +191,6 @@ async def test_a_damaged_voice_fails_alone(tmp_path: Path) -> None:
         assert (await engine.speak(said(), tmp_path / "b.mp3", DEADLINE_S)).seconds > 0
 
 
-def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"there is no model\.onnx in .*: myna models get kokoro"):
-        KokoroConfig("nowhere").build(LIMITS, tmp_path)
-
-
 def test_a_voice_that_is_not_there_is_refused(model: Path) -> None:
     with pytest.raises(ConfigError, match="there is no 'zf_xiaoni'; there are zf_xiaobei, zf_xiaoxiao"):
         KokoroConfig(str(model), voices=["zf_xiaoni"]).build(LIMITS, Path())

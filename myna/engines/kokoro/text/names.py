@@ -32,8 +32,7 @@ _SURNAMES: Final = _table(
 """Surnames whose reading differs from the usual one of the character, or from one of them."""
 _GIVEN: Final = _table(
     "茜qian4 晟sheng4 珩heng2 偲si1 祎yi1 赟yun1 媛yuan4 翀chong1 嬛huan2 行xing2 为wei2 兴xing1 "
-    "乐le4 华hua2 朴pu3 宁ning2 曾zeng1 传chuan2 "
-    "盛sheng4 少shao4 佛fo2 莘xin1 予yu3 娜na4 炅jiong3 斐fei3 "
+    "乐le4 华hua2 朴pu3 宁ning2 曾zeng1 传chuan2 盛sheng4 少shao4 佛fo2 莘xin1 予yu3 娜na4 炅jiong3 斐fei3 "
     "颉jie2 奭shi4 应ying4 "
 )
 """Characters of given names that have another reading in words."""

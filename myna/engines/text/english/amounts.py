@@ -28,6 +28,7 @@ from myna.engines.text.rule import (
     any_of,
     exponent,
     rule,
+    spoken,
 )
 
 _SCALE_WORDS = "thousand|million|billion|trillion|hundred"
@@ -227,7 +228,7 @@ LEFT: tuple[Rule, ...] = (
     rule(rf"(?<![\w.,:/-])({NUM}) ?{TO} ?(?={NUM}(?![\w/-]|[.,:]\d))", lambda m: f"{number(m[1])} to "),
     rule(r"(?<=[A-Za-z\d])(?<!-)[–—](?=\d)", " to "),
     rule(r"(?<![\w:.])(\d{1,4}):(\d{1,4})(?![\w:])", lambda m: f"{cardinal(m[1])} to {cardinal(m[2])}"),
-    rule(r"(?<![\w.,)-])[-+](?=[\d.])(?:(?P<n>\d[\d,]*(?:\.\d+)?|\.\d+))", lambda m: number(m[0])),
+    spoken(r"(?<![\w.,)-])[-+](?=[\d.])(?:(?P<n>\d[\d,]*(?:\.\d+)?|\.\d+))", number),
     rule(r"(?<!\w)\.\d+(?!\.)", lambda m: "point " + by_one(m[0])),
     rule(rf"{THOUSANDS}(?:\.\d+)?|\d+(?:\.\d+)?", _left),
     rule(any_of(NAMED_SIGNS), lambda m: f" {NAMED_SIGNS[m[0]]} "),

@@ -164,8 +164,7 @@ ROMAN_AFTER: Final = (
 )
 MONARCHS: Final = (
     "Henry|Louis|George|Elizabeth|Edward|William|Charles|James|Richard|Philip|Henri|Napoleon|Nicholas|"
-    "Catherine|Peter|Alexander|Frederick|Wilhelm|Gustav|Carl|Karl|Otto|Pius|John Paul|Benedict|"
-    "Francis|Paul|"
+    "Catherine|Peter|Alexander|Frederick|Wilhelm|Gustav|Carl|Karl|Otto|Pius|John Paul|Benedict|Francis|Paul|"
     "Leo|Gregory|Innocent|Clement|Urban|Ivan|Christian|Haakon|Juan Carlos|Felipe|Ramses|Ptolemy|Cleopatra|"
     "Mary|Victoria|Margrethe|Beatrix|Albert|Leopold|Baldwin|Joseph|Ferdinand|Pope John|Rama|Thutmose"
 )
@@ -187,8 +186,7 @@ SPELLED: Final = frozenset(_SPELLED.split())
 """Acronyms with a vowel that are said by their letters; those without a vowel always are."""
 SPOKEN_ENDINGS: Final = frozenset(("json", "zip", "doc", "log", "gif", "go", "java", "yaml", "toml"))
 FILE_ENDINGS: Final = (
-    "txt|pdf|doc|docx|xls|xlsx|csv|json|xml|html|css|js|ts|py|rs|go|java|cpp|sh|md|yml|yaml|toml|"
-    "ini|log|png|"
+    "txt|pdf|doc|docx|xls|xlsx|csv|json|xml|html|css|js|ts|py|rs|go|java|cpp|sh|md|yml|yaml|toml|ini|log|png|"
     "jpg|jpeg|gif|svg|mp3|mp4|wav|zip|tar|gz|exe|dll|apk|sql"
 )
 

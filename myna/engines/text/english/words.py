@@ -2,6 +2,7 @@
 and two sounds, spelled so that espeak-ng says the one that is meant."""
 
 import re
+from collections.abc import Iterator
 
 from myna.engines.text.english.numerals import by_one, cardinal, in_pairs, ordinal
 from myna.engines.text.english.tables import (
@@ -18,20 +19,69 @@ from myna.engines.text.english.tables import (
     SPOKEN_ENDINGS,
     WITH_STOPS,
 )
-from myna.engines.text.rule import Rule, any_of, roman_value, rule
+from myna.engines.text.rule import Rule, any_of, roman_value, rule, spoken
 
-_OBJECT = "(?:the|a|an|it|them|this|that|these|those|your|my|our|his|her|all|its|their|every|each|up|down)"
-_AUXILIARY = (
-    "(?:to|will|would|can|could|should|must|may|might|shall|please|Please|don't|Don't|not|never|"
-    "let's|Let's|and|or|then)"
-)
-_PAST = (
-    "(?:yesterday|last (?:night|week|month|year|summer|winter|spring|fall|time)|ago|earlier today|"
-    "once|as a child)"
-)
+_PARTS = {
+    "OBJECT": (
+        "(?:the|a|an|it|them|this|that|these|those|your|my|our|his|her|all|its|their|every|each|up|down)"
+    ),
+    "AUXILIARY": (
+        "(?:to|will|would|can|could|should|must|may|might|shall|please|Please|don't|Don't|not|never|let's|Let's|"
+        "and|or|then)"
+    ),
+    "PAST": (
+        "(?:yesterday|last (?:night|week|month|year|summer|winter|spring|fall|time)|ago|earlier today|once|"
+        "as a child)"
+    ),
+}
+"""What the patterns below name in capitals."""
+_HETERONYMS = r"""
+\1_red (?<!\w)(I|[Yy]ou|[Ww]e|[Tt]hey) read(?= [^.!?;]{0,60}\bPAST\b)
+\1_red (?<!\w)([Hh]e|[Ss]he|[Ii]t|[Ww]ho|[Nn]obody|[Ee]veryone) read(?!\w)
+\1_red (?<!\w)([Ww]as|[Ww]ere|[Bb]een|[Ii]s|[Bb]eing|[Gg]ot|[Ww]ell|'ve|'d) read(?= (?:by|to|aloud|out|in|as))
+\1loze (?:(?<=^)|(?<=[.!?;:,] )|(?<=[\"“(]))([Cc])lose(?= OBJECT\b)
+\1_cloze (?<!\w)(AUXILIARY) close(?= (?!to\b|by\b|enough\b|friend|together))
+\1_lyve (?<!\w)([Gg]o|[Gg]oes|[Gg]oing|[Ww]ent|[Gg]one|[Ii]s|[Aa]re|[Ww]as|[Ww]atch(?:ed|ing)?|[Ss]hown|
+    [Pp]erform(?:s|ed|ing)?|[Bb]roadcast|[Ss]tream(?:s|ed|ing)?|[Pp]lay(?:s|ed|ing)?|[Aa]ired) live(?!\w)
+\1yve (?<!\w)([Ll])ive(?= (?:show|music|stream|broadcast|tv|TV|television|concert|event|band|performance|
+    audience|coverage|chat|wire|ammunition|update|video|record|action|demo|session|feed|report|album|version|
+    game|sport|on air|on stage|on TV|from the)s?)
+\1ed (?<!\w)([Ll])ead(?= (?:pipe|paint|poison|acid|pencil|batter|weight|shield|free|bullet|ore|level|
+    exposure|content|mine|glass|crystal|ball|solder|shot))
+\1_led (?<!\w)((?:made (?:of|from)|contains?|containing|molten|melted|heavy as|tons? of|of)) lead
+    (?=[\s.,;!?]|$)(?! (?:the|a|an|to)\b)
+\1ined (?<!\w)([Ww])ind(?= (?:OBJECT\b|through\b|back\b|around\b))
+\1ines (?<!\w)([Ww])inds(?= (?:through|its|up|down|around|along))
+\1_wownd (?<!\w)([Hh]e|[Ss]he|[Ii]t|[Ww]e|[Tt]hey|I|[Rr]oad|[Rr]iver|[Pp]ath) wound(?!\w)
+wownd (?<!\w)wound(?= (?:up|down|around|through|its way|the clock|the watch))
+\1are (?<!\w)([Tt])ear(?= (?:OBJECT\b|apart\b|off\b|out\b|open\b|into\b|through\b|away\b|at\b|along\b))
+\1_tare (?<!\w)((?:[Ww]ear and|[Tt]o|[Dd]on't|[Ww]ill|[Cc]an)) tear(?!\w)
+\1are (?<!\w)([Tt])ear(?= in (?:the|his|her|my) (?:shirt|dress|fabric|muscle|pants|jacket|sleeve|paper))
+\1_bough (?<!\w)(take|takes|took|taking|to|must|a deep|the ship's|ship's|the) bow
+    (?=[.,;!?]|$| (?:to|before|down|of the (?:ship|boat)))
+\1ough (?<!\w)([Bb])ow(?= (?:to|before|down))
+dohv (?<!\w)dove(?= (?:in|into|down|off|under|deep|for|right|head))
+\1y_newt (?<!\w)([Mm])inute(?= (?:detail|amount|difference|quantit|particle|trace|change|fraction|crack|
+    variation))
+\1_bas (?<!\w)((?:[Ss]ea|[Ss]triped|[Ll]argemouth|[Ss]mallmouth|[Bb]lack|[Ff]ish for|[Cc]aught a|
+    [Gg]rilled)) bass(?!\w)
+\1_résumé (?<!\w)((?:[Mm]y|[Yy]our|[Hh]is|[Hh]er|[Aa]|[Tt]he|[Tt]heir|[Oo]ur)) resume
+    (?=[.,;!?]|$| (?:and|is|was|to|for|with|in|on|shows|should|that|looks))
+"""
+"""How to spell a word of two sounds so that espeak-ng says the one that is meant, with _ for a space, and the
+pattern in which it is. espeak-ng knows most after `to`, a pronoun or an article; these it gets wrong. A line
+that begins with spaces continues the one before."""
 _SHOUTED = re.compile(r"(?<![A-Za-z])[A-Z]{2,}(?![A-Za-z])")
 _VOWEL = re.compile("[AEIOUY]")
 _ACRONYM = re.compile(r"(?<![A-Za-z'’-])([A-Z]{2,6})(s?)(?![A-Za-z])")
+
+
+def _respellings(rows: str) -> Iterator[Rule]:
+    for row in re.sub("\n +", "", rows).strip().split("\n"):
+        respelling, _, pattern = row.partition(" ")
+        for name, part in _PARTS.items():
+            pattern = pattern.replace(name, part)
+        yield rule(pattern, respelling.replace("_", " "))
 
 
 def _grouped(match: re.Match[str]) -> str:
@@ -81,82 +131,7 @@ def _acronym(match: re.Match[str]) -> str:
     return match[0]
 
 
-HETERONYMS: tuple[Rule, ...] = (
-    # read: I read it yesterday, she read the book.
-    rule(rf"(?<!\w)(I|[Yy]ou|[Ww]e|[Tt]hey) read (?=[^.!?;]{{0,60}}\b{_PAST}\b)", r"\1 red "),
-    rule(r"(?<!\w)([Hh]e|[Ss]he|[Ii]t|[Ww]ho|[Nn]obody|[Ee]veryone) read(?!\w)", r"\1 red"),
-    rule(
-        r"(?<!\w)([Ww]as|[Ww]ere|[Bb]een|[Ii]s|[Bb]eing|[Gg]ot|[Ww]ell|'ve|'d) read (?=by|to|aloud|"
-        r"out|in|as)",
-        r"\1 red ",
-    ),
-    # close: the verb.
-    rule(rf"(?:(?<=^)|(?<=[.!?;:,] )|(?<=[\"“(]))([Cc])lose (?={_OBJECT}\b)", r"\1loze "),
-    rule(rf"(?<!\w)({_AUXILIARY}) close (?!to\b|by\b|enough\b|friend|together)", r"\1 cloze "),
-    # live: the adjective.
-    rule(
-        r"(?<!\w)([Gg]o|[Gg]oes|[Gg]oing|[Ww]ent|[Gg]one|[Ii]s|[Aa]re|[Ww]as|[Ww]atch(?:ed|ing)?|"
-        r"[Ss]hown|[Pp]erform(?:s|ed|ing)?|[Bb]roadcast|[Ss]tream(?:s|ed|ing)?|[Pp]lay(?:s|ed|ing)?|"
-        r"[Aa]ired) live(?!\w)",
-        r"\1 lyve",
-    ),
-    rule(
-        r"(?<!\w)([Ll])ive (?=(?:show|music|stream|broadcast|tv|TV|television|concert|event|band|"
-        r"performance|audience|coverage|chat|wire|ammunition|update|video|record|action|demo|"
-        r"session|feed|report|album|version|game|sport|on air|on stage|on TV|from the)s?)",
-        r"\1yve ",
-    ),
-    # lead: the metal.
-    rule(
-        r"(?<!\w)([Ll])ead (?=(?:pipe|paint|poison|acid|pencil|batter|weight|shield|free|bullet|ore|"
-        r"level|exposure|content|mine|glass|crystal|ball|solder|shot))",
-        r"\1ed ",
-    ),
-    rule(
-        r"(?<!\w)((?:made (?:of|from)|contains?|containing|molten|melted|heavy as|tons? of|"
-        r"of) )lead(?=[\s.,;!?]|$)(?! (?:the|a|an|to)\b)",
-        r"\1led",
-    ),
-    # wind, wound, tear, bow, dove, minute, bass, resume: the rarer sound by what stands beside.
-    rule(rf"(?<!\w)([Ww])ind (?={_OBJECT}\b|through\b|back\b|around\b)", r"\1ined "),
-    rule(r"(?<!\w)([Ww])inds (?=through|its|up|down|around|along)", r"\1ines "),
-    rule(r"(?<!\w)([Hh]e|[Ss]he|[Ii]t|[Ww]e|[Tt]hey|I|[Rr]oad|[Rr]iver|[Pp]ath) wound(?!\w)", r"\1 wownd"),
-    rule(r"(?<!\w)wound (?=up|down|around|through|its way|the clock|the watch)", "wownd "),
-    rule(
-        rf"(?<!\w)([Tt])ear (?={_OBJECT}\b|apart\b|off\b|out\b|open\b|into\b|through\b|away\b|at\b|"
-        rf"along\b)",
-        r"\1are ",
-    ),
-    rule(r"(?<!\w)((?:[Ww]ear and|[Tt]o|[Dd]on't|[Ww]ill|[Cc]an) )tear(?!\w)", r"\1tare"),
-    rule(
-        r"(?<!\w)([Tt])ear (?=in (?:the|his|her|my) (?:shirt|dress|fabric|muscle|pants|jacket|"
-        r"sleeve|paper))",
-        r"\1are ",
-    ),
-    rule(
-        r"(?<!\w)(take|takes|took|taking|to|must|a deep|the ship's|ship's|the) bow(?=[.,;!?]|$|"
-        r" (?:to|before|down|of the (?:ship|boat)))",
-        r"\1 bough",
-    ),
-    rule(r"(?<!\w)([Bb])ow (?=to|before|down)", r"\1ough "),
-    rule(r"(?<!\w)dove (?=in|into|down|off|under|deep|for|right|head)", "dohv "),
-    rule(
-        r"(?<!\w)([Mm])inute (?=detail|amount|difference|quantit|particle|trace|change|fraction|"
-        r"crack|variation)",
-        r"\1y newt ",
-    ),
-    rule(
-        r"(?<!\w)((?:[Ss]ea|[Ss]triped|[Ll]argemouth|[Ss]mallmouth|[Bb]lack|[Ff]ish for|[Cc]aught a|"
-        r"[Gg]rilled) )bass(?!\w)",
-        r"\1bas",
-    ),
-    rule(
-        r"(?<!\w)((?:[Mm]y|[Yy]our|[Hh]is|[Hh]er|[Aa]|[Tt]he|[Tt]heir|[Oo]ur) )resume(?=[.,;!?]|$|"
-        r" (?:and|is|was|to|for|with|in|on|shows|should|that|looks))",
-        r"\1résumé",
-    ),
-)
-"""espeak-ng knows most words of two sounds after `to`, a pronoun or an article; these it gets wrong."""
+HETERONYMS: tuple[Rule, ...] = tuple(_respellings(_HETERONYMS))
 CODES: tuple[Rule, ...] = (
     rule(
         r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\d|\.\d)",
@@ -165,15 +140,14 @@ CODES: tuple[Rule, ...] = (
     rule(r"(?:(?<!\w)([vV])\.? ?)?(?<![\d.])(\d+(?:\.\d+){2,})(?!\d)", _version),
     rule(r"(?<!\w)v(?=\d+(?:\.\d+)?(?![\w.]))", "version "),
     # 9-1-1, 1-800-FLOWERS, 978-3-16-148410-0, H.264, NY 10001.
-    rule(r"(?<![\w-])\d(?:-\d){2,}(?![\w-])", lambda m: by_one(m[0])),
+    spoken(r"(?<![\w-])\d(?:-\d){2,}(?![\w-])", by_one),
     rule(r"(?<![\w-])1-(8\d\d)-(?=[A-Z])", lambda m: f"one {in_pairs(m[1])} "),
     rule(r"(?<![\w-])\d+(?:-\d+){3,}(?![\w-])", _grouped),
     rule(r"(?<![\w.])802\.(?=1\d[a-z])", "eight oh two point "),
     rule(r"(?<![A-Za-z.])([A-Z])\.(\d{3})(?!\w)", lambda m: f"{m[1]} {by_one(m[2])}"),
-    rule(r"(?<=\b[A-Z]{2} )\d{5}(?!\w|[.,-]\d)", lambda m: by_one(m[0])),
+    spoken(r"(?<=\b[A-Z]{2} )\d{5}(?!\w|[.,-]\d)", by_one),
     rule(
-        r"(?<![\w.])(?:\+\d{1,3}[ .-]?|\d{1,2}[ .-])?(?:\(\d{3}\) ?|"
-        r"\d{3}[ -.])?\d{3}[-.]\d{4}(?![\w-]|\.\d)",
+        r"(?<![\w.])(?:\+\d{1,3}[ .-]?|\d{1,2}[ .-])?(?:\(\d{3}\) ?|\d{3}[ -.])?\d{3}[-.]\d{4}(?![\w-]|\.\d)",
         _grouped,
     ),
     rule(r"(?<![\w.])\+\d{1,3}(?:[- ]?(?:\(\d{1,4}\)|\d{1,5})){2,5}(?![\w.%])", _grouped),

@@ -36,6 +36,7 @@ from myna.engines.text.rule import (
     exponent,
     roman_value,
     rule,
+    spoken,
 )
 
 _ALL_CURRENCIES = CURRENCIES | CURRENCY_CODES
@@ -158,9 +159,8 @@ NOTATIONS: tuple[Rule, ...] = (
 )
 FORMULAS: tuple[Rule, ...] = (
     # 第III章, 伊丽莎白II世; CO₂, H2O.
-    rule(
-        r"(?<=第)[IVXL]{1,6}(?![A-Za-z])|(?<=[一-鿿 ])[IVXL]{1,6}(?= ?(?:世|期|型|级|类|度烧伤|区))",
-        lambda m: _roman(m[0]),
+    spoken(
+        r"(?<=第)[IVXL]{1,6}(?![A-Za-z])|(?<=[一-鿿 ])[IVXL]{1,6}(?= ?(?:世|期|型|级|类|度烧伤|区))", _roman
     ),
     rule(rf"({MONARCHS})([IVX]{{1,5}})(?![A-Za-z世])", lambda m: f"{m[1]}{_roman(m[2])}世"),
     rule("[₀-₉]+", lambda m: name_part(m[0].translate(SUBSCRIPTS))),
@@ -269,13 +269,13 @@ LEFT: tuple[Rule, ...] = (
     ),
     rule(r"(?<![\w.一-鿿])\.(\d+)", lambda m: "零点" + by_one(m[1])),
     rule(r"第(\d{1,16})(?!\d|\.\d)", lambda m: "第" + ordinal(m[1])),
-    rule(
+    spoken(
         r"(?<![\w.])\d+(?=号(?:楼|线|机|店|馆|厅|院|门|桌|库|文|令|公告|案|床|房|宿舍|选手|球员|$|[，。；、）)]))",
-        lambda m: ordinal(m[0]),
+        ordinal,
     ),
-    rule(rf"(?<![\w.)）\]])[-+±]?(?:{THOUSANDS}(?:\.\d+)?|\d+\.\d+)", lambda m: number(m[0])),
-    rule(r"(?<![\w.)）\]一-鿿-])-\d+|(?<=[一-鿿])-\d+(?![\d-])", lambda m: number(m[0])),
-    rule(r"(?<![\w)）\]])\+\d+", lambda m: number(m[0])),
+    spoken(rf"(?<![\w.)）\]])[-+±]?(?:{THOUSANDS}(?:\.\d+)?|\d+\.\d+)", number),
+    spoken(r"(?<![\w.)）\]一-鿿-])-\d+|(?<=[一-鿿])-\d+(?![\d-])", number),
+    spoken(r"(?<![\w)）\]])\+\d+", number),
     rule(
         rf"(?<![\w.])(?<!等于)(?<![加减乘比大小于第负])2(?=点(?:[0-5]\d(?!\d)|\d分|\D|$)|(?!{TWO_NAMES}){TWO_UNITS})",
         "两",

@@ -12,7 +12,7 @@ from myna.engines.text.mandarin.tables import (
     NAMED_DATES,
     SERVICE_NUMBERS,
 )
-from myna.engines.text.rule import Rule, any_of, rule
+from myna.engines.text.rule import Rule, any_of, rule, spoken
 
 _PROVINCES = "京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼"
 
@@ -98,7 +98,7 @@ CODES: tuple[Rule, ...] = (
     rule(
         rf"({MAKERS}-?)(\d{{3}})-(\d{{3,4}})(?!\d|\.\d)", lambda m: f"{m[1]}{by_one(m[2])}杠{name_part(m[3])}"
     ),
-    rule(r"(?<![\w.-])\d{3}(?=(?:型)?(?:客机|飞机|战机|轰炸机))", lambda m: by_one(m[0])),
+    spoken(r"(?<![\w.-])\d{3}(?=(?:型)?(?:客机|飞机|战机|轰炸机))", by_one),
     rule(rf"(?<=号楼|单元|[A-Z]座|[0-9][栋幢])(\d{{3,4}})(?!\d|[.,:/%-]\d|{COUNTED})", _called),
     # 京A·12345, room 3-2-501.
     rule(rf"(?<=[{_PROVINCES}][A-Z])[·•.]?(?=[A-Z0-9]{{5,6}}(?!\w))[A-Z0-9]*\d[A-Z0-9]*", _called),
@@ -121,8 +121,8 @@ CODES: tuple[Rule, ...] = (
     rule(rf"(?<![\w.,:/-])({any_of(NAMED_DATES)})(?!\w|[.,:/~-]\d|%|{COUNTED})", lambda m: NAMED_DATES[m[1]]),
     # 0x80070005; 66666, 233333; abc_123.
     rule(r"(?<!\w)0x([0-9A-Fa-f]{2,16})(?!\w)", lambda m: f"零x{by_one(m[1])}"),
-    rule(rf"(?<![\w.,])(?:(\d)\1{{3,}}|23{{3,}})(?![\w.,:%-]|{COUNTED})", lambda m: by_one(m[0])),
-    rule(r"(?<=[A-Za-z]_)\d{2,}(?!\w)", lambda m: by_one(m[0])),
+    spoken(rf"(?<![\w.,])(?:(\d)\1{{3,}}|23{{3,}})(?![\w.,:%-]|{COUNTED})", by_one),
+    spoken(r"(?<=[A-Za-z]_)\d{2,}(?!\w)", by_one),
     # Zeros in front are said: 0429.
     rule(r"(?<![\w.,:/])0\d{2,}(?![\w.:/%-])", _called),
 )

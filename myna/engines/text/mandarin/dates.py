@@ -4,7 +4,7 @@ import re
 
 from myna.engines.text.mandarin.numerals import by_one, cardinal, ordinal
 from myna.engines.text.mandarin.tables import COUNTED, HOLIDAYS
-from myna.engines.text.rule import TO, YEAR, Rule, rule
+from myna.engines.text.rule import TO, YEAR, Rule, rule, spoken
 
 _MONTH, _DAY = r"(?:0?[1-9]|1[0-2])", r"(?:0?[1-9]|[12]\d|3[01])"
 _CLOCK = r"(?:[01]?\d|2[0-4])[:：][0-5]\d(?:[:：][0-5]\d)?"
@@ -100,7 +100,7 @@ DATES: tuple[Rule, ...] = (
         _event,
     ),
     rule(r"(?<![\d.])(\d{1,2})[·•](\d{1,2})(?!\d)", _event),
-    rule(rf"(?<![\w.-])\d{{3}}(?={_EVENTS})", lambda m: by_one(m[0])),
+    spoken(rf"(?<![\w.-])\d{{3}}(?={_EVENTS})", by_one),
     rule(r"(?<![\w.])(\d{1,2})\.(?=(?:19|20)\d\d年)", r"\1、"),
     rule(rf"(?<=[日号月年点分周期一二三四五六末]){TO}(?=\d|{_RESUMED})", "到"),
     rule(rf"(?<![\w.])({_MONTH})月({_DAY})(?=[日号])", lambda m: f"{ordinal(m[1])}月{ordinal(m[2])}"),
@@ -109,36 +109,31 @@ DATES: tuple[Rule, ...] = (
         rf"(?<!\d)({YEAR})(?:[/~～–—-]|到|至)((?:19|20)?\d\d)(?=年(?!级)|赛季|财年|学年|度|届)",
         lambda m: f"{by_one(m[1])}到{by_one(m[2])}",
     ),
-    rule(rf"(?<!\d)({YEAR})(?=年?(?:{TO}|到|至){YEAR})", lambda m: by_one(m[0])),
-    rule(
+    spoken(rf"(?<!\d)({YEAR})(?=年?(?:{TO}|到|至){YEAR})", by_one),
+    spoken(
         rf"(?<![\d.])({YEAR})(?=届|款|赛季|财年|学年|奥运|冬奥|亚运|世界杯|欧洲杯|春晚|高考|新年|财报|版|级|秋|春|夏|冬|Q\d|H\d)",
-        lambda m: by_one(m[0]),
+        by_one,
     ),
-    rule(
-        r"(?<![\d.])(?:[5-9]\d|[01]\d|[05])(?=[后前](?![来面边天退续后期])|、\d\d后)", lambda m: by_one(m[0])
-    ),
-    rule(r"(?<![\d.])\d{1,2}(?=世纪|年代)", lambda m: ordinal(m[0])),
+    spoken(r"(?<![\d.])(?:[5-9]\d|[01]\d|[05])(?=[后前](?![来面边天退续后期])|、\d\d后)", by_one),
+    spoken(r"(?<![\d.])\d{1,2}(?=世纪|年代)", ordinal),
     # 1500年了 and 距今1800多年 last; 618年唐朝建立 and 98年抗洪 are years.
-    rule(r"(?<=公元前)\d{1,4}(?=年)", lambda m: ordinal(m[0])),
-    rule(r"(?<=公元)\d{1,4}(?=年)", lambda m: by_one(m[0])),
+    spoken(r"(?<=公元前)\d{1,4}(?=年)", ordinal),
+    spoken(r"(?<=公元)\d{1,4}(?=年)", by_one),
     rule(rf"(?<![\d.])(?:{YEAR}|[12]000)(?=年{_LASTS})", _lasting),
     rule(r"(?<=[近超过约逾历经整足共达余用花等住了活隔满有])(?:\d{1,3}0{1,3})(?=年)", _lasting),
-    rule(r"(?<![\d.])0\d(?=年)", lambda m: by_one(m[0])),
-    rule(
+    spoken(r"(?<![\d.])0\d(?=年)", by_one),
+    spoken(
         rf"(?<![\d.])\d\d(?=年(?:{_MONTH}月|[一二三四五六七八九十]{{1,2}}月|底|初|末|春|夏|秋|冬|年初|年底))",
-        lambda m: by_one(m[0]),
+        by_one,
     ),
-    rule(
-        rf"(?<![\d.])(?<![了近过约第满前])[7-9]\d(?=年(?!{_LASTS}|[代的。，,！]|$))", lambda m: by_one(m[0])
+    spoken(rf"(?<![\d.])(?<![了近过约第满前])[7-9]\d(?=年(?!{_LASTS}|[代的。，,！]|$))", by_one),
+    spoken(
+        rf"(?:(?<=^)|(?<=[，。；！？、\s（(在于至到从自]))\d{{2}}[1-9](?=年(?!{_LASTS}|[的。，,]|$))", by_one
     ),
-    rule(
-        rf"(?:(?<=^)|(?<=[，。；！？、\s（(在于至到从自]))\d{{2}}[1-9](?=年(?!{_LASTS}|[的。，,]|$))",
-        lambda m: by_one(m[0]),
-    ),
-    rule(
+    spoken(
         r"(?<![\d.])\d\d(?=年(?:高考|中考|奥运|冬奥|世界杯|欧洲杯|春晚|大选|毕业|入学|出生|生人|考上|参军|结婚|入职))",
-        lambda m: by_one(m[0]),
+        by_one,
     ),
-    rule(r"(?<!\d)(?!1000)(?:1\d|20|21)\d\d(?=年)", lambda m: by_one(m[0])),
+    spoken(r"(?<!\d)(?!1000)(?:1\d|20|21)\d\d(?=年)", by_one),
     rule(r"(?<![\d.~–—-])\d+(?=年(?!级))", _lasting),
 )

@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from myna.accounts.sign_in import links, sessions
-from myna.accounts.sign_in.links import LIFE_MS, Purpose
+from myna.accounts.sign_in.links import LIFE_MS
 from myna.actions import codes
 from myna.actions.accounts import (
     AddAccount,
@@ -12,11 +12,12 @@ from myna.actions.accounts import (
     GrantUnits,
     InviteAccount,
     LimitAccount,
+    MakeLink,
     ResetAccount,
 )
 from myna.actions.codes import AddCodes, DisableCodes
 from myna.errors import CommandError, NotFound
-from myna.office.page import Page
+from myna.office.page import Handler, Page
 from myna.office.pages.keys import LimitFields, limit_fields, of_site, typed_limits
 from myna.office.render import N_
 from myna.office.visit import Visit
@@ -119,27 +120,24 @@ async def switch(visit: Visit) -> Response:
     return visit.redirect(f"/site/accounts/{account.id}", notice, name=account.name)
 
 
-async def invite(visit: Visit) -> Response:
-    """A link for the first password."""
-    account = await _account(visit)
-    return await _link(visit, account, InviteAccount(name=account.name))
+def links_of(kind: type[MakeLink]) -> Handler:
+    """The function of a form that makes a link. The operator does not learn the password."""
+
+    async def submit(visit: Visit) -> Response:
+        account = await _account(visit)
+        return await _link(visit, account, kind(name=account.name))
+
+    return submit
 
 
-async def reset(visit: Visit) -> Response:
-    """A link for a new password. The operator does not learn it."""
-    account = await _account(visit)
-    return await _link(visit, account, ResetAccount(name=account.name))
-
-
-async def _link(visit: Visit, account: AccountRow, action: InviteAccount | ResetAccount) -> Response:
-    purpose = Purpose.INVITE if isinstance(action, InviteAccount) else Purpose.RESET
+async def _link(visit: Visit, account: AccountRow, action: MakeLink) -> Response:
     token = await visit.perform(action)
     page = visit.page(
         "site/account_link.html",
         subject=account,
-        purpose=purpose.value,
+        purpose=action.purpose.value,
         link=links.url(visit.base_url, token),
-        life_ms=LIFE_MS[purpose],
+        life_ms=LIFE_MS[action.purpose],
     )
     return visit.result(f"/site/accounts/{account.id}", page)
 
@@ -195,8 +193,8 @@ PAGES = [
     Page("/site/accounts/{id:number}/grant", submit=grant, recent=True),
     Page("/site/accounts/{id:number}/limits", submit=limit, recent=True),
     Page("/site/accounts/{id:number}/switch", submit=switch, recent=True),
-    Page("/site/accounts/{id:number}/invite", submit=invite, recent=True),
-    Page("/site/accounts/{id:number}/reset", submit=reset, recent=True),
+    Page("/site/accounts/{id:number}/invite", submit=links_of(InviteAccount), recent=True),
+    Page("/site/accounts/{id:number}/reset", submit=links_of(ResetAccount), recent=True),
     Page("/site/codes", show=show_codes, submit=add_codes, recent=True),
     Page(
         "/site/codes/{id:number}/disable",

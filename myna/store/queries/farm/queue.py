@@ -73,7 +73,7 @@ class JobRow(Struct, frozen=True):
 
 _JOB: Final[dict[Kind, str]] = {
     TASK: columns(JobRow),
-    CLONE: columns(JobRow, call_id="NULL", text="language", speed="1.0"),
+    CLONE: columns(JobRow, call_id="NULL", text="language", speed="CAST(1 AS DOUBLE PRECISION)"),
 }
 
 
