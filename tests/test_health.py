@@ -6,6 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
@@ -19,6 +20,7 @@ from myna.api.health import CACHE_MAX_AGE_S, HealthApi
 from myna.channels.circuits import FAILURES_MAX
 from myna.errors import DatabaseUnavailable
 from myna.errors.sentences import CHAT_CHANNELS_FAIL
+from myna.http.exchange import EXCHANGE
 from myna.lib.telemetry import metrics
 from myna.server.app import SCHEMA_CHANGED
 from myna.settings import POSTGRESQL_CONNECTIONS
@@ -41,7 +43,8 @@ TOKEN = "a-token-of-the-watchers"
 
 def request(**headers: str) -> Request:
     fields = [(name.encode(), value.encode()) for name, value in headers.items()]
-    return Request({"type": "http", "headers": fields})
+    running = SimpleNamespace(draining=False)
+    return Request({"type": "http", "headers": fields, EXCHANGE: running})
 
 
 @pytest.fixture
