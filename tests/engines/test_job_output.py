@@ -10,7 +10,7 @@ import pytest
 import soundfile
 
 from demo import tiny_voices
-from myna.engines.audio.loudness import TARGET_LUFS, integrated
+from myna.engines.audio.loudness import TARGET_LUFS, Sound, integrated
 from myna.engines.espeak.engine import VOICES, Espeak
 from myna.engines.interface import (
     NO_CLIENT,
@@ -29,7 +29,6 @@ from myna.engines.pool.engine import sound_of
 from myna.engines.pool.pool import Pool
 from myna.engines.sherpa.engine import Sherpa
 from myna.engines.sherpa.models import inspect
-from myna.engines.sound import Samples
 from tests.engines.conftest import child_pool, started, until
 from tests.engines.process_child import Command, Word
 from tests.rig.processes import runs
@@ -128,7 +127,7 @@ async def heard(engine: StreamingEngine, utterance: Utterance) -> bytes:
     return b"".join([part.pcm async for part in engine.sound(utterance, DEADLINE_S)])
 
 
-def samples_of(pcm: bytes) -> Samples:
+def samples_of(pcm: bytes) -> Sound:
     return np.frombuffer(pcm, "<i2").astype(np.float32) * np.float32(1 / 32768)
 
 
