@@ -1,9 +1,11 @@
 """A serving process without its periodic jobs, on the books of a test."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from myna.billing.ledger import DEADLINE_MARGIN_S
 from myna.config import ConfigCache
 from myna.server.service import Service
 from myna.settings import Settings
@@ -25,5 +27,10 @@ async def service_on(db: Database, folder: Path, **environ: str) -> Service:
 
 
 @pytest.fixture
-async def service(books: Books, tmp_path: Path) -> Service:
-    return await service_on(books.db, tmp_path)
+async def service(books: Books) -> AsyncIterator[Service]:
+    """Only the group commit is started."""
+    made = await service_on(books.db, books.folder)
+    made.commits.start()
+    yield made
+    await made.jobs.close()
+    await made.commits.close(DEADLINE_MARGIN_S)

@@ -2,21 +2,18 @@
 
 import logging
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from myna.actions.site import SetSetting
 from myna.billing import audit
-from myna.billing.ledger import DEADLINE_MARGIN_S
 from myna.config import DAY_MS, ConfigCache, SiteSettings
 from myna.server.maintenance import LEFTOVER_AGE_S
 from myna.server.service import Service
 from myna.store.batch import Audio, CallState
 from myna.store.queries import stored_responses
 from myna.store.queries.stored_responses import StoredResponse
-from tests.maintenance.conftest import service_on
 from tests.maintenance.test_jobs import OLD_S, there, write
 from tests.rig.actors import perform
 from tests.store.books import Books, keep_of, speech
@@ -26,16 +23,6 @@ pytestmark = pytest.mark.anyio
 
 UNREADABLE = "INSERT INTO settings (name, value) VALUES ($1, $2)"
 OLD_AUDIO = Audio("a" * 32 + ".mp3", 1, b"s" * 32)
-
-
-@pytest.fixture
-async def service(books: Books, tmp_path: Path) -> AsyncIterator[Service]:
-    """Only the group commit is started."""
-    made = await service_on(books.db, tmp_path)
-    made.commits.start()
-    yield made
-    await made.jobs.close()
-    await made.commits.close(DEADLINE_MARGIN_S)
 
 
 async def test_the_sweep_reads_no_configuration(books: Books, service: Service) -> None:
@@ -79,10 +66,8 @@ async def test_an_unreadable_setting_is_an_audit_breach(books: Books, service: S
     assert (await audit.run(books.db, service.audio)).breaches == []
 
 
-async def test_with_an_unreadable_retention_time_no_audio_is_removed(
-    books: Books, service: Service, tmp_path: Path
-) -> None:
-    old = await _old_audio(books, tmp_path)
+async def test_with_an_unreadable_retention_time_no_audio_is_removed(books: Books, service: Service) -> None:
+    old = await _old_audio(books)
     await books.sql(UNREADABLE, "audio_keep_days", "for ever")
     await service.jobs.refresh_config()
     await service.jobs.remove_old_audio()
@@ -114,9 +99,9 @@ async def test_stored_responses_are_removed_after_the_days_of_a_setting_that_can
     assert await count("0") == 0
 
 
-async def test_a_failing_job_does_not_stop_others(books: Books, service: Service, tmp_path: Path) -> None:
-    old = await _old_audio(books, tmp_path)
-    orphan = write(tmp_path / "audio" / "bb" / ("b" * 32 + ".mp3"), OLD_S)
+async def test_a_failing_job_does_not_stop_others(books: Books, service: Service) -> None:
+    old = await _old_audio(books)
+    orphan = write(books.folder / "audio" / "bb" / ("b" * 32 + ".mp3"), OLD_S)
     await perform(books.db, SetSetting(name="audio_keep_days", value="1"))
     await service.jobs.refresh_config()
     await books.sql(
@@ -129,11 +114,11 @@ async def test_a_failing_job_does_not_stop_others(books: Books, service: Service
     await books.sql("ALTER TABLE elsewhere RENAME TO reservations")
 
 
-async def _old_audio(books: Books, folder: Path) -> Path:
+async def _old_audio(books: Books) -> Path:
     """The file of a task that was completed two days ago."""
     call = await books.opened(await books.customer(), task=speech())
     await books.end(keep_of(call, None, OLD_AUDIO))
     await books.sql("UPDATE tasks SET ended_at = ended_at - $1", 2 * DAY_MS)
-    path = write(folder / "audio" / "aa" / OLD_AUDIO.name, 1)
+    path = write(books.folder / "audio" / "aa" / OLD_AUDIO.name, 1)
     assert time.time() - path.stat().st_mtime < LEFTOVER_AGE_S
     return path

@@ -158,10 +158,8 @@ def test_only_old_part_files_are_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_files_skipped_by_a_failed_run_are_removed_by_the_next(
-    books: Books, service: Service, tmp_path: Path
-) -> None:
-    orphan = write(tmp_path / "audio" / "aa" / ("a" * 32 + ".mp3"), OLD_S)
+async def test_files_skipped_by_a_failed_run_are_removed_by_the_next(books: Books, service: Service) -> None:
+    orphan = write(books.folder / "audio" / "aa" / ("a" * 32 + ".mp3"), OLD_S)
     await books.sql("ALTER TABLE clones RENAME TO elsewhere")
     with pytest.raises(Exception, match="clones"):
         await service.jobs.remove_leftovers()

@@ -1,7 +1,6 @@
 """What periodic jobs store, and not the calls: the states of circuits, and the last refusal of each key."""
 
 import logging
-from pathlib import Path
 
 import pytest
 from msgspec import structs
@@ -56,11 +55,11 @@ async def test_a_circuit_that_opens_and_closes_is_stored_with_its_last_error(
 
 
 async def test_a_process_closes_a_circuit_left_open_by_the_previous_one(
-    books: Books, service: Service, tmp_path: Path
+    books: Books, service: Service
 ) -> None:
     fail(service)
     await record_circuits(service.db, service.channels)
-    after = await service_on(books.db, tmp_path)
+    after = await service_on(books.db, books.folder)
     await restore_circuits(books.db, after.channels)
     assert not after.channels.circuits.open("up")
     after.channels.circuits.succeeded("up")

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from pathlib import Path
 
 import asyncpg
 import pytest
@@ -31,9 +30,8 @@ YEAR_MS = 365 * 86_400_000
 PAUSE_S = 0.005  # between the calls of a lane, so that an audit may catch up with them
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> AudioStore:
-    return AudioStore(Folder(tmp_path))
+def audio_of(books: Books) -> AudioStore:
+    return AudioStore(Folder(books.folder))
 
 
 @pytest.fixture(autouse=True)
@@ -43,11 +41,11 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "HOLDERS_PAGE", 2)
 
 
-async def audited(books: Books, store: AudioStore, *, full: bool = False) -> Report:
+async def audited(books: Books, *, full: bool = False) -> Report:
     """An audit of all calls so far: the fence is the first id of a millisecond, and within one millisecond
     ids have no order."""
     await next_millisecond()
-    return await audit.run(books.db, store, full=full)
+    return await audit.run(books.db, audio_of(books), full=full)
 
 
 def rules(report: Report) -> list[str]:
@@ -76,124 +74,116 @@ async def version(books: Books) -> int:
     return int(found)
 
 
-async def test_an_audit_reads_what_is_new_since_the_last_one(books: Books, store: AudioStore) -> None:
+async def test_an_audit_reads_what_is_new_since_the_last_one(books: Books) -> None:
     customer = await books.customer(units=100)
     await calls(books, customer, 10)
-    first = await audited(books, store)
+    first = await audited(books)
     assert (first.breaches, first.accounts, first.keys) == ([], 1, 1)
     assert (first.checked, first.before) == (Counts(10, 14, 0, 0), Counts())
 
     await calls(books, customer, 2)
-    second = await audited(books, store)
+    second = await audited(books)
     assert second.breaches == []
     assert (second.checked, second.before) == (Counts(2, 2, 0, 0), Counts(10, 14, 0, 0))
     assert abs(second.since_ms - clock_ms()) < 60_000
 
-    full = await audited(books, store, full=True)
+    full = await audited(books, full=True)
     assert (full.breaches, full.checked, full.before) == ([], Counts(12, 16, 0, 0), Counts())
 
 
-async def test_calls_older_than_the_oldest_open_call_are_below_the_checkpoint(
-    books: Books, store: AudioStore
-) -> None:
+async def test_calls_older_than_the_oldest_open_call_are_below_the_checkpoint(books: Books) -> None:
     customer = await books.customer(units=100)
     await calls(books, customer, 4)
     await next_millisecond()  # within one, ids are in no order
     open_call = await books.opened(customer)
     await next_millisecond()
     await calls(books, customer, 4)
-    await audited(books, store)
-    assert (await audited(books, store)).checked.calls == 5
+    await audited(books)
+    assert (await audited(books)).checked.calls == 5
     await books.end(keep_of(open_call))
-    assert (await audited(books, store)).checked.calls == 5
-    assert (await audited(books, store)).checked.calls == 0
+    assert (await audited(books)).checked.calls == 5
+    assert (await audited(books)).checked.calls == 0
 
 
-async def test_a_breach_is_found_by_every_audit_until_it_is_repaired(books: Books, store: AudioStore) -> None:
+async def test_a_breach_is_found_by_every_audit_until_it_is_repaired(books: Books) -> None:
     customer, other = await books.customer(units=100), await books.customer(units=100)
     await calls(books, customer, 4)
     broken = (await calls(books, other, 4))[0]
     await calls(books, customer, 8)
     await books.sql("UPDATE calls SET units = 7 WHERE id = $1", broken.call_id)
     for _ in range(3):
-        found = await audited(books, store)
+        found = await audited(books)
         assert len(found.breaches) == 2
         assert rules(found)[0].startswith("a call has exactly one charge")
         assert rules(found)[1].startswith("a key counts its calls")
         assert found.checked.calls >= 9
         await calls(books, other, 1)
-    assert not rules(await audited(books, store, full=True))[2:]
+    assert not rules(await audited(books, full=True))[2:]
     await books.sql("UPDATE calls SET units = 1 WHERE id = $1", broken.call_id)
-    assert (await audited(books, store)).breaches == []
-    assert (await audited(books, store)).checked.calls == 0
+    assert (await audited(books)).breaches == []
+    assert (await audited(books)).checked.calls == 0
 
 
-async def test_balances_and_counters_of_any_age_are_checked(books: Books, store: AudioStore) -> None:
+async def test_balances_and_counters_of_any_age_are_checked(books: Books) -> None:
     customers = [await books.customer(units=100) for _ in range(5)]
     for customer in customers:
         await calls(books, customer, 2)
-    await audited(books, store)
+    await audited(books)
     for customer in (customers[0], customers[4]):
         await books.sql("UPDATE accounts SET balance = balance - 1 WHERE id = $1", customer.account_id)
         await books.sql("UPDATE key_usage SET cost = cost + 1 WHERE key_id = $1", customer.key_id)
-    found = await audited(books, store)
+    found = await audited(books)
     assert [breach.count for breach in found.breaches] == [2, 2]
     await books.sql("UPDATE accounts SET balance = 98")
     await books.sql("UPDATE key_usage SET cost = 2")
-    assert (await audited(books, store)).breaches == []
+    assert (await audited(books)).breaches == []
 
 
-async def test_a_change_below_the_checkpoint_is_found_by_a_full_audit_and_later_ones(
-    books: Books, store: AudioStore
-) -> None:
+async def test_a_change_below_the_checkpoint_is_found_by_a_full_audit_and_later_ones(books: Books) -> None:
     customer = await books.customer(units=100)
     first = (await calls(books, customer, 9))[0]
-    await audited(books, store)
+    await audited(books)
     await books.sql("UPDATE calls SET units = 2 WHERE id = $1", first.call_id)
-    assert (await audited(books, store)).breaches == []
-    full = await audited(books, store, full=True)
+    assert (await audited(books)).breaches == []
+    full = await audited(books, full=True)
     assert CHECKPOINT_RULE in rules(full)
     assert any(rule.startswith("a call has exactly one charge") for rule in rules(full))
     for _ in range(2):
-        assert any(rule.startswith("a call has") for rule in rules(await audited(books, store)))
+        assert any(rule.startswith("a call has") for rule in rules(await audited(books)))
     await books.sql("UPDATE calls SET units = 1 WHERE id = $1", first.call_id)
 
 
 @pytest.mark.parametrize("change", ["audit_accounts SET units", "audit_keys SET cost"])
-async def test_a_checkpoint_that_differs_is_found_and_deleted(
-    books: Books, store: AudioStore, change: str
-) -> None:
+async def test_a_checkpoint_that_differs_is_found_and_deleted(books: Books, change: str) -> None:
     await calls(books, await books.customer(units=100), 9)
-    await audited(books, store)
+    await audited(books)
     column = change.split()[-1]
     await books.sql(f"UPDATE {change} = {column} + 1")
-    assert (await audited(books, store)).breaches != []
-    assert rules(await audited(books, store, full=True)) == [CHECKPOINT_RULE]
-    assert (await audited(books, store)).breaches == []
+    assert (await audited(books)).breaches != []
+    assert rules(await audited(books, full=True)) == [CHECKPOINT_RULE]
+    assert (await audited(books)).breaches == []
 
 
-async def test_audio_is_checked_once_and_by_every_full_audit(books: Books, store: AudioStore) -> None:
+async def test_audio_is_checked_once_and_by_every_full_audit(books: Books) -> None:
     customer = await books.customer()
     call = await books.opened(customer, task=speech())
-    name, path = store.new()
+    name, path = audio_of(books).new()
     await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
     await asyncio.to_thread(path.write_bytes, b"sound")
     await books.end(keep_of(call, None, Audio(name, 5, b"s" * 32)))
-    assert (await audited(books, store)).checked.files == 1
+    assert (await audited(books)).checked.files == 1
     await asyncio.to_thread(path.unlink)
-    assert (await audited(books, store)).breaches == []
-    assert rules(await audited(books, store, full=True)) == [AUDIO_RULE]
-    assert rules(await audited(books, store)) == [AUDIO_RULE]
+    assert (await audited(books)).breaches == []
+    assert rules(await audited(books, full=True)) == [AUDIO_RULE]
+    assert rules(await audited(books)) == [AUDIO_RULE]
     await books.sql("UPDATE tasks SET audio_removed_at = 1")
 
 
-async def test_a_charge_decided_under_an_older_fence_is_decided_again_above_it(
-    books: Books, store: AudioStore
-) -> None:
+async def test_a_charge_decided_under_an_older_fence_is_decided_again_above_it(books: Books) -> None:
     customer = await books.customer(units=100)
     async with ledger_service_on(books.db) as service:
         await service.admit(customer)
-        await audited(books, store)
+        await audited(books)
         (outcome,) = await books.charge(charge_of(customer, config_version=FIRST_VERSION))
         assert outcome == ChargeRefused(RefusalReason.STALE)
         await _fence_in(books, YEAR_MS)  # as if this process's clock were a year late
@@ -217,9 +207,9 @@ async def _fence_in(books: Books, ms: int) -> None:
 
 
 async def test_a_range_with_an_open_transaction_is_not_closed(
-    postgres_books: Books, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    postgres_books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    books, store = postgres_books, AudioStore(Folder(tmp_path))
+    books = postgres_books
     customer, other = await books.customer(units=100), await books.customer(units=100)
     await calls(books, customer, 3)
     granted, committing = asyncio.Event(), asyncio.Event()
@@ -242,16 +232,16 @@ async def test_a_range_with_an_open_transaction_is_not_closed(
     await granted.wait()
     with monkeypatch.context() as patched:
         patched.setattr(postgresql, "WRITERS_WAIT_S", 0.2)
-        assert (await audited(books, store)).breaches == []
+        assert (await audited(books)).breaches == []
     assert (await audit_state.state(books.db)).closed_until == FIRST
     committing.set()
     await writing
-    assert (await audited(books, store)).breaches == []
+    assert (await audited(books)).breaches == []
     assert (await audit_state.state(books.db)).counts.entries == 7
 
 
 async def test_concurrent_audits_under_load_find_no_breach(
-    books: Books, store: AudioStore, monkeypatch: pytest.MonkeyPatch
+    books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(audit, "STEP_ENTRIES", 60)
     second = await books.open_again(serving=False)
@@ -261,7 +251,7 @@ async def test_concurrent_audits_under_load_find_no_breach(
         found = []
         for _ in range(3):
             with contextlib.suppress(RuntimeError):  # the others were always ahead
-                found.append(await audit.run(db, store, full=full))
+                found.append(await audit.run(db, audio_of(books), full=full))
         return found
 
     customers = [await books.customer(units=10_000) for _ in range(2)]
@@ -278,7 +268,7 @@ async def test_concurrent_audits_under_load_find_no_breach(
     assert all(await asyncio.gather(*traffic))
     assert [report.breaches for some in reports for report in some if report.breaches] == []
     assert sum(len(some) for some in reports) > 3
-    assert (await audited(books, store, full=True)).breaches == []
+    assert (await audited(books, full=True)).breaches == []
     await second.close()
 
 
@@ -302,7 +292,7 @@ async def _calls_until(over: asyncio.Event, db: Database, books: Books, customer
     return done
 
 
-async def test_a_fence_in_the_future_closes_calls_that_ended_since(books: Books, store: AudioStore) -> None:
+async def test_a_fence_in_the_future_closes_calls_that_ended_since(books: Books) -> None:
     """The clock was set back: new ids are above that fence, and some are from before."""
     customer = await books.customer(units=100)
     await _fence_in(books, YEAR_MS)
@@ -311,19 +301,19 @@ async def test_a_fence_in_the_future_closes_calls_that_ended_since(books: Books,
     for call_id in (new_id(fence), new_id(fence), ahead):
         call = await books.opened(customer, call_id=call_id, config_version=await version(books))
         await books.end(keep_of(call))
-    first = await audited(books, store)
+    first = await audited(books)
     assert (first.breaches, first.checked.calls) == ([], 3)
-    assert (await audited(books, store)).checked.calls == 0
+    assert (await audited(books)).checked.calls == 0
     async with ledger_service_on(books.db) as service:
         admitted = await service.admit(customer)
         assert admitted.id > ahead
         await service.ledger.refund(End(admitted.id, CallState.REFUNDED))
-    assert (await audited(books, store)).checked.calls == 1
-    assert (await audited(books, store)).checked.calls == 0
+    assert (await audited(books)).checked.calls == 1
+    assert (await audited(books)).checked.calls == 0
 
 
 async def test_an_audit_on_a_dead_connection_ends_and_another_process_does_it(
-    postgres_books: Books, store: AudioStore, monkeypatch: pytest.MonkeyPatch
+    postgres_books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await calls(postgres_books, await postgres_books.customer(units=100), 9)
     async with proxy_to(postgres_books.url) as proxy:
@@ -335,9 +325,9 @@ async def test_an_audit_on_a_dead_connection_ends_and_another_process_does_it(
             proxy.silence_after(b"LEFT JOIN accounts a ON a.id = l.account_id")
             async with asyncio.timeout(60):
                 with pytest.raises(db.unavailable):
-                    await audit.run(db, store)
+                    await audit.run(db, audio_of(postgres_books))
             await db.close()
-    report = await audited(postgres_books, store)
+    report = await audited(postgres_books)
     assert (report.breaches, report.checked.calls) == ([], 9)
 
 
@@ -359,7 +349,7 @@ async def test_only_one_of_several_processes_audits(books: Books) -> None:
     await second.close()
 
 
-async def test_a_range_is_summed_up_once(books: Books, store: AudioStore) -> None:
+async def test_a_range_is_summed_up_once(books: Books) -> None:
     await calls(books, await books.customer(units=100), 3)
     end = await audit.close(books.db)
     counts = Counts(3, 5, 0, 0)
@@ -369,7 +359,7 @@ async def test_a_range_is_summed_up_once(books: Books, store: AudioStore) -> Non
 
     assert [await books.db.transaction(advance) for _ in range(2)] == [True, False]
     assert (await audit_state.state(books.db)).counts == counts
-    assert (await audited(books, store)).breaches == []
+    assert (await audited(books)).breaches == []
 
 
 async def test_writers_ended_waits_for_the_last_writer(postgres_books: Books) -> None:

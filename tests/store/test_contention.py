@@ -28,8 +28,14 @@ LOCKS = {
 
 
 @pytest.fixture
-async def commits(postgres_books: Books) -> AsyncIterator[GroupCommit]:
-    async with committing(postgres_books.db) as commits:
+def books(postgres_books: Books) -> Books:
+    """Only sessions of PostgreSQL lock rows."""
+    return postgres_books
+
+
+@pytest.fixture
+async def commits(books: Books) -> AsyncIterator[GroupCommit]:
+    async with committing(books.db) as commits:
         yield commits
 
 
@@ -50,10 +56,9 @@ async def ordered(books: Books, customer: Customer) -> Charge:
 
 @pytest.mark.parametrize("what", ["account", "task"])
 async def test_a_locked_account_delays_no_other_account(
-    postgres_books: Books, what: str, monkeypatch: pytest.MonkeyPatch
+    books: Books, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A batch that waited for the lock would wait for ten minutes."""
-    books = postgres_books
     stuck, free = await books.customer(), await books.customer(units=CALLS)
     call = await ordered(books, stuck)
     monkeypatch.setattr(postgresql_batch, "LOCK_TIMEOUT_MS", FOR_LONG_MS)
@@ -69,9 +74,8 @@ async def test_a_locked_account_delays_no_other_account(
 
 
 async def test_a_lock_timeout_is_not_an_unavailable_database(
-    postgres_books: Books, commits: GroupCommit, caplog: pytest.LogCaptureFixture
+    books: Books, commits: GroupCommit, caplog: pytest.LogCaptureFixture
 ) -> None:
-    books = postgres_books
     stuck, free = await books.customer(), await books.customer(units=CALLS)
     call = await books.opened(stuck)
     writer = await books.sql(WRITER)
@@ -87,10 +91,7 @@ async def test_a_lock_timeout_is_not_an_unavailable_database(
     assert caplog.text == ""
 
 
-async def test_two_processes_charge_one_account_without_starving(
-    postgres_books: Books, commits: GroupCommit
-) -> None:
-    books = postgres_books
+async def test_two_processes_charge_one_account_without_starving(books: Books, commits: GroupCommit) -> None:
     customer = await books.customer(units=10_000)
     other = await books.open_again()
     async with committing(other) as beside:
@@ -101,10 +102,9 @@ async def test_two_processes_charge_one_account_without_starving(
 
 
 async def test_charges_of_a_locked_account_are_retried_together_and_refused_uncharged(
-    postgres_books: Books, commits: GroupCommit
+    books: Books, commits: GroupCommit
 ) -> None:
     """Each try waits LOCK_TIMEOUT_MS, so halving them would keep another contended account waiting."""
-    books = postgres_books
     stuck, brief = await books.customer(units=CALLS + 1), await books.customer(units=CALLS)
     call, other = await books.opened(stuck), await books.opened(brief)
     async with locked(books, LOCKS["account"], call.call_id):
@@ -122,10 +122,9 @@ async def test_charges_of_a_locked_account_are_retried_together_and_refused_unch
 
 
 async def test_a_transaction_waits_for_a_locked_account_for_a_bounded_time(
-    postgres_books: Books, monkeypatch: pytest.MonkeyPatch
+    books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It keeps one of a few connections meanwhile, which other accounts need."""
-    books = postgres_books
     customer = await books.customer()
     call = await books.opened(customer)
 
@@ -141,14 +140,12 @@ async def test_a_transaction_waits_for_a_locked_account_for_a_bounded_time(
     await db.close()
 
 
-async def test_other_calls_of_an_account_do_not_wait_for_its_task(
-    postgres_books: Books, commits: GroupCommit
-) -> None:
-    customer = await postgres_books.customer(units=CALLS)
-    call = await ordered(postgres_books, customer)
-    async with locked(postgres_books, LOCKS["task"], call.call_id):
+async def test_other_calls_of_an_account_do_not_wait_for_its_task(books: Books, commits: GroupCommit) -> None:
+    customer = await books.customer(units=CALLS)
+    call = await ordered(books, customer)
+    async with locked(books, LOCKS["task"], call.call_id):
         ending = asyncio.ensure_future(commits.end(refund_of(call), None))
         await spend(commits, customer, CALLS - 1)
         assert not ending.done()
     assert await asyncio.wait_for(ending, SOON_S) is EndOutcome.DONE
-    assert (await postgres_books.task(call.call_id))[0] == TaskStatus.FAILED
+    assert (await books.task(call.call_id))[0] == TaskStatus.FAILED

@@ -29,15 +29,21 @@ WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND d
 
 
 @pytest.fixture
+def books(postgres_books: Books) -> Books:
+    """Only sessions of PostgreSQL lock rows."""
+    return postgres_books
+
+
+@pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch waits for an account without a timeout, so that a test can observe it."""
     monkeypatch.setattr(postgresql_batch, "LOCK_TIMEOUT_MS", 30_000)
 
 
 @pytest.fixture
-async def other(postgres_books: Books, patience: None) -> AsyncIterator[Database]:
+async def other(books: Books, patience: None) -> AsyncIterator[Database]:
     """The connection of a second process."""
-    db = await postgres_books.open_again()
+    db = await books.open_again()
     yield db
     await db.close()
 
@@ -55,8 +61,7 @@ async def waiting_sessions(books: Books) -> int:
     return waiting
 
 
-async def test_two_processes_never_spend_one_unit_twice(postgres_books: Books, other: Database) -> None:
-    books = postgres_books
+async def test_two_processes_never_spend_one_unit_twice(books: Books, other: Database) -> None:
     customer = await books.customer(units=1)
     async with stalled_commits(books) as stalled:
         first = asyncio.ensure_future(books.charge(charge_of(customer)))
@@ -67,10 +72,7 @@ async def test_two_processes_never_spend_one_unit_twice(postgres_books: Books, o
     assert (await second)[1] == [ChargeRefused(RefusalReason.UNITS, 0)]
 
 
-async def test_a_charge_that_waited_for_a_revocation_is_refused(
-    postgres_books: Books, other: Database
-) -> None:
-    books = postgres_books
+async def test_a_charge_that_waited_for_a_revocation_is_refused(books: Books, other: Database) -> None:
     customer = await books.customer()
     async with locked(books, LOCK_ACCOUNT, customer.account_id) as session:
         await session.execute("UPDATE keys SET revoked_at = 1 WHERE id = $1", customer.key_id)
@@ -80,9 +82,8 @@ async def test_a_charge_that_waited_for_a_revocation_is_refused(
 
 
 async def test_a_renewal_of_a_cap_that_waited_for_another_keeps_what_was_charged_since(
-    postgres_books: Books, other: Database
+    books: Books, other: Database
 ) -> None:
-    books = postgres_books
     customer = await books.customer()
     await perform(books.db, SetKeyCap(key=str(customer.key_id), cap=str(caps.Cap(10, caps.Period.DAY))))
     async with locked(books, LOCK_ACCOUNT, customer.account_id) as session:
@@ -96,9 +97,8 @@ async def test_a_renewal_of_a_cap_that_waited_for_another_keeps_what_was_charged
 
 @pytest.mark.parametrize("refuse", [revoke, disable])
 async def test_a_revocation_waits_for_the_charges_before_it(
-    postgres_books: Books, other: Database, refuse: Callable[[Database, Customer], Awaitable[None]]
+    books: Books, other: Database, refuse: Callable[[Database, Customer], Awaitable[None]]
 ) -> None:
-    books = postgres_books
     customer = await books.customer()
     async with stalled_commits(books) as stalled:
         charging = asyncio.ensure_future(other.commit_batch([], [charge_of(customer)]))
@@ -116,8 +116,8 @@ MANY = POOL + 4
 
 
 @pytest.fixture
-async def service(postgres_books: Books) -> AsyncIterator[TaskService]:
-    async with task_service_on(postgres_books) as opened:
+async def service(books: Books) -> AsyncIterator[TaskService]:
+    async with task_service_on(books) as opened:
         yield opened
 
 

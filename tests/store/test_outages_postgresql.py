@@ -32,9 +32,9 @@ from tests.store.stalls import committing, ends_as, stalled_commits, until
 pytestmark = pytest.mark.anyio
 
 
-def on_postgresql(books: Books) -> Postgresql:
-    assert isinstance(books.db, Postgresql)
-    return books.db
+@pytest.fixture
+def books(postgres_books: Books) -> Books:
+    return postgres_books
 
 
 async def spend(commits: GroupCommit, customer: Customer) -> None:
@@ -45,9 +45,8 @@ async def spend(commits: GroupCommit, customer: Customer) -> None:
 
 
 @pytest.mark.parametrize("lost", ["charge", "keep", "refund"])
-async def test_a_commit_whose_reply_was_lost_counts_once(postgres_books: Books, lost: str) -> None:
+async def test_a_commit_whose_reply_was_lost_counts_once(books: Books, lost: str) -> None:
     """The server committed, and its reply is lost. The same ids are sent again."""
-    books = postgres_books
     customer = await books.customer(units=10)
     async with proxy_to(books.url) as proxy:
         db = await Postgresql.open(proxy.url)
@@ -70,10 +69,9 @@ async def test_a_commit_whose_reply_was_lost_counts_once(postgres_books: Books, 
 
 
 async def test_a_charge_in_doubt_is_refunded_after_its_cancellation(
-    postgres_books: Books, monkeypatch: pytest.MonkeyPatch
+    books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection ends during its COMMIT, then its account is locked, then it is cancelled."""
-    books = postgres_books
     customer = await books.customer()
     call = charge_of(customer)
     async with proxy_to(books.url) as proxy:
@@ -101,10 +99,9 @@ async def test_a_charge_in_doubt_is_refunded_after_its_cancellation(
     assert await books.balance(customer) == 10
 
 
-async def test_a_batch_is_retried_when_its_backend_is_terminated_during_commit(postgres_books: Books) -> None:
-    books = postgres_books
+async def test_a_batch_is_retried_when_its_backend_is_terminated_during_commit(books: Books) -> None:
     customer = await books.customer()
-    async with committing(on_postgresql(books)) as commits:
+    async with committing(books.db) as commits:
         call = charge_of(customer)
         async with stalled_commits(books) as stalled:
             waiting = asyncio.ensure_future(commits.charge(call, SOON_S))
@@ -134,7 +131,7 @@ async def spend_across_a_stop(
     books: Books, process: subprocess.Popen[bytes], folder: Path
 ) -> subprocess.Popen[bytes]:
     customer = await books.customer(units=10)
-    async with committing(on_postgresql(books)) as commits:
+    async with committing(books.db) as commits:
         await spend(commits, customer)
         open_call = await books.opened(customer)
         process.send_signal(signal.SIGQUIT)
@@ -252,10 +249,10 @@ async def test_a_dead_connection_is_given_up_at_the_deadline_and_replaced(
     await until(connected, "the pool has connections that live", IN_TIME_S)
 
 
-async def test_charges_continue_after_the_batch_connection_died(postgres_books: Books, brief: None) -> None:
+async def test_charges_continue_after_the_batch_connection_died(books: Books, brief: None) -> None:
     """The batch in flight is sent again on a new connection, well before the pool's 30 s are over."""
-    customer = await postgres_books.customer()
-    async with proxy_to(postgres_books.url) as proxy:
+    customer = await books.customer()
+    async with proxy_to(books.url) as proxy:
         db = await Postgresql.open(proxy.url)
         commits = GroupCommit(db, queue_max=100)
         commits.start()
@@ -266,4 +263,4 @@ async def test_charges_continue_after_the_batch_connection_died(postgres_books: 
         assert charged == charged_of(customer, 8)
         await commits.close(IN_TIME_S)
         await db.close()
-    assert await postgres_books.balance(customer) == 8
+    assert await books.balance(customer) == 8

@@ -35,22 +35,27 @@ COMMIT = b"COMMIT;"
 
 
 class Source:
-    """Books with one completed task, and its audio in a data folder."""
+    """Books with one completed task, its audio in a data folder, and an empty folder for what is restored."""
 
-    def __init__(self, books: Books, folder: Path, audio: str) -> None:
+    def __init__(self, books: Books, folder: Path) -> None:
         self.books = books
         self.folder = folder
-        self.audio = audio
         self.archive = folder / "site.tar"
+        self.data = folder / "restored"
+        self.data.mkdir()
 
     async def back_up(self, kinds: Sequence[str] = tuple(backup.KINDS)) -> None:
         with ArchiveWriter(self.archive, replace=True) as out:
             made = await backup.write(self.books.db, Folder(self.folder / "data"), out, kinds=kinds)
         assert made.missing == []
 
-    async def restore(self, db: Database, data: Path) -> None:
+    async def restore(self, db: Database) -> None:
         with ArchiveReader(self.archive) as archive:
-            await backup.restore(db, Folder(data), archive)
+            await backup.restore(db, Folder(self.data), archive)
+
+    async def check(self, db: Database) -> audit.Report:
+        """An audit of what was restored."""
+        return await audit.run(db, AudioStore(Folder(self.data)), full=True, hash_audio=True)
 
 
 def put(store: AudioStore, content: bytes) -> str:
@@ -66,7 +71,7 @@ async def source(sqlite_books: Books, tmp_path: Path) -> Source:
     name = put(AudioStore(Folder(tmp_path / "data")), SOUND)
     audio = Audio(name, len(SOUND), hashlib.sha256(SOUND).digest())
     await sqlite_books.end(keep_of(call, None, audio))
-    made = Source(sqlite_books, tmp_path, name)
+    made = Source(sqlite_books, tmp_path)
     await made.back_up()
     return made
 
@@ -87,54 +92,34 @@ async def target(proxy: PostgresProxy, monkeypatch: pytest.MonkeyPatch) -> Async
     await opened.close()
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    made = tmp_path / "restored"
-    made.mkdir()
-    return made
-
-
-async def check(db: Database, data: Path) -> audit.Report:
-    return await audit.run(db, AudioStore(Folder(data)), full=True, hash_audio=True)
-
-
 @pytest.mark.parametrize("lose", [PostgresProxy.drop_reply_to, PostgresProxy.silence_after])
 async def test_a_restore_whose_commit_reply_was_lost_is_complete(
-    source: Source,
-    proxy: PostgresProxy,
-    target: Postgresql,
-    data: Path,
-    lose: Callable[[PostgresProxy, bytes], None],
+    source: Source, proxy: PostgresProxy, target: Postgresql, lose: Callable[[PostgresProxy, bytes], None]
 ) -> None:
     lose(proxy, COMMIT)
-    await source.restore(target, data)
-    report = await check(target, data)
+    await source.restore(target)
+    report = await source.check(target)
     assert (report.breaches, report.checked.files) == ([], 1)
 
 
 @pytest.mark.parametrize("lose", [PostgresProxy.disconnect_before, PostgresProxy.silence_before])
 async def test_a_restore_whose_commit_never_arrived_leaves_nothing(
-    source: Source,
-    proxy: PostgresProxy,
-    target: Postgresql,
-    data: Path,
-    lose: Callable[[PostgresProxy, bytes], None],
+    source: Source, proxy: PostgresProxy, target: Postgresql, lose: Callable[[PostgresProxy, bytes], None]
 ) -> None:
     """Its session might wait for it forever, and is terminated."""
     lose(proxy, COMMIT)
     with pytest.raises(target.unavailable):
-        await source.restore(target, data)
+        await source.restore(target)
     assert not await target.has_schema()
-    assert not any((data / folder).exists() for folder in FOLDERS)
-    await source.restore(target, data)
-    assert (await check(target, data)).breaches == []
+    assert not any((source.data / folder).exists() for folder in FOLDERS)
+    await source.restore(target)
+    assert (await source.check(target)).breaches == []
 
 
 async def test_audio_is_kept_while_the_commit_of_a_restore_is_in_doubt(
     source: Source,
     proxy: PostgresProxy,
     target: Postgresql,
-    data: Path,
     postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -142,9 +127,9 @@ async def test_audio_is_kept_while_the_commit_of_a_restore_is_in_doubt(
     proxy.drop_reply_to(COMMIT)
     proxy.refuse_connections()
     with pytest.raises(backup.RestoreInDoubt, match="unknown"):
-        await source.restore(target, data)
+        await source.restore(target)
     again = await Postgresql.open(postgres_url)
-    assert (await check(again, data)).breaches == []
+    assert (await source.check(again)).breaches == []
     await again.close()
 
 
@@ -159,11 +144,11 @@ async def test_a_transaction_that_the_server_does_not_know_is_in_doubt(
 
 
 async def test_an_interrupt_while_the_load_is_in_another_thread_leaves_nothing(
-    source: Source, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On SQLite it comes between the check of the files and the COMMIT, or before."""
     db = await Books("", tmp_path / "restored").open_again()
-    restoring = asyncio.create_task(source.restore(db, data))
+    restoring = asyncio.create_task(source.restore(db))
     transaction, loading = db.transaction, asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -180,7 +165,7 @@ async def test_an_interrupt_while_the_load_is_in_another_thread_leaves_nothing(
         await asyncio.wait([restoring])
     await db.transaction(_nothing)  # the thread is through
     assert loading.is_set()
-    assert (await db.has_schema()) == (data / "audio").exists() == (not restoring.cancelled())
+    assert (await db.has_schema()) == (source.data / "audio").exists() == (not restoring.cancelled())
     await db.close()
 
 
@@ -189,9 +174,9 @@ async def _nothing(_: Transaction) -> None:
 
 
 @pytest.fixture
-async def restored(database_url: str, data: Path, postgres_url: str) -> AsyncIterator[Database]:
+async def restored(database_url: str, source: Source, postgres_url: str) -> AsyncIterator[Database]:
     """A new database of each dialect."""
-    opened = await connect(Settings(data=str(data), database_url=postgres_url if database_url else ""))
+    opened = await connect(Settings(data=str(source.data), database_url=postgres_url if database_url else ""))
     yield opened
     await opened.close()
 
@@ -212,33 +197,31 @@ async def clone(source: Source, name: str, status: CloneStatus, reason: str = ""
     return sample, preview
 
 
-async def test_audio_that_was_left_out_counts_as_removed(
-    source: Source, restored: Database, data: Path
-) -> None:
+async def test_audio_that_was_left_out_counts_as_removed(source: Source, restored: Database) -> None:
     sample, preview = await clone(source, "v", CloneStatus.READY)
     await source.back_up(["samples"])
-    await source.restore(restored, data)
-    report = await check(restored, data)
+    await source.restore(restored)
+    report = await source.check(restored)
     assert (report.breaches, report.checked.tasks, report.checked.files) == ([], 1, 0)
     ((task_id, account_id),) = await restored.fetch("SELECT id, account_id FROM tasks")
     task = await tasks.of_account(restored, account_id, task_id)
     assert task is not None and (task.status, task.audio) == (2, "")
     assert await clones.by_voice_id(restored, "v") == await clones.by_voice_id(source.books.db, "v")
-    assert (data / "samples" / sample[:2] / sample).exists() and (
-        data / "audio" / preview[:2] / preview
+    assert (source.data / "samples" / sample[:2] / sample).exists() and (
+        source.data / "audio" / preview[:2] / preview
     ).exists()
-    await again(restored, data)
+    await again(source, restored)
 
 
 async def test_a_restored_voice_without_its_sample_has_failed_with_the_reason(
-    source: Source, restored: Database, data: Path
+    source: Source, restored: Database
 ) -> None:
     await clone(source, "ready", CloneStatus.READY)
     await clone(source, "queued", CloneStatus.QUEUED)
     await clone(source, "failed", CloneStatus.FAILED, "too loud")
     await source.back_up(["audio"])
-    await source.restore(restored, data)
-    report = await check(restored, data)
+    await source.restore(restored)
+    report = await source.check(restored)
     assert (report.breaches, report.checked.files) == ([], 1)
     found = [one.clone for one in await clones.page(restored, 0, 9)]
     assert [(one.voice_id, one.status, one.reason, one.sample, one.preview) for one in found] == [
@@ -246,21 +229,19 @@ async def test_a_restored_voice_without_its_sample_has_failed_with_the_reason(
         ("queued", CloneStatus.FAILED, clones.SAMPLE_LEFT_OUT, "", ""),
         ("failed", CloneStatus.FAILED, "too loud", "", ""),
     ]
-    assert not (data / "samples").exists()
-    await again(restored, data)
-    await perform(restored, DeleteVoice(voice_id="ready"), settings=Settings(data=str(data)))
+    assert not (source.data / "samples").exists()
+    await again(source, restored)
+    await perform(restored, DeleteVoice(voice_id="ready"), settings=Settings(data=str(source.data)))
     assert await clones.by_voice_id(restored, "ready") is None
 
 
-async def again(restored: Database, data: Path) -> None:
+async def again(source: Source, restored: Database) -> None:
     """A backup of the restored database is complete."""
-    with ArchiveWriter(data / "again.tar", replace=True) as out:
-        assert (await backup.write(restored, Folder(data), out)).missing == []
+    with ArchiveWriter(source.data / "again.tar", replace=True) as out:
+        assert (await backup.write(restored, Folder(source.data), out)).missing == []
 
 
-async def test_a_restore_revives_no_session_and_no_link(
-    source: Source, restored: Database, data: Path
-) -> None:
+async def test_a_restore_revives_no_session_and_no_link(source: Source, restored: Database) -> None:
     """They may have been closed or used since the backup. Passwords are restored."""
     ann = await person(source.books)
     token = await sessions.sign_in(source.books.db, "ann", PASSWORD, ADDRESS, BROWSER)
@@ -268,7 +249,7 @@ async def test_a_restore_revives_no_session_and_no_link(
     with pytest.raises(SignInRefused):
         await passwords.verify(source.books.db, "ann", OTHER_PASSWORD, ADDRESS)
     await source.back_up()
-    await source.restore(restored, data)
+    await source.restore(restored)
     assert await sessions.find(restored, token) is None
     assert await links.find(restored, link) is None
     for table in tables.NOT_KEPT:
