@@ -132,15 +132,17 @@ class Action(Struct, Generic[R], frozen=True, kw_only=True):
                 options[name] = value if is_flag else "yes" if value else "no"
         return activity.words(*self.command.split(), *values, **options)
 
-    def differing(self, present: Mapping[str, object]) -> Self | None:
-        """The change without the values that are present already; None if nothing is left to change."""
+    def differing(self, present: Mapping[str, object]) -> Self:
+        """The change without the values that are present already, as it is recorded."""
         same = [name for name, value in present.items() if getattr(self, name) == value]
-        rest = {one.name: one.default for one in structs.fields(self) if one.name in same}
-        return None if len(same) == len(present) else structs.replace(self, **rest)
+        return structs.replace(
+            self, **{one.name: one.default for one in structs.fields(self) if one.name in same}
+        )
 
-    def check_given(self, *options: str) -> None:
-        """Raises CommandError if none of these options is given."""
+    def check_given(self) -> None:
+        """Raises CommandError if none of its options is given."""
         defaults = {one.name: one.default for one in structs.fields(self)}
+        options = [name for name, about in fields_of(type(self)).items() if not about.argument]
         if all(getattr(self, name) is defaults[name] for name in options):
             written = ", ".join("--" + name.replace("_", "-") for name in options)
             raise CommandError("Give at least one of {options}.", options=written)

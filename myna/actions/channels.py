@@ -101,7 +101,7 @@ class SetChannel(Action[ChannelRow], frozen=True):
     concurrent: Annotated[int | None, _CONCURRENT] = None
 
     def check(self) -> None:
-        self.check_given(*(name for name in self.__struct_fields__ if name != "name"))
+        self.check_given()
         _check_endpoint(self.url or "")
 
     async def run(self, change: Change) -> ChannelRow:
@@ -115,8 +115,8 @@ class SetChannel(Action[ChannelRow], frozen=True):
             row = structs.replace(row, stored_key="")
             change.last.append(lambda: change.keys.remove(row.name))
         await store.put_channel(change.db, row)
-        if row == before:
-            change.performed = []
+        present = {name: getattr(before, name) for name in values if name != "name"}
+        change.performed = [] if row == before else [self.differing(present)]
         return row
 
 

@@ -126,7 +126,7 @@ class LimitKey(_KeyAction[KeyRow], frozen=True):
     units_per_day: UnitsPerDay = None
 
     def check(self) -> None:
-        self.check_given("rpm", "concurrent", "units_per_day")
+        self.check_given()
         given_limits(self)
 
     async def run(self, change: Change) -> KeyRow:

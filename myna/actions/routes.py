@@ -66,21 +66,28 @@ class SetRoute(Action[Route], frozen=True):
     def check(self) -> None:
         if self.channel and self.any_channel:
             raise CommandError("Give --channel or --any-channel, not both.")
-        self.check_given("units", "channel", "any_channel", "upstream_model", "intent")
+        self.check_given()
 
     async def run(self, change: Change) -> Route:
         channels = () if self.any_channel else self.channel and tuple(sorted(set(self.channel)))
-        given = {
+        values = {
             "units": self.units,
             "upstream_model": self.upstream_model,
             "channels": channels,
             "intent": self.intent,
         }
         before = await _of_name(change, self.name)
-        route = structs.replace(before, **{key: value for key, value in given.items() if value is not None})
+        route = structs.replace(before, **{key: value for key, value in values.items() if value is not None})
         check(route)
-        if route == before:
-            change.performed = []
+        present = {
+            "units": before.units,
+            "channel": before.channels or None,
+            "any_channel": not before.channels,
+            "upstream_model": before.upstream_model,
+            "intent": before.intent,
+        }
+        given = structs.replace(self, channel=channels or None)
+        change.performed = [] if route == before else [given.differing(present)]
         return await _put(change, route)
 
 

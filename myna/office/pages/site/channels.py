@@ -324,17 +324,16 @@ def _present(channel: Channel) -> dict[str, Any]:
 
 
 async def change(visit: Visit) -> Response:
-    """Changes what differs from the stored channel. What the form has no field for stays as it is; a field
-    that was emptied gets the default of a new channel."""
+    """Changes the channel. What the form has no field for stays as it is; a field that was emptied gets the
+    default of a new channel."""
     before = await _stored(visit, visit.typed("name"))
     present = _present(before)
     defaults = {one.name: one.default for one in structs.fields(AddChannel)}
-    given = present | {name: visit.typed(name) or defaults[name] for name in present if name in visit.form}
+    given = {name: visit.typed(name) or defaults[name] for name in present if name in visit.form}
     given |= {"url": visit.typed("url") or None, "responses": bool(visit.typed("responses"))}
-    action = visit.fields(SetChannel, **given).differing(present)
-    if action is None:
+    row = await visit.perform(visit.fields(SetChannel, **given))
+    if all(getattr(row, name) == value for name, value in present.items()):
         return visit.redirect(PATH)
-    await visit.perform(action)
     after = await _look_up_voices(visit, before.name)
     notice = visit.text("{name} is changed.")
     if before.key_stored and not after.key_stored:

@@ -106,28 +106,14 @@ async def show_change(visit: Visit) -> Response:
 
 
 async def change(visit: Visit) -> Response:
-    """Changes what differs from the stored route. A form without a channel is for any of its kind."""
+    """Changes the route. A form without a channel is for any of its kind."""
     before = await _found(visit, visit.typed("name"))
     chosen = visit.fields(SetRoute, upstream_model=visit.typed("upstream_model"))
-    channels = tuple(sorted(chosen.channel or ()))
-    wanted = structs.replace(
-        chosen,
-        channel=channels or None,
-        any_channel=not channels and bool(before.channels),
-        intent=bool(chosen.intent),
+    channels = chosen.channel or None
+    after = await visit.perform(
+        structs.replace(chosen, channel=channels, any_channel=not channels, intent=bool(chosen.intent))
     )
-    present = {
-        "units": before.units,
-        "channel": before.channels or None,
-        "any_channel": False,
-        "upstream_model": before.upstream_model,
-        "intent": before.intent,
-    }
-    action = wanted.differing(present)
-    if action is None:
-        return visit.redirect(PATH)
-    await visit.perform(action)
-    return visit.redirect(PATH, "{name} is changed.", name=before.name)
+    return visit.redirect(PATH, "" if after == before else N_("{name} is changed."), name=before.name)
 
 
 async def _found(visit: Visit, name: str) -> Route:
