@@ -64,7 +64,7 @@ def defaults_of(settings: SiteSettings) -> DefaultLimits | None:
 
 
 def parsed(*, rpm: str | None, concurrent: str | None, units_per_day: str | None) -> Given:
-    """The limits that a command gives: those that are not None. Raises CommandError."""
+    """The limits that a command sets: those that are not None. Raises CommandError."""
     given = {"rpm": rpm, "concurrent": concurrent, "units_per_day": units_per_day}
     return {name: _parsed(name, text) for name, text in given.items() if text is not None}
 

@@ -204,7 +204,7 @@ class KeyThrottle:
 
 
 class KeyUse(Struct, frozen=True):
-    """One use of a key, whose result the check of the key tells the throttle."""
+    """One use of a key, by which the check of the key reports its result to the throttle."""
 
     _throttle: KeyThrottle
     _address: str

@@ -79,7 +79,7 @@ class ChargeOrder(Struct, frozen=True):
 
 class Call:
     """An open call. As a context manager it is refunded at the exit unless it was kept or handed over.
-    `channel` is asked, or answered, which the books have too; its request's `details` learn it."""
+    `channel` was tried last, or answered; it is stored with the call, and set in `details`."""
 
     def __init__(
         self, ledger: "Ledger", charge: Charge, charged: Charged, seconds: float, details: RequestDetails
@@ -308,7 +308,7 @@ class Ledger:
             await asyncio.sleep(PENDING_POLL_S)
 
     async def refund_all(self, reasons: dict[bytes, str]) -> int:
-        """Refunds these calls, except those that this process works on, and gives why. Returns how many."""
+        """Refunds these calls, but those that this process works on, for these reasons. Returns how many."""
         dead = [(call_id, why) for call_id, why in reasons.items() if call_id not in self._running]
         ends = (End(call_id, CallState.REFUNDED, reason=why) for call_id, why in dead)
         return sum(await asyncio.gather(*map(self.refund, ends)))

@@ -211,8 +211,8 @@ class Transcriber:
                 if not plan.embedded:
                     size_bytes = request.upload.size_bytes
                     account_id = caller.details.account_id
-                    memory.take(size_bytes, account_id)  # before the charge, since it may refuse
-                    taken.callback(memory.release, size_bytes, account_id)
+                    memory.take(account_id, size_bytes)  # before the charge, since it may refuse
+                    taken.callback(memory.release, account_id, size_bytes)
                 return plan
 
             outcome = await self.ledger.charge_plan(caller, planned)

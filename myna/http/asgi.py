@@ -19,7 +19,7 @@ from myna.errors import (
     NotFound,
     ShuttingDown,
 )
-from myna.http.client_address import TrustedProxies, address_of
+from myna.http.client_address import TrustedProxies
 from myna.http.cors import Cors
 from myna.http.exchange import EXCHANGE, Exchange, ResponseStream
 from myna.http.request import BodyLimits, Request
@@ -103,7 +103,8 @@ class Application:
             logs.traceparent.set(parent)
         span = traces.begin(scope["method"], parent) if traces.tracer else None
         if self._proxies is not None:
-            scope["client"] = (self._proxies.client_address(address_of(scope), scope["headers"]), 0)
+            exchange.address = self._proxies.client_address(exchange.address, scope["headers"])
+            scope["client"] = exchange.address, 0
         path = scope["path"]
         route = path if path in self._routes else self._route_of(path)
         if route and route not in _BELOW:
@@ -127,7 +128,7 @@ class Application:
             seconds=seconds,
             ended_at=time.time(),
             details=exchange.details,
-            address=address_of(scope),
+            address=exchange.address,
         )
         self._access.record(completed)
         if span is not None:

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from myna.http.request_head import Scope
 from myna.lib.net import Network, networks, parsed
 
 FORWARDED = b"forwarded"
@@ -85,11 +84,6 @@ class TrustedProxies:
         if address is None:
             return "", False
         return str(address), any(address in network for network in self._networks)
-
-
-def address_of(scope: Scope) -> str:
-    """The client's address; "" if the server has none."""
-    return str((scope.get("client") or ("",))[0])
 
 
 def _forwarded(element: bytes) -> str:

@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 
 EXCHANGE: Final = "myna.exchange"
 """The `Exchange` of a request, in its scope."""
-STATUS_LINE: Final = {
-    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
+_STATUS_LINE: Final = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}".encode() for status in HTTPStatus
 }
 _WITHOUT_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 _FAILED: Final = b"Internal Server Error"
@@ -45,15 +45,16 @@ def refusal(error: MynaError, path: str, request_id: str) -> bytes:
         "connection": "close",
         **(response.headers or {}),
     }
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode()
-    return STATUS_LINE[response.status] + lines + b"\r\n" + response.body
+    lines = (f"{name}: {value}".encode() for name, value in headers.items())
+    return b"\r\n".join([_STATUS_LINE[response.status], *lines, b"", response.body])
 
 
 class Exchange:
-    """A request and its response. `news` is set when a part of the body arrives, when the client leaves, and
-    when the response is complete. A response without a length is sent in chunks, or to a client of HTTP/1.0
-    until the end of the connection. `status` is the response's, 0 before it. `added` are headers of the
-    response in addition to those of the handler. `stream` is the response that is sent while it is made."""
+    """A request and its response. `address` is the client's, "" if the server has none. `news` is set when a
+    part of the body arrives, when the client leaves, and when the response is complete. A response without a
+    length is sent in chunks, or to a client of HTTP/1.0 until the end of the connection. `status` is the
+    response's, 0 before it. `added` are headers of the response in addition to those of the handler. `stream`
+    is the response that is sent while it is made."""
 
     def __init__(
         self,
@@ -68,6 +69,8 @@ class Exchange:
         self.scope = scope
         scope[EXCHANGE] = self
         self.request_id = request_id_of(scope["headers"])
+        client = scope.get("client")
+        self.address: str = client[0] if client else ""
         self.details = RequestDetails()
         self.added: list[Header] = [*default_headers, (b"x-request-id", self.request_id.encode())]
         self.keeps_alive = keeps_alive
@@ -238,15 +241,14 @@ class Exchange:
 
     def write_head(self, status: int, headers: Sequence[Header], body: bytes = b"") -> None:
         """Writes the head with the headers that are added, and what is known of the body."""
-        headers = [*self.added, *headers]
-        if _CONTROL.search(b"".join(map(b"".join, headers))):
+        lines = [b": ".join(header) for header in (*self.added, *headers)]
+        if _CONTROL.search(b"".join(lines)):
             raise RuntimeError("a response header contains a control character")
-        lines = [b"%b: %b\r\n" % header for header in headers]
         if not self.keeps_alive:
-            lines.append(b"connection: close\r\n")
+            lines.append(b"connection: close")
         self.started = True
         self.waits_to_continue = False
-        self.connection.transport.write(b"".join([STATUS_LINE[status], *lines, b"\r\n", body]))
+        self.connection.transport.write(b"\r\n".join([_STATUS_LINE[status], *lines, b"", body]))
 
     def finish(self) -> None:
         """The response is complete."""

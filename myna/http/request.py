@@ -21,7 +21,6 @@ from myna.errors import (
     Unauthorized,
     UnsupportedEncoding,
 )
-from myna.http.client_address import address_of
 from myna.http.exchange import Exchange, ResponseStream
 from myna.lib.shares import Shares
 
@@ -37,24 +36,13 @@ _turns = Shares[int](1, 1, TooManyBodies)
 QUERY_PARAMETERS_MAX = 100
 
 
-class BodyBudget:
-    """The bytes of larger request bodies in the memory of one process. One account may use at most its share:
-    a quarter, or one body of the largest size if that is more."""
+class BodyBudget(Shares[int]):
+    """The bytes of larger request bodies in the memory of one process, by account; 0 is for compute nodes,
+    which have no share. One account may use at most its share: a quarter, or one body of the largest size if
+    that is more."""
 
     def __init__(self, max_bytes: int, body_max_bytes: int = 0) -> None:
-        share = max(max_bytes // ACCOUNT_SHARES, body_max_bytes)
-        self._bytes = Shares[int](max_bytes, share, TooManyBodies)
-
-    @property
-    def in_use_bytes(self) -> int:
-        return self._bytes.in_use
-
-    def take(self, size_bytes: int, account_id: int) -> None:
-        """Raises TooManyBodies. `account_id` is 0 for compute nodes, which have no share."""
-        self._bytes.take(account_id, size_bytes)
-
-    def release(self, size_bytes: int, account_id: int) -> None:
-        self._bytes.release(account_id, size_bytes)
+        super().__init__(max_bytes, max(max_bytes // ACCOUNT_SHARES, body_max_bytes), TooManyBodies)
 
 
 class Pacer:
@@ -119,7 +107,7 @@ class Request:
     @property
     def address(self) -> str:
         """The client's network address."""
-        return address_of(self._scope)
+        return self._exchange.address
 
     def header(self, name: bytes) -> bytes | None:
         """The value of a header, or None. Raises InvalidRequest for a duplicate header."""
@@ -200,13 +188,13 @@ class Request:
         """Counts `size_bytes` of this body against the budget. Raises TooManyBodies."""
         more = size_bytes - self._counted_bytes
         if size_bytes > SMALL_BODY_BYTES and more > 0:
-            self.limits.budget.take(more, self._counted_for)
+            self.limits.budget.take(self._counted_for, more)
             self._counted_bytes = size_bytes
 
     def release(self) -> None:
         """Returns the bytes of the body to the budget."""
         if self._counted_bytes:
-            self.limits.budget.release(self._counted_bytes, self._counted_for)
+            self.limits.budget.release(self._counted_for, self._counted_bytes)
             self._counted_bytes = 0
 
     async def part(self) -> tuple[bytes, bool]:

@@ -32,7 +32,7 @@ class VoiceChoice(Struct, frozen=True):
 
 
 def spoken_language(tag: str) -> str:
-    """The language that is heard, such as zh, yue or en, of a voice's tag, such as zh-CN, zh-HK or en-GB."""
+    """The spoken language, such as zh, yue or en, of a voice's tag, such as zh-CN, zh-HK or en-GB."""
     return "yue" if tag == "zh-HK" else tag.split("-")[0]
 
 

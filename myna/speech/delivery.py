@@ -262,8 +262,8 @@ class DeliveryTools(Struct, frozen=True):
 
 
 class Delivery:
-    """The delivery of one text. A context manager: after an error it tells a client that reads events, and
-    stops sending."""
+    """The delivery of one text. A context manager: after an error it reports it, if the client
+    reads events, and stops sending."""
 
     def __init__(
         self, response: SoundResponse, style: Style, tools: DeliveryTools, *, keep_broken: bool = False

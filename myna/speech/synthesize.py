@@ -75,7 +75,7 @@ TIPS = {
 UNFIT = (NothingSpoken, SoundTooLong, UnsupportedUtterance)
 """Failures that the text causes on any channel."""
 _MEANINGS = ((UtteranceRefused, REFUSED), (ServerBusy, BUSY), (NoConnection, FULL), (EngineTimedOut, SLOW))
-"""Of failures; the first tells the caller most."""
+"""Of failures, the most informative first."""
 SENTENCES = {FULL.name: ALL_FULL, FAILED.name: ALL_FAILED}
 STATUS_TEXTS = {
     "zh": ("排队中", "处理中", "已完成", "失败"),
@@ -355,7 +355,7 @@ class Synthesizer:
 
 def error_for(failures: Sequence[EngineFailed]) -> MynaError:
     """The error if no channel spoke: InvalidRequest if every failure is about the text; else that of the
-    failure that tells the caller most, in whatever order they came."""
+    most informative failure."""
     unfit = [failure for failure in failures if isinstance(failure, UNFIT)]
     if unfit and len(unfit) == len(failures):
         too_long = any(isinstance(failure, SoundTooLong) for failure in unfit)

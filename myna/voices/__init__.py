@@ -1,1 +1,1 @@
-"""What the site knows of voices beside their engines: clones, overrides, words."""
+"""Voices apart from their engines: clones, overrides and the lexicon."""

@@ -14,11 +14,12 @@ from tests.store.postgres_proxy import proxy_to
 from tests.store.stalls import until
 
 PROMPT_S = 30
+Leased = tuple[NodeClient, LeaseProof]
+"""A node and a job leased to it."""
 
 
 @pytest.fixture
-def leased_job(site: NodeSite, key: str) -> tuple[NodeClient, LeaseProof]:
-    """A node and a job leased to it."""
+def leased_job(site: NodeSite, key: str) -> Leased:
     voice = new_voice()
     node = site.node(voice)
     task = site.order(key, voice)
@@ -43,9 +44,7 @@ def test_an_upload_is_served_unchanged_and_the_call_is_kept(site: NodeSite) -> N
     assert node.listed["chars_per_s"] > 0
 
 
-def test_a_repeated_upload_succeeds_and_leaves_one_file(
-    site: NodeSite, key: str, leased_job: tuple[NodeClient, LeaseProof]
-) -> None:
+def test_a_repeated_upload_succeeds_and_leaves_one_file(site: NodeSite, key: str, leased_job: Leased) -> None:
     node, job = leased_job
     before = site.audio()
     assert node.complete(job, mp3()).status == 200
@@ -57,7 +56,7 @@ def test_a_repeated_upload_succeeds_and_leaves_one_file(
 
 
 def test_an_upload_with_an_expired_lease_is_refused_before_its_body(
-    site: NodeSite, leased_job: tuple[NodeClient, LeaseProof]
+    site: NodeSite, leased_job: Leased
 ) -> None:
     node, job = leased_job
     site.sql("UPDATE tasks SET lease_until = now_ms() - 1 WHERE id = $1", job.id)
@@ -74,7 +73,7 @@ def test_an_upload_with_an_expired_lease_is_refused_before_its_body(
 
 
 def test_an_upload_whose_lease_expires_is_409_and_its_file_is_removed(
-    site: NodeSite, leased_job: tuple[NodeClient, LeaseProof]
+    site: NodeSite, leased_job: Leased
 ) -> None:
     node, job = leased_job
     audio, before = mp3(seconds=5), site.audio()
@@ -100,7 +99,7 @@ def test_an_upload_whose_lease_expires_is_409_and_its_file_is_removed(
 )
 def test_an_invalid_upload_is_refused_and_the_lease_continues(
     site: NodeSite,
-    leased_job: tuple[NodeClient, LeaseProof],
+    leased_job: Leased,
     audio: bytes,
     headers: dict[str, str],
     said: str,
@@ -115,7 +114,7 @@ def test_an_invalid_upload_is_refused_and_the_lease_continues(
 
 
 def test_an_interrupted_upload_leaves_no_file_and_the_lease_continues(
-    site: NodeSite, leased_job: tuple[NodeClient, LeaseProof]
+    site: NodeSite, leased_job: Leased
 ) -> None:
     node, job = leased_job
     before = site.audio()
@@ -129,7 +128,7 @@ def test_an_interrupted_upload_leaves_no_file_and_the_lease_continues(
 
 
 def test_an_upload_without_length_or_over_the_limit_is_refused_unread(
-    site: NodeSite, leased_job: tuple[NodeClient, LeaseProof]
+    site: NodeSite, leased_job: Leased
 ) -> None:
     node, job = leased_job
     before = site.audio()
@@ -143,9 +142,7 @@ def test_an_upload_without_length_or_over_the_limit_is_refused_unread(
     assert site.audio() == before
 
 
-def test_a_job_has_one_upload_at_a_time(
-    site: NodeSite, key: str, leased_job: tuple[NodeClient, LeaseProof]
-) -> None:
+def test_a_job_has_one_upload_at_a_time(site: NodeSite, key: str, leased_job: Leased) -> None:
     node, job = leased_job
     before = site.audio()
     with Wire(site.service.root_url) as wire:

@@ -30,7 +30,7 @@ async def stalled(local: LocalServer, count: int) -> list[RawConnection]:
     for client in clients:
         head(client)
         client.send(b"x" * (LARGE - 1))
-    await until(lambda: local.budget.in_use_bytes == count * (LARGE - 1))
+    await until(lambda: local.budget.in_use == count * (LARGE - 1))
     return clients
 
 
@@ -54,7 +54,7 @@ async def test_a_body_over_the_budget_is_refused_and_a_small_one_is_not() -> Non
         assert await small.answer() == (200, b"%d" % SMALL_BODY_BYTES)
         clients[0].send(b"x")
         assert await clients[0].answer() == (200, b"%d" % LARGE)
-        await until(lambda: local.budget.in_use_bytes == 2 * (LARGE - 1))
+        await until(lambda: local.budget.in_use == 2 * (LARGE - 1))
         again = await local.connect()
         head(again)
         again.send(b"x" * LARGE)
@@ -66,15 +66,15 @@ def test_an_account_uses_at_most_its_share_of_the_budget(
     max_bytes: int, body_max_bytes: int, share_bytes: int
 ) -> None:
     budget = BodyBudget(max_bytes, body_max_bytes)
-    budget.take(share_bytes, 1)
+    budget.take(1, share_bytes)
     with pytest.raises(TooManyBodies):
         budget.take(1, 1)
-    budget.take(share_bytes, 2)
-    budget.release(share_bytes, 1)
-    budget.take(share_bytes, 1)
-    budget.take(max_bytes - 2 * share_bytes, 0)
+    budget.take(2, share_bytes)
+    budget.release(1, share_bytes)
+    budget.take(1, share_bytes)
+    budget.take(0, max_bytes - 2 * share_bytes)
     with pytest.raises(TooManyBodies):
-        budget.take(1, 0)
+        budget.take(0, 1)
 
 
 async def test_a_chunked_body_is_counted_as_it_arrives() -> None:
@@ -82,19 +82,19 @@ async def test_a_chunked_body_is_counted_as_it_arrives() -> None:
         client = await local.connect()
         client.ask("/blocked-body", "POST", b"Transfer-Encoding: chunked\r\n")
         client.send(b"%x\r\n%b\r\n" % (LARGE // 2, b"x" * (LARGE // 2)))
-        await until(lambda: local.budget.in_use_bytes == LARGE // 2)
+        await until(lambda: local.budget.in_use == LARGE // 2)
         other = await local.connect()
         other.ask("/body", "POST", b"Transfer-Encoding: chunked\r\n")
         with contextlib.suppress(ConnectionError):
             other.send(b"%x\r\n%b\r\n0\r\n\r\n" % (LARGE - 1, b"x" * (LARGE - 1)))
         await refused(other)
-        assert local.budget.in_use_bytes == LARGE // 2
+        assert local.budget.in_use == LARGE // 2
         client.send(b"0\r\n\r\n")
         await until(lambda: local.started == 1)
-        assert local.budget.in_use_bytes == LARGE // 2  # until the call ends
+        assert local.budget.in_use == LARGE // 2  # until the call ends
         local.release.set()
         assert (await client.answer())[0] == 200
-        await until(lambda: local.budget.in_use_bytes == 0)
+        await until(lambda: local.budget.in_use == 0)
 
 
 ENDS = [
@@ -113,7 +113,7 @@ async def test_a_body_is_released_however_its_request_ends() -> None:
             client.ask(path, "POST", lines)
             client.send(sent)
             assert (await client.answer())[0] == status, (lines, status)
-            await until(lambda: local.budget.in_use_bytes == 0)
+            await until(lambda: local.budget.in_use == 0)
 
 
 async def test_a_refused_body_that_does_not_arrive_is_waited_for_a_short_time(
@@ -133,7 +133,7 @@ async def test_a_body_is_released_when_its_client_disconnects() -> None:
         for end in (RawConnection.reset, lambda client: client.writer.write_eof()):
             (client,) = await stalled(local, 1)
             end(client)
-            await until(lambda: local.budget.in_use_bytes == 0)
+            await until(lambda: local.budget.in_use == 0)
 
 
 def test_an_account_that_uses_its_share_is_refused_uncharged_and_others_are_served(

@@ -56,7 +56,7 @@ async def test_large_bodies_that_arrive_together_are_handled_one_per_loop_iterat
         for client in clients:
             client.ask("/blocked", "POST", b"Content-Length: %d\r\n" % LARGE)
             client.send(b"x" * (LARGE - 1))
-        await until(lambda: local.budget.in_use_bytes == COUNT * (LARGE - 1))
+        await until(lambda: local.budget.in_use == COUNT * (LARGE - 1))
         iterations = Iterations()
         for client in clients:
             client.send(b"x")

@@ -358,7 +358,7 @@ async def test_a_client_that_leaves_ends_the_request_to_the_channel_and_is_refun
 async def test_a_recording_without_memory_is_refused_before_the_charge(
     visitor: Visitor, upstream: TranscriptionUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: BodyBudget, size_bytes: int, account_id: int) -> None:
+    def full(self: BodyBudget, account_id: int, size_bytes: int) -> None:
         raise TooManyBodies
 
     monkeypatch.setattr("myna.gateway.transcription.BodyBudget.take", full)

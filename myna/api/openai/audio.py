@@ -134,7 +134,7 @@ class OpenAIAudioApi:
         try:
             if self.parts.space.low:
                 raise DiskFull(NO_SPACE)
-            self.parts.spooled.take(size_bytes, account_id)
+            self.parts.spooled.take(account_id, size_bytes)
         except MynaError as refusal:  # the body is not read
             return structs.replace(envelope(refusal, request.path), close=True)
         try:
@@ -151,4 +151,4 @@ class OpenAIAudioApi:
                 headers = headers_with_channel(caller.details)
                 return Response(answer, headers=headers, media_type=asked.media_type)
         finally:
-            self.parts.spooled.release(size_bytes, account_id)
+            self.parts.spooled.release(account_id, size_bytes)

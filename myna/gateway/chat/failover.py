@@ -212,8 +212,6 @@ class Failover:
             error = UpstreamFailed(NO_CHANNEL)
             error.headers = NO_RETRY
             raise error
-        if fair_try_s is None:
-            fair_try_s = self.settings.fair_try_s
         circuits = self.channels.circuits
         failures: list[FailedAttempt] = []
         until = time.monotonic() + seconds
@@ -232,6 +230,8 @@ class Failover:
                 failures.append(FailedAttempt(ChannelFull.__name__, "it has no place"))
                 continue
             except FailedAttempt as failure:
+                if fair_try_s is None:
+                    fair_try_s = self.settings.fair_try_s
                 if not failure.blameless and not (failure.timed_out and left < fair_try_s):
                     circuits.failed(channel.name, str(failure), asker.account_id, kind)
                 metrics.UPSTREAM_FAILURES.labels(channel.name, failure.kind).inc()

@@ -1,16 +1,9 @@
 """Flow control of a response that is passed on while it arrives."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-
-class ReadingConnection(Protocol):
-    """What flow control needs of a connection."""
-
-    def pause(self) -> None:
-        """Reads nothing more for the present."""
-
-    def resume(self) -> None:
-        """Reads again."""
+if TYPE_CHECKING:
+    from myna.http.client.connection import ClientConnection
 
 
 class Flow:
@@ -18,7 +11,7 @@ class Flow:
     of a pause doesn't count as silence of the server."""
 
     def __init__(self) -> None:
-        self._connection: ReadingConnection | None = None
+        self._connection: ClientConnection | None = None
         self.paused = False
 
     def pause(self) -> None:
@@ -33,7 +26,7 @@ class Flow:
             if self._connection is not None:
                 self._connection.resume()
 
-    def attach(self, connection: ReadingConnection) -> None:
+    def attach(self, connection: "ClientConnection") -> None:
         """The response arrives on this connection."""
         self._connection = connection
         if self.paused:

@@ -1,4 +1,4 @@
-"""What a request learns about itself: for its log line, its metrics, and the headers of its answer.
+"""The details of a request, for its log line, its metrics, and the headers of its answer.
 
 Its `Request` and its caller have the `RequestDetails`; handlers and use cases fill them in.
 """
