@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import soxr
 from msgspec import structs
 
+from myna.engines.audio.loudness import Sound
 from myna.engines.audio.mp3 import Mp3File
 from myna.engines.interface import STREAM_RATE_HZ, EngineFailed, SpeechResult, bounded
 from myna.engines.jobs import SpeechJob
-
-Samples = npt.NDArray[np.float32]
-"""Mono sound from -1 to 1."""
 
 _PEAK: Final = 32767
 _AUDIBLE_PEAK: Final = 200
@@ -25,7 +22,7 @@ Sink = Callable[[bytes], None]
 _PART_MAX_BYTES: Final = 2 * STREAM_RATE_HZ
 
 
-def pcm_of(samples: Samples) -> bytes:
+def pcm_of(samples: Sound) -> bytes:
     """The samples as 16-bit PCM, clipped. Raises EngineFailed for samples that are not finite."""
     if not np.isfinite(samples).all():
         raise EngineFailed("The model returned samples that are not finite.")

@@ -167,7 +167,7 @@ settings set owner me
 """.strip().splitlines()
 
 
-def test_a_change_that_changes_nothing_is_not_recorded(cli: Cli) -> None:
+def test_what_a_change_leaves_as_it_was_is_not_recorded(cli: Cli) -> None:
     for line in (
         "account add ann", f"channel add chat up {URL} --model m", "route add r --units 1",
         "key issue ann --name k", "key issue ann --name gone", "key revoke gone", "settings set owner me",
@@ -178,6 +178,10 @@ def test_a_change_that_changes_nothing_is_not_recorded(cli: Cli) -> None:
     for line in [*UNCHANGED, "key revoke 2", "account disable bob"]:
         assert cli.run(*line.split()).code == 0, line
         assert rows(cli, 100) == before, line
+    cli.lines("channel", "set", "up", "--model", "m", "--priority", "2")
+    assert newest(cli)["command"] == "channel set up --priority 2"
+    cli.lines("route", "set", "r", "--units", "2", "--any-channel", "--intent", "no")
+    assert newest(cli)["command"] == "route set r --units 2"
 
 
 def test_every_command_is_tested_here_or_changes_nothing_of_the_site() -> None:

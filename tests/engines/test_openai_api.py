@@ -45,23 +45,11 @@ def read(answer: Any) -> tuple[EngineVoice, ...]:
         ([{"id": "x", "language": "English"}], (voice("x"),)),
         ([{"id": "x", "language": "zh_hant_TW"}], (voice("x", "neutral", "zh-Hant-TW"),)),
         ([{"id": "af_x", "gender": "m", "language": "de"}], (voice("af_x", "male", "de"),)),
+        (["xf_none", "alloy"], (voice("xf_none"), voice("alloy"))),
     ],
 )
 def test_voices_are_parsed_in_every_format(listed: Any, voices: tuple[EngineVoice, ...]) -> None:
     assert read(listed) == voices
-
-
-@pytest.mark.parametrize(
-    ("voice_id", "language", "gender"),
-    [
-        ("af_heart", "en-US", "female"),
-        ("zm_yunxi", "zh-CN", "male"),
-        ("xf_none", "und", "neutral"),
-        ("alloy", "und", "neutral"),
-    ],
-)
-def test_a_kokoro_id_gives_language_and_gender(voice_id: str, language: str, gender: str) -> None:
-    assert read([voice_id]) == (voice(voice_id, gender, language),)
 
 
 def test_an_entry_without_a_usable_id_is_ignored() -> None:

@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from myna.errors import StorageUnavailable
 from myna.settings import Settings
@@ -23,7 +25,7 @@ from myna.store.files.storage import Folder, Storage, is_empty, open_storage
 from tests.conformance.caller import REFUNDED, Caller
 from tests.conformance.conftest import make_caller
 from tests.rig.calls import call
-from tests.rig.s3 import BROKEN, BUCKET, S3, SECRET, SKEWED, Fault
+from tests.rig.s3 import BROKEN, BUCKET, OPEN_BUCKET, S3, SECRET, SKEWED, Fault
 from tests.rig.service import Service, ServiceMaker
 
 JOBS = 200
@@ -224,10 +226,33 @@ def bucket(s3: S3, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return open_storage(settings, os.environ)
 
 
-@pytest.mark.parametrize("kind", ["folder", "bucket"])
+@pytest.fixture
+def google(s3: S3, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Storage:
+    """By the protocol of Google Cloud Storage, with a service account's key that names the server."""
+    key = rsa.generate_private_key(65537, 2048).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
+    account = {
+        "gcs_base_url": f"http://127.0.0.1:{s3.proxy.server_port}",
+        "client_email": "myna@example.iam.gserviceaccount.com",
+        "private_key": key.decode(),
+        "private_key_id": "1",
+    }
+    monkeypatch.setenv("GOOGLE_ALLOW_HTTP", "true")
+    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", json.dumps(account))
+    settings = Settings(data=str(tmp_path / "data"), storage=f"gs://{OPEN_BUCKET}/{prefix}")
+    return open_storage(settings, os.environ)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Storage:
+    return Folder(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["folder", "bucket", "google"])
 @pytest.mark.parametrize("data", [SOUND, LONG], ids=["short", "long"])
-def test_a_storage_returns_what_was_stored(kind: str, data: bytes, tmp_path: Path, bucket: Storage) -> None:
-    storage = bucket if kind == "bucket" else Folder(tmp_path)
+def test_a_storage_returns_what_was_stored(kind: str, data: bytes, request: pytest.FixtureRequest) -> None:
+    storage: Storage = request.getfixturevalue(kind)
     assert is_empty(storage) and storage.stat(KEY) is None
     with pytest.raises(FileNotFoundError):
         storage.fetch(KEY)

@@ -17,7 +17,7 @@ from myna.store.queries.stored_responses import StoredResponse
 from tests.maintenance.test_jobs import OLD_S, there, write
 from tests.rig.actors import perform
 from tests.store.books import Books, keep_of, speech
-from tests.store.stalls import until
+from tests.store.stalls import ends_as, until
 
 pytestmark = pytest.mark.anyio
 
@@ -29,13 +29,9 @@ async def test_the_sweep_reads_no_configuration(books: Books, service: Service) 
     call = await books.opened(await books.customer(), deadline_ms=-1)
     await books.sql("ALTER TABLE settings RENAME TO elsewhere")
     service.jobs.start()
-    await until(lambda: _refunded(books, call.call_id), "the call is refunded")
+    await ends_as(books, call.call_id, CallState.REFUNDED)
     await service.jobs.close()
     await books.sql("ALTER TABLE elsewhere RENAME TO settings")
-
-
-async def _refunded(books: Books, call_id: bytes) -> bool:
-    return await books.state(call_id) == CallState.REFUNDED
 
 
 async def test_an_unreadable_setting_has_its_default_and_is_logged_once_per_version(

@@ -25,6 +25,8 @@ from tests.rig.waiting import free_port, wait_until
 
 KEY_ID, SECRET = "AKIDOFTHETESTS", "secret-of-the-tests"
 BUCKET = "myna"
+OPEN_BUCKET = "open"
+"""Of anybody: for Google's client, whose protocol the server answers, but whose tokens it can't check."""
 START_DEADLINE_S = 60
 _ERROR = "<?xml version='1.0'?><Error><Code>{code}</Code><Message>A fault.</Message></Error>"
 SKEWED = (403, "RequestTimeTooSkewed")
@@ -133,7 +135,8 @@ class _Forwarding(BaseHTTPRequestHandler):
         with contextlib.closing(to):
             to.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
-                to.putheader(name, value)
+                if not value.startswith("Bearer "):
+                    to.putheader(name, value)
             to.endheaders(body)
             answer = to.getresponse()
             data = answer.read()
@@ -171,7 +174,8 @@ def _weed(folder: Path) -> tuple[subprocess.Popen[bytes], int]:
         "actions": ["Admin"],
     }
     config = folder / "s3.json"
-    config.write_text(json.dumps({"identities": [known]}))
+    anybody = {"name": "anonymous", "actions": [f"Admin:{OPEN_BUCKET}"]}
+    config.write_text(json.dumps({"identities": [known, anybody]}))
     program = [
         str(Path(sys.executable).with_name("weed")), "server", "-s3", f"-s3.config={config}",
         f"-dir={folder}",
@@ -196,7 +200,8 @@ def s3_server() -> Iterator[S3]:
         if process.poll() is not None:
             raise RuntimeError(f"SeaweedFS ended:\n{(folder / 'log').read_text()}")
         try:
-            server.client(BUCKET).put("a-first-object", b"")  # makes the bucket too
+            for bucket in (BUCKET, OPEN_BUCKET):
+                server.client(bucket).put("a-first-object", b"")  # makes the bucket too
         except Exception:
             return False
         return True

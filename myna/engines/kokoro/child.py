@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from myna.engines.audio.loudness import levelled
+from myna.engines.audio.loudness import Sound, levelled
 from myna.engines.audio.stretch import Stretch
 from myna.engines.interface import EngineFailed, EngineUnavailable, WordTime
 from myna.engines.kokoro.job import (
@@ -30,7 +30,7 @@ from myna.engines.kokoro.job import (
 )
 from myna.engines.kokoro.symbols import NUMBERS, SYMBOLS_MAX
 from myna.engines.pool.child_main import RunningJob, Work, silence_libraries
-from myna.engines.sound import Samples, pcm_of
+from myna.engines.sound import pcm_of
 from myna.lib.sandbox import unnamed_file
 
 _PROVIDERS: Final = {"cuda": "CUDAExecutionProvider", "coreml": "CoreMLExecutionProvider"}
@@ -148,7 +148,7 @@ def _with_lengths(file: Path) -> Iterator[str]:
             yield path
 
 
-def _sounding(samples: Samples) -> slice:
+def _sounding(samples: Sound) -> slice:
     """Where the sound is, without the silence at its ends; nowhere if all is silent."""
     loud = np.flatnonzero(np.abs(samples) > _SILENT)
     if not len(loud):
@@ -157,7 +157,7 @@ def _sounding(samples: Samples) -> slice:
     return slice(max(0, int(loud[0]) - margin), min(len(samples), int(loud[-1]) + margin + 1))
 
 
-def _faded(samples: Samples) -> Samples:
+def _faded(samples: Sound) -> Sound:
     """The sound, faded in and out."""
     sound = samples.copy()
     fade = np.linspace(0, 1, min(round(_FADE_S * RATE_HZ), len(sound)), dtype=np.float32)

@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 import regex
 
-from myna.engines.audio.loudness import levelled
+from myna.engines.audio.loudness import Sound, levelled
 from myna.engines.audio.stretch import Stretch
 from myna.engines.interface import (
     EngineFailed,
@@ -34,7 +34,7 @@ from myna.engines.interface import (
 )
 from myna.engines.pool.child_main import RunningJob, Work, silence_libraries
 from myna.engines.sherpa.job import Describe, JobAnswer, ModelInfo, SherpaModel, SpeakJob
-from myna.engines.sound import Samples, Sink, is_audible, make_sound, pcm_of
+from myna.engines.sound import Sink, is_audible, make_sound, pcm_of
 from myna.engines.text.reading import pieces, readable
 from myna.lib.sandbox import unnamed_file
 
@@ -129,12 +129,12 @@ class LoadedModel:
             raise NothingSpoken("This voice has no sound for the text.")
         sink(stretch.flush())
 
-    def _generate(self, text: str, settings: Any, *, phonemes: bool) -> Samples:
+    def _generate(self, text: str, settings: Any, *, phonemes: bool) -> Sound:
         """The sound of one piece, empty if the model has none for it."""
         settings.phoneme_codepoints = [[ord(char) for char in text]] if phonemes else []
-        blocks: list[Samples] = []
+        blocks: list[Sound] = []
 
-        def receive(samples: Samples, _fraction: float) -> int:
+        def receive(samples: Sound, _fraction: float) -> int:
             blocks.append(samples.copy())
             return 1  # continue
 
@@ -154,7 +154,7 @@ def _library() -> Any:
 
 
 @functools.lru_cache(_REFERENCES_MAX)
-def _reference_samples(path: str, _changed_ns: int) -> tuple[Samples, int]:
+def _reference_samples(path: str, _changed_ns: int) -> tuple[Sound, int]:
     """A reference's samples and their rate, cached for the next text in this voice."""
     try:
         with wave.open(path, "rb") as file:
