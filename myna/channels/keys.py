@@ -212,7 +212,7 @@ def _fernet(secrets: Sequence[str]) -> "MultiFernet | None":
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
     except ImportError:
-        raise ConfigError("MYNA_SECRET_KEY: needs the extra keys; 'make setup-extras' installs it.") from None
+        raise ConfigError("MYNA_SECRET_KEY: needs Myna's extra 'keys', which isn't installed.") from None
 
     def key_of(secret: str) -> bytes:
         derived = HKDF(SHA256(), length=32, salt=None, info=b"keys of channels").derive(secret.encode())

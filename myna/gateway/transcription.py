@@ -44,7 +44,7 @@ FULL: Final = "As many recordings wait to be transcribed as may; nothing was cha
 FULL_BY_NOW: Final = (
     "As many recordings wait to be transcribed as may; the units were refunded, try again later."
 )
-NO_LIBRARY: Final = "Myna's extra 'hear' is not installed: run 'make setup-extras' and restart the service"
+NO_LIBRARY: Final = "Myna's extra 'hear' is not installed: install it and restart the service"
 NO_MODEL: Final = f"its model is missing: run 'myna models get {WHISPER.name}'"
 NOT_OFFERED: Final = "model: {model} is not offered on this site; ask its operator, or use another model."
 THREADS_MAX: Final = 4

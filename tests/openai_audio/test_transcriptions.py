@@ -259,7 +259,7 @@ async def test_whisper_that_is_not_installed_is_404_and_the_log_says_once_what_t
         assert (answer.status, answer.error["code"]) == (404, "model_not_found")
         assert answer.error["message"].startswith("model: whisper-1 is not offered on this site; ")
     without_library, without_model = caplog.messages
-    assert "extra 'hear' is not installed: run 'make setup-extras'" in without_library
+    assert "extra 'hear' is not installed: install it" in without_library
     assert "myna models get whisper" in without_model
     assert await visitor.balance() == UNITS
 

@@ -91,9 +91,7 @@ def client_of(settings: Settings) -> Client | None:
     try:
         from joserfc import jwk, jws  # noqa: F401  at startup: it takes 0.2 s, which would delay streams
     except ImportError:
-        raise ConfigError(
-            "MYNA_OIDC_ISSUER: needs the extra oidc; 'make setup-extras' installs it."
-        ) from None
+        raise ConfigError("MYNA_OIDC_ISSUER: needs Myna's extra 'oidc', which isn't installed.") from None
     file = settings.oidc_client_secret_file
     return Client(
         issuer=settings.oidc_issuer,
