@@ -31,7 +31,7 @@ from myna.api.v1 import V1Api
 from myna.billing.ledger import Call
 from myna.engines.pool.admission import Slot
 from myna.gateway.chat.complete import Chat
-from myna.gateway.chat.failover import Failover
+from myna.gateway.chat.failover import ChannelClient
 from myna.http.asgi import Application
 from myna.http.client import ClientResponse, HttpClient
 from myna.http.exchange import Exchange
@@ -99,8 +99,8 @@ async def _all(folder: Path) -> dict[str, float]:
 
 
 async def _layers(service: Service) -> dict[str, float]:
-    failover = Failover(service.settings, service.channels, Instant(connections_max=1))
-    chat = Chat(failover, service.ledger, service.config, service.planner, service.synthesizer)
+    channel_client = ChannelClient(service.settings, service.channels, Instant(connections_max=1))
+    chat = Chat(channel_client, service.ledger, service.config, service.planner, service.synthesizer)
     key_auth = KeyAuth(service.db, 1.0, KeyThrottle())
     api = V1Api(
         key_auth, service.db, service.config, service.channels, service.capacity, chat, service.synthesizer
@@ -237,7 +237,7 @@ def _exchange() -> Exchange:
 
 _CONNECTION: Any = SimpleNamespace(
     is_paused=False,
-    is_ended=False,
+    half_closed=False,
     config=SimpleNamespace(stopping=False),
     transport=SimpleNamespace(write=len),
     resume_reading=list,

@@ -37,10 +37,10 @@ class Field(Struct, frozen=True):
 class Change(Struct):
     """The transaction of an action. `owner_id` is the account whose things alone may be changed, None for an
     operator. `run` sets `account_id` to the account that the change concerns, and `performed` to the actions
-    that are recorded, if not its own alone: none if nothing was to be changed. What it appends to `last` is
-    called when everything is recorded: changes of files, which no rollback undoes. What it appends to `after`
-    is awaited after the COMMIT: the removal of what an unmade change still needs. `named` has the names of
-    accounts, by what was typed."""
+    that are recorded, if not its own alone. With `changed` False nothing is recorded: all is as wanted
+    already. What it appends to `last` is called when everything is recorded: changes of files, which no
+    rollback undoes. What it appends to `after` is awaited after the COMMIT: the removal of what an unmade
+    change still needs. `named` has the names of accounts, by what was typed."""
 
     db: Transaction
     by: Actor
@@ -49,6 +49,7 @@ class Change(Struct):
     known_channels: Channels | None
     owner_id: int | None
     account_id: int = 0
+    changed: bool = True
     performed: "list[Action[Any]]" = field(default_factory=list)
     last: list[Callable[[], object]] = field(default_factory=list)
     after: list[Callable[[Database], Awaitable[object]]] = field(default_factory=list)
@@ -179,7 +180,7 @@ async def perform(
             performed=[action],
         )
         result = await action.run(change)
-        if not isinstance(result, CommandError):
+        if change.changed and not isinstance(result, CommandError):
             for one in change.performed:
                 await activity.record(
                     connection, by, change.recorded(one).words, change.account_id, note=one.note

@@ -96,10 +96,8 @@ class GrantFirstUnits(GrantUnits, frozen=True):
 
     async def run(self, change: Change) -> AccountRow:
         account = await change.account(self.name)
-        if account.balance:
-            change.performed = []
-            return account
-        return await super().run(change)
+        change.changed = not account.balance
+        return await super().run(change) if change.changed else account
 
 
 class RenameAccount(Action[AccountRow], frozen=True):
@@ -116,8 +114,7 @@ class RenameAccount(Action[AccountRow], frozen=True):
         account = await change.account(self.name)
         if not await store.rename(change.db, account.id, self.new):
             raise CommandError("There already is an account {new!r}.", new=self.new)
-        if self.new == account.name:
-            change.performed = []
+        change.changed = self.new != account.name
         return await change.locked(account.id)
 
 
@@ -140,7 +137,8 @@ class DisableAccount(Action[AccountRow], frozen=True):
                 " with --force.",
                 name=self.name,
             )
-        change.performed = [] if account.disabled_at else [structs.replace(self, force=is_last)]
+        change.changed = not account.disabled_at
+        change.performed = [structs.replace(self, force=is_last)]
         return await change.locked(account.id)
 
 
@@ -153,8 +151,7 @@ class EnableAccount(Action[AccountRow], frozen=True):
     async def run(self, change: Change) -> AccountRow:
         account = await change.account(self.name)
         await store.enable(change.db, account.id)
-        if not account.disabled_at:
-            change.performed = []
+        change.changed = bool(account.disabled_at)
         return await change.locked(account.id)
 
 
@@ -205,8 +202,7 @@ class SetPreferences(Action[Preferences], frozen=True):
             low_balance=before.low_balance if self.low_balance is None else self.low_balance,
         )
         await store.put_preferences(change.db, account.id, after)
-        if after == before:
-            change.performed = []
+        change.changed = after != before
         return after
 
 

@@ -116,7 +116,7 @@ class SetChannel(Action[ChannelRow], frozen=True):
             change.last.append(lambda: change.keys.remove(row.name))
         await store.put_channel(change.db, row)
         present = {name: getattr(before, name) for name in values if name != "name"}
-        change.performed = [] if row == before else [self.differing(present)]
+        change.changed, change.performed = row != before, [self.differing(present)]
         return row
 
 
@@ -214,10 +214,9 @@ class _SwitchChannel(Action[None], frozen=True):
     name: Name
 
     async def run(self, change: Change) -> None:
-        before = await _row(change, self.name)
-        await store.enable_channel(change.db, self.name, self.enabled)
-        if bool(before.enabled) is self.enabled:
-            change.performed = []
+        change.changed = bool((await _row(change, self.name)).enabled) is not self.enabled
+        if change.changed:
+            await store.enable_channel(change.db, self.name, self.enabled)
 
 
 class EnableChannel(_SwitchChannel, frozen=True):

@@ -202,8 +202,7 @@ class RenameKey(_KeyAction[KeyRow], frozen=True):
     async def run(self, change: Change) -> KeyRow:
         key = await self.locked(change)
         await store.rename(change.db, key.id, self.name)
-        if self.name == key.name:
-            change.performed = []
+        change.changed = self.name != key.name
         return key
 
 
@@ -215,8 +214,7 @@ class RevokeKey(_KeyAction[KeyRow], frozen=True):
     async def run(self, change: Change) -> KeyRow:
         key = await self.locked(change)
         await store.revoke(change.db, key.id)
-        if key.revoked_at:
-            change.performed = []
+        change.changed = not key.revoked_at
         return key
 
 

@@ -87,7 +87,7 @@ class SetRoute(Action[Route], frozen=True):
             "intent": before.intent,
         }
         given = structs.replace(self, channel=channels or None)
-        change.performed = [] if route == before else [given.differing(present)]
+        change.changed, change.performed = route != before, [given.differing(present)]
         return await _put(change, route)
 
 

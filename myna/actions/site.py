@@ -108,9 +108,7 @@ class SetSetting(Action[None], frozen=True):
     async def run(self, change: Change) -> None:
         if self.name == "openai_voices" and change.known_channels is not None:
             await self._check_voices(change)
-        if (await config_store.load(change.db)).settings.get(self.name) == self.value:
-            change.performed = []
-        await config_store.set_setting(change.db, self.name, self.value)
+        change.changed = await config_store.set_setting(change.db, self.name, self.value)
 
     async def _check_voices(self, change: Change) -> None:
         """Raises CommandError for a voice that the site doesn't have, but for the defaults."""

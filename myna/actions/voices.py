@@ -111,9 +111,8 @@ class BlendVoice(Action[BlendRow], frozen=True):
             language=voices[0].language,
             recipe=self.recipe,
         )
-        if not await store.blend(change.db, row):
-            change.performed = []  # an equal blend changes nothing
-        elif await store.count_blends(change.db) > BLENDS_MAX:
+        change.changed = await store.blend(change.db, row)
+        if change.changed and await store.count_blends(change.db) > BLENDS_MAX:
             raise CommandError(
                 "There are {blends_max} blends, the maximum; delete one first.", blends_max=BLENDS_MAX
             )

@@ -74,7 +74,7 @@ async def list_usage(
 ) -> list[Row]:
     """List what each account used in the last hours, the most units first."""
     start = int(time.time() * 1000) - (hours + 1) * HOUR_MS
-    return [structs.asdict(row) for row in await reports.most_used(db, start, limit)]
+    return [structs.asdict(row) for row in await reports.usage_by_account(db, start, limit)]
 
 
 @app.command(name="sessions")
@@ -130,8 +130,11 @@ async def _link(db: Database, action: Action[str]) -> Row:
     }
 
 
-async def _changed(db: Database, action: LimitAccount | RemoveSecondFactor | SetIdentity) -> AccountRow:
-    """The account, changed if an option is given: what such a command shows is the state afterwards."""
+async def _perform_if_given(
+    db: Database, action: LimitAccount | RemoveSecondFactor | SetIdentity
+) -> AccountRow:
+    """Performs the action if an option is given: without one such a command shows the state. Returns the
+    account as it was before."""
     account = await accounts.find(db, action.name)
     if action != type(action)(name=action.name):
         await perform(db, action)
@@ -139,19 +142,19 @@ async def _changed(db: Database, action: LimitAccount | RemoveSecondFactor | Set
 
 
 async def _limit(db: Database, action: LimitAccount) -> Row:
-    account = await _changed(db, action)
+    account = await _perform_if_given(db, action)
     row = await limit_store.limits_of(db, account.id, OF_ACCOUNT)
     return {"name": account.name, **limits.shown(row), "open_calls": row.open_calls}
 
 
 async def _second_factor(db: Database, action: RemoveSecondFactor) -> Row:
-    account = await _changed(db, action)
+    account = await _perform_if_given(db, action)
     found = await second_factor.of_account(db, account.id)
     return {"name": action.name, "second_factor": found.on, "recovery_codes": found.codes_left}
 
 
 async def _identity(db: Database, action: SetIdentity) -> Row:
-    account = await _changed(db, action)
+    account = await _perform_if_given(db, action)
     found = await identities.of_account(db, account.id)
     return {
         "name": action.name,

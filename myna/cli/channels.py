@@ -49,7 +49,7 @@ from myna.engines.interface import Engine, EngineFailed, EngineLimits
 from myna.engines.registry import site_engines
 from myna.errors import CommandError, ConfigError
 from myna.gateway import trial as channel_trial
-from myna.gateway.chat.failover import Failover
+from myna.gateway.chat.failover import ChannelClient
 from myna.gateway.trial import Cause, cause_in_url, likely_cause
 from myna.lib.net import is_loopback, without_login
 from myna.lib.sandbox import AllowedPaths
@@ -228,25 +228,25 @@ async def _try(db: Database, action: TryChannel) -> Row:
     local = site_engines(settings.speech, settings.data_folder, limits) if is_ours else {}
     async with http_client() as client:
         ways = Channels(settings=settings, environ=os.environ, http_client=client, local=local)
-        failover = Failover(settings, ways, client)
+        channel_client = ChannelClient(settings, ways, client)
         if channel.kind == "speech" and (engine := ways.engine(channel)):
-            trial = await _speak(failover, channel, engine, deadline_s)
+            trial = await _speak(channel_client, channel, engine, deadline_s)
             result = f"{trial.voice!r}, of {trial.voices} voices, spoke for {trial.sound_s:.1f} s"
         else:
-            trial = await channel_trial.chat(failover, channel, deadline_s)
+            trial = await channel_trial.chat(channel_client, channel, deadline_s)
             result = trial.answer
     return {"name": action.name, "ok": True, "ms": trial.ms, "result": result}
 
 
 async def _speak(
-    failover: Failover, channel: Channel, engine: Engine, deadline_s: float
+    channel_client: ChannelClient, channel: Channel, engine: Engine, deadline_s: float
 ) -> channel_trial.Trial:
     with tempfile.TemporaryDirectory() as folder:
         try:
             if channels.is_local(channel):
                 await engine.start(AllowedPaths.of(writes=(Path(folder),)))
             path = Path(folder, "test.mp3")
-            return await channel_trial.speech(failover, channel, engine, path, deadline_s)
+            return await channel_trial.speech(channel_client, channel, engine, path, deadline_s)
         except EngineFailed as failure:
             raise CommandError(f"The channel {channel.name!r} failed: {str(failure).rstrip('.')}.") from None
         finally:

@@ -1,4 +1,4 @@
-"""Jobs of the child processes that speak with espeak-ng, and of all that write their sound to a file.
+"""Jobs of the child processes with espeak-ng, and what all jobs that speak have in common.
 
 Both processes import this module. The child makes the sound with `engines/sound.py`.
 """

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from myna.store.database import Database
-from myna.store.queries.farm import able as store
+from myna.store.queries.farm import able
 from myna.wire.farm import Job
 
 POLL_S = 0.05
@@ -160,7 +160,7 @@ class Polls:
         replaced, self._replaced = self._replaced, []
         for poll in replaced:
             _end(poll)
-        join_times = await store.join_times(self._db)
+        join_times = await able.join_times(self._db)
         for poll in list(self._waiting.values()):
             joined_at = join_times.get(poll.node_id)
             if joined_at is None or poll.joined_at not in (None, joined_at):
@@ -169,10 +169,10 @@ class Polls:
 
     async def _lease_all(self) -> None:
         """Leases queued jobs to the waiting nodes, in the order of their polls."""
-        capable = await store.able_nodes(self._db)
+        capable = await able.able_nodes(self._db)
         for poll in list(self._waiting.values()) if capable else ():
             if poll.node_id in capable and not poll.result.done() and await self._lease_to(poll):
-                capable = await store.able_nodes(self._db)
+                capable = await able.able_nodes(self._db)
 
     async def _lease_to(self, poll: Poll) -> bool:
         self._leasing = poll

@@ -27,9 +27,8 @@ from myna.store.batch import AUDIO_PLACEHOLDER, Audio, CallState, End, EndOutcom
 from myna.store.database import Database, Transaction
 from myna.store.queries import accounts, tasks
 from myna.store.queries import clones as clones_store
-from myna.store.queries.farm import able as capacity_store
+from myna.store.queries.farm import able, queue
 from myna.store.queries.farm import nodes as nodes_store
-from myna.store.queries.farm import queue
 from myna.store.queries.farm.able import CLONE, TASK
 from myna.store.queries.farm.queue import LeasedRow, NextJob, Proof
 from myna.store.queries.tasks import TaskRow
@@ -186,8 +185,8 @@ class Tasks:
         return await queue.has_lease(self._db, _proof(node_id, lease))
 
     async def text(self, lease: LeaseProof) -> tuple[str, float]:
-        """The text of the job, and its speed."""
-        job = await queue.job(self._db, lease.kind, lease.id)
+        """The text of the job, and its speed; an empty text if there is no such job."""
+        job = await queue.by_id(self._db, lease.kind, lease.id)
         if job is None:
             return "", 1.0
         return (preview_text(job.text) if lease.kind == CLONE else job.text), job.speed
@@ -203,11 +202,11 @@ class Tasks:
                 if await queue.completed_with(db, proof, audio.sha256):
                     return False
                 raise StaleLease
-            await capacity_store.record_success(db, proof.kind, proof.id, node_id)
+            await able.record_success(db, proof.kind, proof.id, node_id)
             if proof.kind == CLONE:
                 await clones_store.complete_clone(db, proof.id, audio.name, audio.size_bytes, audio.sha256)
                 return True
-            await capacity_store.record_speed(db, node_id, proof.id)
+            await able.record_speed(db, node_id, proof.id)
             draft = await tasks.draft(db, job.call_id)
             answer = to_store(draft.replace(AUDIO_PLACEHOLDER, audio.name)) if draft else None
             channel = await _channel(db, node_id)
@@ -230,7 +229,7 @@ class Tasks:
             if not await queue.lock_lease(db, proof):
                 raise StaleLease
             if not failure.final:  # after a final one the job may be at fault: see `record_success`
-                await capacity_store.begin_cooldown(db, node_id, returned=failure.returned)
+                await able.begin_cooldown(db, node_id, returned=failure.returned)
             last = job.tries >= TRIES_MAX
             if failure.returned or not (last or await self._refused_by_all(db, proof, failure)):
                 await queue.requeue(db, proof.kind, proof.id, tries_returned=int(failure.returned))
@@ -250,8 +249,8 @@ class Tasks:
         """Whether the failure is final and no other online node can do the job."""
         if not failure.final:
             return False
-        await capacity_store.refuse(db, proof.kind, proof.id, proof.node_id, failure.reason)
-        return not await capacity_store.another_node_can(db, proof.kind, proof.id)
+        await able.refuse(db, proof.kind, proof.id, proof.node_id, failure.reason)
+        return not await able.another_node_can(db, proof.kind, proof.id)
 
     async def reference(self, node_id: int, sha256: bytes) -> str | None:
         """The stored sample's name, if a job that this node has leased refers to it."""
@@ -264,7 +263,7 @@ class Tasks:
 
     async def _lock(self, db: Transaction, proof: Proof) -> queue.JobRow:
         """Locks the account's row, which every transaction locks before the job's. Raises StaleLease."""
-        job = await queue.job(db, proof.kind, proof.id)
+        job = await queue.by_id(db, proof.kind, proof.id)
         if job is None:
             raise StaleLease
         await accounts.lock(db, job.account_id)
@@ -292,7 +291,7 @@ class Tasks:
         tries left, and refused ones that no other node can make. Returns the number of requeued jobs."""
 
         async def work(db: Transaction) -> int:
-            await capacity_store.fail_refused_clones(db, REFUSED_CLONE_WAIT_MS, TRIES_EXHAUSTED)
+            await able.fail_refused_clones(db, REFUSED_CLONE_WAIT_MS, TRIES_EXHAUSTED)
             requeued = await queue.requeue_expired(db, TRIES_MAX, PAGE)
             await queue.fail_exhausted_clones(db, TRIES_MAX, TRIES_EXHAUSTED)
             return requeued

@@ -27,7 +27,7 @@ from myna.engines.media.media import Whisper, whisper_is_installed
 from myna.engines.models.published import WHISPER, installed
 from myna.engines.pool.child_main import path_bytes
 from myna.errors import ClientDisconnected, InvalidRequest, ModelNotFound, Overloaded, UpstreamFailed
-from myna.gateway.chat.failover import FailedAttempt, Failover
+from myna.gateway.chat.failover import ChannelClient, FailedAttempt
 from myna.gateway.transcripts import TranscriptFormat, TranscriptionRequest, encoded, events
 from myna.http.client import ClientResponse
 from myna.http.request import BodyBudget
@@ -188,7 +188,7 @@ class TranscriptionPlan(Struct, frozen=True):
 class Transcriber:
     """Answers requests for transcripts for one process."""
 
-    failover: Failover
+    channel_client: ChannelClient
     ledger: Ledger
     config: ConfigCache
     whisper: EmbeddedWhisper
@@ -260,11 +260,11 @@ class Transcriber:
         embedded = route.name == routes.TRANSCRIPTION_ROUTE
         if embedded:
             await self.whisper.require(model)
-        found = [] if embedded else self.failover.channels.of_route(config, route)
+        found = [] if embedded else self.channel_client.channels.of_route(config, route)
         order = ChargeOrder(
             pays=Scope.CHAT,
             units=route.units,
-            seconds=self.failover.settings.call_deadline_s,
+            seconds=self.channel_client.settings.call_deadline_s,
             route=route.name,
         )
         return TranscriptionPlan(route, [one for one in found if one.url != PARROT], embedded, order)
@@ -276,7 +276,7 @@ class Transcriber:
         async def attempt(channel: Channel, left_s: float) -> bytes:
             model = routes.model_for(plan.route, channel.model, request.model)
             media_type, body = form_of(request, model, recording)
-            answer = await self.failover.answer_of(
+            answer = await self.channel_client.answer_of(
                 channel,
                 "/audio/translations" if request.translate else "/audio/transcriptions",
                 body,
@@ -286,6 +286,6 @@ class Transcriber:
             )
             return _checked(answer, request.format)
 
-        return await self.failover.first_answer(
+        return await self.channel_client.first_answer(
             plan.channels, attempt, asker=call, seconds=call.seconds_left, kind=plan.route.kind
         )

@@ -27,7 +27,7 @@ from myna.engines.interface import Engine, EngineBusy, EngineFailed, Utterance, 
 from myna.errors import CommandError, Overloaded, UpstreamFailed
 from myna.errors.sentences import SentenceError
 from myna.gateway.chat import complete
-from myna.gateway.chat.failover import FailedAttempt, Failover, Nobody, without_secrets
+from myna.gateway.chat.failover import ChannelClient, FailedAttempt, Nobody, without_secrets
 from myna.gateway.models import ask, models_in
 from myna.http.client import HttpClient, RequestFailed
 from myna.lib.net import without_login
@@ -67,12 +67,12 @@ class Trial(Struct, frozen=True):
     sound_s: float = 0.0
 
 
-async def chat(failover: Failover, channel: Channel, deadline_s: float) -> Trial:
+async def chat(channel_client: ChannelClient, channel: Channel, deadline_s: float) -> Trial:
     """Sends a chat channel MESSAGE. Raises CommandError."""
     began = time.monotonic()
     try:
         answer = await complete.ask(
-            failover,
+            channel_client,
             [channel],
             channel.model,
             msgspec.json.encode({"messages": MESSAGES}),
@@ -81,16 +81,16 @@ async def chat(failover: Failover, channel: Channel, deadline_s: float) -> Trial
             seconds=deadline_s,
         )
     except (UpstreamFailed, Overloaded) as failure:
-        raise await _failed(failover.http_client, channel, failure) from None
+        raise await _failed(channel_client.http_client, channel, failure) from None
     return Trial(ms=_ms_since(began), answer=answer.content[:ANSWER_MAX_CHARS])
 
 
 async def speech(
-    failover: Failover, channel: Channel, engine: Engine, path: Path, deadline_s: float
+    channel_client: ChannelClient, channel: Channel, engine: Engine, path: Path, deadline_s: float
 ) -> Trial:
     """Has a speech channel speak TEXT in its first voice, into a new file at `path`. An engine of this
     machine has been started. Raises CommandError."""
-    circuits = failover.channels.circuits
+    circuits = channel_client.channels.circuits
     try:
         if not is_local(channel):
             await engine.start()
@@ -105,7 +105,7 @@ async def speech(
             circuits.succeeded(channel.name)
         elif not isinstance(failure, EngineBusy):
             circuits.failed(channel.name, str(failure), OPERATOR)
-        raise await _failed(failover.http_client, channel, failure) from None
+        raise await _failed(channel_client.http_client, channel, failure) from None
     circuits.succeeded(channel.name)
     return Trial(
         ms=_ms_since(began),
@@ -246,16 +246,16 @@ def _cause_of_unlisted_model(model: str, models: list[str]) -> Cause | None:
 class Prober:
     """Probes the channels of one process."""
 
-    failover: Failover
+    channel_client: ChannelClient
     audio: AudioStore
 
     @property
     def _deadline_s(self) -> float:
-        return min(PROBE_MAX_S, self.failover.settings.upstream_idle_s)
+        return min(PROBE_MAX_S, self.channel_client.settings.upstream_idle_s)
 
     async def probe(self, config: Config, name: str, kind: str) -> None:
         """Probes a channel after failures of requests of this kind, and counts the result."""
-        channels = self.failover.channels
+        channels = self.channel_client.channels
         channel = next((one for one in channels.all(config) if one.name == name and one.enabled), None)
         if channel is None or channel.url == PARROT:
             channels.circuits.succeeded(name)
@@ -265,13 +265,13 @@ class Prober:
             await self._chat(channel, kind or RouteKind.CHAT, _model_of(channel, config, kind))
 
     async def _speech(self, channel: Channel) -> None:
-        engine = self.failover.channels.engine(channel)
+        engine = self.channel_client.channels.engine(channel)
         if engine is None:
             return
         audio, path = self.audio.new()
         try:
             with contextlib.suppress(CommandError):  # the trial has counted it
-                await speech(self.failover, channel, engine, path, self._deadline_s)
+                await speech(self.channel_client, channel, engine, path, self._deadline_s)
         finally:
             await self.audio.discard(audio)
 
@@ -283,7 +283,7 @@ class Prober:
             if kind == RouteKind.CHAT:
                 conversation = {"messages": MESSAGES, "max_tokens": PROBE_TOKENS_MAX}
                 await complete.ask(
-                    self.failover,
+                    self.channel_client,
                     [channel],
                     model or CHAT_MODEL,
                     msgspec.json.encode(conversation),
@@ -293,7 +293,7 @@ class Prober:
                     fair_try_s=0,
                 )
             else:
-                await self.failover.first_answer(
+                await self.channel_client.first_answer(
                     [channel], attempt, asker=Nobody(), seconds=self._deadline_s, fair_try_s=0
                 )
         except (UpstreamFailed, Overloaded) as error:
@@ -303,12 +303,12 @@ class Prober:
                 and failed.blameless
                 and failed.meaning not in (FULL, NO_FILE)
             ):
-                self.failover.channels.circuits.succeeded(channel.name)
+                self.channel_client.channels.circuits.succeeded(channel.name)
 
     async def _request(self, channel: Channel, kind: str, model: str, left_s: float) -> None:
         """A request for the embedding of a word, or where no such is known, for the server's models."""
         embeds = kind == RouteKind.EMBEDDINGS and model
-        await self.failover.answer_of(
+        await self.channel_client.answer_of(
             channel,
             "/embeddings" if embeds else "/models",
             msgspec.json.encode({"model": model, "input": "hello"}) if embeds else None,

@@ -70,7 +70,8 @@ NOWHERE: Mapping[str, Handler] = dict.fromkeys(("GET", "POST", "PUT", "PATCH", "
 
 class Application:
     """The ASGI application of the server. `proxies` may name another address than the connection's as the
-    client's: all that reads `client` of the scope gets that one. A `metrics_port` has the metrics alone."""
+    client's: the exchange and the `client` of the scope get that one. A `metrics_port` has the metrics
+    alone."""
 
     def __init__(
         self,

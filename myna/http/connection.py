@@ -54,7 +54,7 @@ class Protocol(asyncio.Protocol):
     _over_limit: Overloaded | None = None  # why it may only check the health
     _holder = ""  # as which it counts while it waits for its client
     _waits = False
-    is_ended = False  # the client has closed its sending side
+    half_closed = False  # the client has closed its sending side
     _last: Exchange | None = None  # of the last request head
     _active: Exchange | None = None  # whose application runs
     _refusal: MynaError = INVALID
@@ -109,7 +109,7 @@ class Protocol(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client has closed its sending side. Complete requests are answered before the connection is
         closed (RFC 9112, 9.6), since the client may still read. Returns True to keep the connection open."""
-        self.is_ended = True
+        self.half_closed = True
         if self._last is None or self._idle or self._last.more_body:
             self.transport.close()  # after the writes of this iteration
             return False

@@ -123,10 +123,10 @@ class Exchange:
         part, self.body = bytes(self.body), bytearray()
         return {"type": "http.request", "body": part, "more_body": self.more_body}
 
-    async def client_left(self) -> None:
+    async def wait_disconnected(self) -> None:
         """Returns when the client has closed the connection or its sending side. The two can't be told apart
         before something is written. Call it after the body has been read."""
-        while not self.connection.is_ended:
+        while not self.connection.half_closed:
             if (await self.receive())["type"] == "http.disconnect":
                 return
 
@@ -141,7 +141,7 @@ class Exchange:
         return self.connection.config.draining
 
     def lose(self) -> None:
-        """The client is gone, or gets nothing more."""
+        """The client has disconnected, or gets nothing more."""
         self.disconnected = True
         self.news.set()
         if self.stream is not None:
@@ -218,7 +218,7 @@ class Exchange:
         if named.pop(b"connection", b"").lower() == b"close":
             self.keeps_alive = False
         if b"content-length" in named:
-            self._left = int(named[b"content-length"])
+            self._left, self._is_chunked = int(named[b"content-length"]), False
         elif self.scope["method"] != "HEAD" and status not in _WITHOUT_BODY:
             self._is_chunked = self.scope["http_version"] == "1.1"
             self.keeps_alive = self.keeps_alive and self._is_chunked
@@ -240,7 +240,7 @@ class Exchange:
             self.connection.transport.write(part)
 
     def write_head(self, status: int, headers: Sequence[Header], body: bytes = b"") -> None:
-        """Writes the head with the headers that are added, and what is known of the body."""
+        """Writes the head, with the `added` headers, and `body`."""
         lines = [b": ".join(header) for header in (*self.added, *headers)]
         if _CONTROL.search(b"".join(lines)):
             raise RuntimeError("a response header contains a control character")
@@ -264,7 +264,7 @@ class Exchange:
         if not chunked:
             self.keeps_alive = False  # the end of the connection is the end of the body
         self.stream = ResponseStream(self, chunked=chunked)
-        if self.disconnected or self.connection.is_ended:
+        if self.disconnected or self.connection.half_closed:
             self.stream.lose()
         return self.stream
 
@@ -274,7 +274,7 @@ class Exchange:
         return self.stream is not None and self.stream.started
 
     def abort_stream(self) -> bool:
-        """Ends a response that was started as a stream, unless it is complete; False if none was."""
+        """Whether the response was started as a stream, which ends here unless it is complete."""
         if self.stream is None or not self.stream.started:
             return False
         self.stream.abort()

@@ -221,7 +221,7 @@ class Request:
     async def disconnected(self) -> None:
         """Returns when the client has closed the connection or its sending side. Call it after the body has
         been read."""
-        await self._exchange.client_left()
+        await self._exchange.wait_disconnected()
 
     async def _read(self, max_bytes: int) -> bytes:
         parts: list[bytes] = []

@@ -48,7 +48,8 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         keep_to_ourselves()  # here, since each worker is a new process
-        _end_with_parent(signal.SIGKILL)  # SIGTERM would wait for engines, which have ended too
+        # SIGTERM would wait for the end of the start, which waits for the host of the engines.
+        _end_with_parent(signal.SIGKILL)
         proxies = TrustedProxies.of(self.config.trusted_proxies)
         self.config.waiting = WaitingConnections(self.config.connections_max, proxies)
         await super().startup(sockets)

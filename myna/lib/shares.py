@@ -62,7 +62,7 @@ class Shares(Generic[H]):
             self.release(holder)
 
     def try_take(self, holder: H, share: int = 0) -> bool:
-        """Takes a place unless `wait_for` would wait for it."""
+        """Takes a place, unless `wait_for` would wait for it. Returns whether it did."""
         return holder not in self._waiting and self._try_take(holder, 1, share or self.share)
 
     async def wait_for(self, holder: H, wait_s: float, share: int = 0) -> None:

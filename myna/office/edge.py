@@ -225,9 +225,11 @@ class Office:
     ) -> Response | None:
         """The page at this address with the refused form, filled in; None if it doesn't have the form."""
         found = self._page_at(address.partition("?")[0])
-        if found is None or (found[0].is_for_operators and not (visit.session and visit.account.operator)):
+        if found is None or not (visit.session or found[0].anyone):
             return None
         page, scope = found
+        if page.is_for_operators and not visit.account.operator:
+            return None
         query = address.partition("?")[2].encode()
         request = Request({**visit.request.scope, **scope, "query_string": query})
         shown = Visit(request, self._parts, visit.renderer, self._cookies, visit.session)

@@ -28,7 +28,7 @@ from myna.errors import CommandError, InvalidRequest, NotFound
 from myna.errors.sentences import SentenceError
 from myna.farm.nodes import Capacity
 from myna.gateway.chat.complete import Chat
-from myna.gateway.chat.failover import Failover
+from myna.gateway.chat.failover import ChannelClient
 from myna.gateway.relay.plan import Planner
 from myna.gateway.relay.relay import Relay
 from myna.http.exchange import EXCHANGE, Exchange, ResponseStream
@@ -77,7 +77,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     previews: Previews
     space: FreeSpace
     refusals: Refusals
-    failover: Failover
+    channel_client: ChannelClient
     commits: GroupCommit
     missing: Callable[[], Awaitable[dict[str, str]]]
     """Why chat and speech are unavailable; "" if available. Raises DatabaseUnavailable."""
@@ -200,7 +200,7 @@ class Visit:
 
     async def disconnected(self) -> None:
         """Returns when the client has disconnected."""
-        await self.exchange.client_left()
+        await self.exchange.wait_disconnected()
 
     async def read(
         self, query: Callable[Concatenate[Queries, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
@@ -210,7 +210,7 @@ class Visit:
             return await self.db.read(lambda queries: query(queries, *args, **kwargs))
 
     async def config(self) -> Config:
-        """The configuration of now, with the voices that compute nodes offer now."""
+        """The current configuration, with the voices that compute nodes offer now."""
         await self.parts.config.at(await self.read(config_store.version))
         return await self.parts.config.with_nodes()
 

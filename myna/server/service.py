@@ -30,7 +30,7 @@ from myna.errors import NoSpeechChannel, sentences
 from myna.farm.nodes import Capacity, Nodes
 from myna.farm.tasks import Tasks
 from myna.gateway.chat.complete import Chat
-from myna.gateway.chat.failover import Failover
+from myna.gateway.chat.failover import ChannelClient
 from myna.gateway.models import ContextLengths
 from myna.gateway.relay.plan import Planner as RelayPlanner
 from myna.gateway.relay.relay import Relay, UnitHeaders
@@ -105,8 +105,8 @@ class Service:
         self.synthesizer = Synthesizer(
             settings, ledger, config, channels, self.tasks, self.planner, self.audio
         )
-        self.failover = Failover(settings, channels, self.http_client)
-        self.chat = Chat(self.failover, ledger, config, self.planner, self.synthesizer)
+        self.channel_client = ChannelClient(settings, channels, self.http_client)
+        self.chat = Chat(self.channel_client, ledger, config, self.planner, self.synthesizer)
         self.relay_planner = RelayPlanner(config, channels)
         self.openai_audio = self._openai_audio()
         self.health = HealthApi(
@@ -149,7 +149,7 @@ class Service:
         return GroupCommit(db, settings.queue_max)
 
     def _relay(self, unit_headers: UnitHeaders) -> Relay:
-        return Relay(self.failover, self.ledger, self.config, self.chat, unit_headers)
+        return Relay(self.channel_client, self.ledger, self.config, self.chat, unit_headers)
 
     def _openai_audio(self) -> OpenAIAudio:
         return OpenAIAudio(
@@ -163,7 +163,7 @@ class Service:
             audio=self.audio,
             spool=self.spool,
             space=self.space,
-            failover=self.failover,
+            channel_client=self.channel_client,
         )
 
     def _maintenance(self) -> Maintenance:
@@ -181,7 +181,7 @@ class Service:
             space=self.space,
             quota=self.quota,
             refusals=self.refusals,
-            prober=Prober(self.failover, self.audio),
+            prober=Prober(self.channel_client, self.audio),
         )
 
     async def _start(self) -> None:
@@ -281,7 +281,7 @@ class Service:
                 previews=previews,
                 space=self.space,
                 refusals=self.refusals,
-                failover=self.failover,
+                channel_client=self.channel_client,
                 commits=self.commits,
                 missing=self._missing,
                 models=ModelFetching(self.settings.data_folder, self.environ),

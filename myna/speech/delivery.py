@@ -262,8 +262,8 @@ class DeliveryTools(Struct, frozen=True):
 
 
 class Delivery:
-    """The delivery of one text. A context manager: after an error it reports it, if the client
-    reads events, and stops sending."""
+    """The delivery of one text. A context manager: an error is sent to a client that reads events, and
+    nothing more is sent."""
 
     def __init__(
         self, response: SoundResponse, style: Style, tools: DeliveryTools, *, keep_broken: bool = False

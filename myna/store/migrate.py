@@ -15,14 +15,14 @@ LOCKED_MAX_S = 30.0
 SESSIONS_END_S = 2.0
 """How long the sessions of a process that has just ended may take to end."""
 SESSIONS_POLL_S = 0.05
+LOCKED_PAUSE_S = 0.5
+"""Between two tries, so that sessions that wait for the migration's locks can run."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS schema_version (version BIGINT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS schema_hashes (version BIGINT PRIMARY KEY, sha256 TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS schema_builds (version BIGINT PRIMARY KEY, oldest BIGINT NOT NULL);
 """
 """The migrations that ran, with their hashes, and the oldest builds that they serve."""
-LOCKED_PAUSE_S = 0.5
-"""Between two tries, so that sessions that wait for the migration's locks can run."""
 
 
 async def migrate(db: Database) -> int:

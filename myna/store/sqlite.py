@@ -9,6 +9,7 @@ write lock (`sqlite_writer.py`), and the serving writer yields it between two tr
 
 import asyncio
 import contextlib
+import math
 import os
 import queue
 import re
@@ -112,12 +113,13 @@ class SqliteConnection:
 
 
 class ReportConnection(SqliteConnection):
-    """A read-only connection whose queries raise Unavailable after REPORT_QUERY_MAX_MS: SQLite calls back
-    while it runs one."""
+    """The connection of reports, which have a thread of their own: every call would wait for a query on the
+    event loop's connection. A query raises Unavailable after REPORT_QUERY_MAX_MS: SQLite calls back while it
+    runs one."""
 
     def __init__(self, path: Path, clock: Callable[[], int]) -> None:
         super().__init__(path, clock, read_only=True)
-        self._until = 0.0
+        self._until = math.inf  # BEGIN and ROLLBACK are never interrupted
         self.raw.set_progress_handler(lambda: time.monotonic() > self._until, _STEPS)
 
     async def fetch(self, sql: str, *args: object) -> Sequence[Sequence[Any]]:
@@ -126,6 +128,8 @@ class ReportConnection(SqliteConnection):
             return await super().fetch(sql, *args)
         except apsw.InterruptError:
             raise Unavailable(sentences.REPORT_SLOW) from None
+        finally:
+            self._until = math.inf
 
 
 class Sqlite:

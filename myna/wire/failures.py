@@ -183,8 +183,12 @@ _NULL: Final = Raw(b"null")
 def reports_error(members: Mapping[str, Raw]) -> bool:
     """Whether an answer with the status 200, or an event of a stream, with these members reports an error:
     in `error`, as an object of the kind "error" (vLLM), or in `base_resp` (MiniMax), whose code of a success
-    is 0."""
-    if is_set(members.get("error", _NULL)) or bytes(members.get("object", _NULL)) == b'"error"':
+    is 0. An `error` whose members are all null, 0 or empty is none."""
+    if is_set(error := members.get("error", _NULL)):
+        found = loads(bytes(error))
+        if not isinstance(found, dict) or any(found.values()):
+            return True
+    if bytes(members.get("object", _NULL)) == b'"error"':
         return True
     base_resp = object_of(loads(bytes(members.get("base_resp", _NULL))))
     return bool(count_of(base_resp.get("status_code")))

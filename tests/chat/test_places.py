@@ -13,7 +13,7 @@ from myna.channels.channels import Channel, Channels
 from myna.channels.circuits import FAILURES_MAX
 from myna.errors import Overloaded
 from myna.gateway.chat.complete import ask
-from myna.gateway.chat.failover import Failover, Nobody
+from myna.gateway.chat.failover import ChannelClient, Nobody
 from myna.http.client import HttpClient
 from myna.lib.telemetry import metrics
 from myna.settings import Settings
@@ -47,7 +47,7 @@ class Site:
     """Asks channels, and counts what is open."""
 
     def __init__(self, http_client: HttpClient, channels: Channels, upstream: Upstream) -> None:
-        self._failover = Failover(Settings(), channels, http_client)
+        self._channel_client = ChannelClient(Settings(), channels, http_client)
         self._upstream = upstream
 
     def channel(self, name: str, concurrent: int = 0) -> Channel:
@@ -57,7 +57,7 @@ class Site:
     async def ask(self, account_id: int, *candidates: Channel, text: str = "hello") -> str:
         said = b'{"messages":[{"role":"user","content":"%b"}]}' % text.encode()
         asker = Nobody(account_id)
-        answer = await ask(self._failover, list(candidates), "m", said, "", asker=asker, seconds=SOON_S)
+        answer = await ask(self._channel_client, list(candidates), "m", said, "", asker=asker, seconds=SOON_S)
         return answer.content
 
     @asynccontextmanager

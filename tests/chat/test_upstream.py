@@ -10,7 +10,7 @@ from myna.channels.channels import PARROT, Channel, Channels
 from myna.channels.circuits import FAILURES_MAX
 from myna.errors import UpstreamFailed
 from myna.gateway.chat.complete import TOOL_CALLS_MAX_BYTES, ModelAnswer, ask
-from myna.gateway.chat.failover import FailedAttempt, Failover, Nobody
+from myna.gateway.chat.failover import ChannelClient, FailedAttempt, Nobody
 from myna.http.client import ClientResponse
 from myna.http.client.client import HttpClient
 from myna.settings import Settings
@@ -27,13 +27,13 @@ class Outbound:
         self.client = client or HttpClient(**{"connections_max": 2} | limits)
         settings = Settings(speech="none", answer_max_bytes=1000)
         self.channels = Channels(settings=settings, environ={}, http_client=self.client, local={})
-        self.failover = Failover(settings, self.channels, self.client)
+        self.channel_client = ChannelClient(settings, self.channels, self.client)
         url = upstream.url if upstream else "http://h/v1"
         self.both = [Channel(kind="chat", name=name, url=url, model="", key="") for name in ("one", "two")]
 
     async def ask(self, *candidates: Channel, fair_try_s: float = FAIR_TRY_S) -> ModelAnswer:
         return await ask(
-            self.failover, list(candidates) or self.both, "svc-chat", b'{"messages":[]}', "",
+            self.channel_client, list(candidates) or self.both, "svc-chat", b'{"messages":[]}', "",
             asker=Nobody(), seconds=60, fair_try_s=fair_try_s,
         )  # fmt: skip
 
@@ -139,6 +139,12 @@ async def test_choices_beside_an_error_are_a_failure(error: str, caplog: pytest.
     with pytest.raises(UpstreamFailed):
         await read(f'{{{error},"choices":[{{"message":{{"content":"x"}}}}]}}')
     assert "the answer reports an error" in caplog.text
+
+
+async def test_an_error_that_says_nothing_is_none() -> None:
+    """Some servers always have the member."""
+    error = '"error":{"message":"","type":null,"code":0}'
+    assert (await read(f'{{{error},"choices":[{{"message":{{"content":"x"}}}}]}}')).content == "x"
 
 
 async def test_an_empty_answer_caused_by_the_request_opens_no_circuit(upstream: Upstream) -> None:

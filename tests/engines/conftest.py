@@ -142,7 +142,7 @@ def level(path: Path, hz: float) -> float:
 
 
 async def speak(
-    engine: OpenAISpeech, folder: Path, text: str | None = None, heard: list[bytes] | None = None
+    engine: OpenAISpeech, folder: Path, text: str | None = None, relayed: list[bytes] | None = None
 ) -> SpeechResult:
     """Writes `folder / "a.mp3"`. With a list, the parts are appended to it."""
     utterance = HELLO if text is None else Utterance(text, "nova", 1.0)
@@ -150,11 +150,11 @@ async def speak(
     async def relay(parts: SoundParts) -> SoundParts:
         async with aclosing(parts):
             async for part in parts:
-                assert heard is not None
-                heard.append(part.mp3)
+                assert relayed is not None
+                relayed.append(part.mp3)
                 yield part
 
-    client = Client() if heard is None else Client(relay=relay)
+    client = Client() if relayed is None else Client(relay=relay)
     return await engine.speak(utterance, folder / "a.mp3", 60, client)
 
 

@@ -137,7 +137,7 @@ async def test_a_job_whose_parts_are_not_taken_ends_its_process(pool: Pool[Word]
     assert await pool.run(Command("echo", "again"), DEADLINE_S) == Word("again")
 
 
-async def heard(engine: StreamingEngine, utterance: Utterance) -> bytes:
+async def relayed(engine: StreamingEngine, utterance: Utterance) -> bytes:
     return b"".join([part.pcm async for part in engine.sound(utterance, DEADLINE_S)])
 
 
@@ -164,14 +164,14 @@ async def test_the_parts_of_espeak_are_the_sound_of_its_file(
 ) -> None:
     utterance = Utterance(text, voice_id, speed)
     whole = await espeak.speak(utterance, tmp_path / "whole.mp3", DEADLINE_S)
-    sound = samples_of(await heard(espeak, utterance))
+    sound = samples_of(await relayed(espeak, utterance))
     assert len(sound) / STREAM_RATE_HZ == pytest.approx(whole.seconds, rel=0.02, abs=0.01)
     samples, rate_hz = soundfile.read(tmp_path / "whole.mp3", dtype="float32")
     assert integrated(sound, STREAM_RATE_HZ) - integrated(samples, rate_hz) == pytest.approx(LAME_DB, abs=0.2)
     assert integrated(sound, STREAM_RATE_HZ) == pytest.approx(TARGET_LUFS, abs=1.5)
 
 
-async def test_a_listener_stores_what_it_hears(espeak: Espeak, tmp_path: Path) -> None:
+async def test_a_relayed_sound_is_stored(espeak: Espeak, tmp_path: Path) -> None:
     passed = []
 
     async def relay(parts: SoundParts) -> SoundParts:
@@ -190,7 +190,7 @@ async def test_a_listener_stores_what_it_hears(espeak: Espeak, tmp_path: Path) -
 
 async def test_the_first_sentence_of_sherpa_comes_before_the_second_is_spoken(sherpa: Sherpa) -> None:
     done: list[float] = []
-    sentence = len(await heard(sherpa, tones(sherpa, "你好，世界。")))
+    sentence = len(await relayed(sherpa, tones(sherpa, "你好，世界。")))
     text = "你好，世界。" * 20
     async with aclosing(sherpa.sound(tones(sherpa, text), DEADLINE_S, Client(progress=done.append))) as parts:
         first = await anext(parts)

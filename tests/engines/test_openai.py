@@ -55,9 +55,9 @@ async def test_a_long_text_is_spoken_in_pieces_and_joined(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path, streams: bool
 ) -> None:
     text = "山高水长。" * 2000
-    heard: list[bytes] = []
+    relayed: list[bytes] = []
 
-    spoken = await speak(engine, tmp_path, text, heard if streams else None)
+    spoken = await speak(engine, tmp_path, text, relayed if streams else None)
 
     inputs = [order["input"] for order in upstream.orders()]
     assert "".join(inputs) == text
@@ -66,7 +66,7 @@ async def test_a_long_text_is_spoken_in_pieces_and_joined(
     assert (tmp_path / "a.mp3").read_bytes() == audio
     assert spoken.seconds == pytest.approx(3.0, abs=0.3)
     assert (spoken.size_bytes, spoken.sha256) == (len(audio), hashlib.sha256(audio).digest())
-    assert b"".join(heard) == (audio if streams else b"") and (len(heard) >= 3) is streams
+    assert b"".join(relayed) == (audio if streams else b"") and (len(relayed) >= 3) is streams
 
 
 async def test_the_size_limit_is_for_all_pieces_together(
@@ -107,21 +107,21 @@ BAD: list[tuple[str, bytes, str]] = [
 ]
 
 
-@pytest.mark.parametrize("hears", [False, True])
+@pytest.mark.parametrize("relays", [False, True])
 @pytest.mark.parametrize(("data", "message"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
 async def test_a_response_that_is_not_mp3_fails_and_leaves_no_file(
-    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path, data: bytes, message: str, hears: bool
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path, data: bytes, message: str, relays: bool
 ) -> None:
-    heard: list[bytes] = []
+    relayed: list[bytes] = []
 
     async def once(peer: PeerConnection) -> None:
         await peer.send(data)
 
     upstream.speech = once
     with pytest.raises(EngineFailed, match=message) as failed:
-        await speak(engine, tmp_path, heard=heard if hears else None)
+        await speak(engine, tmp_path, relayed=relayed if relays else None)
 
-    assert names(tmp_path) == heard == []
+    assert names(tmp_path) == relayed == []
     for secret in (KEY, "no such voice", upstream.base, HELLO.text):
         assert secret not in str(failed.value)
 
@@ -130,16 +130,16 @@ FACTS_ALONE = (b"\xff\xfb\x90\xc4" + bytes(17) + b"Info").ljust(417, b"\0")
 """An mp3 of one frame, which has metadata and no sound."""
 
 
-@pytest.mark.parametrize("hears", [False, True])
+@pytest.mark.parametrize("relays", [False, True])
 @pytest.mark.parametrize("audio", [b"", FACTS_ALONE], ids=["empty", "no sound"])
 async def test_audio_without_sound_raises_nothing_spoken(
-    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path, audio: bytes, hears: bool
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path, audio: bytes, relays: bool
 ) -> None:
-    heard: list[bytes] = []
+    relayed: list[bytes] = []
     upstream.speech = answer(audio, "200 OK", AUDIO_MPEG)
     with pytest.raises(NothingSpoken):
-        await speak(engine, tmp_path, heard=heard if hears else None)
-    assert names(tmp_path) == heard == []
+        await speak(engine, tmp_path, relayed=relayed if relays else None)
+    assert names(tmp_path) == relayed == []
 
 
 async def test_the_body_of_a_failure_is_logged_short_and_without_the_key(

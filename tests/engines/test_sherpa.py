@@ -28,7 +28,6 @@ pytestmark = pytest.mark.anyio
 
 HAN = "你好，世界。你好！"
 ENGLISH = "Hello, world. It costs 3.14!"
-PAUSE_S = 0.25
 LIMITS = EngineLimits(processes=1, queue_max=8, job_deadline_s=60)
 
 

@@ -229,10 +229,8 @@ def test_a_reference_is_served_only_under_a_lease_of_its_voice(site: NodeSite, t
     answer = get(node, path)
     assert (answer.status, answer.body, answer.headers["content-type"]) == (200, sample, "audio/wav")
     assert get(other, path).status == 404
-    assert (
-        node.ask("fail", {"held": proof_of(job), "reason": "this can't be cloned", "final": True}).status
-        == 200
-    )
+    failure = {"held": proof_of(job), "reason": "this can't be cloned", "final": True}
+    assert node.ask("fail", failure).status == 200
     assert get(node, path).status == 404
 
 

@@ -21,7 +21,7 @@ from myna.engines.openai.api import cut
 from myna.errors import InvalidRequest
 from myna.gateway.chat import complete
 from myna.gateway.chat.complete import instruction_of
-from myna.gateway.chat.failover import Failover, Nobody
+from myna.gateway.chat.failover import ChannelClient, Nobody
 from myna.gateway.chat.intent import speech_text
 from myna.gateway.chat.text import han_count
 from myna.http import server
@@ -200,7 +200,7 @@ def test_the_largest_completion_blocks_the_event_loop_only_briefly(size: int, re
         settings = Settings(speech="none", answer_max_bytes=size)
         channels = Channels(settings=settings, environ={}, http_client=client, local={})
         asked = complete.ask(
-            Failover(settings, channels, client), [channel], "svc-chat", b'{"messages":[]}', "",
+            ChannelClient(settings, channels, client), [channel], "svc-chat", b'{"messages":[]}', "",
             asker=Nobody(), seconds=60,
         )  # fmt: skip
         with contextlib.suppress(StopIteration):  # it has ended: it waited for nothing

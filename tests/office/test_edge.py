@@ -75,6 +75,8 @@ def test_the_page_says_that_a_password_is_wrong_in_the_language_of_the_browser(p
     visitor.headers["accept-language"] = "de, zh-CN;q=0.9, en;q=0.8"
     assert "登录" in visitor.page("/sign-in")
     assert "用户名或密码错误。" in text_of(visitor.post("/sign-in", name="gil", password="wrong"))
+    of_session = {"referer": f"{people.service.root_url}/office/keys"}
+    assert visitor.post("/sign-in", of_session, name="gil", password="wrong").status == 400
 
 
 # ---- who may open a page

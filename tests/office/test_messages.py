@@ -105,9 +105,9 @@ def _texts(argument: ast.expr, module: ModuleType) -> Iterator[str]:
 
 
 def _modules() -> list[ModuleType]:
-    """The modules of the office, those that it imports, and those of errors and of signing in."""
+    """The modules of the office and of actions, those that they import, and those of errors."""
     paths = [*OFFICE.rglob("*.py"), *(PACKAGE / "actions").glob("*.py")]
-    names = {_dotted(path) for path in [*paths, *(PACKAGE / "sign_in").glob("*.py")]}
+    names = {_dotted(path) for path in paths}
     names |= {"myna.errors", "myna.lib.names", "myna.wire.failures", "myna.wire.openai"}
     names |= {"myna.accounts.caps", "myna.accounts.throttle", "myna.billing.quota"}
     names.add("myna.billing.refused_charges")

@@ -15,7 +15,6 @@ from myna.errors import CommandError, InvalidRequest
 from myna.lib.ids import new_id
 from myna.lib.times import day_of
 from myna.store.batch import CallState, EntryKind
-from myna.store.queries import reports as reports_store
 from myna.store.queries import reports as store
 from myna.store.queries.reports import CALL_ID_MAX, CallRow, Entry
 from tests.rig.actors import perform
@@ -23,6 +22,7 @@ from tests.store.books import AUDIO, Books, Customer, charge_of, keep_of, refund
 
 pytestmark = pytest.mark.anyio
 
+GRANT, CHARGE, REFUND = EntryKind.GRANT, EntryKind.CHARGE, EntryKind.REFUND
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 FOLDED = pytest.mark.parametrize("folded", [True, False])
@@ -170,15 +170,14 @@ async def test_a_page_has_a_kind_a_key_or_a_period(
     async def entries(only: LedgerFilter, limit: int = 50) -> list[tuple[int, int]]:
         return [(one.kind, one.key_id) for one in await every_entry(books, customer, only, limit)]
 
-    charge, refund, grant = EntryKind.CHARGE, EntryKind.REFUND, EntryKind.GRANT
-    of_second = [(refund, second.key_id), (charge, second.key_id), (charge, second.key_id)]
-    assert await entries(LedgerFilter(kind=refund)) == of_second[:1]
-    assert await entries(LedgerFilter(kind=grant), 1) == [(grant, 0)]
-    assert await entries(LedgerFilter(kind=charge), 2) == [(charge, customer.key_id)] * 5 + of_second[1:]
+    of_second = [(REFUND, second.key_id), (CHARGE, second.key_id), (CHARGE, second.key_id)]
+    assert await entries(LedgerFilter(kind=REFUND)) == of_second[:1]
+    assert await entries(LedgerFilter(kind=GRANT), 1) == [(GRANT, 0)]
+    assert await entries(LedgerFilter(kind=CHARGE), 2) == [(CHARGE, customer.key_id)] * 5 + of_second[1:]
     assert sorted(await entries(LedgerFilter(start_ms=middle, end_ms=middle + 1))) == sorted(of_second)
     monkeypatch.setattr(store, "SCANNED_MAX", 2)
     assert sorted(await entries(LedgerFilter(key_id=second.key_id), 2)) == sorted(of_second)
-    assert await entries(LedgerFilter(kind=refund, key_id=second.key_id)) == of_second[:1]
+    assert await entries(LedgerFilter(kind=REFUND, key_id=second.key_id)) == of_second[:1]
 
 
 @FOLDED
@@ -238,17 +237,14 @@ async def test_the_accounts_that_used_most_units_come_first(books: Books, folded
     await roll(books, folded)
     await use(books, heavy, kept=3)
 
-    async def most_used(start: int, limit: int) -> list[reports_store.AccountUse]:
-        return await books.db.snapshot(lambda db: reports_store.most_used(db, start, limit))
+    async def most_used(start: int, limit: int) -> list[store.AccountUsage]:
+        return await books.db.snapshot(lambda db: store.usage_by_account(db, start, limit))
 
     names = {row.account: row for row in await most_used(before - HOUR_MS, 9)}
     assert [(row.calls, row.ok_calls, row.units) for row in names.values()] == [(4, 4, 8), (3, 1, 2)]
     (newest,) = await most_used(before + HOUR_MS, 1)
     assert (newest.account, newest.calls, newest.units) == (next(iter(names)), 3, 6)
     assert await most_used(before + 4 * HOUR_MS, 9) == []
-
-
-GRANT, CHARGE, REFUND = EntryKind.GRANT, EntryKind.CHARGE, EntryKind.REFUND
 
 
 def summary(entries: list[Entry] | None) -> list[tuple[int, int, int]]:
@@ -270,17 +266,17 @@ async def test_the_ledger_is_listed_by_time_with_the_balance_after_each_entry(bo
     await books.move_clock(1000)
     await perform(books.db, GrantUnits(name=customer.name, units=-2, memo="a correction"))
 
-    found = await reports_store.ledger_entries(books.db, customer.account_id, None, 10)
+    found = await store.ledger_entries(books.db, customer.account_id, None, 10)
 
     moved = [(GRANT, -2, 7), (REFUND, 4, 9), (CHARGE, -1, 5), (CHARGE, -4, 6), (GRANT, 10, 10)]
     assert summary(found) == moved
     assert found is not None
     assert [entry.request_id for entry in found] == ["", "slow", "quick", "slow", ""]
     assert [found[0].memo, found[1].call_id] == ["a correction", slow.call_id]
-    assert summary(await reports_store.ledger_entries(books.db, customer.account_id, None, 2)) == moved[:2]
+    assert summary(await store.ledger_entries(books.db, customer.account_id, None, 2)) == moved[:2]
     cursor = slow.call_id, REFUND
-    assert summary(await reports_store.ledger_entries(books.db, customer.account_id, cursor, 2)) == moved[2:4]
-    assert await reports_store.ledger_entries(books.db, other.account_id, cursor, 2) is None
+    assert summary(await store.ledger_entries(books.db, customer.account_id, cursor, 2)) == moved[2:4]
+    assert await store.ledger_entries(books.db, other.account_id, cursor, 2) is None
 
 
 async def test_a_call_is_found_by_its_id_its_request_and_its_account(books: Books) -> None:
@@ -295,7 +291,7 @@ async def test_a_call_is_found_by_its_id_its_request_and_its_account(books: Book
     running = await books.opened(customer, call_id=third, request_id="another")
     await books.opened(other, request_id="a stranger's")
 
-    (call,) = await reports_store.call(books.db, kept.call_id)
+    (call,) = await store.call(books.db, kept.call_id)
 
     ((task_id,),) = await books.sql("SELECT id FROM tasks")
     assert (call.account, call.key_id, call.state, call.units) == (customer.name, customer.key_id, 1, 2)
@@ -305,12 +301,12 @@ async def test_a_call_is_found_by_its_id_its_request_and_its_account(books: Book
     async def ids(found: list[CallRow]) -> list[bytes]:
         return [row.id for row in found]
 
-    of_request = await reports_store.calls_of_request(books.db, "a request", CALL_ID_MAX, 10)
+    of_request = await store.calls_of_request(books.db, "a request", CALL_ID_MAX, 10)
     assert await ids(of_request) == [refunded.call_id, kept.call_id]
     assert [row.state for row in of_request] == [CallState.REFUNDED, CallState.KEPT]
     assert [row.reason for row in of_request] == ["UpstreamFailed", ""]
     assert [row.route for row in of_request] == ["", "tts"]
-    newest = await reports_store.calls_of_account(books.db, customer.account_id, CALL_ID_MAX, 2)
+    newest = await store.calls_of_account(books.db, customer.account_id, CALL_ID_MAX, 2)
     assert await ids(newest) == [running.call_id, refunded.call_id]
-    older = await reports_store.calls_of_account(books.db, customer.account_id, refunded.call_id, 2)
+    older = await store.calls_of_account(books.db, customer.account_id, refunded.call_id, 2)
     assert await ids(older) == [kept.call_id]

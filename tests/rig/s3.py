@@ -26,7 +26,7 @@ from tests.rig.waiting import free_port, wait_until
 KEY_ID, SECRET = "AKIDOFTHETESTS", "secret-of-the-tests"
 BUCKET = "myna"
 OPEN_BUCKET = "open"
-"""Of anybody: for Google's client, whose protocol the server answers, but whose tokens it can't check."""
+"""Anybody may use it: the server answers Google's protocol, but can't check the tokens of its clients."""
 START_DEADLINE_S = 60
 _ERROR = "<?xml version='1.0'?><Error><Code>{code}</Code><Message>A fault.</Message></Error>"
 SKEWED = (403, "RequestTimeTooSkewed")

@@ -123,12 +123,9 @@ async def test_a_sign_in_at_the_provider_is_no_recent_password(site: OidcSite) -
     await site.link(ann)
     session = await site.session(await site.sign_in())
     assert not session.stepped_up
-    assert (
-        await failure_of(
-            identities.confirm(site.books.db, session, Identity(site.provider.issuer, "person-2"))
-        )
-        is Failure.OTHER_IDENTITY
-    )
+    other = Identity(site.provider.issuer, "person-2")
+    confirming = identities.confirm(site.books.db, session, other)
+    assert await failure_of(confirming) is Failure.OTHER_IDENTITY
     token = await identities.confirm(site.books.db, session, site.identity())
     assert (await site.session(token)).stepped_up
 

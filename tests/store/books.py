@@ -83,8 +83,10 @@ class Books:
             yield self.db
             return
         db = await self.open_again()
-        yield db
-        await db.close()
+        try:
+            yield db
+        finally:
+            await db.close()
 
     async def move_clock(self, ms: int) -> None:
         """Advances `now_ms()` by `ms`."""
@@ -324,7 +326,9 @@ BREAK_REFUNDS = {
 async def broken_refunds(books: Books) -> AsyncIterator[None]:
     """Inside, the database refuses every refund."""
     await books.db.transaction(lambda connection: connection.run_script(BREAK_REFUNDS[books.db.dialect]))
-    yield
-    await books.sql("DROP TRIGGER no_refund" + (" ON ledger" if books.url else ""))
-    if books.url:
-        await books.sql("DROP FUNCTION no_refund")
+    try:
+        yield
+    finally:
+        await books.sql("DROP TRIGGER no_refund" + (" ON ledger" if books.url else ""))
+        if books.url:
+            await books.sql("DROP FUNCTION no_refund")

@@ -32,7 +32,7 @@ class BooksMachine(RuleBasedStateMachine):
         self.books: Books = self.run(self.opened.enter_async_context(type(self).new_books()))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.runner.get_loop().run_until_complete(work)  # `Runner.run` minds Ctrl-C each time
+        return self.runner.get_loop().run_until_complete(work)  # `Runner.run` installs a handler each time
 
     def teardown(self) -> None:
         self.run(self.opened.aclose())

@@ -8,6 +8,7 @@ import pytest
 
 from myna.actions.accounts import AddAccount
 from myna.errors import Unavailable
+from myna.store import sqlite
 from myna.store.database import Queries
 from myna.store.queries import accounts as store
 from tests.rig.actors import perform
@@ -88,3 +89,17 @@ async def test_a_report_changes_nothing(books: Books) -> None:
 
     with pytest.raises(Exception, match=r"readonly|read-only|read only"):
         await books.db.read(lambda db: db.fetch("UPDATE accounts SET balance = 0"))
+
+
+async def test_no_limit_of_a_query_interrupts_the_statements_of_its_transaction(
+    sqlite_books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite counts the steps of a statement over all its runs: every 3,333rd BEGIN is looked at."""
+    monkeypatch.setattr(sqlite, "REPORT_QUERY_MAX_MS", 0)
+    refused = 0
+    for _ in range(7000):
+        try:
+            await sqlite_books.db.read(lambda db: db.fetch("SELECT 1"))
+        except Unavailable:
+            refused += 1
+    assert refused < 100

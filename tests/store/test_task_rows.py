@@ -114,7 +114,7 @@ async def test_only_ended_tasks_of_the_account_are_deleted(books: Books) -> None
     for owner in (other, customer):
         await books.db.transaction(lambda db, owner=owner: tasks.delete(db, owner.account_id, ids))
     assert (await only_task(books, customer)).id == max(ids)
-    assert (await queue.job(books.db, TASK, max(ids))) == JobRow(
+    assert (await queue.by_id(books.db, TASK, max(ids))) == JobRow(
         customer.account_id, running.call_id, tries=0, text=speech().text, speed=1.5
     )
 
@@ -124,7 +124,7 @@ async def test_a_clone_is_a_job_without_a_call_at_the_usual_speed(books: Books) 
     new = clones.NewClone("v", customer.account_id, "n", "zh", "t", "s.wav", 1, b"s" * 32, 1, "me", "yes")
     assert await books.db.transaction(lambda db: clones.add(db, new, most=1))
     (row,) = await clones.owned_by(books.db, customer.account_id)
-    job = await queue.job(books.db, CLONE, row.clone.id)
+    job = await queue.by_id(books.db, CLONE, row.clone.id)
     assert job == JobRow(customer.account_id, b"", tries=0, text="zh", speed=1.0)
     assert job is not None and isinstance(job.speed, float)
     assert await clones.known_samples(books.db, [b"s" * 32, b"t" * 32]) == {b"s" * 32}

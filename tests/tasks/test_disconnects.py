@@ -32,7 +32,6 @@ pytestmark = pytest.mark.anyio
 
 WAIT_S = 20.0
 LONG_S = SOON_S
-Transaction = Callable[[Any], Awaitable[Any]]
 
 
 class Client:
@@ -46,7 +45,7 @@ class Client:
             (b"content-length", str(len(body)).encode()),
         ]
         connection: Any = SimpleNamespace(
-            is_ended=False, config=SimpleNamespace(stopping=False), resume_reading=bool
+            half_closed=False, config=SimpleNamespace(stopping=False), resume_reading=lambda: None
         )
         scope = {"headers": headers, "path": "/farm/v1/lease"}
         exchange = Exchange(connection, scope, [], continues=False, keeps_alive=True)

@@ -17,7 +17,7 @@ from myna.engines.media.media import Transcoder
 from myna.errors import DiskFull, MynaError
 from myna.farm.nodes import Capacity
 from myna.gateway import transcripts
-from myna.gateway.chat.failover import Failover
+from myna.gateway.chat.failover import ChannelClient
 from myna.gateway.transcription import EmbeddedWhisper, Transcriber
 from myna.http.asgi import Routes
 from myna.http.exchange import ResponseStream
@@ -55,7 +55,7 @@ class OpenAIAudio:
     audio: AudioStore
     spool: Spool
     space: FreeSpace
-    failover: Failover
+    channel_client: ChannelClient
 
     def __post_init__(self) -> None:
         settings, spool = self.settings, self.spool
@@ -81,7 +81,7 @@ class OpenAIAudio:
             tools=DeliveryTools(spool, self.transcoder, self.disk, settings.upstream_idle_s),
         )
         self.transcriber = Transcriber(
-            failover=self.failover,
+            channel_client=self.channel_client,
             ledger=self.ledger,
             config=self.config,
             whisper=self.whisper,

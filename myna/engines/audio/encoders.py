@@ -19,7 +19,7 @@ from myna.engines.interface import STREAM_RATE_HZ
 
 RATE_HZ: Final = STREAM_RATE_HZ
 UNKNOWN_SIZE: Final = 0xFFFF_FFFF
-"""The size in the header of a wav that is written to a stream, as by writers to a pipe."""
+"""The size in the header of a wav whose length is not known when it begins."""
 _SAMPLE_BYTES: Final = 2
 _FULL_SCALE: Final = 32768
 _SOFT_FROM: Final = 0.8
@@ -101,7 +101,7 @@ _WAV_HEADER: Final = b"RIFF" + _SIZE + b"WAVEfmt " + _WAV_FORMAT + b"data" + _SI
 
 
 class _Pcm:
-    """Samples of 16 bits, little-endian, after a header."""
+    """Samples of 16 bits, little-endian, after a header if there is one."""
 
     def __init__(self, header: bytes = b"") -> None:
         self._header = header

@@ -69,11 +69,11 @@ class Kokoro(PoolEngine):
         self._processes = processes = min(limits.processes, PROCESSES_MAX)
         self._texts_max = texts_max = processes + limits.queue_max
         self._texts = 0
-        pieces = structs.replace(limits, processes=processes, queue_max=texts_max * processes)
+        piece_limits = structs.replace(limits, processes=processes, queue_max=texts_max * processes)
         pool = Pool(
             "myna.engines.kokoro.child",
             PieceSound,
-            pieces,
+            piece_limits,
             setup=model,
             start_deadline_s=START_DEADLINE_S,
             retries=True,
@@ -129,7 +129,7 @@ class Kokoro(PoolEngine):
         self, utterance: Utterance, voice: KokoroVoice, ends_at: float, client: Client
     ) -> AsyncGenerator[SoundPart, None]:
         """Speaks as many pieces at a time as there are processes, and yields them in order. The first piece
-        for a listener is spoken alone: it is ready sooner."""
+        for a client with `relay` is spoken alone: it is ready sooner."""
         pieces = await self._pieces(utterance, voice, ends_at, client)
         total, done = sum(len(piece.phonemes) for piece in pieces), 0
         tasks: deque[asyncio.Task[PieceSound]] = deque()

@@ -53,7 +53,7 @@ _HEAD_MAX_BYTES: Final = 65_536
 than a delivery holds back, so that a part of it is sent. An mp3 without sound up to the second size is sent
 when it is complete."""
 _WAITING_MAX: Final = 16
-"""Reads of at most 16 KiB that wait for a listener; then the server waits."""
+"""Reads of at most 16 KiB that wait for the client's `relay`; then the server waits."""
 
 # Statuses of servers without a list of voices, such as LocalAI.
 _NO_VOICE_LIST: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
@@ -134,9 +134,9 @@ class OpenAISpeech:
     async def speak(
         self, utterance: Utterance, path: Path, deadline_s: float, client: Client = NO_CLIENT
     ) -> SpeechResult:
-        """A text over 4096 characters is spoken in several requests, whose mp3s are joined. A client hears an
-        mp3 as it arrives, from its first sound on. A removal that takes over a second continues in the
-        background."""
+        """A text over 4096 characters is spoken in several requests, whose mp3s are joined. A client with
+        `relay` gets an mp3 as it arrives, from its first sound on. A removal that takes over a
+        second continues in the background."""
         if utterance.reference is not None:
             raise UnsupportedUtterance("This engine clones no voice.")
         texts = cut(utterance.flat)

@@ -126,8 +126,8 @@ class Admission:
             del lane[account]
 
     def measured(self, sound_s: float, work_s: float) -> None:
-        """Records that a process took `work_s` for a text estimated at `sound_s` seconds of sound. Neither
-        may be known: then it is 0."""
+        """Records that a process took `work_s` for a text estimated at `sound_s` seconds of sound;
+        nothing if one of them is 0, which is unknown."""
         if not sound_s or not work_s:
             return
         weight = PACE_WEIGHT * min(1.0, sound_s / PACE_SOUND_S)

@@ -29,6 +29,7 @@ from myna.lib.files import wait_shielded
 from myna.lib.sandbox import Confinement, child_environ
 
 PROGRAM = "import sys; from myna.engines.pool.child_main import serve; serve(sys.argv[1], int(sys.argv[2]))"
+"""The program of all child processes. Its arguments are the module and the id of the parent process."""
 # numpy's OpenBLAS would start a thread for each core in every child, and no child uses it.
 _ONE_BLAS_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 _SET_BY_OPERATOR = "OMP_NUM_THREADS"  # applies to OpenBLAS too, which would prefer the variable above

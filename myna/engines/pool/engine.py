@@ -34,8 +34,8 @@ REST_MAX_S: Final = 5.0
 
 
 class PoolEngine:
-    """Members of `StreamingEngine`: all except `label`, `voices` and `sound`. `pool` speaks; a subclass may
-    add pools that prepare texts for it."""
+    """The members of `StreamingEngine` except `label` and `voices`; a subclass has `sound`. `pool` speaks; a
+    subclass may add pools that prepare texts for it."""
 
     blends = False
 
@@ -104,10 +104,10 @@ class JobEngine(PoolEngine, Generic[J]):
     async def _write(
         self, utterance: Utterance, path: Path, deadline_s: float, client: Client
     ) -> SpeechResult:
-        """Without a client that takes the sound the child writes the file itself."""
-        job = self._job(utterance)
+        """Without `relay` the child writes the file itself."""
         if client.relay is not None:
             return await super()._write(utterance, path, deadline_s, client)
+        job = self._job(utterance)
 
         def write(part: Path) -> Awaitable[SpeechResult]:
             return self._run(structs.replace(job, file=OutputFile.at(part, path)), deadline_s, client)

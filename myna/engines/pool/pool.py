@@ -153,9 +153,9 @@ class Pool(Generic[R]):
         """The job's result, at most `deadline_s` seconds from now, waiting included.
 
         Waiting jobs are started round robin over the client's `queue_key`. An exception of its `progress`
-        ends the job. When it has disconnected, the job is dropped if it still waits, and continues if it was
-        started. `take_part` gets the parts of the output that the work sends before its result, in order; the
-        process waits while it is awaited. A job that sends parts to a caller without it ends its process.
+        ends the job. When the client has disconnected, a waiting job is dropped, and a started one
+        continues. `take_part` gets the parts of the output that the work sends before its result, in order;
+        the process waits while it is awaited. A job that sends parts to a caller without it ends its process.
         Raises EngineBusy, EngineUnavailable, EngineTimedOut, EngineCrashed, CallerDisconnected, or the
         EngineFailed that the work raised.
         """

@@ -73,8 +73,8 @@ class Sherpa(JobEngine[SpeakJob]):
         self._model = model
         self._voices = {voice.voice.voice_id: voice for voice in model.voices}
         if model.phonemes:
-            limits = structs.replace(limits, job_deadline_s=_PHONEMES_S)
-            self._phonemizer = Pool("myna.engines.espeak.phonemizer", Phonemes, limits, retries=True)
+            phoneme_limits = structs.replace(limits, job_deadline_s=_PHONEMES_S)
+            self._phonemizer = Pool("myna.engines.espeak.phonemizer", Phonemes, phoneme_limits, retries=True)
             self._pools.append(self._phonemizer)
 
     async def _start(self, files: AllowedPaths | None) -> None:

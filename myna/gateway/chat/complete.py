@@ -20,7 +20,7 @@ from myna.channels.channels import PARROT, Channel
 from myna.config import ConfigCache
 from myna.engines.pool.admission import Slot
 from myna.errors import InvalidRequest
-from myna.gateway.chat.failover import Asker, FailedAttempt, Failover, of_error, unusable
+from myna.gateway.chat.failover import Asker, ChannelClient, FailedAttempt, of_error, unusable
 from myna.gateway.chat.intent import speech_text
 from myna.gateway.chat.text import han_count, note_tokens
 from myna.http.request import read_body
@@ -78,9 +78,9 @@ class ModelAnswer(Struct, frozen=True):
     finish_reason: str
 
 
-_completion = msgspec.json.Decoder(_Completion)
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_tool_calls = msgspec.json.Decoder(list[dict[str, Any]] | None)
+_completion_decoder = msgspec.json.Decoder(_Completion)
+_members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_tool_calls_decoder = msgspec.json.Decoder(list[dict[str, Any]] | None)
 
 
 class RequestSummary(Struct, frozen=True):
@@ -110,7 +110,7 @@ class ChatPlan(Struct, frozen=True):
 class Chat:
     """Answers chat requests for one process."""
 
-    failover: Failover
+    channel_client: ChannelClient
     ledger: Ledger
     config: ConfigCache
     planner: Planner
@@ -128,7 +128,7 @@ class Chat:
         async with charged as call:
             request = plan.request
             answered = await ask(
-                self.failover,
+                self.channel_client,
                 plan.channels,
                 request.summary.model,
                 request.conversation,
@@ -136,7 +136,7 @@ class Chat:
                 asker=call,
                 seconds=call.seconds_left,
             )
-            answer = to_json(_answer_of(request.summary, answered))
+            answer = to_json(_chat_completion(request.summary, answered))
             stored = answer.decode() if call.repeatable else ""  # only a retry reads it
             await call.keep(stored)
             return answer
@@ -147,11 +147,11 @@ class Chat:
         if to_speak is None:
             return ChatPlan(
                 request=request,
-                channels=self.failover.channels.chat(self.config.current),
+                channels=self.channel_client.channels.chat(self.config.current),
                 order=ChargeOrder(
                     pays=Scope.CHAT,
                     units=self.config.settings.chat_units,
-                    seconds=self.failover.settings.call_deadline_s,
+                    seconds=self.channel_client.settings.call_deadline_s,
                     route=summary.model,
                 ),
             )
@@ -165,8 +165,8 @@ class Chat:
             text=text,
             voice_id=None,
             speed=1.0,
-            channel_s=self.failover.settings.call_deadline_s,
-            node_s=self.failover.settings.chat_speech_wait_s,
+            channel_s=self.channel_client.settings.call_deadline_s,
+            node_s=self.channel_client.settings.chat_speech_wait_s,
         )
         speech = await self.planner.plan(caller, checked, slot)
 
@@ -181,7 +181,7 @@ class Chat:
                 text=text,
                 chars=len(text),
             )
-            completion = _answer_of(summary, ModelAnswer(url, None, "stop"))
+            completion = _chat_completion(summary, ModelAnswer(url, None, "stop"))
             return to_json_text(msgspec.structs.replace(completion, audio=spoken))
 
         return SpokenPlan(speech, answer, self.config.settings.tts_units, route)
@@ -229,7 +229,7 @@ def text_of(message: dict[str, Any]) -> str:
     return lenient.text_of(message.get("content"))
 
 
-def _answer_of(summary: RequestSummary, answer: ModelAnswer) -> ChatCompletion:
+def _chat_completion(summary: RequestSummary, answer: ModelAnswer) -> ChatCompletion:
     prompt, completion = summary.prompt_tokens, han_count(answer.content)
     return ChatCompletion(
         id=completions.ID_PREFIX + new_name(),
@@ -244,7 +244,7 @@ def _answer_of(summary: RequestSummary, answer: ModelAnswer) -> ChatCompletion:
 
 
 async def ask(
-    failover: Failover,
+    channel_client: ChannelClient,
     candidates: list[Channel],
     model: str,
     conversation: bytes,
@@ -254,17 +254,17 @@ async def ask(
     seconds: float,
     fair_try_s: float | None = None,
 ) -> ModelAnswer:
-    """Returns the first valid answer. Raises UpstreamFailed, Overloaded: see `Failover.first_answer`."""
+    """Returns the first valid answer. Raises UpstreamFailed, Overloaded: see `ChannelClient.first_answer`."""
 
     async def attempt(channel: Channel, left: float) -> ModelAnswer:
         if channel.url == PARROT:
             return ModelAnswer(f"🦜 {instruction}", None, "stop")
         body = _body(channel.model or model, conversation)
-        answer = await failover.answer_of(channel, "/chat/completions", body, deadline_s=left)
+        answer = await channel_client.answer_of(channel, "/chat/completions", body, deadline_s=left)
         note_tokens(asker.details, answer.body, body)
         return model_answer(answer.body, channel)
 
-    return await failover.first_answer(
+    return await channel_client.first_answer(
         candidates, attempt, asker=asker, seconds=seconds, fair_try_s=fair_try_s
     )
 
@@ -278,10 +278,10 @@ def model_answer(answer: bytes, channel: Channel) -> ModelAnswer:
     """The first choice of a chat completion. Raises FailedAttempt."""
     try:
         if (b'"error"' in answer or b'"base_resp"' in answer) and reports_error(
-            strict(_members.decode, answer)
+            strict(_members_decoder.decode, answer)
         ):
             raise of_error("ErrorAnswer", "the answer reports an error", answer, channel)
-        choice = strict(_completion.decode, answer).choices.first
+        choice = strict(_completion_decoder.decode, answer).choices.first
         if choice is None:
             raise unusable("NoChoices", "the answer has no choices", answer, channel)
         if (message := choice.message or choice.delta) is None:
@@ -290,7 +290,7 @@ def model_answer(answer: bytes, channel: Channel) -> ModelAnswer:
         if not isinstance(content, str):
             content = lenient.text_of(completions.message({"content": content}, whole=True)["content"])
         reason, tool_calls = reason_of(choice.finish_reason), None
-        if (found := _tool_calls.decode(_bounded(message.tool_calls))) is not None:
+        if (found := _tool_calls_decoder.decode(_bounded(message.tool_calls))) is not None:
             tool_calls = [one for call in found if (one := completions.call(call))]
     except UNREADABLE as error:
         raise unusable(

@@ -154,8 +154,8 @@ class Nobody(Struct):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Failover:
-    """Asks the channels of one process."""
+class ChannelClient:
+    """Asks the channels of one process: one of them, or several in order."""
 
     settings: Settings
     channels: Channels
@@ -168,13 +168,15 @@ class Failover:
         body: bytes | None,
         *,
         deadline_s: float,
-        answer_max_bytes: int = 0,
+        answer_max_bytes: int | None = None,
         method: str = "POST",
         headers: Mapping[str, str] | None = None,
         model_is_callers: bool = False,
     ) -> ClientResponse:
-        """A channel's whole answer, of status 200, to a request with the channel's headers or these. Raises
-        FailedAttempt."""
+        """A channel's whole answer, of status 200, to a request with the channel's headers or these. Without
+        `answer_max_bytes` its limit is that of the settings. Raises FailedAttempt."""
+        if answer_max_bytes is None:
+            answer_max_bytes = self.settings.answer_max_bytes
         try:
             answer = await self.http_client.request(
                 method,
@@ -182,7 +184,7 @@ class Failover:
                 headers=headers or channel.headers(),
                 body=body,
                 deadline_s=deadline_s,
-                answer_max_bytes=answer_max_bytes or self.settings.answer_max_bytes,
+                answer_max_bytes=answer_max_bytes,
             )
         except RequestFailed as failure:
             raise of_request(failure) from failure
@@ -213,6 +215,7 @@ class Failover:
             error.headers = NO_RETRY
             raise error
         circuits = self.channels.circuits
+        fair_try_s = self.settings.fair_try_s if fair_try_s is None else fair_try_s
         failures: list[FailedAttempt] = []
         until = time.monotonic() + seconds
         for channel in candidates:
@@ -230,12 +233,10 @@ class Failover:
                 failures.append(FailedAttempt(ChannelFull.__name__, "it has no place"))
                 continue
             except FailedAttempt as failure:
-                if fair_try_s is None:
-                    fair_try_s = self.settings.fair_try_s
                 if not failure.blameless and not (failure.timed_out and left < fair_try_s):
                     circuits.failed(channel.name, str(failure), asker.account_id, kind)
                 metrics.UPSTREAM_FAILURES.labels(channel.name, failure.kind).inc()
-                log.warning("chat channel %r failed: %s%s", channel.name, failure, failure.detail)
+                log.warning("channel %r failed: %s%s", channel.name, failure, failure.detail)
                 failures.append(_without_frames(failure))
                 is_late = failure.timed_out and until - time.monotonic() < fair_try_s
                 if is_late or failure.final or not failure.meaning.elsewhere:

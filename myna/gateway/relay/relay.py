@@ -31,7 +31,7 @@ from myna.errors import (
     UpstreamFailed,
 )
 from myna.gateway.chat.complete import Chat, RequestSummary
-from myna.gateway.chat.failover import FailedAttempt, Failover
+from myna.gateway.chat.failover import ChannelClient, FailedAttempt
 from myna.gateway.chat.intent import speech_text
 from myna.gateway.chat.text import note_tokens
 from myna.gateway.relay import answers
@@ -79,7 +79,7 @@ class ToRelay(Struct, frozen=True):
 class Relay:
     """Relays calls for one process. `unit_headers` makes the headers about the units of a charged call."""
 
-    failover: Failover
+    channel_client: ChannelClient
     ledger: Ledger
     config: ConfigCache
     chat: Chat
@@ -119,12 +119,12 @@ class Relay:
 
     def _answer_to(self, caller: UnverifiedCaller, plan: RelayPlan, out: ResponseStream) -> StreamedAnswer:
         """The stream of one client. Made before the charge, after which nothing may fail outside the call."""
-        shape = plan.shape(self.failover.settings.answer_max_bytes)
+        shape = plan.shape(self.channel_client.settings.answer_max_bytes)
         stores = caller.idempotency_key is not None
         return StreamedAnswer(out, shape, partial(self._headers, caller.details), stores=stores)
 
     def _order(self, plan: RelayPlan) -> ChargeOrder:
-        settings = self.failover.settings
+        settings = self.channel_client.settings
         seconds = settings.stream_deadline_s if plan.request.streams else settings.call_deadline_s
         return ChargeOrder(
             pays=Scope.CHAT,
@@ -182,12 +182,12 @@ class Relay:
     async def _request(self, call: Call, plan: RelayPlan, channel: Channel, left_s: float) -> bytes:
         """The checked answer of a channel. Raises FailedAttempt, TooManyBodies."""
         embeds = plan.route.kind is RouteKind.EMBEDDINGS
-        answer = await self.failover.answer_of(
+        answer = await self.channel_client.answer_of(
             channel,
             plan.path_for(channel),
             body := plan.body_for(channel),
             deadline_s=left_s,
-            answer_max_bytes=self.failover.settings.embeddings_answer_max_bytes if embeds else 0,
+            answer_max_bytes=self.channel_client.settings.embeddings_answer_max_bytes if embeds else None,
             model_is_callers=routes.model_is_callers(plan.route),
         )
         note_tokens(call.details, answer.body, body)
@@ -211,7 +211,7 @@ class Relay:
                     plan.answered(channel)
                     return answer
 
-        return await self.failover.first_answer(
+        return await self.channel_client.first_answer(
             plan.channels, adapted, asker=call, seconds=call.seconds_left, kind=plan.route.kind
         )
 
@@ -247,10 +247,10 @@ class Relay:
         answer is not complete."""
 
         async def attempt(channel: Channel, left_s: float) -> bytes:
-            answer_max_bytes = self.failover.settings.answer_max_bytes
+            answer_max_bytes = self.channel_client.settings.answer_max_bytes
             stream = ChannelStream(streamed, plan, channel, answer_max_bytes=answer_max_bytes)
             try:
-                return await stream.run(self.failover.http_client, left_s)
+                return await stream.run(self.channel_client.http_client, left_s)
             finally:
                 stream.note(call.details)
 

@@ -147,7 +147,9 @@ async def show_start(
 ) -> Response:
     """Offers the chat servers of this machine, any other, and the parrot. After a `failed` trial the form can
     add its server without one."""
-    found = await server_models.find_servers(visit.parts.failover.http_client, visit.parts.settings.port)
+    found = await server_models.find_servers(
+        visit.parts.channel_client.http_client, visit.parts.settings.port
+    )
     return visit.page(
         "start.html",
         status=400 if error else 200,
@@ -179,11 +181,11 @@ async def _failure_of(visit: Visit, form: NewServer, url: str) -> CommandError |
     parts = visit.parts
     channel = Channel(kind="chat", name=without_login(url), url=url, model=form.model, key=form.key)
     if not form.model and url != PARROT:
-        models = await server_models.models_of(parts.failover.http_client, url, form.key)
+        models = await server_models.models_of(parts.channel_client.http_client, url, form.key)
         channel = structs.replace(channel, model=models[0] if models else "")
     deadline_s = min(parts.settings.call_deadline_s, TRIAL_MAX_S)
     try:
-        await channel_trial.chat(parts.failover, channel, deadline_s)
+        await channel_trial.chat(parts.channel_client, channel, deadline_s)
     except CommandError as failure:
         return failure
     finally:

@@ -122,7 +122,7 @@ async def show_one(visit: Visit) -> Response:
         cap_used=caps.used(cap, visit.now_ms) if cap else 0,
         cap_form=cap_fields(cap),
         limit_form=limit_form,
-        limit_defaults=await of_site(visit),
+        limit_defaults=await limits_of_site(visit),
         routes=await routes_of_site(visit, limit_form.route),
         periods=PERIODS,
     )
@@ -263,7 +263,7 @@ async def show_new(visit: Visit) -> Response:
         form=example,
         cap_form=CapFields(),
         limit_form=LimitFields(),
-        limit_defaults=await of_site(visit),
+        limit_defaults=await limits_of_site(visit),
         lives=LIVES,
         periods=PERIODS,
         routes=await routes_of_site(visit, ()),
@@ -321,7 +321,7 @@ async def limit_fields(visit: Visit, account_id: int, key_id: int = OF_ACCOUNT) 
     return LimitFields(**texts, route=list(routes or ()))
 
 
-async def of_site(visit: Visit, *, account: bool = False) -> Mapping[str, str]:
+async def limits_of_site(visit: Visit, *, account: bool = False) -> Mapping[str, str]:
     """The site's limits of a key, or of an account, as text by the names of the fields."""
     await visit.config()
     defaults = limits.defaults_of(visit.parts.config.settings)

@@ -76,7 +76,7 @@ async def show_second_factor(visit: Visit) -> Response:
     return visit.page("second_factor.html")
 
 
-async def give_second_factor(visit: Visit) -> Response:
+async def complete_second_factor(visit: Visit) -> Response:
     """Completes a pending session, which gets a new token."""
     pending = visit.cookies.get(visit.request, SESSION_COOKIE)
     token = await second_factor.complete(visit.db, pending, visit.typed("code"), visit.address)
@@ -260,7 +260,7 @@ BEGINS: Final = "it opens the page of the provider, where an attempt ends once"
 
 PAGES = [
     Page("/sign-in", show=show_sign_in, submit=sign_in, anyone=True),
-    Page("/second-factor", show=show_second_factor, submit=give_second_factor, anyone=True),
+    Page("/second-factor", show=show_second_factor, submit=complete_second_factor, anyone=True),
     Page("/welcome", show=show_welcome, submit=welcome, anyone=True),
     Page("/sign-out", submit=sign_out, anyone=True),
     Page("/sign-in/oidc", submit=begin_sign_in, anyone=True, repeatable=BEGINS),

@@ -141,6 +141,7 @@ async def _own(visit: Visit) -> Values:
 
 
 async def _views(visit: Visit, *cloned: CloneRow) -> list[CloneView]:
+    """What the page shows of these voices."""
     config = await visit.config()
     nodes = await visit.parts.capacity.nodes(config)
     online = {row.language for row in config.node_clones if row.node_id in nodes}

@@ -10,9 +10,10 @@
 -- until then, and no decision uses a stale balance. No statement changes a row twice.
 --
 -- Ends are given as parallel arrays; `e_more` is a JSON array of {n, answer, audio, bytes, sha256}.
--- Charges likewise; `c_more` has {n, key, fingerprint, draft, voice_id, speed, text, language, status, defaults} for each
--- charge with an idempotency key, a task or default limits, which are those of a key and of an account, each rpm,
--- concurrent and units_per_day. Builds before schema 34 send no `language`. `n` counts from 1 in each. Of two ends of one call in one batch, the first wins.
+-- Charges likewise; `c_more` has {n, key, fingerprint, draft, voice_id, speed, text, language, status, defaults}
+-- for each charge with an idempotency key, a task or default limits, which are those of a key and of an account,
+-- each rpm, concurrent and units_per_day. Builds before schema 34 send no `language`. `n` counts from 1 in each.
+-- Of two ends of one call in one batch, the first wins.
 -- A charge whose call exists was committed by an earlier batch whose result was lost: its outcome is `charged`,
 -- and nothing changes.
 --

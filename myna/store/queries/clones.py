@@ -24,6 +24,8 @@ from myna.store.states import FAILED, LEASED, PROCESSING, QUEUED, READY, CloneSt
 SAMPLE_LEFT_OUT = "its sample was left out of the backup that the site was restored from"
 VOICE_DELETED = "the voice was deleted"
 """The reason of tasks that fail with it."""
+_IN_LIST_MAX = 500
+"""How many values one IN list has at most: each number of values is another statement."""
 
 
 class NewClone(Struct, frozen=True):
@@ -181,10 +183,12 @@ async def leased_sample(db: Queries, node_id: int, sha256: bytes) -> str | None:
 
 async def known_samples(db: Queries, sha256s: Sequence[bytes]) -> set[bytes]:
     """Those of these samples that a clone uses."""
-    if not sha256s:
-        return set()
-    sql = f"SELECT sample_sha256 FROM clones WHERE sample_sha256 IN ({parameters(sha256s)})"
-    return set(await fetch_values(db, bytes, sql, *sha256s))
+    found: set[bytes] = set()
+    for start in range(0, len(sha256s), _IN_LIST_MAX):
+        part = sha256s[start : start + _IN_LIST_MAX]
+        sql = f"SELECT sample_sha256 FROM clones WHERE sample_sha256 IN ({parameters(part)})"
+        found.update(await fetch_values(db, bytes, sql, *part))
+    return found
 
 
 async def complete_clone(

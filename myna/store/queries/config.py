@@ -19,6 +19,7 @@ from myna.store.rows import (
     fetch_map,
     fetch_only,
     fetch_rows,
+    fetch_value,
     fetch_values,
     has_row,
     insert_row,
@@ -176,10 +177,13 @@ async def raise_nodes_version(db: Transaction) -> None:
     await db.fetch(sql)
 
 
-async def set_setting(db: Transaction, name: str, value: str) -> None:
-    """Sets one site setting."""
+async def set_setting(db: Transaction, name: str, value: str) -> bool:
+    """Sets one site setting; False if it has this value already."""
+    await raise_version(db)  # first, since it locks the configuration
+    if await fetch_value(db, str, "SELECT value FROM settings WHERE name = $1", name) == value:
+        return False
     await put_row(db, "settings", "name", name=name, value=value)
-    await raise_version(db)
+    return True
 
 
 async def add_channel(db: Transaction, channel: ChannelRow) -> bool:

@@ -46,8 +46,8 @@ class KeyRow(Struct, frozen=True):
 
 
 class KeyUsage(Sums, frozen=True):
-    """A key's calls, delivered calls, and units charged less units refunded. Open calls are included but in
-    an audit."""
+    """A key's calls, delivered calls, and units charged less units refunded. Open calls are included, except
+    in an audit."""
 
     calls: int = 0
     ok_calls: int = 0

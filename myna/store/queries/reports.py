@@ -51,7 +51,7 @@ class SiteHourRow(Struct, frozen=True):
     units: int
 
 
-class AccountUse(Struct, frozen=True):
+class AccountUsage(Struct, frozen=True):
     """Calls of an account that ended, those delivered, and the units of the delivered ones."""
 
     account: str
@@ -164,8 +164,9 @@ async def site_hours(db: Queries, start: int, end: int) -> list[SiteHourRow]:
     return await fetch_rows(db, SiteHourRow, sql, start, end)
 
 
-async def most_used(db: Queries, start: int, limit: int) -> list[AccountUse]:
-    """What the accounts used in the hours that began after `start` (ms), the most units first. Scans all."""
+async def usage_by_account(db: Queries, start: int, limit: int) -> list[AccountUsage]:
+    """What the accounts used in the hours that began after `start` (ms), the most units first. Reads all
+    hours since then."""
     waiting = (one for one in await outbox.pending_ends(db) if one.key_id and one.hour > start)
     found = outbox.counted(waiting, attrgetter("account_id"))
     sums = ", ".join(f"CAST(sum({one}) AS BIGINT)" for one in ("calls", "ok_calls", "units", "ms"))
@@ -176,8 +177,8 @@ async def most_used(db: Queries, start: int, limit: int) -> list[AccountUse]:
     if not most:
         return []
     sql = f"SELECT id, name FROM accounts WHERE id IN ({parameters(most)})"
-    names = {int(account_id): str(name) for account_id, name in await db.fetch(sql, *most)}
-    return [AccountUse(names[account_id], *found[account_id][:3]) for account_id in most]
+    names = await fetch_map(db, int, str, sql, *most)
+    return [AccountUsage(names[account_id], *found[account_id][:3]) for account_id in most]
 
 
 async def last_used(db: Queries, account_id: int) -> dict[int, int]:

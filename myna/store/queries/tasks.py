@@ -123,7 +123,8 @@ async def delete(db: Transaction, account_id: int, task_ids: Sequence[int]) -> N
 
 
 def _deletable(task_ids: Sequence[int]) -> str:
-    """Those of these tasks, the first parameters, that are the account's, the last one, and have ended."""
+    """The condition for those of these tasks that are the account's and have ended. Their ids are the first
+    parameters, the account's the last."""
     account = f"account_id = ${len(task_ids) + 1}"
     return f"id IN ({parameters(task_ids)}) AND {account} AND deleted_at = 0 AND NOT ({UNFINISHED})"
 

@@ -34,22 +34,27 @@ _PARTS = {
         "as a child)"
     ),
 }
-"""What the patterns below name in capitals."""
+"""The parts of the patterns below, by their names there."""
 _HETERONYMS = r"""
+# read, in the past: I read it yesterday
 \1_red (?<!\w)(I|[Yy]ou|[Ww]e|[Tt]hey) read(?= [^.!?;]{0,60}\bPAST\b)
 \1_red (?<!\w)([Hh]e|[Ss]he|[Ii]t|[Ww]ho|[Nn]obody|[Ee]veryone) read(?!\w)
 \1_red (?<!\w)([Ww]as|[Ww]ere|[Bb]een|[Ii]s|[Bb]eing|[Gg]ot|[Ww]ell|'ve|'d) read(?= (?:by|to|aloud|out|in|as))
+# close, the verb
 \1loze (?:(?<=^)|(?<=[.!?;:,] )|(?<=[\"“(]))([Cc])lose(?= OBJECT\b)
 \1_cloze (?<!\w)(AUXILIARY) close(?= (?!to\b|by\b|enough\b|friend|together))
+# live, the adjective
 \1_lyve (?<!\w)([Gg]o|[Gg]oes|[Gg]oing|[Ww]ent|[Gg]one|[Ii]s|[Aa]re|[Ww]as|[Ww]atch(?:ed|ing)?|[Ss]hown|
     [Pp]erform(?:s|ed|ing)?|[Bb]roadcast|[Ss]tream(?:s|ed|ing)?|[Pp]lay(?:s|ed|ing)?|[Aa]ired) live(?!\w)
 \1yve (?<!\w)([Ll])ive(?= (?:show|music|stream|broadcast|tv|TV|television|concert|event|band|performance|
     audience|coverage|chat|wire|ammunition|update|video|record|action|demo|session|feed|report|album|version|
     game|sport|on air|on stage|on TV|from the)s?)
+# lead, the metal
 \1ed (?<!\w)([Ll])ead(?= (?:pipe|paint|poison|acid|pencil|batter|weight|shield|free|bullet|ore|level|
     exposure|content|mine|glass|crystal|ball|solder|shot))
 \1_led (?<!\w)((?:made (?:of|from)|contains?|containing|molten|melted|heavy as|tons? of|of)) lead
     (?=[\s.,;!?]|$)(?! (?:the|a|an|to)\b)
+# wind, wound, tear, bow, dove, minute, bass, resume: the rarer sound
 \1ined (?<!\w)([Ww])ind(?= (?:OBJECT\b|through\b|back\b|around\b))
 \1ines (?<!\w)([Ww])inds(?= (?:through|its|up|down|around|along))
 \1_wownd (?<!\w)([Hh]e|[Ss]he|[Ii]t|[Ww]e|[Tt]hey|I|[Rr]oad|[Rr]iver|[Pp]ath) wound(?!\w)
@@ -70,7 +75,7 @@ dohv (?<!\w)dove(?= (?:in|into|down|off|under|deep|for|right|head))
 """
 """How to spell a word of two sounds so that espeak-ng says the one that is meant, with _ for a space, and the
 pattern in which it is. espeak-ng knows most after `to`, a pronoun or an article; these it gets wrong. A line
-that begins with spaces continues the one before."""
+that begins with spaces continues the one before, and one with # is a comment."""
 _SHOUTED = re.compile(r"(?<![A-Za-z])[A-Z]{2,}(?![A-Za-z])")
 _VOWEL = re.compile("[AEIOUY]")
 _ACRONYM = re.compile(r"(?<![A-Za-z'’-])([A-Z]{2,6})(s?)(?![A-Za-z])")
@@ -78,6 +83,8 @@ _ACRONYM = re.compile(r"(?<![A-Za-z'’-])([A-Z]{2,6})(s?)(?![A-Za-z])")
 
 def _respellings(rows: str) -> Iterator[Rule]:
     for row in re.sub("\n +", "", rows).strip().split("\n"):
+        if row.startswith("#"):
+            continue
         respelling, _, pattern = row.partition(" ")
         for name, part in _PARTS.items():
             pattern = pattern.replace(name, part)

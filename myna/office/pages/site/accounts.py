@@ -18,7 +18,7 @@ from myna.actions.accounts import (
 from myna.actions.codes import AddCodes, DisableCodes
 from myna.errors import CommandError, NotFound
 from myna.office.page import Handler, Page
-from myna.office.pages.keys import LimitFields, limit_fields, of_site, typed_limits
+from myna.office.pages.keys import LimitFields, limit_fields, limits_of_site, typed_limits
 from myna.office.render import N_
 from myna.office.visit import Visit
 from myna.store.queries import accounts as store
@@ -75,7 +75,7 @@ async def show_one(visit: Visit) -> Response:
         changes=changes,
         sessions=await sessions.of_account(visit.db, account.id),
         limit_form=limit_form,
-        limit_defaults=await of_site(visit, account=True),
+        limit_defaults=await limits_of_site(visit, account=True),
         limit_words=LimitAccount(name=account.name, **typed_limits(limit_form)).words,
         grant_words=GrantUnits(name=account.name, units=100, memo="MEMO").words,
         switch_words=_switch_of(account).words,
@@ -120,8 +120,9 @@ async def switch(visit: Visit) -> Response:
     return visit.redirect(f"/site/accounts/{account.id}", notice, name=account.name)
 
 
-def links_of(kind: type[MakeLink]) -> Handler:
-    """The function of a form that makes a link. The operator does not learn the password."""
+def makes_link(kind: type[MakeLink]) -> Handler:
+    """The function of a form that makes a link and shows it once. The operator does not learn the
+    password."""
 
     async def submit(visit: Visit) -> Response:
         account = await _account(visit)
@@ -193,8 +194,8 @@ PAGES = [
     Page("/site/accounts/{id:number}/grant", submit=grant, recent=True),
     Page("/site/accounts/{id:number}/limits", submit=limit, recent=True),
     Page("/site/accounts/{id:number}/switch", submit=switch, recent=True),
-    Page("/site/accounts/{id:number}/invite", submit=links_of(InviteAccount), recent=True),
-    Page("/site/accounts/{id:number}/reset", submit=links_of(ResetAccount), recent=True),
+    Page("/site/accounts/{id:number}/invite", submit=makes_link(InviteAccount), recent=True),
+    Page("/site/accounts/{id:number}/reset", submit=makes_link(ResetAccount), recent=True),
     Page("/site/codes", show=show_codes, submit=add_codes, recent=True),
     Page(
         "/site/codes/{id:number}/disable",

@@ -146,7 +146,7 @@ async def _try(visit: Visit, channel: Channel) -> Result:
     parts = visit.parts
     deadline_s = min(parts.settings.call_deadline_s, TRIAL_MAX_S)
     if channel.kind == "chat":
-        return Result(channel.name, trial=await channel_trial.chat(parts.failover, channel, deadline_s))
+        return Result(channel.name, trial=await channel_trial.chat(parts.channel_client, channel, deadline_s))
     engine = parts.channels.engine(channel)
     if engine is None:
         raise CommandError(
@@ -156,7 +156,7 @@ async def _try(visit: Visit, channel: Channel) -> Result:
         raise CommandError("The disk has less free space than MYNA_DISK_RESERVE_BYTES.")
     # No row names the file, so the service removes it within two hours.
     audio, path = parts.audio.new()
-    trial = await channel_trial.speech(parts.failover, channel, engine, path, deadline_s)
+    trial = await channel_trial.speech(parts.channel_client, channel, engine, path, deadline_s)
     await parts.audio.keep(audio)
     return Result(channel.name, trial=trial, audio=audio)
 
@@ -352,7 +352,7 @@ async def _look_up_voices(visit: Visit, name: str) -> Channel:
 
 async def _warning(visit: Visit, channel: Channel) -> str:
     """What may be wrong with a channel that was added or changed; empty if nothing."""
-    cause = await likely_cause(visit.parts.failover.http_client, channel)
+    cause = await likely_cause(visit.parts.channel_client.http_client, channel)
     return " " + visit.text("It may not work.") + " " + visit.said(cause) if cause else ""
 
 

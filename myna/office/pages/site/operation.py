@@ -1,4 +1,4 @@
-"""The operation of the site: settings, health with the last audit, and the activity log."""
+"""The operation of the site: settings, health with the last audit, the activity log, and compute nodes."""
 
 import platform
 from urllib.parse import quote
@@ -123,9 +123,9 @@ async def show_activity(visit: Visit) -> Response:
     )
 
 
-PATH = "/site/nodes"
-ONE = f"{PATH}/one?name={{name}}"
-STATES = {
+NODES_PATH = "/site/nodes"
+NODE_PATH = f"{NODES_PATH}/one?name={{name}}"
+NODE_STATES = {
     NodeState.INVITED: (N_("waits for its machine"), "accent"),
     NodeState.ONLINE: (N_("online"), "good"),
     NodeState.OFFLINE: (N_("offline"), "bad"),
@@ -134,50 +134,50 @@ STATES = {
 }
 
 
-async def _all(visit: Visit) -> Values:
+async def _nodes(visit: Visit) -> Values:
     """All nodes, beside the form for a new one."""
     nodes = await Nodes(visit.db).list()
-    return {"nodes": nodes, "states": STATES, "strips": await strips(visit), "channel": node_channel}
+    return {"nodes": nodes, "states": NODE_STATES, "strips": await strips(visit), "channel": node_channel}
 
 
 async def enroll(visit: Visit) -> Response:
     """Makes a join token and shows it, once."""
     invitation = await visit.perform(visit.fields(EnrollNode))
-    page = await _page(visit, invitation.name, invitation)
-    return visit.result(ONE.format(name=quote(invitation.name)), page)
+    page = await _node_page(visit, invitation.name, invitation)
+    return visit.result(NODE_PATH.format(name=quote(invitation.name)), page)
 
 
-async def show_one(visit: Visit) -> Response:
+async def show_node(visit: Visit) -> Response:
     """One node: its steps, and its actions."""
-    return await _page(visit, visit.parameter("name"))
+    return await _node_page(visit, visit.parameter("name"))
 
 
-async def _page(visit: Visit, name: str, invitation: Invitation | None = None) -> Response:
+async def _node_page(visit: Visit, name: str, invitation: Invitation | None = None) -> Response:
     """The page of a node, with the line for its machine if it was just invited."""
     return visit.page(
         "site/node.html",
         invitation=invitation,
         join=f"myna node join {visit.base_url} {invitation.token} && myna node run" if invitation else "",
-        **await _one(visit, name),
+        **await _node(visit, name),
     )
 
 
-async def _one(visit: Visit, name: str = "") -> Values:
+async def _node(visit: Visit, name: str = "") -> Values:
     """The node of this name, or of the address. Raises NotFound."""
     wanted = name or visit.parameter("name")
     for known in await Nodes(visit.db).list():
         if known.node.name == wanted:
-            return {"known": known, "states": STATES, "voice": await _own_voice(visit, known)}
+            return {"known": known, "states": NODE_STATES, "voice": await _own_voice(visit, known)}
     raise NotFound("There is no such node.")
 
 
 async def _own_voice(visit: Visit, known: NodeStatus) -> str:
     """The first voice of the node that no channel speaks, so that a node does; "" without one."""
-    config = await visit.config()
+    current = await visit.config()
     of_channels = {
-        voice.voice_id for channel in visit.parts.channels.speech(config) for voice in channel.voices
+        voice.voice_id for channel in visit.parts.channels.speech(current) for voice in channel.voices
     }
-    hidden = {voice_id for voice_id, override in config.overrides.items() if override.hidden}
+    hidden = {voice_id for voice_id, override in current.overrides.items() if override.hidden}
     return next((voice_id for voice_id in known.voices if voice_id not in of_channels | hidden), "")
 
 
@@ -185,16 +185,16 @@ PAGES = [
     Page("/site/settings", show=show_settings, submit=change_setting, recent=True),
     Page("/site/health", show=show_health),
     Page("/site/activity", show=show_activity),
-    *live_pages(PATH, "site/nodes.html", _all),
-    Page(f"{PATH}/one", show=show_one),
-    live_page(f"{PATH}/one", "site/node.html", _one),
-    Page(f"{PATH}/enroll", submit=enroll, recent=True),
-    Page(f"{PATH}/drain", submit=performs(DrainNode, ONE)),
-    Page(f"{PATH}/enable", submit=performs(EnableNode, ONE)),
-    Page(f"{PATH}/disable", submit=performs(DisableNode, ONE)),
+    *live_pages(NODES_PATH, "site/nodes.html", _nodes),
+    Page(f"{NODES_PATH}/one", show=show_node),
+    live_page(f"{NODES_PATH}/one", "site/node.html", _node),
+    Page(f"{NODES_PATH}/enroll", submit=enroll, recent=True),
+    Page(f"{NODES_PATH}/drain", submit=performs(DrainNode, NODE_PATH)),
+    Page(f"{NODES_PATH}/enable", submit=performs(EnableNode, NODE_PATH)),
+    Page(f"{NODES_PATH}/disable", submit=performs(DisableNode, NODE_PATH)),
     Page(
-        f"{PATH}/remove",
-        submit=performs(RemoveNode, PATH, N_("{name} is removed."), confirmed=True),
+        f"{NODES_PATH}/remove",
+        submit=performs(RemoveNode, NODES_PATH, N_("{name} is removed."), confirmed=True),
         recent=True,
     ),
 ]

@@ -1,7 +1,8 @@
-"""Which node can do a job, and when: conditions in SQL, which leasing, polls and estimates share; and what
-the failures of a node change.
+"""Which node can do a job, and when: conditions in SQL, which leasing, polls and estimates share. And what a
+node's failures and successes change.
 
-Arguments are the alias of a job's table, the alias of `nodes`, or an expression for a node's id.
+The arguments of a condition are the alias of a job's table, the alias of `nodes`, or an expression for a
+node's id.
 """
 
 from typing import Final, Literal
@@ -165,13 +166,14 @@ async def join_times(db: Queries) -> dict[int, int]:
     return await fetch_map(db, int, int, sql)
 
 
-# ---- jobs that fail
+# ---- failures and successes
 #
 # A job's `refused_by` has `,ID,` for each node that reported a final failure of it, and its `reason` is the
 # report of the last of them, until the job is completed. Both are written while the job's row is locked, so
 # no report is lost. The id of a removed node in `refused_by` has no effect.
 
-_ABLE: Final[dict[Kind, str]] = {TASK: speaks("j", "n.id"), CLONE: clones("j", "n.id")}
+_HAS_VOICE: Final[dict[Kind, str]] = {TASK: speaks("j", "n.id"), CLONE: clones("j", "n.id")}
+"""The node `n` has the voice, or the language, of the job `j`."""
 
 
 async def refuse(db: Transaction, kind: Kind, job_id: int, node_id: int, reason: str) -> None:
@@ -197,9 +199,8 @@ async def fail_refused_clones(db: Transaction, grace_ms: int, reason: str) -> No
 
 def _another(kind: Kind) -> str:
     """The condition that another node can do the job `j`."""
-    return (
-        f"EXISTS (SELECT 1 FROM nodes n WHERE {online('n')} AND {not_refused('j', 'n.id')} AND {_ABLE[kind]})"
-    )
+    able = f"{online('n')} AND {not_refused('j', 'n.id')} AND {_HAS_VOICE[kind]}"
+    return f"EXISTS (SELECT 1 FROM nodes n WHERE {able})"
 
 
 async def record_success(db: Transaction, kind: Kind, job_id: int, node_id: int) -> None:

@@ -265,7 +265,7 @@ async def completed_with(db: Queries, proof: Proof, sha256: bytes) -> bool:
     return await has_row(db, sql, *_params(proof), sha256)
 
 
-async def job(db: Queries, kind: Kind, job_id: int) -> JobRow | None:
+async def by_id(db: Queries, kind: Kind, job_id: int) -> JobRow | None:
     """The job of this id."""
     rows = await db.fetch(f"SELECT {_JOB[kind]} FROM {TABLES[kind]} WHERE id = $1", job_id)
     if not rows:
