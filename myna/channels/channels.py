@@ -48,7 +48,7 @@ class Channel(ChannelRow, frozen=True, kw_only=True):
     source: str = "database"
 
     def headers(self, accept: str = "application/json") -> dict[str, str]:
-        """The headers of a request in JSON to the channel, with its key."""
+        """The headers of a request in JSON to the channel, with its key; all but speech send these."""
         headers = {"content-type": "application/json", "accept": accept}
         if self.key:
             headers["authorization"] = f"Bearer {self.key}"

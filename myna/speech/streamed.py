@@ -40,7 +40,7 @@ from myna.wire import openai
 from myna.wire.body import decode, ignored, to_json_text
 from myna.wire.openai import AudioVoice, OpenAISpeechRequest, VoiceById
 
-NO_AAC = "aac needs Myna's extra 'm4a', which is not installed here; use mp3, opus, flac, wav or pcm."
+NO_AAC = "aac needs Myna's extra 'm4a', which is not installed here; use another format, such as mp3."
 NO_SUCH_LANGUAGE = "no voice here speaks this language; GET /audio/voices lists the existing ones."
 NO_SUCH_VOICE = "there is no such voice; GET /audio/voices lists the existing ones."
 T = TypeVar("T")
@@ -131,11 +131,11 @@ class StreamedSpeech:
             delivery.end()
 
     async def _deliver(
-        self, call: Call, planned: SpokenPlan, delivery: Delivery, disconnected: Disconnected
+        self, charged: Call, planned: SpokenPlan, delivery: Delivery, disconnected: Disconnected
     ) -> None:
         """Speaks the text and keeps the call."""
         try:
-            async with call:
+            async with charged as call:
                 spoken = await self.synthesizer.deliver(call, planned, disconnected, delivery)
         except asyncio.CancelledError:  # the process stops, and the refund is committed
             delivery.abandoned = True

@@ -201,11 +201,15 @@ def wire_to(url: str) -> Iterator[DatabaseWire]:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     wires = proxy_to(url)
+
+    async def end() -> None:
+        proxy.disconnect()
+        await wires.__aexit__(None, None, None)
+
     try:
         proxy = asyncio.run_coroutine_threadsafe(wires.__aenter__(), loop).result(10)
         yield DatabaseWire(proxy, loop)
-        proxy.disconnect()
-        asyncio.run_coroutine_threadsafe(wires.__aexit__(None, None, None), loop).result(10)
+        asyncio.run_coroutine_threadsafe(end(), loop).result(10)
     finally:
         asyncio.run_coroutine_threadsafe(_settled(), loop).result(10)
         loop.call_soon_threadsafe(loop.stop)
