@@ -137,7 +137,7 @@ class Exchange:
 
     @property
     def draining(self) -> bool:
-        """Whether the process was told to end, and is to get no new calls."""
+        """Whether the process drains: it is to get no new calls, and ends."""
         return self.connection.config.draining
 
     def lose(self) -> None:

@@ -38,7 +38,7 @@ WriterJob = Callable[[apsw.Connection], None]
 
 BUSY_TIMEOUT_MS = 5_000
 _STEPS = 10_000
-"""Steps of SQLite's virtual machine, some 0.3 ms, between two looks at the clock."""
+"""Steps of SQLite's virtual machine, some 0.3 ms, between two checks of the time."""
 CLOSE_MAX_S = 5.0
 """How long `close` waits for the writer. On a stalled disk its thread ends with the process."""
 
