@@ -47,6 +47,9 @@ TOOL_CALLS_MAX_BYTES = 2**20
 """The default maximum of a request body. Larger tool calls would take long to decode."""
 
 
+_NULL = msgspec.Raw(b"null")
+
+
 class _Message(Struct):
     content: Any = None
     tool_calls: msgspec.Raw = msgspec.Raw(b"null")
@@ -68,6 +71,9 @@ class _Choices(Struct, array_like=True):
 
 class _Completion(Struct):
     choices: _Choices
+    error: msgspec.Raw = _NULL
+    base_resp: msgspec.Raw = _NULL
+    object: msgspec.Raw = _NULL
 
 
 class ModelAnswer(Struct, frozen=True):
@@ -79,7 +85,6 @@ class ModelAnswer(Struct, frozen=True):
 
 
 _completion_decoder = msgspec.json.Decoder(_Completion)
-_members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _tool_calls_decoder = msgspec.json.Decoder(list[dict[str, Any]] | None)
 
 
@@ -277,11 +282,10 @@ def _body(model: str, conversation: bytes) -> bytes:
 def model_answer(answer: bytes, channel: Channel) -> ModelAnswer:
     """The first choice of a chat completion. Raises FailedAttempt."""
     try:
-        if (b'"error"' in answer or b'"base_resp"' in answer) and reports_error(
-            strict(_members_decoder.decode, answer)
-        ):
+        found = strict(_completion_decoder.decode, answer)
+        if reports_error({"error": found.error, "object": found.object, "base_resp": found.base_resp}):
             raise of_error("ErrorAnswer", "the answer reports an error", answer, channel)
-        choice = strict(_completion_decoder.decode, answer).choices.first
+        choice = found.choices.first
         if choice is None:
             raise unusable("NoChoices", "the answer has no choices", answer, channel)
         if (message := choice.message or choice.delta) is None:
@@ -290,8 +294,8 @@ def model_answer(answer: bytes, channel: Channel) -> ModelAnswer:
         if not isinstance(content, str):
             content = lenient.text_of(completions.message({"content": content}, whole=True)["content"])
         reason, tool_calls = reason_of(choice.finish_reason), None
-        if (found := _tool_calls_decoder.decode(_bounded(message.tool_calls))) is not None:
-            tool_calls = [one for call in found if (one := completions.call(call))]
+        if (calls := _tool_calls_decoder.decode(_bounded(message.tool_calls))) is not None:
+            tool_calls = [one for call in calls if (one := completions.call(call))]
     except UNREADABLE as error:
         raise unusable(
             "NoCompletion", "the answer is no chat completion", answer, channel, f": {error}"
