@@ -50,12 +50,13 @@ TOOL_CALLS_MAX_BYTES = 2**20
 _NULL = msgspec.Raw(b"null")
 
 
-class _Message(Struct):
+# Decoded JSON has no cycles, and an answer may repeat these a hundred thousand times.
+class _Message(Struct, gc=False):
     content: Any = None
     tool_calls: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _Choice(Struct):
+class _Choice(Struct, gc=False):
     """Some servers send the message of a whole answer as `delta`."""
 
     message: _Message | None = None
@@ -63,13 +64,13 @@ class _Choice(Struct):
     finish_reason: Any = None
 
 
-class _Choices(Struct, array_like=True):
+class _Choices(Struct, array_like=True, gc=False):
     """Decodes only the array's first element."""
 
     first: _Choice | None = None
 
 
-class _Completion(Struct):
+class _Completion(Struct, gc=False):
     choices: _Choices
     error: msgspec.Raw = _NULL
     base_resp: msgspec.Raw = _NULL
