@@ -167,7 +167,6 @@ def test_a_stored_key_precedes_that_of_the_environment(tmp_path: Path) -> None:
     assert key("b", key_env="KEY", stored_key=IN_FILE) == ("stored", True)
 
 
-@pytest.mark.anyio
 async def test_a_stalled_disk_delays_the_keys_and_not_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,7 +320,6 @@ class _Interrupted(RekeyChannels, frozen=True):
         return found
 
 
-@pytest.mark.anyio
 async def test_a_key_stays_in_its_file_until_it_is_in_the_database(books: Books, tmp_path: Path) -> None:
     plain, secret = (Settings(data=str(tmp_path), secret_key=one) for one in ("", "s" * 32))
     await perform(books.db, AddChannel(kind="chat", name="up", url=URL, model="m", key=KEY), settings=plain)

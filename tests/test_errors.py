@@ -149,7 +149,6 @@ def test_only_an_error_of_the_tree_is_sent_as_it_is() -> None:
         assert "word" not in public.message
 
 
-pytestmark = pytest.mark.anyio
 ROOT = Actor(account_id=0, name="root", address="")
 
 

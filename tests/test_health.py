@@ -36,8 +36,6 @@ from tests.rig.service import Service, ServiceMaker
 from tests.rig.waiting import SOON_S, Clock, free_port, wait_until
 from tests.store.books import Books
 
-pytestmark = pytest.mark.anyio
-
 TOKEN = "a-token-of-the-watchers"
 
 

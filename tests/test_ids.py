@@ -47,8 +47,6 @@ def test_a_forked_process_makes_different_ids() -> None:
     assert not theirs & {new_name() for _ in range(CHUNKS)}
 
 
-pytestmark = pytest.mark.anyio
-
 SOON_S = 60.0
 
 

@@ -51,7 +51,6 @@ async def owner(books: Books) -> AccountRow:
     return await accounts.find(books.db, (await books.customer()).name)
 
 
-@pytest.mark.anyio
 async def test_the_words_of_an_account_come_before_those_of_the_site(books: Books) -> None:
     ann, bob = await owner(books), await owner(books)
     config = await ConfigCache.read(books.db)
@@ -77,7 +76,6 @@ async def test_the_words_of_an_account_come_before_those_of_the_site(books: Book
         await perform(books.db, RemoveWord(word="Myna", account=ann.name))
 
 
-@pytest.mark.anyio
 async def test_a_process_reads_the_words_of_a_version_once(books: Books) -> None:
     ann = await owner(books)
     await perform(books.db, AddWord(word="Myna", reading="MY-nuh", account=ann.name))
@@ -87,7 +85,6 @@ async def test_a_process_reads_the_words_of_a_version_once(books: Books) -> None
     assert await lexicons.of_account(ann.id) == known
 
 
-@pytest.mark.anyio
 async def test_an_account_has_so_many_words(books: Books) -> None:
     ann = await owner(books)
 
@@ -101,7 +98,6 @@ async def test_an_account_has_so_many_words(books: Books) -> None:
         await perform(books.db, AddWord(word="more", reading="w", account=ann.name))
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("word", "reading", "said"),
     [

@@ -108,7 +108,6 @@ def test_names_of_models_and_wildcards_are_accepted(name: str) -> None:
     check(Route(name, CHAT, 0))
 
 
-@pytest.mark.anyio
 async def test_a_key_can_only_be_limited_to_routes_that_exist(books: Books) -> None:
     route = RouteRow(name="gpt-*", kind="chat", units=1, upstream_model="", intent=0)
     await books.db.transaction(lambda connection: store.put_route(connection, route))
@@ -116,8 +115,6 @@ async def test_a_key_can_only_be_limited_to_routes_that_exist(books: Books) -> N
     with pytest.raises(CommandError, match="no route 'gpt-4'; there are svc-chat"):
         await check_known(books.db, ("gpt-4",))
 
-
-pytestmark = pytest.mark.anyio
 
 KEY = "a-key-of-the-operators"
 MODELS = ["llama3.2:latest", "qwen3", *(f"model-{number}" for number in range(200))]

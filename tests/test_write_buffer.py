@@ -17,8 +17,6 @@ from myna.lib.files import DiskThreads, wait_shielded
 from tests.engines.conftest import until
 from tests.rig.disks import StalledDisk
 
-pytestmark = pytest.mark.anyio
-
 SOON_S = 60.0
 
 

@@ -28,8 +28,6 @@ from myna.store.queries import accounts as accounts_store
 from tests.rig.processes import proc_file
 from tests.rig.waiting import wait_until
 
-pytestmark = pytest.mark.anyio
-
 SMALL = Size(accounts=3, keys=7, rows=1000)
 
 

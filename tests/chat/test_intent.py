@@ -222,8 +222,6 @@ def test_the_length_is_the_one_that_the_server_serves(listed: str, lengths: dict
     assert lengths_in(listed.encode()) == lengths
 
 
-pytestmark = pytest.mark.anyio
-
 OTHER_PORT = 1
 
 

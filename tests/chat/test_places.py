@@ -20,7 +20,6 @@ from myna.settings import Settings
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import SOON_S
 
-pytestmark = pytest.mark.anyio
 PLACES = 20
 OF_CHANNEL, OF_ACCOUNT, OF_ACCOUNT_ON_CHANNEL = 15, 15, 8
 

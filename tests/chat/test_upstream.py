@@ -16,7 +16,6 @@ from myna.http.client.client import HttpClient
 from myna.settings import Settings
 from tests.rig.upstream import Upstream
 
-pytestmark = pytest.mark.anyio
 FAIR_TRY_S = 5.0
 
 

@@ -205,7 +205,6 @@ def test_a_file_that_is_no_backup_is_refused(elsewhere: Service, tmp_path: Path)
         assert ended.code == 1 and len(ended.stderr.splitlines()) == 1, ended
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("schema", "kind"), [(26, "sqlite"), (26, "postgresql"), (25, "sqlite")])
 async def test_an_older_schema_can_be_backed_up_and_is_restored_from_0_26_on(
     schema: int,

@@ -152,7 +152,6 @@ def test_calls_open_past_their_deadline_do_not_prevent_a_move(sqlite_site: Site,
     assert sqlite_site.service.cli("move", "--to", postgres_url)["calls"] == 5
 
 
-@pytest.mark.anyio
 async def test_books_with_breaches_are_moved_and_the_target_can_be_emptied(
     sqlite_site: Site, postgres_url: str
 ) -> None:

@@ -29,8 +29,6 @@ from tests.store.books import Books
 from tests.store.fixtures import each_database
 from tests.tasks.task_service import join_node
 
-pytestmark = pytest.mark.anyio
-
 LIMITS = EngineLimits(processes=1, queue_max=1, job_deadline_s=1.0)
 PARTS = ["zf_xiaobei", "zf_xiaoxiao", "zm_yunxi", "af_heart"]
 BLEND, RECIPE = "xiao", "zf_xiaoxiao:2+zf_xiaobei:1"

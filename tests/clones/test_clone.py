@@ -25,7 +25,6 @@ from tests.store.books import books_of
 from tests.store.fixtures import each_database
 from tests.store.postgres_proxy import proxy_to
 
-pytestmark = pytest.mark.anyio
 PLACES_OF_ONE = 24
 """Of the 33 samples that may wait or be checked."""
 

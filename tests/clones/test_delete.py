@@ -13,8 +13,6 @@ from tests.store.books import broken_refunds, charge_of
 from tests.store.fixtures import each_database
 from tests.tasks.task_service import proof_of
 
-pytestmark = pytest.mark.anyio
-
 ROUNDS = 4
 
 

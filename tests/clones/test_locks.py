@@ -12,8 +12,6 @@ from tests.clones.conftest import CloneSetup
 from tests.store.books import Books
 from tests.store.stalls import until
 
-pytestmark = pytest.mark.anyio
-
 WAITING = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 LOCK = "UPDATE accounts SET balance = balance WHERE id = $1"
 

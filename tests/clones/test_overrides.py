@@ -23,8 +23,6 @@ from tests.clones.conftest import Do
 from tests.store.books import Books
 from tests.tasks.task_service import join_node
 
-pytestmark = pytest.mark.anyio
-
 FIRST, SECOND, THIRD = (voice.voice_id for voice in VOICES[:3])
 
 

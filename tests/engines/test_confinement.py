@@ -17,7 +17,7 @@ from tests.rig.calls import call
 from tests.rig.processes import children, proc_file
 from tests.rig.service import ServiceMaker
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="of Linux")]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
 DENIED = "PermissionError"
 
 

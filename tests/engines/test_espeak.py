@@ -23,9 +23,6 @@ from myna.engines.interface import (
 from tests.engines.conftest import names, started, until
 from tests.rig.processes import cpu_ticks, runs
 
-pytestmark = pytest.mark.anyio
-
-
 _SENTENCES = {
     "zh-CN": "今天天气很好，我们一起去公园散步吧。",
     "zh-HK": "今日天氣好好，我哋一齊去公園散步啦。",

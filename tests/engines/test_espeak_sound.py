@@ -150,9 +150,6 @@ def test_characters_that_the_engine_drops_are_removed(text: str, given: str) -> 
     assert spoken == given
 
 
-pytestmark = pytest.mark.anyio
-
-
 @pytest.fixture(scope="module")
 async def phonemizer() -> AsyncIterator[Pool[Phonemes]]:
     limits = EngineLimits(processes=1, queue_max=4, job_deadline_s=20)

@@ -32,7 +32,7 @@ from tests.rig.samples import (
     write_wav,
 )
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 _MIB = 2**20
 _MUTANTS = 120

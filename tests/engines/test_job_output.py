@@ -47,8 +47,6 @@ from tests.rig.disks import StalledDisk, read_only
 from tests.rig.processes import runs
 from tests.rig.waiting import LoopClock
 
-pytestmark = pytest.mark.anyio
-
 DEADLINE_S = 60
 PLAIN = VOICES[0].voice_id
 ENGLISH = "en-us-female-1"

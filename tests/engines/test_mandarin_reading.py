@@ -274,8 +274,6 @@ def test_a_long_text_of_one_kind_is_read_in_bounded_time(flood: str) -> None:
     assert time.process_time() - begin < 1
 
 
-pytestmark = pytest.mark.anyio
-
 LIMITS = EngineLimits(processes=1, queue_max=4, job_deadline_s=60)
 SIGNS = [*"abXY079 .,;:!?-'\"()[]<&%+~\n\t你好年，éЖ…—\u200b😀", "&lt;"]
 DEADLINE_S = 60.0

@@ -18,8 +18,6 @@ from tests.http_client.faulty_server import PeerConnection, answer
 from tests.rig.samples import mp3
 from tests.rig.waiting import LoopClock
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_the_request_has_all_fields(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path

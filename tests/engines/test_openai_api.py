@@ -91,7 +91,6 @@ def engine(outbound: HttpClient, upstream: SpeechUpstream) -> OpenAISpeech:
     return speech_server(outbound, upstream.base, key="k", model="a/b c", answer_max_bytes=1)
 
 
-@pytest.mark.anyio
 async def test_a_server_is_asked_for_the_voices_of_its_model(
     engine: OpenAISpeech, upstream: SpeechUpstream
 ) -> None:
@@ -105,7 +104,6 @@ async def test_a_server_is_asked_for_the_voices_of_its_model(
     assert request.header("authorization") == "Bearer k"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("status", ["404 Not Found", "405 Method Not Allowed", "501 Not Implemented"])
 async def test_a_server_without_a_list_has_the_classic_voices(
     engine: OpenAISpeech, upstream: SpeechUpstream, status: str
@@ -119,7 +117,6 @@ async def test_a_server_without_a_list_has_the_classic_voices(
     assert {(voice.gender, voice.language) for voice in voices} == {("neutral", "und")}
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("data", "message"),
     [

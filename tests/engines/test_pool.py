@@ -24,8 +24,6 @@ from tests.engines.conftest import busy, child_pool, started, until
 from tests.engines.process_child import Command, Word
 from tests.rig.processes import runs, state
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(scope="module", params=[False, True], ids=["asyncio", "uvloop"])
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:

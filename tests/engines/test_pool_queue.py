@@ -18,8 +18,6 @@ from tests.engines.conftest import busy, child_pool, started, until
 from tests.engines.process_child import Command, StartMode, Word
 from tests.rig.processes import runs
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def pool() -> AsyncIterator[Pool[Word]]:

@@ -29,8 +29,6 @@ from tests.rig.samples import (
     write_voice,
 )
 
-pytestmark = pytest.mark.anyio
-
 _NOISE = np.random.default_rng(1)
 
 

@@ -25,8 +25,6 @@ from tests.engines.conftest import names, started
 from tests.engines.speech_upstream import SpeechUpstream
 from tests.http_client.faulty_server import answer
 
-pytestmark = pytest.mark.anyio
-
 LIMITS = EngineLimits(processes=1, queue_max=4, job_deadline_s=60)
 TEXT = "你好，世界。"
 

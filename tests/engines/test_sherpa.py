@@ -24,8 +24,6 @@ from myna.engines.voices import VoiceConfig
 from tests.engines.conftest import level, names, started
 from tests.rig.samples import write_wav
 
-pytestmark = pytest.mark.anyio
-
 HAN = "你好，世界。你好！"
 ENGLISH = "Hello, world. It costs 3.14!"
 LIMITS = EngineLimits(processes=1, queue_max=8, job_deadline_s=60)

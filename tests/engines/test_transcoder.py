@@ -23,8 +23,6 @@ from tests.engines.conftest import until
 from tests.rig.disks import StuckFile
 from tests.rig.samples import voice, write_mp3
 
-pytestmark = pytest.mark.anyio
-
 SECONDS = 4
 CODED = tuple(SoundFormat)
 

@@ -34,8 +34,6 @@ from tests.rig.waiting import SOON_S, free_port
 from tests.store import stalls
 from tests.tasks.task_service import farm_api, join_node
 
-pytestmark = pytest.mark.anyio
-
 PATIENCE_S = 0.4
 SOON_AT_THIS_RATE_S = 20.0
 """An eighth of the time for the whole body at the rate of the slow clients."""

@@ -194,8 +194,6 @@ def test_a_sound_much_longer_than_its_text_is_a_failure_of_its_node(site: NodeSi
     assert site.task(key, task)["status"] == 2
 
 
-pytestmark = pytest.mark.anyio
-
 STALL = """
 CREATE TABLE stall (n bigint);
 INSERT INTO stall VALUES (1);

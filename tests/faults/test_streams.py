@@ -125,7 +125,6 @@ def test_a_frozen_process_withholds_the_end_of_a_stream_that_was_refunded(
     assert audited(living)
 
 
-@pytest.mark.anyio
 async def test_the_end_of_a_stream_waits_for_the_commit_of_its_keep(
     service_on: ServiceOn, postgres: Postgres, upstream: Upstream
 ) -> None:

@@ -18,8 +18,6 @@ from tests.rig.service import Key, RunningService, Service
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 
-pytestmark = pytest.mark.anyio
-
 
 def lines(stream: io.BytesIO) -> list[dict[str, object]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]

@@ -13,8 +13,6 @@ from tests.rig.calls import Wire, call
 from tests.rig.service import ServiceMaker
 from tests.rig.waiting import wait_until
 
-pytestmark = pytest.mark.anyio
-
 LARGE = 2**20
 BUDGET = 3 * LARGE
 

@@ -287,7 +287,6 @@ def connected(transport: Sink) -> Iterator[Protocol]:
         protocol.connection_lost(None)
 
 
-@pytest.mark.anyio
 async def test_one_read_from_a_client_blocks_the_event_loop_only_briefly(reference_s: float) -> None:
     def read(data: bytes) -> None:
         with connected(Sink()) as protocol:

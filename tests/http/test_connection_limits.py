@@ -11,8 +11,6 @@ from myna.http import connection
 from myna.http.server_config import ADDRESS_MIN
 from tests.http.local_server import LocalServer, RawConnection, local_server, until
 
-pytestmark = pytest.mark.anyio
-
 SHORT_S = 0.1
 LONG_S = 600.0
 

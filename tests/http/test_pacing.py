@@ -21,8 +21,6 @@ from tests.rig.calls import call
 from tests.rig.service import ServiceMaker
 from tests.rig.upstream import Upstream
 
-pytestmark = pytest.mark.anyio
-
 LARGE = SMALL_BODY_BYTES + 1000
 COUNT = 8
 

@@ -11,8 +11,6 @@ from myna.http.request import Request
 from myna.http.responses import Response
 from tests.http.local_server import WAIT_S, LocalServer, RawConnection, local_server, until
 
-pytestmark = pytest.mark.anyio
-
 Handler = Callable[[LocalServer, Request], Awaitable[ResponseStream | Response]]
 TYPE = b"text/event-stream"
 HIGH_WATER_BYTES = 65536

@@ -18,7 +18,7 @@ from tests.http_client.test_pool import Blocking
 from tests.rig.repeating_upstream import DELAYS_S, RepeatFault, RepeatingUpstream, seeded
 from tests.rig.waiting import SOON_S, MonotonicClock
 
-pytestmark = [pytest.mark.anyio, on_both_loops]
+pytestmark = on_both_loops
 
 STRAYS = [answer(b"two"), b"!"]
 

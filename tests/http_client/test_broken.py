@@ -10,8 +10,6 @@ from tests.http_client.conftest import Serve
 from tests.http_client.faulty_server import PeerConnection, answer, answering, once
 from tests.rig.waiting import free_port
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_closed_port_is_unreachable(outbound: HttpClient) -> None:
     port = free_port()

@@ -15,7 +15,7 @@ from tests.http_client.conftest import Serve, on_both_loops
 from tests.http_client.faulty_server import Behaviour, PeerConnection, answer, dripping, silent
 from tests.rig.waiting import MonotonicClock
 
-pytestmark = [pytest.mark.anyio, on_both_loops]
+pytestmark = on_both_loops
 
 SLOW: list[Behaviour] = [
     silent,

@@ -15,8 +15,6 @@ from tests.http_client.client_calls import HEADERS, post
 from tests.http_client.conftest import Serve
 from tests.http_client.faulty_server import Behaviour, PeerConnection, answer, answering, endless, once
 
-pytestmark = pytest.mark.anyio
-
 KB = b"k" * 1024
 
 

@@ -15,7 +15,7 @@ from tests.http_client.conftest import Serve, on_both_loops
 from tests.http_client.faulty_server import Behaviour, PeerConnection, answer, answering, disconnecting, once
 from tests.rig.waiting import SOON_S, free_port
 
-pytestmark = [pytest.mark.anyio, on_both_loops]
+pytestmark = on_both_loops
 
 
 async def test_the_limit_of_connections_is_kept_and_every_call_is_answered(

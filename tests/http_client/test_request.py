@@ -9,8 +9,6 @@ from tests.http_client.client_calls import BODY, HEADERS, get, post
 from tests.http_client.conftest import Serve
 from tests.http_client.faulty_server import PeerConnection, answer, answering, disconnecting, once
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_the_request_arrives_unchanged(outbound: HttpClient, serve: Serve) -> None:
     server = serve(answering(answer(b"fine")))

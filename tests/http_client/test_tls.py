@@ -21,7 +21,7 @@ from tests.http_client.conftest import Serve, on_both_loops
 from tests.http_client.faulty_server import FaultyServer, PeerConnection, answer, answering, silent
 from tests.rig.waiting import SOON_S
 
-pytestmark = [pytest.mark.anyio, on_both_loops]
+pytestmark = on_both_loops
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,6 @@ from tests.rig.waiting import SOON_S
 from tests.store.books import Books, idempotency_key_of
 from tests.store.fixtures import each_database
 
-pytestmark = pytest.mark.anyio
 DAY_MS = 86_400_000
 
 BAD_REQUEST = InvalidRequest("text: must not be blank.")

@@ -20,8 +20,6 @@ from tests.store.books import (
 from tests.store.fixtures import each_database
 from tests.store.stalls import ends_as, stalled_commits
 
-pytestmark = pytest.mark.anyio
-
 PAST_EVERY_DEADLINE_MS = 3_600_000
 
 

@@ -18,8 +18,6 @@ from tests.store.books import Books, books_of, charge_of
 from tests.store.fixtures import each_database
 from tests.store.postgres_proxy import proxy_to
 
-pytestmark = pytest.mark.anyio
-
 
 @each_database
 async def test_a_grant_adds_units_and_a_negative_one_removes_what_there_is(books: Books) -> None:

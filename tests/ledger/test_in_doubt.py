@@ -15,8 +15,6 @@ from tests.store.postgres_proxy import proxy_to
 from tests.store.stalls import ends_as, stalled_commits, until
 from tests.tasks.task_service import TaskService, proof_of, task_service_on
 
-pytestmark = pytest.mark.anyio
-
 VOICE = speech().voice_id
 
 

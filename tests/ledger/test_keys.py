@@ -21,7 +21,6 @@ from tests.store.books import KEY_REFUSED, Books, Customer, charge_of, disable, 
 from tests.store.fixtures import each_database
 from tests.store.stalls import until
 
-pytestmark = pytest.mark.anyio
 DAY_MS = 86_400_000
 
 

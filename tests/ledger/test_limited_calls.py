@@ -13,7 +13,6 @@ from tests.rig.actors import perform
 from tests.store.books import Books, Customer
 from tests.store.fixtures import each_database
 
-pytestmark = pytest.mark.anyio
 OF_RPM = {
     "Retry-After": "60",
     "x-ratelimit-limit-requests": "1",

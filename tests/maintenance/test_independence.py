@@ -19,8 +19,6 @@ from tests.rig.actors import perform
 from tests.store.books import Books, keep_of, speech
 from tests.store.stalls import ends_as, until
 
-pytestmark = pytest.mark.anyio
-
 UNREADABLE = "INSERT INTO settings (name, value) VALUES ($1, $2)"
 OLD_AUDIO = Audio("a" * 32 + ".mp3", 1, b"s" * 32)
 

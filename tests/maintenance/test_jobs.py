@@ -31,8 +31,6 @@ from tests.store.books import Books, keep_of
 from tests.store.fixtures import each_database
 from tests.store.stalls import until
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_an_audit_runs_when_due_and_sets_the_metrics(books: Books, service: Service) -> None:
     await books.end(keep_of(await books.opened(await books.customer(units=5))))
@@ -157,7 +155,6 @@ def test_only_old_part_files_are_removed(tmp_path: Path) -> None:
     assert [path.exists() for path in old + kept] == [False] * 2 + [True] * 4
 
 
-@pytest.mark.anyio
 async def test_files_skipped_by_a_failed_run_are_removed_by_the_next(books: Books, service: Service) -> None:
     orphan = write(books.folder / "audio" / "aa" / ("a" * 32 + ".mp3"), OLD_S)
     await books.sql("ALTER TABLE clones RENAME TO elsewhere")

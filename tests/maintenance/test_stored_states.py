@@ -17,8 +17,6 @@ from tests.maintenance.conftest import service_on
 from tests.store.books import Books
 from tests.store.fixtures import each_database
 
-pytestmark = pytest.mark.anyio
-
 ROW = ChannelRow(
     kind="chat",
     name="up",

@@ -116,7 +116,6 @@ def test_voices_with_the_same_id_count_once_towards_the_maximum(tmp_path: Path) 
 # ---- a check, with engines that speak nothing
 
 
-@pytest.mark.anyio
 async def test_a_failing_engine_is_reported_with_the_others(tmp_path: Path) -> None:
     engines = [FakeEngine(voice("a")), FakeEngine(broken="there is no model"), FakeEngine(voice("b"))]
     first, failed, last = await check(engines, tmp_path)
@@ -125,7 +124,6 @@ async def test_a_failing_engine_is_reported_with_the_others(tmp_path: Path) -> N
     assert names(tmp_path) == []
 
 
-@pytest.mark.anyio
 async def test_voices_that_are_known_only_after_a_start_count_towards_the_maximum(tmp_path: Path) -> None:
     many = FakeEngine(*(voice(f"zh-{number}") for number in range(VOICES_MAX - 1)))
     first, second = await check([many, FakeEngine(voice("a"), voice("b"), label="the other")], tmp_path)
@@ -133,7 +131,6 @@ async def test_voices_that_are_known_only_after_a_start_count_towards_the_maximu
     assert (first["ok"], second["ok"], second["error"]) == (True, False, f"the other: {said}")
 
 
-@pytest.mark.anyio
 async def test_a_voice_whose_id_looks_like_a_clone_is_refused(tmp_path: Path) -> None:
     (row,) = await check([FakeEngine(voice("clone-tiny-0"))], tmp_path)
     assert f"fake: a voice can't be offered: voice_id {ID_WANTED}" in str(row["error"])

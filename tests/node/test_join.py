@@ -165,7 +165,6 @@ async def at_work(site: FarmSite, node: LocalNode) -> Job:
     return job
 
 
-@pytest.mark.anyio
 async def test_a_stopping_node_completes_its_jobs_and_takes_no_more(
     farm_site: FarmSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,7 +183,6 @@ async def test_a_stopping_node_completes_its_jobs_and_takes_no_more(
     assert farm_site.failed == []
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("signals", [1, 2])
 async def test_jobs_unfinished_after_the_grace_period_or_a_second_signal_are_requeued(
     farm_site: FarmSite, tmp_path: Path, signals: int
@@ -200,7 +198,6 @@ async def test_jobs_unfinished_after_the_grace_period_or_a_second_signal_are_req
     assert (failure.lease.id, failure.returned, failure.final) == (job.id, True, False)
 
 
-@pytest.mark.anyio
 async def test_a_node_stops_in_time_while_its_service_is_unavailable(
     farm_site: FarmSite, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -212,8 +209,6 @@ async def test_a_node_stops_in_time_while_its_service_is_unavailable(
         await asyncio.wait_for(node.running, SOON_S)
     assert [line for line in caplog.messages if line.startswith(f"task {job.id}: not requeued")]
 
-
-pytestmark = pytest.mark.anyio
 
 RECOVERED = "it answers again"
 Log = pytest.LogCaptureFixture

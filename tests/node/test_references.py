@@ -76,7 +76,6 @@ async def reported(site: FarmSite, names: list[str]) -> None:
     await happens(lambda: site.leases[-1].references == names, f"the node reports {names}")
 
 
-@pytest.mark.anyio
 async def test_a_reference_is_reported_and_kept_across_a_restart(
     farm_site: FarmSite, cloner: LocalNode, reference: JobReference, tmp_path: Path
 ) -> None:
@@ -98,7 +97,6 @@ async def test_a_reference_is_reported_and_kept_across_a_restart(
     assert farm_site.fetched == [reference.sha256]
 
 
-@pytest.mark.anyio
 async def test_a_reference_named_in_forget_is_deleted(
     farm_site: FarmSite, cloner: LocalNode, reference: JobReference
 ) -> None:
@@ -109,7 +107,6 @@ async def test_a_reference_named_in_forget_is_deleted(
     await reported(farm_site, [])
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("served", [WAV[:-1] + b"!", WAV * 2], ids=["another hash", "larger"])
 async def test_a_reference_that_is_not_as_announced_is_rejected(
     farm_site: FarmSite, cloner: LocalNode, reference: JobReference, served: bytes
@@ -119,7 +116,6 @@ async def test_a_reference_that_is_not_as_announced_is_rejected(
     assert cloner.files("references") == []
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", ["../../escaped", "a" * 63, ""])
 async def test_a_reference_cannot_name_a_file_outside_the_folder(
     farm_site: FarmSite, cloner: LocalNode, caplog: pytest.LogCaptureFixture, name: str
@@ -133,7 +129,6 @@ async def test_a_reference_cannot_name_a_file_outside_the_folder(
     assert cloner.files("references") == []
 
 
-@pytest.mark.anyio
 async def test_a_reference_in_an_unsupported_language_is_no_final_failure(
     farm_site: FarmSite, cloner: LocalNode
 ) -> None:

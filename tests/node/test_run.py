@@ -153,7 +153,6 @@ def test_files_left_by_a_killed_node_are_removed(joined: NodeWith) -> None:
 # ---- with an engine that waits
 
 
-@pytest.mark.anyio
 async def test_without_beats_a_job_is_dropped_when_its_lease_expires(
     farm_site: FarmSite, local: LocalNode, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -167,7 +166,6 @@ async def test_without_beats_a_job_is_dropped_when_its_lease_expires(
     assert local.files("work") == []
 
 
-@pytest.mark.anyio
 async def test_beats_renew_the_lease_of_a_long_job(
     farm_site: FarmSite, local: LocalNode, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -182,7 +180,6 @@ async def test_beats_renew_the_lease_of_a_long_job(
     assert not [line for line in caplog.messages if "dropped" in line]
 
 
-@pytest.mark.anyio
 async def test_a_node_whose_hello_is_refused_ends_with_the_message_of_the_service(
     farm_site: FarmSite, tmp_path: Path
 ) -> None:

@@ -176,7 +176,6 @@ def check(answer: Answer) -> None:
     assert headers["cache-control"] == "no-store"
 
 
-@pytest.mark.anyio
 async def test_an_account_sends_a_bounded_number_of_forms_in_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -14,8 +14,6 @@ from tests.engines.speech_upstream import AUDIO_MPEG, SpeechUpstream, mp3
 from tests.http_client.faulty_server import PeerConnection
 from tests.openai_audio.scripted_site import UNITS, Answer, Visitor, scripted_site
 
-pytestmark = pytest.mark.anyio
-
 SOUND = mp3(4.0)
 ONE, TWO, THREE = SOUND[:16_000], SOUND[16_000:24_000], SOUND[24_000:]
 TAIL_BYTES = 1024

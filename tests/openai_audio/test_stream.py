@@ -20,8 +20,6 @@ from myna.store.batch import CallState, TaskStatus
 from tests.engines.conftest import until
 from tests.openai_audio.scripted_site import UNITS, Answer, Visitor, scripted_site, tone
 
-pytestmark = pytest.mark.anyio
-
 ONE, TWO, THREE = tone(1.0), tone(0.5), tone(0.25)
 
 

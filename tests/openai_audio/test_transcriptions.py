@@ -23,8 +23,6 @@ from tests.openai_audio.scripted_site import UNITS, Answer, Visitor, scripted_si
 from tests.openai_audio.transcription_upstream import SECRET, TranscriptionUpstream
 from tests.rig.actors import perform
 
-pytestmark = pytest.mark.anyio
-
 UPLOAD_MAX_BYTES = 300_000
 RECORDING = b"RIFF" + bytes(range(256)) * 40 + b"\r\n--not-the-boundary\r\n"
 MODEL = "hear-1"

@@ -23,7 +23,7 @@ from tests.rig import processes
 from tests.rig.processes import proc_file
 from tests.rig.samples import RATE_HZ, voice, write_wav
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 SENTENCE = "The train to London leaves from platform two. Please bring your ticket."
 WORDS = {"train", "london", "platform", "ticket"}

@@ -29,7 +29,6 @@ from tests.rig.upstream import Upstream
 from tests.rig.waiting import SOON_S, wait_until
 from tests.store.books import Books, Customer
 
-pytestmark = pytest.mark.anyio
 BYTES_MAX = 1024
 NAMES = [f"{number:032x}" for number in range(4)]
 

@@ -21,8 +21,6 @@ from myna.settings import Settings
 from tests.http.cpu_time import BLOCKED_MAX, busiest_s, cpu_s, reference
 from tests.store.books import Books, Customer
 
-pytestmark = pytest.mark.anyio
-
 ROWS, KEYS, DAYS = 100_000, 280, 358
 NUMBERS = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < $1 - 1)"
 AT = 1_740_787_200_000

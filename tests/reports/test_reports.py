@@ -20,8 +20,6 @@ from myna.store.queries.reports import CALL_ID_MAX, CallRow, Entry
 from tests.rig.actors import perform
 from tests.store.books import AUDIO, Books, Customer, charge_of, keep_of, refund_of, speech
 
-pytestmark = pytest.mark.anyio
-
 GRANT, CHARGE, REFUND = EntryKind.GRANT, EntryKind.CHARGE, EntryKind.REFUND
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -15,8 +15,6 @@ from myna.store.files.storage import Folder
 from myna.store.queries.audit_reports import DAYS_RULE, HOURS_DAYS, HOURS_RULE, SITE_RULE
 from tests.store.books import Books, Customer, keep_of, refund_of
 
-pytestmark = pytest.mark.anyio
-
 HOUR_MS = 3_600_000
 ENTRIES = """SELECT kind, units, number, balance, charged, refunded FROM entries WHERE account_id = $1
 ORDER BY at, call_id, kind"""

@@ -23,7 +23,6 @@ from tests.sign_in.conftest import (
 from tests.store.books import Books
 from tests.store.fixtures import each_database
 
-pytestmark = pytest.mark.anyio
 FIRST, INVITE, RESET = Purpose.FIRST, Purpose.INVITE, Purpose.RESET
 
 

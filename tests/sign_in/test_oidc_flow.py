@@ -16,7 +16,6 @@ from tests.rig.oidc_provider import DROP, WELL_KNOWN, Plan, key_of, public
 from tests.sign_in.conftest import CLIENT, COOKIE, OidcSite, at_once, failure_of
 from tests.store.fixtures import each_database
 
-pytestmark = pytest.mark.anyio
 TOKEN_PATH, KEYS_PATH = "/realm/token", "/realm/keys"
 ELSEWHERE = "https://provider.example"
 

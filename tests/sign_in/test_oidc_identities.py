@@ -15,7 +15,6 @@ from tests.rig.actors import perform
 from tests.sign_in.conftest import ADDRESS, PASSWORD, OidcSite, failure_of, person
 from tests.store.fixtures import each_database
 
-pytestmark = pytest.mark.anyio
 EMAIL = "Ann@example.org"
 
 

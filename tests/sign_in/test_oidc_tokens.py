@@ -24,8 +24,6 @@ from tests.rig.oidc_provider import (
 )
 from tests.sign_in.conftest import OidcSite, failure_of, seconds_ago
 
-pytestmark = pytest.mark.anyio
-
 
 def claims(**changes: Any) -> Plan:
     return Plan(claims=changes)

@@ -33,8 +33,6 @@ from tests.sign_in.conftest import (
 from tests.store.books import Books
 from tests.store.fixtures import each_database
 
-pytestmark = pytest.mark.anyio
-
 WEAK = argon2.PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
 TODAYS = (argon2.Type.ID, 19456, 2, 1)
 WORDS = st.lists(

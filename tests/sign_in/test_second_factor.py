@@ -35,7 +35,6 @@ from tests.sign_in.conftest import (
 from tests.store.books import Books
 from tests.store.fixtures import each_database
 
-pytestmark = pytest.mark.anyio
 STEP_MS = STEP_S * 1000
 
 

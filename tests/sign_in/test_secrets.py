@@ -18,7 +18,6 @@ from tests.sign_in.conftest import ADDRESS, BROWSER, OTHER_PASSWORD, PASSWORD, s
 from tests.store.books import Books
 from tests.store.fixtures import each_database
 
-pytestmark = pytest.mark.anyio
 WRONG_CODES = ("000000", "abcd-efgh")
 
 

@@ -26,8 +26,6 @@ from tests.sign_in.conftest import (
 from tests.store.books import Books
 from tests.store.fixtures import each_database
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_session_has_a_random_token_of_which_only_the_hash_is_stored(books: Books) -> None:
     ann = await person(books)

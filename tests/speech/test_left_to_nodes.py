@@ -30,8 +30,6 @@ from tests.store.books import AUDIO, Books, speech
 from tests.store.postgres_proxy import proxy_to
 from tests.tasks.task_service import proof_of, task_service_on
 
-pytestmark = pytest.mark.anyio
-
 
 async def stays() -> None:
     """A client that never disconnects."""

@@ -40,8 +40,6 @@ from myna.speech.site_engines import SiteEngines, speech_engines
 from tests.rig import processes
 from tests.store.stalls import until
 
-pytestmark = pytest.mark.anyio
-
 VOICE = "en-us-female-1"
 LONG = "This sentence is spoken again and again. " * 2000
 

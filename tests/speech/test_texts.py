@@ -117,7 +117,6 @@ async def espeak() -> AsyncIterator[Espeak]:
     await engine.close()
 
 
-@pytest.mark.anyio
 async def test_no_text_is_longer_than_its_estimate(espeak: Espeak, tmp_path: Path) -> None:
     """The length of a text's sound is estimated before the charge: never less than the engine then makes."""
 

@@ -4,8 +4,6 @@ import contextlib
 import hashlib
 from pathlib import Path
 
-import pytest
-
 from myna.accounts import caps
 from myna.accounts.caps import Cap, Period
 from myna.actions.accounts import AddAccount, LimitAccount
@@ -36,8 +34,6 @@ from myna.store.queries.audit_reports import (
 from myna.wire.farm import TRIES_MAX
 from tests.rig.actors import perform
 from tests.store.books import AUDIO, Books, broken_rules, keep_of, refund_of, speech
-
-pytestmark = pytest.mark.anyio
 
 
 class Undone(Exception):

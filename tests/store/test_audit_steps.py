@@ -24,8 +24,6 @@ from tests.rig.actors import perform
 from tests.store.books import FIRST_VERSION, Books, Customer, charge_of, keep_of, refund_of, speech
 from tests.store.postgres_proxy import proxy_to
 
-pytestmark = pytest.mark.anyio
-
 YEAR_MS = 365 * 86_400_000
 PAUSE_S = 0.005  # between the calls of a lane, so that an audit may catch up with them
 

@@ -19,8 +19,6 @@ from tests.store.books import (
 )
 from tests.store.conftest import scans
 
-pytestmark = pytest.mark.anyio
-
 DONE, LOST = EndOutcome.DONE, EndOutcome.LOST
 
 

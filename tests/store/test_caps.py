@@ -14,7 +14,6 @@ from myna.store.queries import keys as store
 from tests.rig.actors import perform
 from tests.store.books import Books, Customer, charge_of, keep_of, refund_of
 
-pytestmark = pytest.mark.anyio
 DAY_MS = 86_400_000
 CAP = ChargeRefused(RefusalReason.CAP)
 PERIOD = ChargeRefused(RefusalReason.PERIOD)

@@ -18,7 +18,6 @@ from tests.store.books import (
     refund_of,
 )
 
-pytestmark = pytest.mark.anyio
 RATE_REFUSED, STALE = ChargeRefused(RefusalReason.RATE), ChargeRefused(RefusalReason.STALE)
 
 

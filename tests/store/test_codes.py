@@ -21,7 +21,6 @@ from myna.errors import CommandError
 from tests.rig.actors import perform
 from tests.store.books import Books
 
-pytestmark = pytest.mark.anyio
 UNKNOWN = "AAAAA-AAAAA-AAAAA-AAAAA"
 
 

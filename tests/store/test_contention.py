@@ -14,8 +14,6 @@ from tests.rig.waiting import SOON_S
 from tests.store.books import Books, Customer, charge_of, charged_of, keep_of, refund_of, speech
 from tests.store.stalls import committing, locked
 
-pytestmark = pytest.mark.anyio
-
 FOR_LONG_MS = 600_000
 CALLS = 50
 WRITER = """SELECT pid, backend_start FROM pg_stat_activity

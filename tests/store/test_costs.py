@@ -19,8 +19,6 @@ from tests.store.books import AUDIO, Books, books_of, charge_of, keep_of, refund
 from tests.store.conftest import scans
 from tests.tasks.task_service import TaskService, proof_of, task_service_on
 
-pytestmark = pytest.mark.anyio
-
 STEPS = 50
 """SQLite counts in units of this many instructions of its virtual machine."""
 FEW, MANY = 5, 500

@@ -14,8 +14,6 @@ from myna.store.files import storage as module
 from myna.store.files.storage import MARKER, Folder, FreeSpace, check_storage
 from tests.store.books import Books
 
-pytestmark = pytest.mark.anyio
-
 RESERVE = 100 * 2**20
 
 

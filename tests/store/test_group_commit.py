@@ -17,8 +17,6 @@ from tests.rig.waiting import SOON_S, MonotonicClock
 from tests.store.books import Books, Customer, charge_of, charged_of, keep_of, refund_of
 from tests.store.stalls import ends_as, queued, stalled_commits
 
-pytestmark = pytest.mark.anyio
-
 ARRIVING = 12
 
 

@@ -9,8 +9,6 @@ import pytest
 from myna.store.queries import ledger
 from tests.store.books import AUDIO, Books, charge_of, keep_of, refund_of, speech
 
-pytestmark = pytest.mark.anyio
-
 REFUSED = (apsw.Error, asyncpg.PostgresError)
 """The exceptions by which a database refuses a statement."""
 

@@ -1,6 +1,5 @@
 """An Idempotency-Key in the database: added by the charge, answered by the keep, deleted by a refund."""
 
-import pytest
 from msgspec import structs
 
 from myna.accounts.keys import Scope
@@ -26,8 +25,6 @@ from tests.store.books import (
     refund_of,
     speech,
 )
-
-pytestmark = pytest.mark.anyio
 
 DAY_MS = 24 * 3600 * 1000
 ODD_ANSWER = '{"content": "a\\u0000b \\"quoted\\" \\\\ 你好 👋"}'

@@ -12,7 +12,6 @@ from myna.store.queries import ledger
 from tests.rig.actors import perform
 from tests.store.books import Books, Customer, charge_of, charged_of, idempotency_key_of, keep_of
 
-pytestmark = pytest.mark.anyio
 NOT_ALLOWED = ChargeRefused(RefusalReason.ROUTE)
 
 

@@ -25,7 +25,6 @@ from myna.store.queries import keys as store
 from tests.rig.actors import perform
 from tests.store.books import Books, Customer, charge_of, keep_of, refund_of
 
-pytestmark = pytest.mark.anyio
 RPM, CONCURRENT, UNITS = RefusalReason.RPM, RefusalReason.CONCURRENT, RefusalReason.UNITS_PER_DAY
 
 

@@ -25,7 +25,6 @@ from myna.store.batch import (
 from tests.rig.actors import perform
 from tests.store.books import Books, Customer, charge_of, keep_of, refund_of
 
-pytestmark = pytest.mark.anyio
 STEPS = 250
 DECIDED_MIN = 3
 """How often each decision must have come up."""

@@ -22,8 +22,6 @@ from tests.store.books import AUDIO, KEY_REFUSED, Books, Customer, charge_of, ch
 from tests.store.stalls import locked, stalled_commits, until
 from tests.tasks.task_service import TaskService, proof_of, task_service_on
 
-pytestmark = pytest.mark.anyio
-
 LOCK_ACCOUNT = "UPDATE accounts SET balance = balance WHERE id = $1"
 WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 

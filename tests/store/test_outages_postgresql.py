@@ -29,8 +29,6 @@ from tests.store.books import Books, Customer, books_of, charge_of, charged_of, 
 from tests.store.postgres_proxy import PostgresProxy, proxy_to
 from tests.store.stalls import committing, ends_as, stalled_commits, until
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def books(postgres_books: Books) -> Books:

@@ -15,7 +15,6 @@ from myna.store.batch import CallState, Charge, End, NewTask, TaskStatus
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.store.books import Books, Customer, books_of, charge_of, keep_of
 
-pytestmark = pytest.mark.anyio
 UNITS = 1_000_000
 CUTS = 25
 

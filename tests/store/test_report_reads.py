@@ -14,8 +14,6 @@ from myna.store.queries import accounts as store
 from tests.rig.actors import perform
 from tests.store.books import Books
 
-pytestmark = pytest.mark.anyio
-
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 BALANCES = "SELECT balance FROM accounts"
 

@@ -28,8 +28,6 @@ from tests.sign_in.conftest import ADDRESS, BROWSER, OTHER_PASSWORD, PASSWORD, p
 from tests.store.books import Books, keep_of, speech
 from tests.store.postgres_proxy import PostgresProxy, proxy_to
 
-pytestmark = pytest.mark.anyio
-
 SOUND = b"sound"
 COMMIT = b"COMMIT;"
 

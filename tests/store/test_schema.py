@@ -29,8 +29,6 @@ from tests.rig.waiting import SOON_S
 from tests.store.books import Books, charge_of
 from tests.store.stalls import until
 
-pytestmark = pytest.mark.anyio
-
 
 async def copied(db: TableQueries) -> dict[str, Table]:
     return {table.name: table for table in await tables.tables_to_copy(db)}

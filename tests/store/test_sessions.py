@@ -11,8 +11,6 @@ from myna.store.postgresql_batch import BatchWriter, LockPolicy
 from myna.store.schema import SchemaWatch
 from tests.store.stalls import until
 
-pytestmark = pytest.mark.anyio
-
 _SSL_REQUEST = 80877103
 _TRACKED = {"user", "database", "application_name", "client_encoding"}
 """The startup parameters that PgBouncer accepts; it disconnects on any other."""

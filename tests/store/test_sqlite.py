@@ -24,8 +24,6 @@ from tests.rig.waiting import SOON_S
 from tests.store.books import Books, Customer, charge_of, charged_of, keep_of
 from tests.store.stalls import committing, stalled_commits, until
 
-pytestmark = pytest.mark.anyio
-
 COMMAND_MAX_S = 60.0
 
 

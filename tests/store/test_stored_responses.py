@@ -1,14 +1,11 @@
 """Stored responses: whose they are, what they continue, and when they are deleted."""
 
-import pytest
-
 from myna.config import DAY_MS
 from myna.store.queries import site
 from myna.store.queries import stored_responses as store
 from myna.store.queries.stored_responses import StoredResponse
 from tests.store.books import Books, Customer
 
-pytestmark = pytest.mark.anyio
 PLENTY = 10_000
 
 

@@ -21,8 +21,6 @@ from tests.store.books import (
     speech,
 )
 
-pytestmark = pytest.mark.anyio
-
 COMPLETED = (2, AUDIO.name, AUDIO.size_bytes, AUDIO.sha256, "")
 
 

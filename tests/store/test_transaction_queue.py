@@ -14,7 +14,6 @@ from tests.sign_in.conftest import ADDRESS, BROWSER, PASSWORD, person
 from tests.store.books import Books, charge_of
 from tests.store.fixtures import each_database
 
-pytestmark = pytest.mark.anyio
 WAITING_MAX = OWNERS * OWNER_WAITING_MAX
 
 SYSTEM = ""

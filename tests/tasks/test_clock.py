@@ -13,8 +13,6 @@ from tests.store.books import AUDIO, idempotency_key_of
 from tests.store.fixtures import each_database
 from tests.tasks.task_service import LEASE_MS, TaskService, failure, proof_of, task_service_on
 
-pytestmark = pytest.mark.anyio
-
 
 @each_database
 async def test_a_task_whose_tries_are_exhausted_is_refunded(service: TaskService) -> None:

@@ -13,8 +13,6 @@ from tests.store.books import AUDIO
 from tests.store.fixtures import each_database
 from tests.tasks.task_service import LEASE_MS, VOICE, TaskService, failure, proof_of
 
-pytestmark = pytest.mark.anyio
-
 
 @each_database
 async def test_the_cooldown_doubles_with_each_failure_up_to_a_minute(service: TaskService) -> None:

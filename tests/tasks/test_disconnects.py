@@ -28,8 +28,6 @@ from tests.store.fixtures import each_database
 from tests.store.stalls import until
 from tests.tasks.task_service import FREE, VOICE, TaskService, farm_api, join_node
 
-pytestmark = pytest.mark.anyio
-
 WAIT_S = 20.0
 LONG_S = SOON_S
 

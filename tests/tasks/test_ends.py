@@ -28,8 +28,6 @@ from tests.store.fixtures import each_database
 from tests.store.stalls import until
 from tests.tasks.task_service import LEASE_MS, TaskService, failure, proof_of
 
-pytestmark = pytest.mark.anyio
-
 COMPLETED = (2, AUDIO.name, AUDIO.size_bytes, AUDIO.sha256, "")
 FAILED = (3, "", 0, b"", "it was too loud")
 BOTH_PLACEHOLDERS = f'{{"id": {TASK_PLACEHOLDER}, "audio": "{AUDIO_PLACEHOLDER}"}}'

@@ -18,8 +18,6 @@ from tests.store.books import AUDIO, Customer, keep_of
 from tests.store.fixtures import each_database
 from tests.tasks.task_service import HUNDRED, VOICE, TaskService, proof_of
 
-pytestmark = pytest.mark.anyio
-
 
 async def wait_s(
     service: TaskService,

@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 
 import asyncpg
-import pytest
 
 from myna.actions.site import DisableNode, DrainNode
 from myna.store.queries.farm import queue
@@ -23,8 +22,6 @@ from tests.tasks.task_service import (
     proof_of,
     task_service_on,
 )
-
-pytestmark = pytest.mark.anyio
 
 
 @each_database

@@ -23,8 +23,6 @@ from tests.store.fixtures import each_database
 from tests.store.stalls import until
 from tests.tasks.task_service import LEASE_MS, TaskService, failure, proof_of, task_service_on
 
-pytestmark = pytest.mark.anyio
-
 T = TypeVar("T")
 SOON_S = 60.0
 LONG_S = 3600.0

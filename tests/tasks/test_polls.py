@@ -14,8 +14,6 @@ from tests.store.fixtures import each_database
 from tests.store.stalls import until
 from tests.tasks.task_service import FREE, TaskService, proof_of
 
-pytestmark = pytest.mark.anyio
-
 Queries = list[tuple[str, tuple[object, ...]]]
 
 MANY = 40

@@ -30,8 +30,6 @@ from myna.errors import ConfigError
 from tests.engines.conftest import kokoro, mean_hz, names, started
 from tests.engines.kokoro.test_text import pieces
 
-pytestmark = pytest.mark.anyio
-
 VOICE_IDS = ["zf_xiaobei", "zf_xiaoxiao", "af_heart"]
 VOICE_HZ = 2000
 MANDARIN, MIXED, NUMBER = "你好，世界。", "这个 project 很好。", "1,234,567"

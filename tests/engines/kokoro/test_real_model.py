@@ -15,7 +15,7 @@ from myna.engines.interface import Utterance
 from myna.engines.kokoro.engine import Kokoro
 from tests.engines.conftest import kokoro, started
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 VOICE_ID = "zf_xiaobei"
 DEADLINE_S = 600.0
