@@ -5,6 +5,7 @@ command, the fields of the form in the back office, and what the activity record
 the transaction that records it.
 """
 
+import functools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
@@ -17,9 +18,11 @@ from myna.channels.channels import Channels
 from myna.channels.keys import ChannelKeys
 from myna.errors import CommandError
 from myna.settings import Settings
-from myna.store.database import Database, Transaction
+from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts as account_store
+from myna.store.queries import config as config_store
 from myna.store.queries.accounts import AccountRow
+from myna.store.queries.config import Config
 
 R = TypeVar("R")
 
@@ -37,10 +40,9 @@ class Field(Struct, frozen=True):
 class Change(Struct):
     """The transaction of an action. `owner_id` is the account whose things alone may be changed, None for an
     operator. `run` sets `account_id` to the account that the change concerns, and `performed` to the actions
-    that are recorded, if not its own alone. With `changed` False nothing is recorded: all is as wanted
-    already. What it appends to `last` is called when everything is recorded: changes of files, which no
-    rollback undoes. What it appends to `after` is awaited after the COMMIT: the removal of what an unmade
-    change still needs. `named` has the names of accounts, by what was typed."""
+    that are recorded, if not its own alone. What it appends to `last` is called when everything is recorded:
+    changes of files, which no rollback undoes. What it appends to `after` is awaited after the COMMIT: the
+    removal of what an unmade change still needs. `named` has the names of accounts, by what was typed."""
 
     db: Transaction
     by: Actor
@@ -49,11 +51,11 @@ class Change(Struct):
     known_channels: Channels | None
     owner_id: int | None
     account_id: int = 0
-    changed: bool = True
     performed: "list[Action[Any]]" = field(default_factory=list)
     last: list[Callable[[], object]] = field(default_factory=list)
     after: list[Callable[[Database], Awaitable[object]]] = field(default_factory=list)
     named: dict[str, str] = field(default_factory=dict)
+    compared: list[tuple[Callable[[], Awaitable[object]], object]] = field(default_factory=list)
 
     @property
     def channels(self) -> Channels:
@@ -61,6 +63,21 @@ class Change(Struct):
         if self.known_channels is None:
             raise AssertionError("a change of voices without the channels")
         return self.known_channels
+
+    async def compare(self, read: Callable[..., Awaitable[object]], *about: object) -> None:
+        """Nothing is recorded if `read` returns the same after the change, of every `read` that is compared.
+        What it reads must be locked."""
+        again = functools.partial(read, self.db, *about)
+        self.compared.append((again, await again()))
+
+    async def compare_configuration(self) -> None:
+        """Likewise for the operator's configuration, which this locks."""
+        await config_store.lock(self.db)
+        await self.compare(_configuration)
+
+    async def has_changed(self) -> bool:
+        """Whether anything that was compared is different now, or nothing was compared."""
+        return not self.compared or any([await again() != before for again, before in self.compared])
 
     async def account(self, name: str) -> AccountRow:
         """The account of this name, which the change concerns, locked. Raises CommandError."""
@@ -149,6 +166,10 @@ class Action(Struct, Generic[R], frozen=True, kw_only=True):
             raise CommandError("Give at least one of {options}.", options=written)
 
 
+async def _configuration(db: Queries) -> Config:
+    return structs.replace(await config_store.load(db), version=0)
+
+
 def fields_of(kind: type[Action[Any]]) -> dict[str, Field]:
     """What the fields of an action mean, in their order."""
     hints = get_type_hints(kind, include_extras=True)
@@ -180,7 +201,7 @@ async def perform(
             performed=[action],
         )
         result = await action.run(change)
-        if change.changed and not isinstance(result, CommandError):
+        if not isinstance(result, CommandError) and await change.has_changed():
             for one in change.performed:
                 await activity.record(
                     connection, by, change.recorded(one).words, change.account_id, note=one.note

@@ -19,9 +19,11 @@ from myna.actions import Action, Change, Field
 from myna.actions.keys import Concurrent, Rpm, UnitsPerDay, given_limits
 from myna.errors import CommandError
 from myna.store.queries import accounts as store
+from myna.store.queries import keys as limit_store
 from myna.store.queries import ledger, sign_in
 from myna.store.queries import sessions as session_store
 from myna.store.queries.accounts import LANGUAGES, AccountRow, Preferences
+from myna.store.queries.keys import OF_ACCOUNT
 from myna.store.queries.sign_in import an_operator_can_sign_in
 
 Name = Annotated[str, Field("The name of the account.", argument="NAME")]
@@ -96,8 +98,8 @@ class GrantFirstUnits(GrantUnits, frozen=True):
 
     async def run(self, change: Change) -> AccountRow:
         account = await change.account(self.name)
-        change.changed = not account.balance
-        return await super().run(change) if change.changed else account
+        await change.compare(store.by_id, account.id)
+        return account if account.balance else await super().run(change)
 
 
 class RenameAccount(Action[AccountRow], frozen=True):
@@ -112,9 +114,9 @@ class RenameAccount(Action[AccountRow], frozen=True):
 
     async def run(self, change: Change) -> AccountRow:
         account = await change.account(self.name)
+        await change.compare(store.by_id, account.id)
         if not await store.rename(change.db, account.id, self.new):
             raise CommandError("There already is an account {new!r}.", new=self.new)
-        change.changed = self.new != account.name
         return await change.locked(account.id)
 
 
@@ -129,6 +131,7 @@ class DisableAccount(Action[AccountRow], frozen=True):
 
     async def run(self, change: Change) -> AccountRow:
         account = await change.account(self.name)
+        await change.compare(store.by_id, account.id)
         await store.disable(change.db, account.id)
         is_last = bool(account.operator) and not await an_operator_can_sign_in(change.db)
         if is_last and not self.force:
@@ -137,7 +140,6 @@ class DisableAccount(Action[AccountRow], frozen=True):
                 " with --force.",
                 name=self.name,
             )
-        change.changed = not account.disabled_at
         change.performed = [structs.replace(self, force=is_last)]
         return await change.locked(account.id)
 
@@ -150,8 +152,8 @@ class EnableAccount(Action[AccountRow], frozen=True):
 
     async def run(self, change: Change) -> AccountRow:
         account = await change.account(self.name)
+        await change.compare(store.by_id, account.id)
         await store.enable(change.db, account.id)
-        change.changed = bool(account.disabled_at)
         return await change.locked(account.id)
 
 
@@ -169,6 +171,7 @@ class LimitAccount(Action[None], frozen=True):
 
     async def run(self, change: Change) -> None:
         account = await change.account(self.name)
+        await change.compare(limit_store.limits_of, account.id, OF_ACCOUNT)
         await put_limits(change.db, account.id, given_limits(self))
 
 
@@ -196,13 +199,13 @@ class SetPreferences(Action[Preferences], frozen=True):
 
     async def run(self, change: Change) -> Preferences:
         account = await change.account(self.name)
+        await change.compare(store.preferences_of, account.id)
         before = await store.preferences_of(change.db, account.id)
         after = Preferences(
             language=before.language if self.language is None else self.language,
             low_balance=before.low_balance if self.low_balance is None else self.low_balance,
         )
         await store.put_preferences(change.db, account.id, after)
-        change.changed = after != before
         return after
 
 

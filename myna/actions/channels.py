@@ -105,6 +105,7 @@ class SetChannel(Action[ChannelRow], frozen=True):
         _check_endpoint(self.url or "")
 
     async def run(self, change: Change) -> ChannelRow:
+        await change.compare_configuration()
         before = await _row(change, self.name)
         values = structs.asdict(self)
         if self.responses is not None:
@@ -116,7 +117,7 @@ class SetChannel(Action[ChannelRow], frozen=True):
             change.last.append(lambda: change.keys.remove(row.name))
         await store.put_channel(change.db, row)
         present = {name: getattr(before, name) for name in values if name != "name"}
-        change.changed, change.performed = row != before, [self.differing(present)]
+        change.performed = [self.differing(present)]
         return row
 
 
@@ -131,6 +132,7 @@ class OrderChannels(Action[None], frozen=True):
             raise CommandError("A channel can have one place only; one is named twice.")
 
     async def run(self, change: Change) -> None:
+        await change.compare_configuration()
         for name in self.names:
             await _row(change, name)
         others = [row.name for row in (await store.load(change.db)).channels if row.name not in self.names]
@@ -214,9 +216,9 @@ class _SwitchChannel(Action[None], frozen=True):
     name: Name
 
     async def run(self, change: Change) -> None:
-        change.changed = bool((await _row(change, self.name)).enabled) is not self.enabled
-        if change.changed:
-            await store.enable_channel(change.db, self.name, self.enabled)
+        await change.compare_configuration()
+        await _row(change, self.name)
+        await store.enable_channel(change.db, self.name, self.enabled)
 
 
 class EnableChannel(_SwitchChannel, frozen=True):

@@ -87,9 +87,18 @@ class DisableCodes(Action[None], frozen=True):
     command = "code disable"
     batch: Annotated[int, Field("The batch in `myna code list`.", argument="BATCH")]
 
+    def check(self) -> None:
+        if not 0 < self.batch < 2**63:
+            raise self._unknown()
+
     async def run(self, change: Change) -> None:
-        if not 0 < self.batch < 2**63 or not await ledger.disable_codes(change.db, self.batch):
-            raise CommandError("There is no batch {batch_id}.", batch_id=self.batch)
+        # Not locked: at worst, disabling a batch twice at the same time is recorded twice.
+        await change.compare(ledger.code_batches, self.batch - 1, 1)
+        if not await ledger.disable_codes(change.db, self.batch):
+            raise self._unknown()
+
+    def _unknown(self) -> CommandError:
+        return CommandError("There is no batch {batch_id}.", batch_id=self.batch)
 
 
 class RedeemCode(Action[Redeemed], frozen=True):

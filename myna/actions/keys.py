@@ -113,6 +113,7 @@ class SetKeyCap(_KeyAction[KeyRow], frozen=True):
 
     async def run(self, change: Change) -> KeyRow:
         key = await self.locked(change)
+        await change.compare(store.cap_of, key.id)
         await caps.put(change.db, key.id, None if self.cap == NO_CAP else caps.parsed(self.cap))
         return key
 
@@ -131,6 +132,7 @@ class LimitKey(_KeyAction[KeyRow], frozen=True):
 
     async def run(self, change: Change) -> KeyRow:
         key = await self.locked(change)
+        await change.compare(store.limits_of, key.account_id, key.id)
         await put_limits(change.db, key.account_id, given_limits(self), key.id)
         return key
 
@@ -149,6 +151,7 @@ class SetKeyRoutes(_KeyAction[KeyRow], frozen=True):
     async def run(self, change: Change) -> KeyRow:
         key = await self.locked(change)
         await check_known(change.db, self.route or ())
+        await change.compare(route_store.routes_of_key, key.id)
         await route_store.set_routes_of_key(change.db, key.id, None if self.any else self.route)
         return key
 
@@ -201,8 +204,8 @@ class RenameKey(_KeyAction[KeyRow], frozen=True):
 
     async def run(self, change: Change) -> KeyRow:
         key = await self.locked(change)
+        await change.compare(store.of_account_by_id, key.account_id, key.id)
         await store.rename(change.db, key.id, self.name)
-        change.changed = self.name != key.name
         return key
 
 
@@ -213,8 +216,8 @@ class RevokeKey(_KeyAction[KeyRow], frozen=True):
 
     async def run(self, change: Change) -> KeyRow:
         key = await self.locked(change)
+        await change.compare(store.of_account_by_id, key.account_id, key.id)
         await store.revoke(change.db, key.id)
-        change.changed = not key.revoked_at
         return key
 
 

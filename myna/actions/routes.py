@@ -76,6 +76,7 @@ class SetRoute(Action[Route], frozen=True):
             "channels": channels,
             "intent": self.intent,
         }
+        await change.compare_configuration()
         before = await _of_name(change, self.name)
         route = structs.replace(before, **{key: value for key, value in values.items() if value is not None})
         check(route)
@@ -87,7 +88,7 @@ class SetRoute(Action[Route], frozen=True):
             "intent": before.intent,
         }
         given = structs.replace(self, channel=channels or None)
-        change.changed, change.performed = route != before, [given.differing(present)]
+        change.performed = [given.differing(present)]
         return await _put(change, route)
 
 

@@ -56,6 +56,7 @@ class _SetNodeState(Action[None], frozen=True):
     name: Name
 
     async def run(self, change: Change) -> None:
+        await change.compare(store.locked_state, self.name)
         _check_found(self.name, await store.set_state(change.db, self.name, self.state))
 
 
@@ -108,7 +109,8 @@ class SetSetting(Action[None], frozen=True):
     async def run(self, change: Change) -> None:
         if self.name == "openai_voices" and change.known_channels is not None:
             await self._check_voices(change)
-        change.changed = await config_store.set_setting(change.db, self.name, self.value)
+        await change.compare_configuration()
+        await config_store.set_setting(change.db, self.name, self.value)
 
     async def _check_voices(self, change: Change) -> None:
         """Raises CommandError for a voice that the site doesn't have, but for the defaults."""

@@ -33,6 +33,7 @@ class _HideVoice(Action[None], frozen=True):
     voice_id: PublicVoice
 
     async def run(self, change: Change) -> None:
+        await change.compare_configuration()
         await store.hide(change.db, await _known(change, self), self.hidden)
 
 
@@ -62,6 +63,7 @@ class RenameVoice(Action[None], frozen=True):
             check_name(self.name, NAME_MAX_CHARS)
 
     async def run(self, change: Change) -> None:
+        await change.compare_configuration()
         await store.rename(change.db, await _known(change, self), self.name)
 
 
@@ -72,6 +74,7 @@ class OrderVoices(Action[None], frozen=True):
     voice_ids: Annotated[tuple[str, ...], Field("Public voices, by their ids or names.", argument="VOICE")]
 
     async def run(self, change: Change) -> None:
+        await change.compare_configuration()
         ids = await _ids(change, self.voice_ids)
         if len(set(ids)) < len(ids):
             raise CommandError("A voice can have one place only; one is named twice.")
@@ -100,6 +103,7 @@ class BlendVoice(Action[BlendRow], frozen=True):
             raise CommandError("The recipe {recipe!r}: {error}.", recipe=self.recipe, error=error) from None
 
     async def run(self, change: Change) -> BlendRow:
+        await change.compare_configuration()
         config = await config_store.load(change.db)
         speaking = change.channels.speech(config)
         _check_unused(self.voice_id, speaking, config)
@@ -111,8 +115,8 @@ class BlendVoice(Action[BlendRow], frozen=True):
             language=voices[0].language,
             recipe=self.recipe,
         )
-        change.changed = await store.blend(change.db, row)
-        if change.changed and await store.count_blends(change.db) > BLENDS_MAX:
+        await store.blend(change.db, row)
+        if await store.count_blends(change.db) > BLENDS_MAX:
             raise CommandError(
                 "There are {blends_max} blends, the maximum; delete one first.", blends_max=BLENDS_MAX
             )
@@ -206,6 +210,8 @@ class AddWord(Action[WordRow], frozen=True):
     async def run(self, change: Change) -> WordRow:
         word = checked_word(self.word)
         reading, owner = checked_reading(word, self.reading), await _owner(change, self.account)
+        await config_store.lock(change.db)  # and the lexicons with it
+        await change.compare(store.readings, owner)
         if await store.put_word(change.db, owner, word, reading) > WORDS_MAX:
             raise CommandError(
                 "There are {words_max} words, the maximum; remove one first.", words_max=WORDS_MAX

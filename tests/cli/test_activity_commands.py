@@ -164,19 +164,43 @@ channel set up --model m
 route set r --units 1
 key rename 1 k
 settings set owner me
+account limit ann --rpm default
+account limit bob --rpm 5
+channel order up
+code disable 1
+key cap 1 none
+key cap 3 10/week
+key limit 1 --concurrent default
+key limit 3 --rpm 4
+key routes 1 --any
+key routes 3 --route svc-chat
+key revoke 2
+account disable bob
+node enable node
+node disable off
+node drain off
+voice show alloy
+voice hide shimmer
+voice rename alloy ''
+voice order alloy
+voice word add Myna MY-nuh
 """.strip().splitlines()
 
 
-def test_what_a_change_leaves_as_it_was_is_not_recorded(cli: Cli) -> None:
+def test_what_a_change_leaves_as_it_was_is_not_recorded(furnished: Cli) -> None:
+    cli = furnished
     for line in (
         "account add ann", f"channel add chat up {URL} --model m", "route add r --units 1",
         "key issue ann --name k", "key issue ann --name gone", "key revoke gone", "settings set owner me",
-        "account add bob", "account disable bob",
+        "account add bob", "account limit bob --rpm 5", "account disable bob", "code add --units 1",
+        "code disable 1", "key issue ann --name limited --cap 10/week --rpm 4 --route svc-chat",
+        "channel order up", "node enroll node", "node enroll off", "node disable off", "node drain off",
+        "voice hide shimmer", "voice order alloy", "voice word add Myna MY-nuh",
     ):  # fmt: skip
-        cli.run(*line.split())
+        cli.lines(*line.split())
     before = rows(cli, 100)
-    for line in [*UNCHANGED, "key revoke 2", "account disable bob"]:
-        assert cli.run(*line.split()).code == 0, line
+    for line in UNCHANGED:
+        assert cli.run(*shlex.split(line)).code == 0, line
         assert rows(cli, 100) == before, line
     cli.lines("channel", "set", "up", "--model", "m", "--priority", "2")
     assert newest(cli)["command"] == "channel set up --priority 2"

@@ -243,6 +243,11 @@ def refused(made: Callable[[Scene], Sent], changes: int = 0) -> Callable[[Scene]
     return make
 
 
+def show_voice(scene: Scene) -> Sent:
+    scene.service.cli("voice", "hide", VOICE)
+    return Sent(scene.operator, f"{V}/show", {"voice_id": VOICE})
+
+
 C, N, R, V = "/site/channels", "/site/nodes", "/site/routes", "/site/voices"
 VOICE = "en-us-female-1"
 FORMS: dict[str, Callable[[Scene], Sent]] = {
@@ -295,7 +300,7 @@ FORMS: dict[str, Callable[[Scene], Sent]] = {
     f"{C}/disable": named(f"{C}/disable", Scene.channel),
     f"{N}/enroll": named(f"{N}/enroll", new_name),
     f"{N}/drain": named(f"{N}/drain", Scene.node),
-    f"{N}/enable": named(f"{N}/enable", Scene.node),
+    f"{N}/enable": named(f"{N}/enable", Scene.node, changes=0),
     f"{N}/disable": named(f"{N}/disable", Scene.node),
     f"{N}/remove": named(f"{N}/remove", Scene.node, typed=NAME),
     f"{R}/new": named(f"{R}/new", new_name, units="3"),
@@ -305,7 +310,7 @@ FORMS: dict[str, Callable[[Scene], Sent]] = {
     f"{V}/move": operator_form(f"{V}/move", voice_id=VOICE, to="down"),
     f"{V}/rename": operator_form(f"{V}/rename", voice_id=VOICE, name="Ann"),
     f"{V}/hide": operator_form(f"{V}/hide", voice_id=VOICE),
-    f"{V}/show": operator_form(f"{V}/show", voice_id=VOICE),
+    f"{V}/show": show_voice,
     f"{V}/blend": refused(operator_form(f"{V}/blend", voice_id="mixed", recipe="a:1+b:1")),
     f"{V}/blend/delete": refused(operator_form(f"{V}/blend/delete", voice_id="nobody")),
     "/site/models/get": refused(operator_form("/site/models/get", name="nothing")),

@@ -19,7 +19,6 @@ from myna.store.rows import (
     fetch_map,
     fetch_only,
     fetch_rows,
-    fetch_value,
     fetch_values,
     has_row,
     insert_row,
@@ -164,6 +163,11 @@ async def load_nodes(db: Queries) -> NodesOffer:
     return NodesOffer(nodes_version=version, node_voices=tuple(voices), node_clones=tuple(clones))
 
 
+async def lock(db: Transaction) -> None:
+    """Locks the configuration until the transaction ends."""
+    await db.fetch("UPDATE site SET version = version")
+
+
 async def raise_version(db: Transaction) -> None:
     """Makes every process reload the configuration before its next decision."""
     await db.fetch("UPDATE site SET version = version + 1")
@@ -177,13 +181,10 @@ async def raise_nodes_version(db: Transaction) -> None:
     await db.fetch(sql)
 
 
-async def set_setting(db: Transaction, name: str, value: str) -> bool:
-    """Sets one site setting; False if it has this value already."""
-    await raise_version(db)  # first, since it locks the configuration
-    if await fetch_value(db, str, "SELECT value FROM settings WHERE name = $1", name) == value:
-        return False
+async def set_setting(db: Transaction, name: str, value: str) -> None:
+    """Sets one site setting."""
+    await raise_version(db)
     await put_row(db, "settings", "name", name=name, value=value)
-    return True
 
 
 async def add_channel(db: Transaction, channel: ChannelRow) -> bool:
@@ -194,11 +195,10 @@ async def add_channel(db: Transaction, channel: ChannelRow) -> bool:
     return bool(rows)
 
 
-async def enable_channel(db: Transaction, name: str, enabled: bool) -> bool:
-    """Switches a channel on or off; False if there is none of this name."""
+async def enable_channel(db: Transaction, name: str, enabled: bool) -> None:
+    """Switches a channel on or off."""
+    await db.fetch("UPDATE channels SET enabled = $2 WHERE name = $1", name, int(enabled))
     await raise_version(db)
-    sql = "UPDATE channels SET enabled = $2 WHERE name = $1 RETURNING id"
-    return await has_row(db, sql, name, int(enabled))
 
 
 async def put_channel(db: Transaction, row: ChannelRow) -> None:
@@ -228,11 +228,9 @@ async def remove_channel(db: Transaction, name: str) -> bool:
 
 
 async def record_voices(db: Transaction, channel: str, voices: list[ChannelVoiceRow]) -> None:
-    """Replaces the voices of a channel. Equal voices change nothing, not even the version.
-
-    The version's row is the lock that serializes two processes with the same channel.
-    """
-    await db.fetch("UPDATE site SET version = version")
+    """Replaces the voices of a channel. Equal voices change nothing, not even the version. Two processes may
+    have the same channel."""
+    await lock(db)
     sql = f"SELECT {columns(ChannelVoiceRow)} FROM channel_voices WHERE channel = $1 ORDER BY position"
     if await fetch_rows(db, ChannelVoiceRow, sql, channel) == voices:
         return

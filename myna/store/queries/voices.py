@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from myna.store.database import Queries, Transaction
 from myna.store.queries.config import BlendRow, raise_version
-from myna.store.rows import NOW, columns, fetch_map, fetch_only, fetch_row, fetch_rows, has_row, put_row
+from myna.store.rows import NOW, columns, fetch_map, fetch_only, fetch_rows, has_row, put_row
 
 
 async def node_names(db: Queries) -> dict[int, str]:
@@ -42,16 +42,10 @@ async def order(db: Transaction, voice_ids: Sequence[str]) -> None:
     await _delete_empty_overrides(db)
 
 
-async def blend(db: Transaction, blend: BlendRow) -> bool:
-    """Stores a blend in place of one with its id. False if an equal one is stored: then nothing changes, not
-    even the version."""
-    await db.fetch("UPDATE site SET version = version")
-    sql = f"SELECT {columns(BlendRow)} FROM voice_blends WHERE voice_id = $1"
-    if await fetch_row(db, BlendRow, sql, blend.voice_id) == blend:
-        return False
-    await put_row(db, "voice_blends", "voice_id", **structs.asdict(blend))
+async def blend(db: Transaction, blend: BlendRow) -> None:
+    """Stores a blend in place of one with its id."""
     await raise_version(db)
-    return True
+    await put_row(db, "voice_blends", "voice_id", **structs.asdict(blend))
 
 
 async def count_blends(db: Queries) -> int:

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from msgspec import Struct, structs
 
-from myna.store.database import Queries, Transaction
+from myna.store.database import Queries, Row, Transaction
 from myna.store.queries.config import raise_nodes_version
 from myna.store.queries.farm import queue
 from myna.store.queries.farm.able import ONLINE_MS
@@ -168,6 +168,12 @@ async def _count_change(db: Transaction, node_id: int) -> None:
 async def record_request(db: Transaction, node: NodeRow) -> None:
     """Records that the node sent a request now."""
     await db.fetch("UPDATE nodes SET heard_at = now_ms() WHERE id = $1", node.id)
+
+
+async def locked_state(db: Transaction, name: str) -> Row | None:
+    """When a node was disabled, and whether it drains. Its row is locked until the transaction ends."""
+    sql = "UPDATE nodes SET draining = draining WHERE name = $1 RETURNING disabled_at, draining"
+    return next(iter(await db.fetch(sql, name)), None)
 
 
 async def set_state(db: Transaction, name: str, state: Literal["enable", "disable", "drain"]) -> bool:
