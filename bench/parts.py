@@ -30,8 +30,8 @@ from myna.api.auth import KeyAuth
 from myna.api.v1 import V1Api
 from myna.billing.ledger import Call
 from myna.engines.pool.admission import Slot
-from myna.gateway.chat.complete import Chat
-from myna.gateway.chat.failover import ChannelClient
+from myna.gateway.failover import ChannelClient
+from myna.gateway.relay.v1 import Chat
 from myna.http.asgi import Application
 from myna.http.client import ClientResponse, HttpClient
 from myna.http.exchange import Exchange

@@ -15,7 +15,7 @@ import grimp
 
 HTTP = {
     "myna/api/farm.py": "tests/farm",
-    "myna/api/openai": "tests/openai_audio",
+    "myna/api/openai.py": "tests/openai_audio",
     "myna/api": "tests/conformance",
 }
 DEPTH = int(os.environ.get("DEPTH", "2"))

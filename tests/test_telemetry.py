@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from myna.gateway.chat.text import usage_at_end
+from myna.wire.completions import usage_at_end
 from tests.conformance.conftest import make_caller
 from tests.rig.calls import call
 from tests.rig.processes import tethered

@@ -14,7 +14,7 @@ from myna.config import ConfigCache
 from myna.engines.interface import EngineVoice
 from myna.errors import InvalidRequest, ModelNotFound, NotFound
 from myna.farm.nodes import Capacity
-from myna.gateway.chat.complete import Chat
+from myna.gateway.relay.v1 import Chat
 from myna.http.asgi import Routes
 from myna.http.request import Request
 from myna.http.responses import Response
@@ -48,7 +48,7 @@ _INTEGER = re.compile(r"-?[0-9]+")
 
 
 MODELS_CREATED = 1_767_225_600
-"""2026-01-01: the creation time of both models."""
+"""2026-01-01: the creation time of every model."""
 
 
 def unit_headers(details: RequestDetails) -> dict[str, str]:

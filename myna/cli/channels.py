@@ -49,7 +49,7 @@ from myna.engines.interface import Engine, EngineFailed, EngineLimits
 from myna.engines.registry import site_engines
 from myna.errors import CommandError, ConfigError
 from myna.gateway import trial as channel_trial
-from myna.gateway.chat.failover import ChannelClient
+from myna.gateway.failover import ChannelClient
 from myna.gateway.trial import Cause, cause_in_url, likely_cause
 from myna.lib.net import is_loopback, without_login
 from myna.lib.sandbox import AllowedPaths

@@ -27,7 +27,7 @@ from myna.engines.media.media import Whisper, whisper_is_installed
 from myna.engines.models.published import WHISPER, installed
 from myna.engines.pool.child_main import path_bytes
 from myna.errors import ClientDisconnected, InvalidRequest, ModelNotFound, Overloaded, UpstreamFailed
-from myna.gateway.chat.failover import ChannelClient, FailedAttempt
+from myna.gateway.failover import ChannelClient, FailedAttempt
 from myna.gateway.transcripts import TranscriptFormat, TranscriptionRequest, encoded, events
 from myna.http.client import ClientResponse
 from myna.http.request import BodyBudget

@@ -26,9 +26,9 @@ from myna.channels.routes import RouteKind
 from myna.engines.interface import Engine, EngineBusy, EngineFailed, Utterance, UtteranceRefused
 from myna.errors import CommandError, Overloaded, UpstreamFailed
 from myna.errors.sentences import SentenceError
-from myna.gateway.chat import complete
-from myna.gateway.chat.failover import ChannelClient, FailedAttempt, Nobody, without_secrets
+from myna.gateway.failover import ChannelClient, FailedAttempt, Nobody, without_secrets
 from myna.gateway.models import ask, models_in
+from myna.gateway.relay import v1 as complete
 from myna.http.client import HttpClient, RequestFailed
 from myna.lib.net import without_login
 from myna.store.files.named_files import AudioStore

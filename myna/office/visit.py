@@ -27,10 +27,10 @@ from myna.engines.media.media import Inspector
 from myna.errors import CommandError, InvalidRequest, NotFound
 from myna.errors.sentences import SentenceError
 from myna.farm.nodes import Capacity
-from myna.gateway.chat.complete import Chat
-from myna.gateway.chat.failover import ChannelClient
-from myna.gateway.relay.plan import Planner
+from myna.gateway.failover import ChannelClient
+from myna.gateway.relay.plan import RelayPlanner
 from myna.gateway.relay.relay import Relay
+from myna.gateway.relay.v1 import Chat
 from myna.http.exchange import EXCHANGE, Exchange, ResponseStream
 from myna.http.request_head import Receive, Scope, Send
 from myna.lib.net import is_loopback, is_origin
@@ -69,7 +69,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     chat: Chat
     relay: Relay
     """Streams the answer of a channel, with the headers of a page: see `pages/try_chat.py`."""
-    relay_planner: Planner
+    relay_planner: RelayPlanner
     synthesizer: Synthesizer
     audio: AudioStore
     samples: SampleStore

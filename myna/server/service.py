@@ -16,8 +16,7 @@ from myna.accounts.throttle import KeyThrottle
 from myna.api.auth import KeyAuth
 from myna.api.farm import FarmApi
 from myna.api.health import HealthApi
-from myna.api.openai.audio import OpenAIAudio
-from myna.api.openai.text import ModelsApi, RelayApi
+from myna.api.openai import ModelsApi, OpenAIAudio, RelayApi
 from myna.api.openapi import OpenApi
 from myna.api.uploads import UploadsApi
 from myna.api.v1 import V1Api, unit_headers
@@ -29,12 +28,12 @@ from myna.engines.media.media import Inspector
 from myna.errors import NoSpeechChannel, sentences
 from myna.farm.nodes import Capacity, Nodes
 from myna.farm.tasks import Tasks
-from myna.gateway.chat.complete import Chat
-from myna.gateway.chat.failover import ChannelClient
+from myna.gateway.failover import ChannelClient
 from myna.gateway.models import ContextLengths
-from myna.gateway.relay.plan import Planner as RelayPlanner
+from myna.gateway.relay.plan import RelayPlanner
 from myna.gateway.relay.relay import Relay, UnitHeaders
 from myna.gateway.relay.stored_responses import StoredResponses
+from myna.gateway.relay.v1 import Chat
 from myna.gateway.trial import Prober
 from myna.http.asgi import METRICS_PATH, MODEL_ROUTE, RESPONSE_ROUTE, Routes
 from myna.http.client import HttpClient

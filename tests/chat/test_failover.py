@@ -13,7 +13,7 @@ import pytest
 
 from myna.channels.channels import Channel
 from myna.errors import MynaError, UpstreamFailed
-from myna.gateway.chat.failover import FailedAttempt, error_for, of_error, of_status
+from myna.gateway.failover import FailedAttempt, error_for, of_error, of_status
 from myna.gateway.relay import answers, responses
 from myna.http.client import ClientResponse
 from myna.wire.failures import MEANINGS, SLOW

@@ -11,10 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from myna.config import context_lengths
-from myna.gateway.chat.intent import KEYWORDS, speech_text
-from myna.gateway.chat.text import han_count
+from myna.gateway.intent import KEYWORDS, speech_text
 from myna.gateway.models import KNOWN, MODELS_MAX, FoundServer, KnownServer, find_servers, lengths_in
 from myna.http.client import HttpClient
+from myna.wire.completions import han_count
 from tests.rig.waiting import free_port
 
 SPOKEN = [

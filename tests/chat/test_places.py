@@ -12,8 +12,8 @@ from myna.channels import circuits
 from myna.channels.channels import Channel, Channels
 from myna.channels.circuits import FAILURES_MAX
 from myna.errors import Overloaded
-from myna.gateway.chat.complete import ask
-from myna.gateway.chat.failover import ChannelClient, Nobody
+from myna.gateway.failover import ChannelClient, Nobody
+from myna.gateway.relay.v1 import ask
 from myna.http.client import HttpClient
 from myna.lib.telemetry import metrics
 from myna.settings import Settings

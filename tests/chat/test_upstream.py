@@ -9,8 +9,8 @@ import pytest
 from myna.channels.channels import PARROT, Channel, Channels
 from myna.channels.circuits import FAILURES_MAX
 from myna.errors import UpstreamFailed
-from myna.gateway.chat.complete import TOOL_CALLS_MAX_BYTES, ModelAnswer, ask
-from myna.gateway.chat.failover import ChannelClient, FailedAttempt, Nobody
+from myna.gateway.failover import ChannelClient, FailedAttempt, Nobody
+from myna.gateway.relay.v1 import TOOL_CALLS_MAX_BYTES, ModelAnswer, ask
 from myna.http.client import ClientResponse
 from myna.http.client.client import HttpClient
 from myna.settings import Settings

@@ -19,11 +19,10 @@ from myna.api.v1 import read_integer
 from myna.channels.channels import Channel, Channels
 from myna.engines.openai.api import cut
 from myna.errors import InvalidRequest
-from myna.gateway.chat import complete
-from myna.gateway.chat.complete import instruction_of
-from myna.gateway.chat.failover import ChannelClient, Nobody
-from myna.gateway.chat.intent import speech_text
-from myna.gateway.chat.text import han_count
+from myna.gateway.failover import ChannelClient, Nobody
+from myna.gateway.intent import speech_text
+from myna.gateway.relay import v1 as complete
+from myna.gateway.relay.v1 import instruction_of
 from myna.http import server
 from myna.http.client import ClientResponse
 from myna.http.connection import Protocol
@@ -38,6 +37,7 @@ from myna.speech.plan import check_text, read_speed
 from myna.speech.synthesize import draft
 from myna.wire import farm, v1
 from myna.wire.body import decode
+from myna.wire.completions import han_count
 from tests.http.cpu_time import Reader, cpu_s, judge, reference
 
 BODY_BYTES = 2**20

@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from myna.actions.channels import AddChannel
-from myna.api.openai.audio import SPOOLED_MAX
+from myna.api.openai import SPOOLED_MAX
 from myna.engines.interface import EngineBusy
 from myna.errors import TooManyBodies
 from myna.http.request import BodyBudget

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from myna.channels.channels import Channel
-from myna.gateway.chat.failover import FailedAttempt
+from myna.gateway.failover import FailedAttempt
 from myna.gateway.relay import answers, responses
 from myna.gateway.relay.events import EventRelay
 from myna.wire import completions

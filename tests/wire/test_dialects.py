@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from myna.channels.channels import Channel
-from myna.gateway.chat import complete
 from myna.gateway.relay import answers
+from myna.gateway.relay import v1 as complete
 from myna.gateway.relay.events import EventRelay
 from myna.wire import lenient
 from myna.wire.body import to_event

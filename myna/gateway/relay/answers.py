@@ -15,11 +15,11 @@ from typing import Any, Final
 import msgspec
 
 from myna.channels.channels import Channel
-from myna.gateway.chat.failover import FailedAttempt, of_error, unusable
-from myna.gateway.chat.text import han_count
+from myna.gateway.failover import FailedAttempt, of_error, unusable
 from myna.lib.ids import new_name
 from myna.wire import completions
 from myna.wire.body import has_too_many_containers, to_event
+from myna.wire.completions import han_count
 from myna.wire.failures import reports_error
 from myna.wire.lenient import (
     UNREADABLE,

@@ -14,15 +14,15 @@ from myna.channels.channels import PARROT, Channel, Channels
 from myna.channels.routes import Route, RouteKind
 from myna.config import ConfigCache
 from myna.errors import InvalidRequest, MynaError
-from myna.gateway.chat import complete
-from myna.gateway.chat.failover import FailedAttempt
-from myna.gateway.chat.intent import speech_text
-from myna.gateway.chat.text import han_count
+from myna.gateway.failover import FailedAttempt
+from myna.gateway.intent import speech_text
 from myna.gateway.relay import answers
+from myna.gateway.relay import v1 as complete
 from myna.gateway.relay.events import EventRelay, Observer
 from myna.http.request import read_body
 from myna.http.responses import openai_error
 from myna.wire.body import decode, to_event
+from myna.wire.completions import han_count
 from myna.wire.openai import CompletionRequest, EmbeddingsRequest, OpenAIChatRequest, RelayedRequest
 
 N_MAX_UNITS: Final = 2**53 - 1
@@ -184,7 +184,7 @@ class RelayPlan(Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Planner:
+class RelayPlanner:
     """Plans requests from this process's copy of the configuration."""
 
     config: ConfigCache

@@ -30,14 +30,13 @@ from myna.errors import (
     StreamUnread,
     UpstreamFailed,
 )
-from myna.gateway.chat.complete import Chat, RequestSummary
-from myna.gateway.chat.failover import ChannelClient, FailedAttempt
-from myna.gateway.chat.intent import speech_text
-from myna.gateway.chat.text import note_tokens
+from myna.gateway.failover import ChannelClient, FailedAttempt, note_tokens
+from myna.gateway.intent import speech_text
 from myna.gateway.relay import answers
 from myna.gateway.relay.events import DONE
 from myna.gateway.relay.plan import RelayPlan
 from myna.gateway.relay.streaming import EVENTS, HEADERS, ChannelStream, ClientLeft, StreamedAnswer
+from myna.gateway.relay.v1 import Chat, RequestSummary
 from myna.http.client import IdleTimedOut, TimedOut
 from myna.http.exchange import ResponseStream
 from myna.http.request import read_body

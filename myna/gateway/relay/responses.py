@@ -17,10 +17,10 @@ from myna.accounts.keys import UnverifiedCaller
 from myna.channels import routes
 from myna.channels.channels import Channel
 from myna.errors import MynaError
-from myna.gateway.chat.failover import FailedAttempt, of_error, unusable
+from myna.gateway.failover import FailedAttempt, of_error, unusable
 from myna.gateway.relay import answers
 from myna.gateway.relay.events import BrokenEvents, EventRelay, Observer, loaded
-from myna.gateway.relay.plan import CHAT, LeftOut, Planner, ReadRequest, RelayPlan, read_fields
+from myna.gateway.relay.plan import CHAT, LeftOut, ReadRequest, RelayPlan, RelayPlanner, read_fields
 from myna.gateway.relay.stored_responses import Earlier, StoredResponses, referenced_in
 from myna.gateway.relay.stored_responses import own_items as own_items_of
 from myna.http.request import read_body
@@ -290,7 +290,7 @@ def read(
 
 
 async def plan(
-    planner: Planner, stored: StoredResponses, caller: UnverifiedCaller, body: bytes
+    planner: RelayPlanner, stored: StoredResponses, caller: UnverifiedCaller, body: bytes
 ) -> ResponsesPlan:
     """The plan of a request. Instructions are not spoken, also where the route has intents. Raises
     InvalidRequest, ModelNotFound, TooManyBodies, and what `StoredResponses.earlier` raises."""

@@ -11,8 +11,7 @@ import msgspec
 from myna.channels import routes
 from myna.channels.channels import PARROT, Channel
 from myna.errors import MynaError, StreamUnread
-from myna.gateway.chat import text
-from myna.gateway.chat.failover import FailedAttempt, logged, of_error, of_request, of_status
+from myna.gateway.failover import FailedAttempt, logged, note_tokens, of_error, of_request, of_status
 from myna.gateway.relay import answers
 from myna.gateway.relay.events import ERROR_EVENT, BrokenEvents, EventRelay
 from myna.gateway.relay.plan import RelayPlan, Shape
@@ -20,6 +19,7 @@ from myna.http.client import SAYS_NOTHING, Flow, HttpClient, RequestFailed, Time
 from myna.http.exchange import ResponseStream
 from myna.lib.telemetry.requests import RequestDetails
 from myna.store.batch import STORED_ANSWER_MAX_BYTES
+from myna.wire.completions import BYTES_PER_TOKEN, END_BYTES
 
 EVENTS: Final = b"text/event-stream; charset=utf-8"
 HEADERS: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -180,8 +180,8 @@ class ChannelStream:
         """Notes when the answer began, and its tokens: about one for each event, if the channel says none."""
         if self._parts:
             details.first_byte_s = self._first_byte_s
-            output = self._parts if self._whole is None else len(self._whole) // text.BYTES_PER_TOKEN
-            text.note_tokens(details, self._end, self._plan.body_for(self._channel), output)
+            output = self._parts if self._whole is None else len(self._whole) // BYTES_PER_TOKEN
+            note_tokens(details, self._end, self._plan.body_for(self._channel), output)
 
     def _note(self, failed: FailedAttempt) -> FailedAttempt:
         """The failure: another channel may begin only if nothing was sent, and a stream that is longer than
@@ -257,7 +257,7 @@ class ChannelStream:
         if not self._parts:
             self._first_byte_s = time.monotonic() - self._began_s
         self._parts += part.count(b"\ndata:") or 1
-        self._end = (self._end + part)[-text.END_BYTES :] if len(part) < text.END_BYTES else part
+        self._end = (self._end + part)[-END_BYTES:] if len(part) < END_BYTES else part
         if self._whole is not None:
             self._whole += part
             if len(self._whole) > self._answer_max_bytes:

@@ -24,7 +24,7 @@ from myna.accounts import keys
 from myna.accounts.keys import Scope, UnverifiedCaller
 from myna.channels.routes import NAME_MAX_CHARS, RouteKind, listed
 from myna.errors import CommitInDoubt, MynaError
-from myna.gateway.chat.intent import speech_text
+from myna.gateway.intent import speech_text
 from myna.gateway.relay.plan import CHAT, RelayPlan
 from myna.http.responses import Response as WholeResponse
 from myna.lib.telemetry import logs

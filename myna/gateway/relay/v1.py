@@ -20,9 +20,8 @@ from myna.channels.channels import PARROT, Channel
 from myna.config import ConfigCache
 from myna.engines.pool.admission import Slot
 from myna.errors import InvalidRequest
-from myna.gateway.chat.failover import Asker, ChannelClient, FailedAttempt, of_error, unusable
-from myna.gateway.chat.intent import speech_text
-from myna.gateway.chat.text import han_count, note_tokens
+from myna.gateway.failover import Asker, ChannelClient, FailedAttempt, note_tokens, of_error, unusable
+from myna.gateway.intent import speech_text
 from myna.http.request import read_body
 from myna.lib.ids import new_name
 from myna.speech.plan import CheckedSpeech, Planner
@@ -30,6 +29,7 @@ from myna.speech.synthesize import Disconnected, SpokenPlan, SpokenSound, Synthe
 from myna.store.batch import Replayed
 from myna.wire import completions, lenient
 from myna.wire.body import decode, has_too_many_containers, to_json, to_json_text
+from myna.wire.completions import han_count
 from myna.wire.failures import EMPTY, EMPTY_CAUSED, reports_error
 from myna.wire.lenient import UNREADABLE, reason_of, strict
 from myna.wire.v1 import ChatChoice, ChatCompletion, ChatMessage, ChatRequest, SpokenAnswer, Usage

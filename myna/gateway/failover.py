@@ -18,6 +18,7 @@ from myna.http.client import AnswerTooLarge, ClientResponse, HttpClient, Request
 from myna.lib.telemetry import metrics, traces
 from myna.lib.telemetry.requests import RequestDetails
 from myna.settings import Settings
+from myna.wire.completions import BYTES_PER_TOKEN, usage_at_end
 from myna.wire.failures import (
     BY_KIND,
     FAILED,
@@ -256,6 +257,16 @@ def _without_frames(failure: FailedAttempt) -> FailedAttempt:
             error.__traceback__ = None
             errors += [error.__context__, None if error.__cause__ is error.__context__ else error.__cause__]
     return failure
+
+
+def note_tokens(details: RequestDetails, answer: bytes, request: bytes, output: int | None = None) -> None:
+    """Notes the tokens of a call: those of the channel's usage, else counted from the size of the `request`
+    and of the `answer`, or `output` where that is known better."""
+    usage = usage_at_end(answer)
+    details.tokens_counted = usage is None
+    if usage is None:
+        usage = len(request) // BYTES_PER_TOKEN, len(answer) // BYTES_PER_TOKEN if output is None else output
+    details.input_tokens, details.output_tokens = usage
 
 
 def logged(body: bytes, channel: Channel) -> str:
