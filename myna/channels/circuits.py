@@ -170,25 +170,20 @@ class OutboundPlace:
 
     def __init__(self, *wanted: tuple[Shares[Any], Hashable, int]) -> None:
         self._wanted = wanted
-        self._taken: list[tuple[Shares[Any], Hashable, int]] = []
+        self._taken = 0
 
     async def __aenter__(self) -> None:
         try:
-            for one in self._wanted:
-                shares, holder, share = one
+            for shares, holder, share in self._wanted:
                 if not shares.try_take(holder, share):
                     await shares.wait_for(holder, WAIT_S, share)
-                self._taken.append(one)
+                self._taken += 1
         except BaseException:
-            self._release()
+            await self.__aexit__()
             raise
 
     async def __aexit__(self, *_: object) -> None:
-        self._release()
-
-    def _release(self) -> None:
-        while self._taken:
-            shares, holder, _ = self._taken.pop()
+        for shares, holder, _share in self._wanted[: self._taken]:
             shares.release(holder)
 
 

@@ -36,7 +36,7 @@ class Shares(Generic[H]):
 
     def take(self, holder: H, places: int = 1) -> None:
         """Takes places until `release`. Raises the refusal."""
-        if not self._try_take(holder, places, self.share):
+        if not self.try_take(holder, places=places):
             raise self._refusal()
 
     def release(self, holder: H, places: int = 1) -> None:
@@ -61,16 +61,24 @@ class Shares(Generic[H]):
         finally:
             self.release(holder)
 
-    def try_take(self, holder: H, share: int = 0) -> bool:
-        """Takes a place, unless `wait_for` would wait for it. Returns whether it did."""
-        return holder not in self._waiting and self._try_take(holder, 1, share or self.share)
+    def try_take(self, holder: H, share: int = 0, places: int = 1, *, is_next: bool = False) -> bool:
+        """Takes places if there are as many, the holder may have them, by its `share` if it has another one,
+        and does not wait for one, unless it `is_next`. Returns whether it did."""
+        held = self._places.get(holder, 0) + places
+        if (held > (share or self.share) and holder) or self.in_use + places > self.total:
+            return False
+        if holder in self._waiting and not is_next:
+            return False
+        self.in_use += places
+        self._places[holder] = held
+        if self._note is not None:
+            self._note(holder, held)
+        return True
 
     async def wait_for(self, holder: H, wait_s: float, share: int = 0) -> None:
-        """Takes a place, within `wait_s` seconds. `share` is that of this holder, if it has another one.
-        Raises the refusal."""
+        """Takes a place as `try_take` does, within `wait_s` seconds. Raises the refusal."""
         if self.try_take(holder, share):
             return
-        share = share or self.share
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(holder, deque()).append((place, share))
         try:
@@ -85,24 +93,13 @@ class Shares(Generic[H]):
         if not place.done():
             raise self._refusal()
 
-    def _try_take(self, holder: H, places: int, share: int) -> bool:
-        """Takes places if there are as many, and the holder may have them."""
-        held = self._places.get(holder, 0) + places
-        if (held > share and holder) or self.in_use + places > self.total:
-            return False
-        self.in_use += places
-        self._places[holder] = held
-        if self._note is not None:
-            self._note(holder, held)
-        return True
-
     def _serve(self) -> None:
         """Gives the free places to the holders in turn."""
         for holder in list(self._waiting):
             if self.in_use >= self.total:
                 return
             first = self._waiting[holder][0]
-            if self._try_take(holder, 1, first[1]):
+            if self.try_take(holder, first[1], is_next=True):
                 self._forget(holder, first)
                 if holder in self._waiting:
                     self._waiting[holder] = self._waiting.pop(holder)  # behind the others
