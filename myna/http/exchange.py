@@ -7,7 +7,6 @@ terminating chunk, by which a client knows that the response is incomplete (RFC 
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
@@ -28,8 +27,8 @@ _STATUS_LINE: Final = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}".encode() for status in HTTPStatus
 }
 _WITHOUT_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
-_FAILED: Final = b"Internal Server Error"
-_CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_FAILED: Final = Response(b"Internal Server Error", 500, media_type=b"text/plain")
+_CONTROL: Final = bytes({*range(32), 127} - {ord("\t")})
 """What no response header may contain."""
 LINGER_S = 2.0
 LINGER_MAX_BYTES = 16 * 2**20
@@ -43,10 +42,16 @@ def refusal(error: MynaError, path: str, request_id: str) -> bytes:
         "content-length": str(len(response.body)),
         "x-request-id": request_id,
         "connection": "close",
-        **(response.headers or {}),
+        **response.headers,
     }
     lines = (f"{name}: {value}".encode() for name, value in headers.items())
     return b"\r\n".join([_STATUS_LINE[response.status], *lines, b"", response.body])
+
+
+def _lines(media_type: bytes, headers: Mapping[str, str]) -> list[bytes]:
+    """The lines of a head for these headers."""
+    lines = [f"{name.lower()}: {value}".encode() for name, value in headers.items()]
+    return [b"content-type: " + media_type, *lines]
 
 
 class Exchange:
@@ -72,7 +77,7 @@ class Exchange:
         client = scope.get("client")
         self.address: str = client[0] if client else ""
         self.details = RequestDetails()
-        self.added: list[Header] = [*default_headers, (b"x-request-id", self.request_id.encode())]
+        self.added = [*default_headers, (b"x-request-id", self.request_id.encode())]
         self.keeps_alive = keeps_alive
         self.waits_to_continue = continues
         self.body = bytearray()
@@ -102,9 +107,7 @@ class Exchange:
             self.connection.transport.close()
             return
         self.keeps_alive = False
-        headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(_FAILED))]
-        await self.send({"type": "http.response.start", "status": 500, "headers": headers})
-        await self.send({"type": "http.response.body", "body": _FAILED})
+        await self.respond(_FAILED)
 
     # The request:
 
@@ -150,26 +153,20 @@ class Exchange:
     # The response:
 
     async def respond(self, response: Response) -> None:
-        """Sends a whole response, to HEAD without its body: in one write, if the client reads what it gets
-        and the connection stays open."""
-        headers = [(b"content-type", response.media_type), (b"content-length", b"%d" % len(response.body))]
-        for name, value in (response.headers or {}).items():
-            headers.append((name.lower().encode(), value.encode()))
-        is_head = self.scope["method"] == "HEAD"
-        if not (response.close or is_head or self.connection.is_paused):
-            self.status = response.status
-            if not self.disconnected:
-                self.write_head(response.status, headers, response.body)
-                self.finish()
+        """Sends a whole response in one write, to HEAD without its body."""
+        self.status = response.status
+        if self.connection.is_paused and not self.disconnected:
+            await self.connection.drained()
+        if self.disconnected:
             return
-        if response.close:
-            headers.append((b"connection", b"close"))
-        await self.send({"type": "http.response.start", "status": response.status, "headers": headers})
-        body = b"" if is_head else response.body
-        await self.send({"type": "http.response.body", "body": body, "more_body": response.close})
+        self.keeps_alive = self.keeps_alive and not response.close
+        headers = _lines(response.media_type, response.headers)
+        headers.append(b"content-length: %d" % len(response.body))
+        self.write_head(response.status, headers, b"" if self.scope["method"] == "HEAD" else response.body)
         if response.close:
             await self._linger()
-            await self.send({"type": "http.response.body", "body": b""})
+        if not self.disconnected:
+            self.finish()
 
     async def _linger(self) -> None:
         """Discards the rest of the body for a short time: a client that still sends would otherwise get a
@@ -224,7 +221,7 @@ class Exchange:
             self.keeps_alive = self.keeps_alive and self._is_chunked
             if self._is_chunked:
                 headers.append((b"transfer-encoding", b"chunked"))
-        self.write_head(status, [header for header in headers if header[0].lower() != b"connection"])
+        self.write_head(status, [b": ".join(one) for one in headers if one[0].lower() != b"connection"])
 
     def _send_part(self, part: bytes) -> None:
         if self.scope["method"] == "HEAD":
@@ -239,10 +236,10 @@ class Exchange:
                     raise RuntimeError("the response is longer than its Content-Length")
             self.connection.transport.write(part)
 
-    def write_head(self, status: int, headers: Sequence[Header], body: bytes = b"") -> None:
-        """Writes the head, with the `added` headers, and `body`."""
-        lines = [b": ".join(header) for header in (*self.added, *headers)]
-        if _CONTROL.search(b"".join(lines)):
+    def write_head(self, status: int, headers: list[bytes], body: bytes = b"") -> None:
+        """Writes the head, with the `added` headers and these lines of others, and `body`."""
+        lines = [b": ".join(header) for header in self.added] + headers
+        if len(text := b"".join(lines)) != len(text.translate(None, _CONTROL)):
             raise RuntimeError("a response header contains a control character")
         if not self.keeps_alive:
             lines.append(b"connection: close")
@@ -311,10 +308,9 @@ class ResponseStream:
 
     def start(self, headers: Mapping[str, str], media_type: bytes) -> None:
         """Sends the head. Must be called once, before `write`."""
-        lines = [(b"content-type", media_type)]
-        lines += [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        lines = _lines(media_type, headers)
         if self._chunked:
-            lines.append((b"transfer-encoding", b"chunked"))
+            lines.append(b"transfer-encoding: chunked")
         if not self.disconnected:
             self._exchange.write_head(200, lines)
         self.started = True

@@ -25,7 +25,7 @@ class Response(Struct, frozen=True):
 
     body: bytes
     status: int = 200
-    headers: Mapping[str, str] | None = None
+    headers: Mapping[str, str] = {}
     close: bool = False
     media_type: bytes = JSON
     error_type: str = ""

@@ -46,7 +46,7 @@ async def answer_for(request: Request, error: Exception) -> Response:
     exchange: Exchange = request.scope[EXCHANGE]
     exchange.details.failed(public)
     answer = envelope(public, request.url.path)
-    headers = dict(answer.headers or {})
+    headers = dict(answer.headers)
     return Response(answer.body, answer.status, headers, media_type=JSON.decode())
 
 
