@@ -177,7 +177,8 @@ class ServerError(Struct, frozen=True):
 
 
 NOTHING_SAID: Final = ServerError(0)
-_NULL: Final = Raw(b"null")
+NULL: Final = Raw(b"null")
+"""Of an absent member, which `reports_error` does not decode."""
 
 
 def reports_error(members: Mapping[str, Raw]) -> bool:
@@ -185,14 +186,14 @@ def reports_error(members: Mapping[str, Raw]) -> bool:
     in `error`, as an object of the kind "error" (vLLM), or in `base_resp` (MiniMax), whose code of a success
     is 0. An `error` whose members are all null, 0 or empty is none. `model_answer` and
     `gateway/relay/events.py` look for the names of the members in the bytes before."""
-    if is_set(error := members.get("error", _NULL)):
+    error, base_resp = members.get("error", NULL), members.get("base_resp", NULL)
+    if error is not NULL and is_set(error):
         found = loads(bytes(error))
         if not isinstance(found, dict) or any(found.values()):
             return True
-    if bytes(members.get("object", _NULL)) == b'"error"':
+    if bytes(members.get("object", NULL)) == b'"error"':
         return True
-    base_resp = object_of(loads(bytes(members.get("base_resp", _NULL))))
-    return bool(count_of(base_resp.get("status_code")))
+    return base_resp is not NULL and bool(count_of(object_of(loads(bytes(base_resp))).get("status_code")))
 
 
 def read(status: int, body: bytes) -> ServerError:

@@ -6,10 +6,10 @@ those that wait or run. The limits are per account: an account that exceeds its 
 
 import math
 from collections import Counter
-from collections.abc import Hashable
-from contextlib import ExitStack
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from functools import partial
+from typing import Final, Self
 
 from msgspec import Struct
 
@@ -170,8 +170,22 @@ class Admission:
         return (own_s + others_s) / speaking
 
 
-class Slot(ExitStack):
+class Slot:
     """A request's slot, if it has one. The end of its block releases it, and so does `close`."""
+
+    _release: Callable[[], None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Releases the slot, if it has one."""
+        if self._release is not None:
+            self._release()
+            self._release = None
 
     def acquire(
         self,
@@ -186,5 +200,5 @@ class Slot(ExitStack):
         refusal = admission.refusal(account, sound_s, within_s, begins_s)
         if not refusal:
             admission.acquire(account, sound_s)
-            self.callback(admission.release, account, sound_s)
+            self._release = partial(admission.release, account, sound_s)
         return refusal

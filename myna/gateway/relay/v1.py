@@ -30,7 +30,7 @@ from myna.store.batch import Replayed
 from myna.wire import completions, lenient
 from myna.wire.body import decode, has_too_many_containers, to_json, to_json_text
 from myna.wire.completions import han_count
-from myna.wire.failures import EMPTY, EMPTY_CAUSED, reports_error
+from myna.wire.failures import EMPTY, EMPTY_CAUSED, NULL, reports_error
 from myna.wire.lenient import UNREADABLE, reason_of, strict
 from myna.wire.v1 import ChatChoice, ChatCompletion, ChatMessage, ChatRequest, SpokenAnswer, Usage
 
@@ -47,13 +47,10 @@ TOOL_CALLS_MAX_BYTES = 2**20
 """The default maximum of a request body. Larger tool calls would take long to decode."""
 
 
-_NULL = msgspec.Raw(b"null")
-
-
 # Decoded JSON has no cycles, and an answer may repeat these a hundred thousand times.
 class _Message(Struct, gc=False):
     content: Any = None
-    tool_calls: msgspec.Raw = msgspec.Raw(b"null")
+    tool_calls: msgspec.Raw = NULL
 
 
 class _Choice(Struct, gc=False):
@@ -72,9 +69,9 @@ class _Choices(Struct, array_like=True, gc=False):
 
 class _Completion(Struct, gc=False):
     choices: _Choices
-    error: msgspec.Raw = _NULL
-    base_resp: msgspec.Raw = _NULL
-    object: msgspec.Raw = _NULL
+    error: msgspec.Raw = NULL
+    base_resp: msgspec.Raw = NULL
+    object: msgspec.Raw = NULL
 
 
 class ModelAnswer(Struct, frozen=True):
