@@ -172,11 +172,23 @@ async def _preferences(db: Database, action: SetPreferences) -> Row:
     return {"name": action.name, "language": found.language, "low_balance": found.low_balance}
 
 
-register(app, AddAccount, run=_add, then=_after_adding)
+register(
+    app,
+    AddAccount,
+    run=_add,
+    then=_after_adding,
+    unseen=lambda action, shown: InviteAccount(name=action.name) if "link" in shown else None,
+)
 for kind in (RenameAccount, DisableAccount, EnableAccount, GrantUnits):
     register(app, kind, lambda _, account: _shown(account))
 for link_kind in (InviteAccount, ResetAccount):
-    register(app, link_kind, lambda action, link: {"name": action.name, **link}, run=_link)
+    register(
+        app,
+        link_kind,
+        lambda action, link: {"name": action.name, **link},
+        run=_link,
+        unseen=lambda action, _: action,  # another link, which is not shown, replaces it
+    )
 register(app, LimitAccount, run=_limit)
 register(app, SignOut, lambda action, ended: {"name": action.name, "ended": ended})
 register(app, RemoveSecondFactor, run=_second_factor)

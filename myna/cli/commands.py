@@ -1,5 +1,6 @@
 """Commands made from actions, whose fields are arguments and options."""
 
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from inspect import Parameter as Argument
@@ -25,6 +26,7 @@ from myna.cli.console import (
     whole_numbers,
     with_database,
 )
+from myna.errors import CommandError
 from myna.http.client import HttpClient
 from myna.store.database import Database
 
@@ -59,9 +61,11 @@ def register(
     run: Callable[..., Any] = perform,
     printed: Callable[[Any, bool], None] = show,
     then: Callable[[Any, Any], str] | None = None,
+    unseen: Callable[[Any, Any], Action[Any] | None] = lambda action, result: None,
 ) -> None:
     """Adds the command of an action to its noun's. `run` makes the change in the database, `printed` prints
-    what is `shown` of the action and its result, as JSON or not, and `then` says the next step."""
+    what is `shown` of the action and its result, as JSON or not, and `then` says the next step. `unseen` is
+    the change that makes the secret of a result invalid if it can't be printed, so that nobody saw it."""
     hints = get_type_hints(kind)
     types = {
         name: _type_of(hints[name]) for name, about in fields_of(kind).items() if not about.secret
@@ -74,7 +78,15 @@ def register(
         action = kind(**{name: _value(types[name], value) for name, value in given.items()})
         result = with_database(lambda db: run(db, action), json=as_json)
         output = shown(action, result)
-        printed(output, as_json)
+        try:
+            printed(output, as_json)
+            sys.stdout.flush()
+        except (BrokenPipeError, CommandError) as error:
+            if not (undo := unseen(action, result)):
+                raise
+            with_database(lambda db: perform(db, undo), json=True)
+            reason = "The output was closed." if isinstance(error, BrokenPipeError) else error
+            raise CommandError(f"{reason} Nobody saw the new secret, so it is not valid any more.") from None
         if then and not as_json:
             say_next(then(action, output))
 

@@ -65,7 +65,13 @@ def _how_to_use(_: Action[Any], shown: Row) -> str:
     )
 
 
-register(app, IssueKey, lambda _, issued: structs.asdict(issued), then=_how_to_use)
+register(
+    app,
+    IssueKey,
+    lambda _, issued: structs.asdict(issued),
+    then=_how_to_use,
+    unseen=lambda _, issued: RevokeKey(key=str(issued.id)),
+)
 register(app, SetKeyCap, lambda action, key: {"id": key.id, "cap": action.cap})
 register(app, LimitKey, lambda action, key: {"id": key.id, **limits.as_texts(given_limits(action))})
 register(app, SetKeyRoutes, lambda action, key: {"id": key.id, "routes": _names(action.route)})
@@ -74,6 +80,7 @@ register(
     RollKey,
     lambda _, rolled: {**structs.asdict(rolled.issued), "old_expires_at": rolled.old_expires_at},
     then=_how_to_use,
+    unseen=lambda _, rolled: RevokeKey(key=str(rolled.issued.id)),
 )
 register(app, RenameKey, lambda action, key: {"id": key.id, "name": action.name})
 register(app, RevokeKey, lambda _, key: {"id": key.id, "revoked": True})
@@ -119,6 +126,7 @@ register(
     AddCodes,
     printed=_print_codes,
     then=lambda *_: "Next: give them to account holders, who redeem a code in the back office.",
+    unseen=lambda _, made: DisableCodes(batch=made.batch.id),
 )
 register(code_app, DisableCodes, lambda action, _: {"batch": action.batch, "disabled": True})
 register(

@@ -54,6 +54,7 @@ register(
     EnrollNode,
     _invited,
     then=lambda *_: "Next, on the node's machine: the command above, then myna node run. More: docs/nodes.md",
+    unseen=lambda action, _: action,  # another token, which is not shown, replaces it
 )
 register(app, DisableNode, named(disabled=True))
 register(app, EnableNode, named(enabled=True))

@@ -332,6 +332,34 @@ def test_output_that_cannot_be_written_is_one_line_with_exit_1(cli: Cli, command
     assert ended.stderr == "myna: The output can't be written: No space left on device.\n"
 
 
+UNSEEN = {
+    "key issue ann": [
+        "key issue ann --name 'key 2' --scope chat --scope tts --scope records",
+        "key revoke 2",
+    ],
+    "key roll 1": ["key roll 1", "key revoke 2"],
+    "code add --units 1": ["code add --units 1", "code disable 1"],
+    "node enroll n": ["node enroll n", "node enroll n"],
+    "account invite ann": ["account invite ann", "account invite ann"],
+    "account add bob --operator": ["account add bob --operator", "account invite bob", "account invite bob"],
+}
+"""What the activity says of a command whose secret could not be printed: it was made invalid, or replaced by
+one that is shown to nobody."""
+
+
+@pytest.mark.parametrize("command", UNSEEN)
+def test_a_secret_that_could_not_be_printed_is_not_valid(cli: Cli, command: str) -> None:
+    cli.lines("account", "add", "ann")
+    cli.lines("key", "issue", "ann")
+    before = cli.json("activity")
+    with Path("/dev/full").open("wb") as full:
+        ended = in_a_shell(cli, f"{command} --json", stdout=full)
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1), ended
+    assert "No space left on device. Nobody saw the new secret" in ended.stderr
+    added = cli.json("activity")[: -len(before)]
+    assert [row["command"].removeprefix("myna ") for row in reversed(added)] == UNSEEN[command]
+
+
 def test_characters_that_the_output_lacks_are_escaped_and_a_closed_one_is_no_error(cli: Cli) -> None:
     cli.lines("account", "add", "乌鸦")
     ended = in_a_shell(cli, "account show 乌鸦", stdout=subprocess.PIPE, PYTHONIOENCODING="ascii")
