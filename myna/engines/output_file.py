@@ -30,7 +30,6 @@ from myna.engines.interface import (
     bounded,
 )
 from myna.lib.files import DiskExecutor, make_durable, remove
-from myna.lib.ids import new_name
 
 _STORE_S: Final = 1.0
 
@@ -38,6 +37,11 @@ _STORE_S: Final = 1.0
 def store_s(left_s: float) -> float:
     """The seconds reserved for storing the file, of those left for a text that is streamed."""
     return min(_STORE_S, left_s / 10)
+
+
+def part_of(path: Path) -> Path:
+    """The temporary name of an output file, in its folder: another process knows what a dead one left."""
+    return path.with_name(f".{path.name}.part")
 
 
 class DurableFiles:
@@ -111,12 +115,12 @@ class DurableFiles:
     ) -> SpeechResult:
         """Runs `speak`, which writes `path`, and makes the file durable, within `deadline_s` seconds in all.
 
-        `speak` takes the temporary name, in the folder of `path`. `path` must be used by this call only. On
+        `speak` takes the temporary name, `part_of(path)`. `path` must be used by this call only. On
         failure or cancellation both files are removed; a removal that takes over a second continues in the
         background, and a failed one is logged. Raises an EngineFailed.
         """
         ends_at = asyncio.get_running_loop().time() + deadline_s
-        part = path.with_name(f".{new_name()}.part")
+        part = part_of(path)
         if self._disk.full():
             raise EngineBusy("Too many files wait for the disk.")
         clean_up = partial(self.discard, part, path)

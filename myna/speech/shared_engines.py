@@ -32,7 +32,7 @@ from myna.engines.interface import (
     SpeechResult,
     Utterance,
 )
-from myna.engines.output_file import DurableFiles
+from myna.engines.output_file import DurableFiles, part_of
 from myna.engines.pool.child_handle import KILL_WAIT_S
 from myna.engines.pool.child_main import LENGTH, framed
 from myna.engines.pool.engine import REST_MAX_S
@@ -207,7 +207,7 @@ class SharedEngine:
         except EngineBusy:  # no file was made
             raise
         except BaseException:  # the host may have finished the file, or may have died
-            await self._files.discard(path)
+            await self._files.discard(part_of(path), path)
             raise
         return written
 

@@ -257,6 +257,7 @@ async def test_a_host_that_ends_is_started_again(workers: list[Any], tmp_path: P
 
     await until(up, "the engines are up again")
     await until(ended, "the speakers of the killed host have ended")
+    assert not any((tmp_path / "audio").iterdir())
     await workers[1].speak(Utterance("Hello.", VOICE, 1.0), path, 60)
 
 
