@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import hashlib
-from collections import Counter
-from collections.abc import Awaitable, Coroutine, Iterator
-from contextlib import AbstractContextManager, contextmanager
+import sys
+from collections.abc import Awaitable, Coroutine
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from myna.http.asgi import Handler
 from myna.http.exchange import ResponseStream
 from myna.http.request import Request
 from myna.http.responses import Response
+from myna.lib.shares import Shares
 from myna.store.database import Database, in_time
 from myna.store.queries.farm.nodes import NodeRow
 from myna.wire.body import decode
@@ -36,6 +37,8 @@ PER_ADDRESS_MAX = 1024
 """High, since all nodes have the same address if the service is behind a proxy."""
 JOINS_MAX = 64
 """Join requests of all addresses together."""
+NO_CREDENTIAL = b"none"
+"""Requests without a credential count as those of one node."""
 
 
 @dataclass(eq=False)
@@ -99,22 +102,20 @@ def _check_protocol(request: Request) -> None:
 
 
 class ConcurrencyLimits:
-    """Counts the requests to /farm/v1 in one process, by address and by credential. Join requests have no
+    """Limits the requests to /farm/v1 in one process, by address and by credential. Join requests have no
     credential; they are counted separately, so that untrusted clients can't exhaust the limits of nodes."""
 
     def __init__(self) -> None:
-        self._addresses: Counter[str] = Counter()
-        self._nodes: Counter[bytes] = Counter()
-        self._joins: Counter[str] = Counter()
+        self._addresses: Shares[str] = _places("address", PER_ADDRESS_MAX)
+        self._nodes: Shares[bytes] = _places("node", PER_NODE_MAX)
+        self._joins: Shares[str] = _places("site", JOINS_MAX)
 
     def limited(self, handler: Handler) -> Handler:
         """`handler` that raises Unavailable if too many requests are being served."""
 
         async def serve(request: Request) -> Response | ResponseStream:
-            with (
-                _slot(self._addresses, request.address, PER_ADDRESS_MAX, "address"),
-                _slot(self._nodes, credential_in(request.authorization), PER_NODE_MAX, "node"),
-            ):
+            credential = credential_in(request.authorization) or NO_CREDENTIAL
+            with self._addresses.place(request.address), self._nodes.place(credential):
                 return await handler(request)
 
         return serve
@@ -122,17 +123,11 @@ class ConcurrencyLimits:
     def join(self) -> AbstractContextManager[None]:
         """A place for a join request whose body has arrived: a slow client holds none. Raises Unavailable if
         all are taken."""
-        return _slot(self._joins, "", JOINS_MAX, "site")
+        return self._joins.place("site")
 
 
-@contextmanager
-def _slot(counts: Counter[T], key: T, limit: int, kind: str) -> Iterator[None]:
-    if counts[key] >= limit:
-        raise Unavailable(f"This {kind} has {limit} requests open, the maximum; end some of them.")
-    counts[key] += 1
-    try:
-        yield
-    finally:
-        counts[key] -= 1
-        if not counts[key]:
-            del counts[key]
+def _places(kind: str, share: int) -> Shares[Any]:
+    def refusal() -> Unavailable:
+        return Unavailable(f"This {kind} has {share} requests open, the maximum; end some of them.")
+
+    return Shares[Any](sys.maxsize, share, refusal)

@@ -179,12 +179,20 @@ async def test_with_a_stalled_disk_uploads_are_503(farm: LocalFarm, monkeypatch:
 # ---- open requests
 
 
-@pytest.mark.parametrize("who", ["node", "address"])
+@pytest.fixture
+def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many there may be of one of the limits, in what starts after this."""
+    monkeypatch.setattr(node_auth, request.param, 5 if "PER" in request.param else 1)
+    return int(getattr(node_auth, request.param))
+
+
+@pytest.mark.parametrize(
+    ("few", "who"), [("PER_NODE_MAX", "node"), ("PER_ADDRESS_MAX", "address")], indirect=["few"]
+)
 async def test_open_requests_per_node_and_per_address_are_limited(
-    farm: LocalFarm, monkeypatch: pytest.MonkeyPatch, who: str
+    few: int, farm: LocalFarm, who: str
 ) -> None:
-    limit = 5
-    monkeypatch.setattr(node_auth, "PER_NODE_MAX" if who == "node" else "PER_ADDRESS_MAX", limit)
+    limit = few
     _, other = await join_node(farm.nodes)
     used = [farm.credential] * limit if who == "node" else [farm.credential, other] * limit
     opened = [  # without their bodies; the header of one node has many forms
@@ -211,12 +219,12 @@ async def _becomes(wanted: int, status: Callable[[], Awaitable[int]]) -> None:
     await stalls.until(is_wanted, f"the answer is {wanted}")
 
 
+@pytest.mark.parametrize("few", ["JOINS_MAX"], indirect=True)
 async def test_stalled_joins_do_not_block_nodes_or_other_joins(
-    farm: LocalFarm, monkeypatch: pytest.MonkeyPatch
+    few: int, farm: LocalFarm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stalled joins have a credential, which is not checked, or none. They have no place until their body
     has arrived, for which they have a short time."""
-    monkeypatch.setattr(node_auth, "JOINS_MAX", 1)
     monkeypatch.setattr(node_auth, "JOIN_BODY_TIMEOUT_S", SOON_S)
     token = (await perform(farm.nodes.db, EnrollNode(name="another"))).token
     opened = [
