@@ -215,14 +215,18 @@ async def ledger_page(
     if only.end_ms:
         place = min(place, (only.end_ms, b"", 0))
 
-    async def read(connection: Queries) -> LedgerPage:
-        rows, following = await _page(connection, account_id, only, place, limit)
-        details = await store.details(connection, [row.call_id for row in rows])
-        state = await rollup_store.state(connection)
-        entries = [_entry(row, details.get((row.call_id, row.kind))) for row in rows]
-        return LedgerPage(entries, _text_of(following) if following else "", bool(state.filled))
+    return await db.read(lambda connection: entries_below(connection, account_id, place, limit, only))
 
-    return await db.read(read)
+
+async def entries_below(
+    db: Queries, account_id: int, place: Place, limit: int, only: LedgerFilter = ALL_ENTRIES
+) -> LedgerPage:
+    """The account's newest entries below this place, on one snapshot."""
+    rows, following = await _page(db, account_id, only, place, limit)
+    details = await store.details(db, [row.call_id for row in rows])
+    state = await rollup_store.state(db)
+    entries = [_entry(row, details.get((row.call_id, row.kind))) for row in rows]
+    return LedgerPage(entries, _text_of(following) if following else "", bool(state.filled))
 
 
 async def month(db: Database, account_id: int, year: int, number: int) -> Month:

@@ -11,6 +11,8 @@ from msgspec import structs
 from myna.accounts import accounts
 from myna.accounts import activity as log
 from myna.accounts.keys import Scope
+from myna.billing import reports
+from myna.billing.reports import LedgerEntry
 from myna.cli import COMMANDS
 from myna.cli.console import Row, Whole, listing, seconds
 from myna.errors import CommandError
@@ -18,7 +20,7 @@ from myna.lib.telemetry.requests import Usage
 from myna.store.batch import CallState, EntryKind
 from myna.store.database import Queries
 from myna.store.queries import reports as reports_store
-from myna.store.queries.reports import CALL_ID_MAX, CallRow, Entry
+from myna.store.queries.reports import CALL_ID_MAX, LAST_PLACE, CallRow
 from myna.store.rows import ID_MAX
 
 Name = Annotated[str, Parameter(help="The name of the account.")]
@@ -41,10 +43,13 @@ async def ledger(
     """Show the ledger entries of an account, newest first."""
     last = _entry(before) if before else None
     owner = await accounts.find(db, account)
-    found = await reports_store.ledger_entries(db, owner.id, last, limit)
-    if found is None:
+    place = await reports_store.place_of(db, owner.id, *last) if last else LAST_PLACE
+    if place is None:
         raise CommandError(f"{account!r} has no entry {before!r}; use one of the list.")
-    return [_shown_entry(row) for row in found]
+    page = await reports.entries_below(db, owner.id, place, limit)
+    if not page.complete:
+        raise CommandError("'myna serve' still reads in the entries from before an upgrade; try again later.")
+    return [_shown_entry(entry) for entry in page.entries]
 
 
 @listing(
@@ -126,17 +131,17 @@ def _call_id(text: str) -> bytes:
         raise CommandError(f"{text!r} is not a call's id, which has 32 hexadecimal digits.") from None
 
 
-def _shown_entry(row: Entry) -> Row:
-    kind = EntryKind(row.kind)
+def _shown_entry(entry: LedgerEntry) -> Row:
+    kind = entry.kind.name.lower()
     return {
-        "entry": f"{row.call_id.hex()}-{kind.name.lower()}",
-        "created_at": seconds(row.created_at),
-        "kind": kind.name.lower(),
-        "units": row.units,
-        "balance": row.balance,
-        "call": "" if kind in (EntryKind.GRANT, EntryKind.REDEEM) else row.call_id.hex(),
-        "request_id": row.request_id,
-        "memo": row.memo,
+        "entry": f"{entry.call_id.hex()}-{kind}",
+        "created_at": seconds(entry.at),
+        "kind": kind,
+        "units": entry.units,
+        "balance": entry.balance,
+        "call": "" if entry.kind in (EntryKind.GRANT, EntryKind.REDEEM) else entry.call_id.hex(),
+        "request_id": entry.request_id,
+        "memo": entry.memo,
     }
 
 

@@ -16,7 +16,7 @@ from myna.lib.ids import new_id
 from myna.lib.times import day_of
 from myna.store.batch import CallState, EntryKind
 from myna.store.queries import reports as store
-from myna.store.queries.reports import CALL_ID_MAX, CallRow, Entry
+from myna.store.queries.reports import CALL_ID_MAX, CallRow
 from tests.rig.actors import perform
 from tests.store.books import AUDIO, Books, Customer, charge_of, keep_of, refund_of, speech
 
@@ -245,12 +245,6 @@ async def test_the_accounts_that_used_most_units_come_first(books: Books, folded
     assert await most_used(before + 4 * HOUR_MS, 9) == []
 
 
-def summary(entries: list[Entry] | None) -> list[tuple[int, int, int]]:
-    """Kind, units and balance of each entry."""
-    assert entries is not None
-    return [(entry.kind, entry.units, entry.balance) for entry in entries]
-
-
 async def test_the_ledger_is_listed_by_time_with_the_balance_after_each_entry(books: Books) -> None:
     await books.stop_clock()
     customer, other = await books.customer(units=10), await books.customer()
@@ -264,17 +258,17 @@ async def test_the_ledger_is_listed_by_time_with_the_balance_after_each_entry(bo
     await books.move_clock(1000)
     await perform(books.db, GrantUnits(name=customer.name, units=-2, memo="a correction"))
 
-    found = await store.ledger_entries(books.db, customer.account_id, None, 10)
+    found = await every_entry(books, customer)
 
     moved = [(GRANT, -2, 7), (REFUND, 4, 9), (CHARGE, -1, 5), (CHARGE, -4, 6), (GRANT, 10, 10)]
-    assert summary(found) == moved
-    assert found is not None
+    assert [(entry.kind, entry.units, entry.balance) for entry in found] == moved
     assert [entry.request_id for entry in found] == ["", "slow", "quick", "slow", ""]
     assert [found[0].memo, found[1].call_id] == ["a correction", slow.call_id]
-    assert summary(await store.ledger_entries(books.db, customer.account_id, None, 2)) == moved[:2]
-    cursor = slow.call_id, REFUND
-    assert summary(await store.ledger_entries(books.db, customer.account_id, cursor, 2)) == moved[2:4]
-    assert await store.ledger_entries(books.db, other.account_id, cursor, 2) is None
+    place = await store.place_of(books.db, customer.account_id, slow.call_id, REFUND)
+    assert place is not None
+    page = await reports.entries_below(books.db, customer.account_id, place, 2)
+    assert page.entries == found[2:4]
+    assert await store.place_of(books.db, other.account_id, slow.call_id, REFUND) is None
 
 
 async def test_a_call_is_found_by_its_id_its_request_and_its_account(books: Books) -> None:

@@ -3,8 +3,8 @@
 Those of reports are searches by account or by hour in an index; none counts or skips rows. The tables and
 what is not folded yet are read in one snapshot, so that nothing lags: see `billing/rollup.py`.
 
-Those of the history have no index: every call would have to write it, and it would rarely be read. Each query
-scans the ledger or the calls, newest first.
+Those of calls have no index: every call would have to write it, and it would rarely be read. Each query scans
+the calls, newest first.
 """
 
 from collections.abc import Iterable, Sequence
@@ -203,19 +203,6 @@ CALL_ID_MAX = b"\xff" * 16
 """Above every call id."""
 
 
-class Entry(Struct, frozen=True):
-    """A ledger entry. `balance` is the account's balance after it; `call_id` is the grant's id for a grant.
-    Time in ms."""
-
-    call_id: bytes
-    kind: int
-    created_at: int
-    units: int
-    balance: int
-    memo: str
-    request_id: str
-
-
 class CallEntry(Struct, frozen=True):
     """A ledger entry of a call. Time in ms."""
 
@@ -245,39 +232,17 @@ class CallRow(Struct, frozen=True):
     ended_at: int
 
 
-_LEDGER_ENTRY = columns(
-    Entry, "e", balance="CAST(e.balance AS BIGINT)", request_id="coalesce(c.request_id, '')"
-)
-_ENTRIES = f"""
-SELECT {_LEDGER_ENTRY}
-FROM (
-    SELECT call_id, kind, created_at, units, memo,
-           sum(units) OVER (ORDER BY created_at, call_id, kind) AS balance
-    FROM ledger WHERE account_id = $1
-) AS e LEFT JOIN calls AS c ON c.id = e.call_id
-WHERE (e.created_at, e.call_id, e.kind) < ($2, $3, $4)
-ORDER BY e.created_at DESC, e.call_id DESC, e.kind DESC LIMIT $5
-"""
-_NEWEST = (2**62, CALL_ID_MAX, 0)
 _CALLS = f"""
 SELECT {columns(CallRow, "c", account="a.name", task_id="coalesce(t.id, 0)")}
 FROM calls AS c JOIN accounts AS a ON a.id = c.account_id LEFT JOIN tasks AS t ON t.call_id = c.id
 """
 
 
-async def ledger_entries(
-    db: Queries, account_id: int, before: tuple[bytes, EntryKind] | None, limit: int
-) -> list[Entry] | None:
-    """The account's entries older than `before`, newest first; None if `before` is not an entry of it."""
-    position: tuple[object, ...] = _NEWEST
-    if before:
-        sql = """SELECT created_at, call_id, kind FROM ledger
-            WHERE call_id = $1 AND kind = $2 AND account_id = $3"""
-        found = await db.fetch(sql, before[0], int(before[1]), account_id)
-        if not found:
-            return None
-        position = tuple(found[0])
-    return await fetch_rows(db, Entry, _ENTRIES, account_id, *position, limit)
+async def place_of(db: Queries, account_id: int, call_id: bytes, kind: EntryKind) -> Place | None:
+    """The place of an entry of the account."""
+    sql = "SELECT created_at FROM ledger WHERE call_id = $1 AND kind = $2 AND account_id = $3"
+    created_at = await fetch_value(db, int, sql, call_id, int(kind), account_id)
+    return None if created_at is None else (created_at, call_id, int(kind))
 
 
 async def call(db: Queries, call_id: bytes) -> list[CallRow]:
