@@ -31,6 +31,13 @@ the year 1066 → the year ten sixty six
 1066 AD → ten sixty six A D
 1960s-70s → nineteen sixties to seventies
 Jan–Mar 2025 → January to March twenty twenty five
+3.5.2024 → May third, twenty twenty four
+05-Feb-2025 → February fifth, twenty twenty five
+03/2027 → March twenty twenty seven
+Tue, Apr 8 → Tuesday, April eighth
+1-5 May → the first to the fifth of May
+Class of '07 → Class of oh seven
+2024-06-01T08:30:00Z → June first, twenty twenty four, eight thirty U T C
 """,
     "times": """
 3:30 PM → three thirty P M
@@ -40,6 +47,9 @@ open 9am-5pm → open nine A M to five P M
 24/7 → twenty four seven
 Mon.-Fri. → Monday to Friday.
 Mon–Fri 9–5 → Monday to Friday nine to five
+10-11:30am → ten to eleven thirty A M
+0600 hours → oh six hundred hours
+a mile in 3:58.4 → a mile in three fifty eight point four
 """,
     "money": """
 $5.3 billion → five point three billion dollars
@@ -62,6 +72,7 @@ $5/hr → five dollars per hour
 100 USD → one hundred U S dollars
 CHF 50 → fifty Swiss francs
 €8.1bn. → eight point one billion euros.
+a $5k bonus → a five thousand dollar bonus
 """,
     "units": """
 -5°C → minus five degrees Celsius
@@ -92,6 +103,17 @@ CHF 50 → fifty Swiss francs
 ~5 km → about five kilometers
 >90% → more than ninety percent
 at 300 m/s → at three hundred meters per second
+a 9mm pistol → a nine millimeter pistol
+a 6" pipe → a six inch pipe
+7/16" → seven sixteenths inch
+12' x 10' → twelve by ten feet
+in kg·m/s → in kilogram meters per second
+10 N·m → ten newton meters
+65 W/m²K → sixty five watts per square meter kelvin
+8 J mol⁻¹ K⁻¹ → eight joules per mole per kelvin
+6.5 L/100 km → six point five liters per one hundred kilometers
+1.2 g/day → one point two grams per day
+41°24'12"N → forty one degrees twenty four minutes twelve seconds north
 """,
     "shares": """
 -3.2% → minus three point two percent
@@ -107,6 +129,9 @@ at 300 m/s → at three hundred meters per second
 1/4 tsp salt → one quarter teaspoon salt
 4.5/5 stars → four point five out of five stars
 10/10 → ten out of ten
+-3/4 → minus three quarters
+rated 4/5 → rated four out of five
+page 3/10 → page three of ten
 """,
     "formulas": """
 3+4=7 → three plus four equals seven
@@ -133,6 +158,11 @@ x^3 - 2x + 1 = 0 → x cubed minus two x plus one equals zero
 ≥ 18 → at least eighteen
 1e-5 → one times ten to the power of minus five
 log₂8 → log base two of eight
+y = -2x → y equals minus two x
+E = mc² → E equals m c squared
+|-7| = 7 → the absolute value of minus seven equals seven
+fewer than <10 → fewer than less than ten
+it is > 5 → it is more than five
 """,
     "ranges": """
 pages 10–12 → pages ten to twelve
@@ -140,12 +170,15 @@ pages 10–12 → pages ten to twelve
 won 3-2 → won three to two
 3:1 → three to one
 16:9 display → sixteen to nine display
+2:3:1 → two to three to one
+a 50-50 chance → a fifty fifty chance
+Psalm 23:1-4 → Psalm twenty three one to four
 5M users → five million users
 100K followers → one hundred thousand followers
 """,
     "codes": """
 Call 555-1234 → Call five five five, one two three four
-+1 (202) 555-0100 → plus one, two zero two, five five five, zero one zero zero
++1 (202) 555-0100 → plus one two zero two, five five five, zero one zero zero
 123-45-6789 → one two three, four five, six seven eight nine
 call 911 → call nine one one
 Room 101 → Room one oh one
@@ -155,12 +188,20 @@ Flight 370 → Flight three seventy
 192.168.1.1 → one nine two dot one six eight dot one dot one
 1.2.3 → one point two point three
 007 → oh oh seven
-PIN 1234 → PIN one two three four
+PIN 1234 → pin one two three four
 9-1-1 → nine one one
 1-800-FLOWERS → one eight hundred FLOWERS
-ISBN 978-3-16-148410-0 → ISBN nine seven eight, three, one six, one four eight four one zero, zero
+ISBN 978-3-16-148410-0 → I S B N nine seven eight, three one six, one four eight four one zero, zero
 Order #12345 → Order number one two three four five
 v1.2.3 → version one point two point three
+Your PIN is 4071 → Your pin is four zero seven one
+card ending in 8812 → card ending in eight eight one two
+Account no. 0012 → Account number zero zero one two
+order 500 units → order five hundred units
+020 7946 0018 → zero two zero, seven nine four six, zero zero one eight
+10.0.0.1:80 → one zero dot zero dot zero dot one port eight zero
+plate 7ABC123 → plate seven A B C one two three
+at 1080p → at ten eighty P
 H.264 → H two six four
 """,
     "names": """
@@ -191,6 +232,15 @@ Elizabeth I of England → Elizabeth the first of England
 I-80 W → I eighty west
 GMT-5 → G M T minus five
 401(k) → four oh one k
+NaCl, H₂SO₄ → N A C L, H two S O four
+Ca²⁺ → C A two plus
+scene ii → scene two
+the XXI century → the twenty first century
+Diablo III → Diablo three
+an IV drip → an I V drip
+Queen Mary I → Queen Mary the first
+A 2 m pole → A two meter pole
+Error 404: → Error four oh four:
 """,
     "abbreviations": """
 Dr. Smith → Doctor Smith
@@ -227,6 +277,9 @@ TV → T V
 DVDs → D V D's
 HTTPS → H T T P S
 OK → okay
+APIs → A P eyes
+the WHO → the W H O
+ICBM → I C B M
 STOP NOW → STOP NOW
 I LOVE YOU → I LOVE YOU
 """,
@@ -236,6 +289,10 @@ self.name → self dot name
 .NET → dot NET
 @john → at john
 foo() → foo
+#SpaceX → hashtag SpaceX
+/etc/hosts → slash etc slash hosts
+ls -l --all → ls dash l dash dash all
+user_name → user underscore name
 john.doe@example.com → john dot doe at example dot com
 www.google.com → google dot com
 """,
@@ -251,6 +308,9 @@ Wind it up. → Wined it up.
 Tear it off. → Tare it off.
 We went live. → We went lyve.
 He dove into the lake. → He dohv into the lake.
+Record a video. → Rekord a video.
+I am content. → I am contennt.
+fresh produce → fresh prohdoose
 """,
 }
 

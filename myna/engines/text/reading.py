@@ -15,6 +15,7 @@ import regex
 
 from myna.engines.text.english import amounts as english_amounts
 from myna.engines.text.english.dates import DATES as ENGLISH_DATES
+from myna.engines.text.english.dates import WHOLE_DATES
 from myna.engines.text.english.words import CODES as ENGLISH_CODES
 from myna.engines.text.english.words import HETERONYMS, WORDS, acronyms
 from myna.engines.text.mandarin import amounts, codes
@@ -46,6 +47,7 @@ _WRITTEN: Final = re.compile(rf"[0-9{_SIGNS}]|[-~–—](?:周|今)|[Nn][Oo]\.|(
 _ENGLISH: Final = (
     *english_amounts.NOTATIONS,
     *HETERONYMS,
+    *WHOLE_DATES,
     *ENGLISH_CODES,
     *english_amounts.MONEY,
     *ENGLISH_DATES,

@@ -21,6 +21,8 @@ YEAR: Final = r"(?:1[0-9]|20)\d\d"
 SUPERSCRIPTS: Final = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿˣ"
 EXPONENTS: Final = str.maketrans(SUPERSCRIPTS, "0123456789+-nx")
 SUBSCRIPTS: Final = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
+ROMAN: Final = r"(?=[IVXLC]{2}|[IVX])C{0,3}(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})"
+"""A Roman number. C and L alone are letters."""
 _ROMAN: Final = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 
 

@@ -43,7 +43,7 @@ _LETTER_SOUNDS: Final = (
 )
 _LETTERS: Final = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", _LETTER_SOUNDS.split(), strict=True))
 _LETTER_A: Final = re.compile(
-    r"(?<![\w'’-])A(?= [A-Z](?![\w'’-]))|(?<=(?<!\w)[A-Z] )A(?!\w)|(?<=[a-z] )A(?= [a-z])"
+    r"(?<![\w'’-])A(?= [A-Z](?:'s)?(?![\w'’-])| eyes(?!\w))|(?<=(?<!\w)[A-Z] )A(?!\w)|(?<=[a-z] )A(?= [a-z])"
 )
 """In A P I, U S A, vitamin A deficiency."""
 _PART: Final = regex.compile(

@@ -31,10 +31,29 @@ from myna.engines.text.rule import (
     spoken,
 )
 
-_SCALE_WORDS = "thousand|million|billion|trillion|hundred"
 _FREE = any_of(unit for unit in UNITS if unit not in SPACED_ONLY)
+_PER_WORDS = "second|minute|hour|day|night|week|month|year|person|serving|dose"
+_UNIT = any_of(UNITS)
+_PRODUCT = rf"{_FREE}(?:[·⋅]{_UNIT})*"
+_PER = rf"(?:(?P<base>\d+) ?)?(?P<per>(?:{_UNIT}|{_PER_WORDS})|\(?{_UNIT}(?:[·⋅/]?{_UNIT})+\)?)"
+"""What follows the slash of a unit: s, 100 km, m²K, (m·K), day."""
+_FACTOR = re.compile(_UNIT)
+_DETERMINER = re.compile(
+    r"(?<!\w)(?:[Aa]n?|[Tt]he|[Ee]ach|[Ee]very|[Aa]nother|[Mm]y|[Yy]our|[Hh]is|[Hh]er|[Oo]ur|[Tt]heir) $"
+)
+_NOUN_AFTER = re.compile(
+    r" (?!(?:of|in|on|at|or|and|to|is|are|was|were|per|from|for|than|with|by|as|before|after|between|that|"
+    r"which|you|we|he|she|they|long|wide|tall|high|deep|away|apart|later|earlier|each|worth|more|less)(?!\w))[a-z]"
+)
+_SCALE_WORDS = "thousand|million|billion|trillion|hundred"
 _HALVES = {"½": "a half", "¼": "a quarter", "¾": "three quarters", "⅓": "a third", "⅔": "two thirds"}
+_VARIABLES = "(?!st|nd|rd|th)[abcnpqrtuvxyz]{1,3}"
+_BOUNDS = {"<": "less than", ">": "more than", "≥": "at least", "≤": "at most", "≈": "about"}
 _BEARINGS = {"N": "north", "S": "south", "E": "east", "W": "west"}
+_RAISED = str.maketrans("23", "²³")
+_ALONE = any_of(unit for unit in UNITS if unit not in {*SPACED_ONLY, "h", "s", "L", "N"})
+"""Units that are known beside another one without a number."""
+_POWERED = any_of(unit for unit in UNITS if unit[-1] in "²³" and unit != "s²")
 _RIGHT, _LEFT = r"[\w(√π∞.-]", r"[\w)%°²³π]"
 
 
@@ -63,7 +82,7 @@ def _money(match: re.Match[str]) -> str:
             return before + coins
         return f"{before}{cardinal(whole)} {_plural(name, whole != '1')}" + (f" {coins}" if coins else "")
     amount = _span(low, high)
-    adjective = match["dashed"] or (scale and f"-{scale}" in match[0])
+    adjective = match["dashed"] or (scale and f"-{scale}" in match[0]) or _describes(match)
     many = bool(scale or high) or _several(low)
     return f"{before}{amount}{f' {scale}' if scale else ''} {_plural(name, many and not adjective)}"
 
@@ -72,14 +91,41 @@ def _plural(name: str, several: bool) -> str:
     return name + "s" if several and name not in UNCHANGED else name
 
 
+def _describes(match: re.Match[str]) -> bool:
+    """Whether the amount says of what size a thing is, as in a 9mm pistol, so that its unit is one."""
+    text, begin = match.string, match.start()
+    before = _DETERMINER.search(text[max(0, begin - 9) : begin])
+    return before is not None and _NOUN_AFTER.match(text, match.end()) is not None
+
+
 def _named_unit(unit: str, several: bool) -> str:
-    return plural_unit(UNITS[unit]) if several else UNITS[unit]
+    """The name of a unit or of a product such as N·m."""
+    *factors, last = _FACTOR.findall(unit)
+    return " ".join([*(UNITS[one] for one in factors), plural_unit(UNITS[last]) if several else UNITS[last]])
+
+
+def _per(match: re.Match[str]) -> str:
+    base, per = match.group("base", "per")
+    if not per:
+        return ""
+    names = (one if one in _PER_WORDS.split("|") else _named_unit(one, bool(base)) for one in per.split("/"))
+    name = re.sub(r"\bK\b", "kelvin", " per ".join(names))  # K alone is often a thousand
+    return f" per {cardinal(base)} {name}" if base else f" per {name}"
 
 
 def _unit(match: re.Match[str]) -> str:
-    low, high, unit, per = match.group("low", "high", "unit", "per")
-    many = bool(high) or _several(low)
-    return f"{_span(low, high)} {_named_unit(unit, many)}" + (f" per {UNITS[per]}" if per else "")
+    low, high, unit = match.group("low", "high", "unit")
+    joined = match["dash"] == "-" and match.string[match.end() : match.end() + 2].strip().isalpha()
+    many = (bool(high) or _several(low)) and not joined and not _describes(match)
+    return f"{_span(low, high)} {_named_unit(unit, many)}{_per(match)}"
+
+
+def _unit_alone(match: re.Match[str]) -> str:
+    return _named_unit(match["unit"], True) + _per(match)
+
+
+def _inches(match: re.Match[str]) -> str:
+    return f"{number(match[1])} {'inch' if _describes(match) else 'inches'}"
 
 
 def _power(match: re.Match[str]) -> str:
@@ -91,6 +137,25 @@ def _power(match: re.Match[str]) -> str:
 
 def _operator(match: re.Match[str]) -> str:
     return f" {OPERATORS[match[0].strip()]} "
+
+
+def _out_of(match: re.Match[str]) -> str:
+    return f"{match[1] or match[3]} out of {match[2] or match[4]}"
+
+
+def _term(match: re.Match[str]) -> str:
+    """A number and the variables that it multiplies: minus two x."""
+    sign = "minus " if match[2] else ""
+    return f"{match[1]}{sign}{cardinal(match[3])} {' '.join(match[4])}"
+
+
+def _range(match: re.Match[str]) -> str:
+    low, high = match.groups()
+    return f"{number(low)} {number(high)}" if low == high else f"{number(low)} to {number(high)}"
+
+
+def _ratio(written: str) -> str:
+    return " to ".join(number(part) for part in written.split(":"))
 
 
 def _fraction_of(upper: str, lower: str) -> str:
@@ -121,16 +186,30 @@ def _left(match: re.Match[str]) -> str:
 
 NOTATIONS: tuple[Rule, ...] = (
     rule("log([₀-₉]+) ?", r"log base \1 of "),
+    # A score, or one of several: rated 4/5, 4.5/5, 10/10, 3/5 stars, page 3/10.
+    rule(r"(?<![\w.])(\d+(?:\.\d)?)/(5|10)(?= stars?\b)|(?<![\w./])(\d\.\d|10)/(5|10)(?![\w/])", _out_of),
     rule(
-        r"(?<![\w.])(\d+(?:\.\d)?)/(5|10)(?= stars?\b)|(?<![\w./])(\d\.\d|10)/(10)(?![\w/])",
-        lambda m: f"{m[1] or m[3]} out of {m[2] or m[4]}",
+        r"(?<!\w)((?:[Rr]ated|[Rr]ating|[Ss]cored?|[Gg]ot|[Gg]ave (?:it|them)|[Gg]rade|[Mm]arks?):?"
+        r"(?: an?| of)?) (\d+(?:\.\d+)?)/(\d+)(?![\w/]|[.,]\d)",
+        r"\1 \2 out of \3",
+    ),
+    rule(
+        r"(?<!\w)([Pp]age|[Ss]tep|[Pp]art|[Ss]lide|[Qq]uestion|[Ll]esson|[Rr]ound) (\d+)/(\d+)(?![\w/])",
+        r"\1 \2 of \3",
     ),
     rule(r">=", "≥"),
     *SPELLINGS,
+    # m s⁻¹ as m/s.
+    rule(
+        rf"(?<=[A-Za-zΩ²³¹])[ ·⋅]({_UNIT})(?:⁻([¹²³])|\^-([123]))",
+        lambda m: f"/{m[1]}{m[2].strip('¹') if m[2] else m[3].strip('1').translate(_RAISED)}",
+    ),
+    rule(r"(?<!\d )(?:(?<=^)|(?<=[\s(]))–(?=\d)", "-"),
     # What stands before an amount alone, while its unit is written as a sign.
-    *(
-        rule(rf"(?:(?<=^)|(?<=[\s(])(?<![\w)²³] )){sign}\s?(?=[\d$€£.])", f"{words} ")
-        for sign, words in (("<", "less than"), (">", "more than"), ("≥", "at least"), ("≤", "at most"))
+    rule(
+        r"((?:(?<=^)|(?<=[\s(])(?<![\w)²³πα-ω] ))|(?<=[A-Za-z]{2} )(?=\S\S)"
+        r"|(?<!\w)(?:is|are|was|be|of|to|than) )([<>≥≤≈])\s?(?=[\d$€£.])",
+        lambda m: f"{m[1]}{_BOUNDS[m[2]]} ",
     ),
     rule(r"(?:(?<=^)|(?<=[\s(]))~\s?(?=[\d$€£.])", "about "),
     rule(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([-+]?\d{1,3})(?![\w.])", r"\1 × 10^\2"),
@@ -165,28 +244,59 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
     rule(
         r"(?<![\w.])(\d)['′’] ?(\d{1,2}(?:\.\d+)?)[\"″”]", lambda m: f"{cardinal(m[1])} foot {number(m[2])}"
     ),
+    rule(
+        r"(?<=\d)° ?(\d{1,2})['′’] ?(?:(\d{1,2}(?:\.\d+)?)[\"″”] ?)?([NSEW])?(?!\w)",
+        lambda m: (
+            f" degrees {cardinal(m[1])} minutes"
+            + (f" {number(m[2])} seconds" if m[2] else "")
+            + (f" {_BEARINGS[m[3]]}" if m[3] else "")
+        ),
+    ),
+    rule(r"(?<![\w.])([4-7])['′’](\d|1[01])(?![\w'\"])", lambda m: f"{cardinal(m[1])} foot {cardinal(m[2])}"),
+    rule(r"(?<![\w.])(\d+)['′] ?[x×] ?(\d+)['′]", r"\1 by \2 feet"),
     rule(r"(?<![\w.'])(\d{1,3})['′](?![\w'])", lambda m: f"{cardinal(m[1])} feet"),
+    rule(
+        r"(?<![\w./])(?:(\d{1,3})[ -])?(\d{1,2})/(\d{1,2}) ?[\"″](?=$|[\s,.;)])",
+        lambda m: f"{_mixed(m)} inches" if m[1] else f"{_fraction_of(m[2], m[3])} inch",
+    ),
     rule(r"(?<![\w.])(\d+)[\"″] ?[x×] ?(\d+)[\"″]", r"\1 by \2 inches"),
     rule(
-        rf"(?<![\w./])(?:(\d{{1,3}}) )?(\d{{1,2}})/(\d{{1,2}}) ?({_FREE})(?![\w²³'/])",
+        rf"(?<![\w./])(?:(\d{{1,3}})[ -])?(\d{{1,2}})/(\d{{1,2}}) ?({_FREE})(?![\w²³'/])",
         lambda m: (_mixed(m) if m[1] else _fraction_of(m[2], m[3])) + f" {_named_unit(m[4], bool(m[1]))}",
     ),
     rule(r"(?<!\w)((?:I|US|SR)-\d{1,3}) ([NSEW])(?!\w)", lambda m: f"{m[1]} {_BEARINGS[m[2]]}"),
     rule(r"(?<=\d)° ?([NSEW])(?!\w)", lambda m: f" degrees {_BEARINGS[m[1]]}"),
-    rule(r"(?<![\w.'\"])(\d{1,3}(?:\.\d+)?)[\"″](?=$|[\s,.;)])", lambda m: f"{number(m[1])} inches"),
+    rule(r"(?<![\w.'\"])(\d{1,3}(?:\.\d+)?)[\"″](?=$|[\s,.;)])", _inches),
     rule(
-        rf"(?<![\w.,])(?P<low>{SIGNED})(?: ?°[CF]?)?(?: ?{TO} ?(?P<high>-?{NUM}))?[ -]?"
-        rf"(?P<unit>{_FREE})(?:/(?P<per>{any_of(UNITS)}))?(?![\w²³']|/\w)",
+        rf"(?<![\w.,])(?P<low>{SIGNED})(?: ?°[CF]?)?(?: ?{TO} ?(?P<high>[-+]?{NUM}))?(?P<dash>[ -]?)"
+        rf"(?P<unit>{_PRODUCT})(?:/{_PER})?(?![\w²³']|/\w)",
         _unit,
     ),
     rule(
-        rf"(?<![\w.,])(?P<low>{SIGNED})(?:{TO}(?P<high>{NUM}))? (?P<unit>in|t|A)(?P<per>(?!))?(?=$|"
-        rf"[,.;)]|$| (?:long|wide|tall|high|deep))",
+        rf"(?<![\w.,])(?P<low>{SIGNED})(?:{TO}(?P<high>{NUM}))?(?P<dash> )(?P<unit>in|t|A)(?P<base>(?!))?"
+        rf"(?P<per>(?!))?(?=$|[,.;)]|\. [a-z]| (?:long|wide|tall|high|deep))",
         _unit,
+    ),
+    rule(
+        rf"(?<![\w./-])(?!W/L)(?P<unit>{_ALONE}(?=[·⋅/])(?:[·⋅]{_UNIT})*|{_POWERED})(?:/{_PER})?"
+        r"(?![\w²³'/(-])",
+        _unit_alone,
     ),
     rule(rf"(?<![\w.,])({SIGNED})%?(?: ?{TO} ?({NUM}))? ?%", lambda m: f"{_span(m[1], m[2])} percent"),
 )
 FORMULAS: tuple[Rule, ...] = (
+    rule(r"\|([^|\s]{1,8})\|(?=\s?[-+=≈<>≤≥×]|$|[.,])", r"the absolute value of \1"),
+    # 2x, 4ac, mc² in an equation.
+    rule(
+        rf"((?<=[=+×÷*^<>≤≥≈])\s?|(?<=[(/]))(-?)(\d+)({_VARIABLES})"
+        r"(?=$|[²³^)+=*/,.;]|\s[-+=×*/<>≤≥])",
+        _term,
+    ),
+    rule(rf"(?<![\w.,])()(-?)(\d+)({_VARIABLES})(?=[²³^]|\s?[=+≤≥]|\s-\s[\dA-Za-z])", _term),
+    rule(
+        rf"(?<![A-Za-z])([a-z]{{2}})(?=[{SUPERSCRIPTS}])", lambda m: m[0] if m[0] in UNITS else " ".join(m[0])
+    ),
+    rule(r"(?:(?<=^)|(?<=[\s(,]))-(?=\d+/\d)|(?<=[=(×÷*<>≤≥≈])\s?-\s?(?=[A-Za-zπ√(\d])", " minus "),
     rule(rf"(?<![\w.-])({NUM}|[A-Za-z])\s?-\s?(?={NUM}\s?[-+×÷*=≈≥≤<>]|[A-Za-z]\s?[=≈≥≤<>])", r"\1 minus "),
     rule(rf"(?<=[=≈+×÷])(\s?{NUM})\s?-\s?(?={NUM})", r"\1 minus "),
     rule(rf"(?<=[\w)π])(?:([{SUPERSCRIPTS}]+)|\^(\([^()\s]{{1,8}}\)|[-+]?\d+|[A-Za-z]))", _power),
@@ -215,7 +325,6 @@ LEFT: tuple[Rule, ...] = (
         r"gallon|item|piece)\b)",
         " per ",
     ),
-    rule(r"(?<![\w/])(km|m|ft|mi)/([sh])(?!\w)", lambda m: f"{_named_unit(m[1], True)} per {UNITS[m[2]]}"),
     # 2½, 1 1/2, 3/4, 120/80.
     rule(r"(?<!\d)(\d+) ?([½¼¾⅓⅔])", lambda m: f"{cardinal(m[1])} and {_HALVES[m[2]]}"),
     rule(r"(?<![\w./])(\d{1,3}) (\d{1,2})/(\d{1,2})(?![\w/])", _mixed),
@@ -225,9 +334,14 @@ LEFT: tuple[Rule, ...] = (
     ),
     rule(r"(?<![\w.,])(\d+(?:\.\d+)?)(?:(bn)(?!\w)|([kM])(?=\+| [a-z]))", _scaled),
     rule(r"(?<![\w.,])(\d{2,}|\d+\.\d+)(K)(?=\+| [a-z])", _scaled),
-    rule(rf"(?<![\w.,:/-])({NUM}) ?{TO} ?(?={NUM}(?![\w/-]|[.,:]\d))", lambda m: f"{number(m[1])} to "),
+    # Psalm 23:1-4.
+    rule(
+        rf"(?<![\w:.])(\d{{1,3}}):(\d{{1,3}}){TO}(\d{{1,3}})(?![\w:])",
+        lambda m: f"{cardinal(m[1])} {cardinal(m[2])} to {cardinal(m[3])}",
+    ),
+    rule(rf"(?<![\w.,:/-])({NUM}) ?{TO} ?({NUM})(?![\w/-]|[.,:]\d)", _range),
     rule(r"(?<=[A-Za-z\d])(?<!-)[–—](?=\d)", " to "),
-    rule(r"(?<![\w:.])(\d{1,4}):(\d{1,4})(?![\w:])", lambda m: f"{cardinal(m[1])} to {cardinal(m[2])}"),
+    spoken(r"(?<![\w:.])\d+(?:\.\d+)?(?::\d+(?:\.\d+)?)+(?![\w:]|\.\d)", _ratio),
     spoken(r"(?<![\w.,)-])[-+](?=[\d.])(?:(?P<n>\d[\d,]*(?:\.\d+)?|\.\d+))", number),
     rule(r"(?<!\w)\.\d+(?!\.)", lambda m: "point " + by_one(m[0])),
     rule(rf"{THOUSANDS}(?:\.\d+)?|\d+(?:\.\d+)?", _left),

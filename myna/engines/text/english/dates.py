@@ -2,12 +2,13 @@
 
 import re
 
-from myna.engines.text.english.numerals import cardinal, ordinal, plural, year
+from myna.engines.text.english.numerals import cardinal, in_pairs, number, ordinal, plural, year
 from myna.engines.text.english.tables import ABBREVIATIONS, MONTH, MONTHS, SHORT_MONTHS
 from myna.engines.text.rule import TO, Rule, rule
 
 _YEAR = r"(?:1[1-9]|20)\d\d"
 _CLOCK = r"(?:[01]?\d|2[0-4]):[0-5]\d(?::[0-5]\d)?"
+_DAY_OF_MONTH = r"(?:0?[1-9]|[12]\d|3[01])"
 _DAY_NAMES = "Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun"
 
 
@@ -16,9 +17,13 @@ def _month(name: str) -> str:
 
 
 def _slashed(match: re.Match[str]) -> str:
-    """5/1/2024: the month is first unless it is above 12."""
-    month, day = sorted(match.group(1, 2), key=lambda part: int(part) > 12)
-    return f"{MONTHS[int(month) - 1]} {ordinal(day)}, {_any_year(match[3])}"
+    """5/1/2024: the month is first unless it is above 12. With full stops the day is first: 1.5.2024."""
+    first, separator, second, written = match.groups()
+    month, day = (second, first) if separator == "." else (first, second)
+    month, day = sorted((month, day), key=lambda part: int(part) > 12)
+    if int(month) > 12:
+        return match[0]
+    return f"{MONTHS[int(month) - 1]} {ordinal(day)}, {_any_year(written)}"
 
 
 def _any_year(digits: str) -> str:
@@ -49,6 +54,17 @@ def _times(match: re.Match[str]) -> str:
     return " to ".join(_time(part.strip()) for part in re.split(TO, match["times"])) + _half(match["half"])
 
 
+def _part_of_time(written: str) -> str:
+    return ("oh " if written[0] == "0" else "") + number(written)
+
+
+def _military(match: re.Match[str]) -> str:
+    """The four digits before `hours`: oh six hundred, fourteen thirty."""
+    hours, minutes = match[1], match[2]
+    said = f"oh {cardinal(hours)}" if hours[0] == "0" else cardinal(hours)
+    return f"{said} {in_pairs('1' + minutes).removeprefix('one ')} hours"
+
+
 def _half(written: str | None) -> str:
     return f" {written[0].upper()} M" if written else ""
 
@@ -74,6 +90,29 @@ def _year(match: re.Match[str]) -> str:
     return year(match[0])
 
 
+def _iso_time(match: re.Match[str]) -> str:
+    zone = match[3] or ""
+    return f"{match[1]}, {match[2].removesuffix(':00')} UTC{zone.strip('Zz')}"
+
+
+WHOLE_DATES: tuple[Rule, ...] = (
+    rule(r"(?<![\w:.,-])([01]\d|2[0-4]):?([0-5]\d) (?:hours|hrs)(?!\w)", _military),
+    rule(
+        r"(?<![\w.])(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d(?::\d\d)?)(?:\.\d+)?([Zz]|[-+]\d\d:?\d\d)(?!\w)",
+        _iso_time,
+    ),
+    rule(
+        rf"(?<![\w.])((?:1\d|20)\d\d)([-/.])(0?[1-9]|1[0-2])\2({_DAY_OF_MONTH})(?![\w-]|[./]\d)",
+        lambda m: f"{MONTHS[int(m[3]) - 1]} {ordinal(m[4])}, {year(m[1])}",
+    ),
+    rule(rf"(?<![\w./-])({_DAY_OF_MONTH})(/)({_DAY_OF_MONTH})/((?:1\d|20)?\d\d)(?![\w/-]|\.\d)", _slashed),
+    rule(rf"(?<![\w./-])({_DAY_OF_MONTH})([-.])({_DAY_OF_MONTH})\2((?:1\d|20)\d\d)(?![\w/-]|\.\d)", _slashed),
+    rule(
+        rf"(?<![\w./-])({_DAY_OF_MONTH})-({MONTH})-((?:19|20)?\d\d)(?![\w/-])",
+        lambda m: f"{_month(m[2])} {ordinal(m[1])}, {_any_year(m[3])}",
+    ),
+)
+"""Day, month and year in figures, which look like versions and phone numbers."""
 DATES: tuple[Rule, ...] = (
     rule(
         r"(?<![\w.:/-])(1[0-2]|0?[1-9])/(1[3-57-9]|2\d|3[01])(?![\w/-]|[.,]\d| ?(?:inch|in\.|\"))",
@@ -85,27 +124,39 @@ DATES: tuple[Rule, ...] = (
         lambda m: f"{ABBREVIATIONS[m[1] or m[3]]} to {ABBREVIATIONS[m[2] or m[4]]}",
     ),
     rule(
-        r"(?<!\w)([Yy]ear|AD|A\.D\.|c\.|ca\.|[Cc]irca) (\d{3,4})(?![\w-]|[.,:]\d)",
-        lambda m: f"{m[1]} {year(m[2])}",
+        r"(?<!\w)([Yy]ear|AD|A\.D\.|ca?\.|[Cc]irca) (\d{3,4})(?![\w-]|[.,:]\d)",
+        lambda m: f"{'circa' if m[1] == 'c.' else m[1]} {year(m[2])}",
     ),
     rule(r"(?<![\w.,-])\d{3,4}(?= (?:AD|BCE?|CE|A\.D\.|B\.C\.)(?!\w))", _year),
+    # 03/2027 and 03.2027, the month and the year.
     rule(
-        r"(?<![\w.])((?:1\d|20)\d\d)([-/.])(0?[1-9]|1[0-2])\2(0?[1-9]|[12]\d|3[01])(?![\w-]|[./]\d)",
-        lambda m: f"{MONTHS[int(m[3]) - 1]} {ordinal(m[4])}, {year(m[1])}",
+        r"(?<![\w./-])(?:(0[1-9]|1[0-2])/|(0[1-9])\.)((?:19|20)\d\d)(?![\w/-]|[.,]\d)",
+        lambda m: f"{MONTHS[int(m[1] or m[2]) - 1]} {year(m[3])}",
     ),
     rule(
-        r"(?<![\w./-])(0?[1-9]|[12]\d|3[01])/(0?[1-9]|[12]\d|3[01])/((?:1\d|20)?\d\d)(?![\w/-]|\.\d)",
-        _slashed,
+        rf"(?<!\w)({_DAY_NAMES})\.?(?=,? (?:{MONTH}|{_DAY_OF_MONTH} {MONTH})(?!\w))",
+        lambda m: ABBREVIATIONS[m[1]],
     ),
+    rule(r"(?<!\w)['’](\d\d)(?![\w'’\"”])", lambda m: _any_year(m[1])),
     rule(rf"(\d ?[AaPp]\.?[Mm]\.?) ?{TO} ?(?=\d)", r"\1 to "),
     # May 5, May 5-7, 5 May 2024.
     rule(
-        rf"(?<!\w)({MONTH}) (0?[1-9]|[12]\d|3[01])(?:{TO}(0?[1-9]|[12]\d|3[01]))?(?![\w:/%-]|[.,]\d)",
+        rf"(?<!\w)({MONTH}) ({_DAY_OF_MONTH})(?: ?{TO} ?({_DAY_OF_MONTH}))?(?![\w:/%-]|[.,]\d)",
         _month_day,
     ),
-    rule(rf"(?<![\w.,:/-])(0?[1-9]|[12]\d|3[01]) ({MONTH})(?!\w)", _day_month),
+    rule(
+        rf"(?<![\w.,:/-])({_DAY_OF_MONTH}) ?{TO} ?({_DAY_OF_MONTH}) ({MONTH})(?!\w)",
+        lambda m: f"the {ordinal(m[1])} to the {ordinal(m[2])} of {_month(m[3])}",
+    ),
+    rule(rf"(?<![\w.,:/-])({_DAY_OF_MONTH}) ({MONTH})(?!\w)", _day_month),
     rule(r"(?<=\d0s)[-–](?=\d0s)", " to "),
     rule(r"(?<![\w'’])['’]?((?:1\d|20)?)(\d0)['’]?s(?!\w)", _decade),
+    # The time of a race, with parts of a second.
+    rule(
+        r"(?<![\w:.])(?:(\d{1,2}):)?(\d{1,2}):([0-5]\d\.\d{1,3})(?![\w:]|\.\d)",
+        lambda m: " ".join(_part_of_time(part) for part in m.groups() if part),
+    ),
+    rule(rf"(?<![\w:.,-])(\d\d?) ?{TO} ?(?={_CLOCK} ?[AaPp]\.?[Mm]\b)", lambda m: f"{cardinal(m[1])} to "),
     rule(
         rf"(?<![\w:.])(?P<times>{_CLOCK}(?: ?{TO} ?{_CLOCK})?)(?: ?(?P<half>[AaPp]\.?[Mm]\b\.?))?"
         rf"(?![\w:]|\.\d)",

@@ -25,7 +25,8 @@ SCALES: Final = {
 
 _LENGTHS: Final = {
     "km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "μm": "micrometer",
-    "nm": "nanometer", "ft": "foot", "in": "inch", "yd": "yard", "mi": "mile", "nmi": "nautical mile",
+    "nm": "nanometer", "ft": "foot", "in": "inch", "yd": "yard", "mi": "mile",
+    "nmi": "nautical mile", "Å": "angstrom",
 }  # fmt: skip
 UNITS: Final = {
     **with_powers(_LENGTHS, "square ", "cubic "),
@@ -47,6 +48,12 @@ UNITS: Final = {
     "kΩ": "kilohm", "F": "farad", "μF": "microfarad", "N": "newton", "kN": "kilonewton",
     "Nm": "newton meter",
     "Pa": "pascal", "hPa": "hectopascal", "kPa": "kilopascal", "MPa": "megapascal", "bar": "bar",
+    "kn": "knot", "knots": "knot", "cu ft": "cubic foot", "ng": "nanogram", "μL": "microliter",
+    "μl": "microliter", "mSv": "millisievert", "μSv": "microsievert", "GWh": "gigawatt hour",
+    "TWh": "terawatt hour", "kVA": "kilovolt ampere", "μA": "microamp", "MΩ": "megohm", "GPa": "gigapascal",
+    "Mbit": "megabit", "kbit": "kilobit", "Gbit": "gigabit", "GiB": "gibibyte", "MiB": "mebibyte",
+    "KiB": "kibibyte", "ft-lb": "foot pound", "ft·lb": "foot pound", "lbf": "pound force", "keV":
+    "kiloelectronvolt", "MeV": "megaelectronvolt", "nF": "nanofarad", "pF": "picofarad", "mH": "millihenry",
     "psi": "P S I", "atm": "atmosphere", "mmHg": "millimeter of mercury", "J": "joule", "kJ": "kilojoule",
     "MJ": "megajoule", "cal": "calorie", "kcal": "kilocalorie", "eV": "electron volt", "mol": "mole",
     "mmol": "millimole", "lx": "lux", "lm": "lumen", "dB": "decibel", "rpm": "R P M",
@@ -108,9 +115,10 @@ BEFORE_NUMBERS: Final = SAME_WORDS.union(NUMBERED, ("Fri", "ext"))
 WITH_STOPS: Final = {
     "i.e.": "that is", "e.g.": "for example", "I.e.": "that is",
     "E.g.": "for example", "a.k.a.": "A K A", "a.m.": "A M", "p.m.": "P M",
-    "A.M.": "A M", "P.M.": "P M", "Ph.D.": "P H D", "Ph.D": "P H D", "PhD": "P H D",
+    "A.M.": "A M", "P.M.": "P M", "Ph.D.": "P H D", "Ph.D": "P H D", "PhD": "P H D", "PhDs": "P H D's",
     "M.D.": "M D", "B.A.": "B A",
     "U.S.A.": "U S A", "U.S.": "U S", "U.K.": "U K", "U.N.": "U N", "E.U.": "E U", "D.C.": "D C",
+    "Ret.": "retired",
     "B.C.": "B C", "A.D.": "A D", "P.S.": "P S", "R.I.P.": "R I P", "P.O.": "P O", "L.A.": "L A",
     "N.Y.": "N Y", "c/o": "care of", "w/o": "without", "w/": "with ", "b/c": "because", "n/a": "N A",
     "N/A": "N A", "and/or": "and or", "24/7": "twenty four seven", "9/11": "nine eleven",
@@ -134,6 +142,7 @@ GREEK: Final = greek_letters(
     "upsilon phi chi psi omega"
 )
 NAMED_SIGNS: Final = {
+    "★": "star",
     "∞": "infinity", "√": "the square root of", "∛": "the cube root of", "∑": "the sum of",
     "∏": "the product of", "∫": "the integral of", "∂": "partial", "∇": "nabla", "∠": "angle", "∉": "not in",
     "∪": "union", "∩": "intersection", "⊂": "subset of", "⊆": "subset of", "⊃": "superset of",
@@ -149,18 +158,31 @@ NAMED_SIGNS: Final = {
 NAMES: Final = (
     "Room|Flight|Route|Highway|Hwy|Interstate|Suite|Apt|Apartment|Bus|Boeing|Airbus|Gate|Porsche|"
     "Peugeot|Ferrari|Xbox|"
-    "BMW|Channel|Error|error|HTTP|Box|Unit|Building|Model|Exit|Train|Form|Intel|Ryzen|Area code"
+    "BMW|Channel|Error|error|HTTP|Box|Unit|Building|Model|Exit|Train|Form|Intel|Ryzen|Area code|"
+    "[Pp]ort|[Ss]tatus|[Rr]oom|Locker|Cabin|Platform|Studio|[Ee]xtension|Boeing"
 )
 """The number after these is a name: three digits and more are said in pairs."""
 BY_ONE_AFTER: Final = (
-    "call|Call|dial|Dial|dialed|dialled|code|Code|PIN|pin|ID|extension|ext|Extension|zip|ZIP|text|"
-    "number is|passcode|password|hotline|account|order|Order|serial"
+    "[Cc]all|[Dd]ial(?:l?ed)?|[Rr]ing|[Pp]hone|[Tt]el(?:ephone)?|[Ff]ax|[Mm]obile|[Tt]ext|[Hh]otline|"
+    "[Cc]ode|PIN|[Pp]in|ID|[Ee]xt(?:ension)?|[Zz]ip|ZIP|number is|number:|[Pp]asscode|[Pp]assword|OTP|"
+    "[Aa]ccount|[Aa]cct|[Oo]rder|[Ss]erial|[Ii]nvoice|[Tt]racking|[Cc]onfirmation|[Rr]eference|[Rr]ef|"
+    "[Pp]late|[Ee]nding (?:in|with)|[Ee]nds (?:in|with)|[Ll]ast (?:four|4)(?: digits)?|ISBN|IMEI|EIN|SSN"
 )
+"""Patterns of words after which a number is said by its digits, and may be in groups."""
+VERBS: Final = {
+    "record": "rekord", "present": "prezent", "perfect": "perfecct", "contract": "contractt",
+    "insult": "insullt", "conflict": "conflickt", "rebel": "rebell", "permit": "permitt", "desert": "dessert",
+    "export": "exportt", "conduct": "conductt", "convict": "convickt", "project": "projeckt",
+    "object": "objeckt", "progress": "progresss", "separate": "sepperate", "house": "howz",
+    "excuse": "exkewse", "attribute": "attribbyute", "upset": "upsett", "refund": "refundd",
+    "transfer": "transfur", "duplicate": "duplicait",
+}  # fmt: skip
+"""How to spell verbs that espeak-ng says as the noun or adjective of the same spelling."""
 ROMAN_AFTER: Final = (
-    "World War|Chapter|chapter|volume|Part|Book|Volume|Vol|Act|Scene|Section|Article|Phase|Stage|"
-    "Type|Level|Class|Grade|"
+    "World War|Chapter|Part|Book|Volume|Vol|Act|Scene|Section|Article|Phase|Stage|Type|Level|Class|Grade|"
     "Title|Appendix|Episode|Season|Super Bowl|Mark|Rocky|Final Fantasy|Star Wars|Schedule|Table|Figure|"
-    "Division|Group|Tier|Unit|Version|Lesson|Vatican|Apollo|Saturn|Model|Windows"
+    "Division|"
+    "Group|Tier|Unit|Version|Lesson|Vatican|Apollo|Saturn|Windows|Factor|Category|Annex|Step|Round"
 )
 MONARCHS: Final = (
     "Henry|Louis|George|Elizabeth|Edward|William|Charles|James|Richard|Philip|Henri|Napoleon|Nicholas|"
@@ -169,21 +191,38 @@ MONARCHS: Final = (
     "Mary|Victoria|Margrethe|Beatrix|Albert|Leopold|Baldwin|Joseph|Ferdinand|Pope John|Rama|Thutmose"
 )
 _AS_WORDS: Final = (
-    "NASA NATO UNESCO UNICEF OPEC AIDS RAM ROM SIM PIN GIF COVID SARS JSON YAML CUDA BIOS DOS ASEAN "
-    "APEC LASER RADAR SONAR SCUBA IKEA LEGO TOEFL FIFA UEFA NAFTA NASDAQ SWAT FEMA OSHA NIMBY YOLO"
+    "NASA NATO UNESCO UNICEF OPEC AIDS RAM ROM SIM PIN GIF COVID SARS JSON YAML CUDA BIOS DOS ASEAN APEC "
+    "LASER RADAR SONAR SCUBA LAN WAN ZIP WAV DOM VOIP OPEC RAID JPEG MPEG GMAT LSAT IKEA LEGO TOEFL FIFA "
+    "UEFA NAFTA NASDAQ SWAT FEMA OSHA NIMBY YOLO"
 )
 AS_WORDS: Final = frozenset(_AS_WORDS.split())
 """Acronyms that are said as words."""
 _SPELLED: Final = (
     "AI API APR ATA ATM AWS BBC CAO CEO CFO CIA CIO COO CPA CPU CTO DIY DNA DOJ DUI EPA ESL ETA EU FAQ "
-    "FBI FDA FIA FYI GDP GOP GPA GPU GUI HIV IBM ICU ID IDE IMF IOU IP IPA IPO IQ ISO IUD LA LED MBA "
-    "MIT MOU MRI NBA NCAA NFL NHL NPC NRA NYU OCR OECD OS OEM PA PC PTA QA RIP RNA ROI RSVP SAP SEO SOS "
-    "SSA SUV TBA TSA UAE UCLA UFC UFO UI UK UN UPS URI URL US USA USB USC USD USSR UTC UX VIP VPN WTO "
-    "XML YMCA AOL ESPN IRS ISP IT ADHD AM PM ABC ACLU AMD APA BA EA GE HBO IEEE IOC OCD PBS POV POW PR "
-    "UV EV AC DC EDT EST AD BC CE BCE UTF AES RSA USPS EUR GBP JPY AUD"
+    "FBI FDA FIA FYI GDP GOP GPA GPU GUI HIV IBM ICU ID IDE IMF IOU IP IPA IPO IQ ISO IUD LA LED MBA MIT "
+    "MOU MRI NBA NCAA NFL NHL NPC NRA NYU OCR OECD OS OEM PA PC PTA QA RIP RNA ROI RSVP SAP SEO SOS SSA "
+    "SUV TBA TSA UAE UCLA UFC UFO UI UK UN UPS URI URL US USA USB USC USD USSR UTC UX VIP VPN WTO XML "
+    "YMCA AOL ESPN IRS ISP IT ADHD AM PM ABC ACLU AMD APA BA EA GE HBO IEEE IOC OCD PBS POV POW PR UV EV "
+    "AC DC ECB RAF IRA ETF UAV AMA USDA IAEA ICU UCL NGO EEG ECG EKG ATP IVF NIH OMG LOL IMO ASAP EDT EST "
+    "AD BC CE BCE UTF AES RSA USPS EUR GBP JPY AUD"
 )
 SPELLED: Final = frozenset(_SPELLED.split())
 """Acronyms with a vowel that are said by their letters; those without a vowel always are."""
+_BEGINNINGS: Final = (
+    "BL BR CH CL CR DR DW FL FR GH GL GN GR KN KL KR PH PL PR PS QU RH SC SH SK SL SM SN SP SQ ST SW TH "
+    "TR TS TW WH WR"
+)
+_ENDINGS: Final = (
+    "BB BS BT CH CK CT DD DS FF FT GG GH GN GS HT HS KS LB LD LF LK LL LM LP LS LT MB MN MP MS NC ND NG "
+    "NK NN NS NT NX PH PS PT RB RD RF RG RK RL RM RN RP RR RS RT SH SK SM SP SS ST TH TS TT TZ WD WK WL "
+    "WN WS XT ZZ"
+)
+BEGINNINGS, ENDINGS = _BEGINNINGS.split(), _ENDINGS.split()
+"""Two consonants that a word begins or ends with. Capitals that have others are an acronym."""
+ELEMENTS: Final = (
+    "H|He|Li|Be|B|C|N|O|F|Ne|Na|Mg|Al|Si|P|S|Cl|Ar|K|Ca|Ti|Cr|Mn|Fe|Co|Ni|Cu|Zn|As|Se|Br|Kr|Ag|Cd|Sn|I|Xe|Ba|"
+    "W|Pt|Au|Hg|Pb|U"
+)
 SPOKEN_ENDINGS: Final = frozenset(("json", "zip", "doc", "log", "gif", "go", "java", "yaml", "toml"))
 FILE_ENDINGS: Final = (
     "txt|pdf|doc|docx|xls|xlsx|csv|json|xml|html|css|js|ts|py|rs|go|java|cpp|sh|md|yml|yaml|toml|ini|log|png|"

@@ -8,7 +8,10 @@ from myna.engines.text.english.numerals import by_one, cardinal, in_pairs, ordin
 from myna.engines.text.english.tables import (
     ABBREVIATIONS,
     AS_WORDS,
+    BEGINNINGS,
     BY_ONE_AFTER,
+    ELEMENTS,
+    ENDINGS,
     FILE_ENDINGS,
     MONARCHS,
     NAMES,
@@ -17,13 +20,15 @@ from myna.engines.text.english.tables import (
     SAME_WORDS,
     SPELLED,
     SPOKEN_ENDINGS,
+    VERBS,
     WITH_STOPS,
 )
-from myna.engines.text.rule import Rule, any_of, roman_value, rule, spoken
+from myna.engines.text.rule import EXPONENTS, ROMAN, Rule, any_of, roman_value, rule, spoken
 
 _PARTS = {
     "OBJECT": (
-        "(?:the|a|an|it|them|this|that|these|those|your|my|our|his|her|all|its|their|every|each|up|down)"
+        "(?:the|a|an|it|them|this|that|these|those|your|my|our|his|her|all|its|their|every|each|up|down|me|"
+        "us|him|you)"
     ),
     "AUXILIARY": (
         "(?:to|will|would|can|could|should|must|may|might|shall|please|Please|don't|Don't|not|never|let's|Let's|"
@@ -43,27 +48,37 @@ _HETERONYMS = r"""
 # close, the verb
 \1loze (?:(?<=^)|(?<=[.!?;:,] )|(?<=[\"“(]))([Cc])lose(?= OBJECT\b)
 \1_cloze (?<!\w)(AUXILIARY) close(?= (?!to\b|by\b|enough\b|friend|together))
+# close, the adjective
+\1loce (?<!\w)([Cc])lose(?= (?:relative|famil|contact|call|range|attention|proximity|enough|second|match|race|
+    ally|allies|tie|link|encounter|quarters|look|watch|combat|inspection|behind|together))
 # live, the adjective
 \1_lyve (?<!\w)([Gg]o|[Gg]oes|[Gg]oing|[Ww]ent|[Gg]one|[Ii]s|[Aa]re|[Ww]as|[Ww]atch(?:ed|ing)?|[Ss]hown|
     [Pp]erform(?:s|ed|ing)?|[Bb]roadcast|[Ss]tream(?:s|ed|ing)?|[Pp]lay(?:s|ed|ing)?|[Aa]ired) live(?!\w)
 \1yve (?<!\w)([Ll])ive(?= (?:show|music|stream|broadcast|tv|TV|television|concert|event|band|performance|
     audience|coverage|chat|wire|ammunition|update|video|record|action|demo|session|feed|report|album|version|
-    game|sport|on air|on stage|on TV|from the)s?)
+    game|sport|on air|on stage|on TV|from the|ammo|animal|bait|birth|cattle|fire|crowd|data|score|result|
+    virus|photo|blog|orchestra|preview|debate|interview|radio|auction|support|translation)s?)
 # lead, the metal
 \1ed (?<!\w)([Ll])ead(?= (?:pipe|paint|poison|acid|pencil|batter|weight|shield|free|bullet|ore|level|
     exposure|content|mine|glass|crystal|ball|solder|shot))
+\1ed (?<!\w)([Ll])ead(?=,? (?:and|or) (?:zinc|copper|tin|mercury|arsenic|cadmium|silver|asbestos))
+\1_led (?<!\w)((?:zinc|copper|tin|mercury|arsenic|cadmium|silver|asbestos),? (?:and|or)|with) lead
+    (?=[.,;!?]|$| (?:in|from|poison))
 \1_led (?<!\w)((?:made (?:of|from)|contains?|containing|molten|melted|heavy as|tons? of|of)) lead
     (?=[\s.,;!?]|$)(?! (?:the|a|an|to)\b)
 # wind, wound, tear, bow, dove, minute, bass, resume: the rarer sound
 \1ined (?<!\w)([Ww])ind(?= (?:OBJECT\b|through\b|back\b|around\b))
 \1ines (?<!\w)([Ww])inds(?= (?:through|its|up|down|around|along))
 \1_wownd (?<!\w)([Hh]e|[Ss]he|[Ii]t|[Ww]e|[Tt]hey|I|[Rr]oad|[Rr]iver|[Pp]ath) wound(?!\w)
-wownd (?<!\w)wound(?= (?:up|down|around|through|its way|the clock|the watch))
+wownd (?<!\w)wound(?= (?:up|down|around|through|its way|back|(?:the|a|his|her|some) (?:clock|watch|bandage|
+    rope|cable|string|wire|tape|scarf|thread|yarn)))
 \1are (?<!\w)([Tt])ear(?= (?:OBJECT\b|apart\b|off\b|out\b|open\b|into\b|through\b|away\b|at\b|along\b))
 \1_tare (?<!\w)((?:[Ww]ear and|[Tt]o|[Dd]on't|[Ww]ill|[Cc]an)) tear(?!\w)
 \1are (?<!\w)([Tt])ear(?= in (?:the|his|her|my) (?:shirt|dress|fabric|muscle|pants|jacket|sleeve|paper))
-\1_bough (?<!\w)(take|takes|took|taking|to|must|a deep|the ship's|ship's|the) bow
-    (?=[.,;!?]|$| (?:to|before|down|of the (?:ship|boat)))
+\1_bough (?<!\w)((?:[Tt]ak(?:e|es|ing)|[Tt]ook) (?:a|his|her|their|its|one last|a final|a deep)|a deep)
+    \ bow(?!\w)
+\1_bough (?<!\w)(the) bow(?= of the (?:ship|boat|vessel))
+\1_bough (?<!\w)(to|must|the ship's) bow(?=[.,;!?]|$| (?:to|before|down|of the (?:ship|boat|vessel)))
 \1ough (?<!\w)([Bb])ow(?= (?:to|before|down))
 dohv (?<!\w)dove(?= (?:in|into|down|off|under|deep|for|right|head))
 \1y_newt (?<!\w)([Mm])inute(?= (?:detail|amount|difference|quantit|particle|trace|change|fraction|crack|
@@ -72,13 +87,40 @@ dohv (?<!\w)dove(?= (?:in|into|down|off|under|deep|for|right|head))
     [Gg]rilled)) bass(?!\w)
 \1_résumé (?<!\w)((?:[Mm]y|[Yy]our|[Hh]is|[Hh]er|[Aa]|[Tt]he|[Tt]heir|[Oo]ur)) resume
     (?=[.,;!?]|$| (?:and|is|was|to|for|with|in|on|shows|should|that|looks))
+# content, the adjective; produce, import and invalid, the nouns; houses, the verb
+\1_contennt (?<!\w)([Aa]m|[Ii]s|[Aa]re|[Ww]as|[Ww]ere|[Bb]e|[Ff]e(?:el|els|lt)|[Ss]eem(?:s|ed)?|[Qq]uite|
+    perfectly|very|'m|'s|'re) content(?= (?:with|to|just)|[.,;!?]|$)
+\1_prohdoose (?<!\w)([Ff]resh|[Ll]ocal|[Ff]arm|[Oo]rganic|[Ss]easonal|[Dd]airy|[Tt]he|of|sell|buy|
+    produce) produce
+    (?=[.,;!?]|$| (?:is|was|and|from|in|at|aisle|section|market|stand|department))
+\1mm-port (?<!\w)([Ii])mport(?= (?:of|dut|tax|tariff|ban|quota|business|licen|market|price|cost|restriction))
+\1mm-ports (?<!\w)([Ii])mports(?= (?:of|rose|fell|from|and|are|were|grew|surged|dropped|climbed|declined))
+\1_innvalid (?<!\w)([Tt]he|[Aa]n|elderly|bedridden|chronic|lifelong) invalid
+    (?= (?:was|is|had|lay|who|for)|[.,;!?]|$)
+\1_howzes (?<!\w)([Mm]useum|[Bb]uilding|[Gg]allery|[Cc]ent(?:er|re)|[Cc]omplex|[Hh]all|[Ll]ibrary|[Cc]ase|
+    [Tt]hat|[Ww]hich|[Aa]lso|[Ii]t|[Ss]he|[Hh]e|[Nn]ow) houses(?!\w)
+\1_advoket (?<!\w)([Aa]n|[Tt]he|[Hh]er|[Hh]is|[Aa]n? [a-z]+|strong|leading|[Pp]ublic|[Cc]onsumer) advocate
+    (?! for (?:a|the|my|your|change))(?!\w)
+\1lternait (?<!\w)([Aa])lternate(?= between)
+\1eliberait (?<!\w)([Dd])eliberate(?= (?:on|over|about|for))
 """
 """How to spell a word of two sounds so that espeak-ng says the one that is meant, with _ for a space, and the
 pattern in which it is. espeak-ng knows most after `to`, a pronoun or an article; these it gets wrong. A line
 that begins with spaces continues the one before, and one with # is a comment."""
+_START = r"(?:(?<=^)|(?<=[\s(\"“]))"
 _SHOUTED = re.compile(r"(?<![A-Za-z])[A-Z]{2,}(?![A-Za-z])")
 _VOWEL = re.compile("[AEIOUY]")
 _ACRONYM = re.compile(r"(?<![A-Za-z'’-])([A-Z]{2,6})(s?)(?![A-Za-z])")
+_NO_WORD = re.compile(
+    rf"(?!{any_of(BEGINNINGS)})[^AEIOUY]{{2}}|[A-Z]*[^AEIOUY]{{2}}(?![A-Z])(?<!{any_of(ENDINGS)})"
+)
+"""Letters that no English word begins or ends with."""
+
+
+def _as_verb(match: re.Match[str]) -> str:
+    before, word = (f"{match[2]} ", match[3]) if match[2] else ("", match[1])
+    verb = VERBS[word.lower()]
+    return before + (verb.capitalize() if word[0].isupper() else verb)
 
 
 def _respellings(rows: str) -> Iterator[Rule]:
@@ -91,10 +133,10 @@ def _respellings(rows: str) -> Iterator[Rule]:
         yield rule(pattern, respelling.replace("_", " "))
 
 
-def _grouped(match: re.Match[str]) -> str:
-    """The digits of a phone one by one, with a pause between the groups."""
-    groups = (by_one(group) for group in re.findall(r"\d+", match[0]))
-    return ("plus " if match[0][0] == "+" else "") + ", ".join(groups)
+def _grouped(written: str) -> str:
+    """The digits of a phone one by one, with a pause between the groups, but none after a single digit."""
+    groups = (by_one(group) + ("," if group[1:] else "") for group in re.findall(r"\d+", written))
+    return ("plus " if written[0] == "+" else "") + " ".join(groups).removesuffix(",")
 
 
 def _version(match: re.Match[str]) -> str:
@@ -131,46 +173,82 @@ def _street(match: re.Match[str]) -> str:
 def _acronym(match: re.Match[str]) -> str:
     """The letters of an acronym; GPUs is G P U's."""
     letters, ending = match[1], match[2]
-    if letters in AS_WORDS or (len(letters) > 5 and letters not in SPELLED):
+    if letters in AS_WORDS:
+        return letters.lower() + ending if len(letters) == 3 else match[0]
+    unknown = len(letters) > 5 and letters not in SPELLED
+    spelled = letters in SPELLED or not _VOWEL.search(letters) or (ending and len(letters) <= 4)
+    if unknown or not (spelled or _NO_WORD.match(letters)):
         return match[0]
-    if letters in SPELLED or not _VOWEL.search(letters) or (ending and len(letters) <= 4):
-        return " ".join(letters) + ("'s" if ending else "")
-    return match[0]
+    if ending and letters[-1] == "I":
+        return " ".join(letters[:-1]) + " eyes"
+    return " ".join(letters) + ("'s" if ending else "")
 
 
-HETERONYMS: tuple[Rule, ...] = tuple(_respellings(_HETERONYMS))
+def _formula(written: str) -> str:
+    """The letters and numbers of a chemical formula, if it has a number or an element such as Na."""
+    if not re.search(r"\d|Na|Cl|Ca|Fe|Cu|Zn|Ag|Br|Mg|Al|Li", written):
+        return written
+    return " ".join(
+        cardinal(one) if one.isdigit() else one.upper() for one in re.findall(r"\d+|[A-Za-z]", written)
+    )
+
+
+def _path(written: str) -> str:
+    """The slashes of a path; its full stops are left to the rules of file names."""
+    return written.replace("~", "tilde").replace("/", " slash ").strip()
+
+
+_A_VERB = f"(?:{'|'.join(f'[{verb[0].upper()}{verb[0]}]{verb[1:]}' for verb in VERBS)})"
+HETERONYMS: tuple[Rule, ...] = (
+    *_respellings(_HETERONYMS),
+    # Record a video. You should present your ID.
+    rule(
+        rf"(?:(?<=^)|(?<=[.!?;:,] )|(?<=[\"“(]))({_A_VERB})(?= {_PARTS['OBJECT']}\b)|"
+        rf"(?<!\w)({_PARTS['AUXILIARY']}) ({_A_VERB})(?= {_PARTS['OBJECT']}\b)",
+        _as_verb,
+    ),
+)
 CODES: tuple[Rule, ...] = (
     rule(
-        r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\d|\.\d)",
-        lambda m: " dot ".join(by_one(part) for part in m[0].split(".")),
+        r"(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3})(?::(\d{2,5})|/(\d\d?))?(?!\d|\.\d)",
+        lambda m: (
+            " dot ".join(by_one(part) for part in m[1].split("."))
+            + (f" port {by_one(m[2])}" if m[2] else f" slash {cardinal(m[3])}" if m[3] else "")
+        ),
     ),
     rule(r"(?:(?<!\w)([vV])\.? ?)?(?<![\d.])(\d+(?:\.\d+){2,})(?!\d)", _version),
     rule(r"(?<!\w)v(?=\d+(?:\.\d+)?(?![\w.]))", "version "),
     # 9-1-1, 1-800-FLOWERS, 978-3-16-148410-0, H.264, NY 10001.
     spoken(r"(?<![\w-])\d(?:-\d){2,}(?![\w-])", by_one),
     rule(r"(?<![\w-])1-(8\d\d)-(?=[A-Z])", lambda m: f"one {in_pairs(m[1])} "),
-    rule(r"(?<![\w-])\d+(?:-\d+){3,}(?![\w-])", _grouped),
+    spoken(r"(?<![\w-])\d+(?:-\d+){3,}(?![\w-])", _grouped),
     rule(r"(?<![\w.])802\.(?=1\d[a-z])", "eight oh two point "),
     rule(r"(?<![A-Za-z.])([A-Z])\.(\d{3})(?!\w)", lambda m: f"{m[1]} {by_one(m[2])}"),
     spoken(r"(?<=\b[A-Z]{2} )\d{5}(?!\w|[.,-]\d)", by_one),
-    rule(
+    spoken(
         r"(?<![\w.])(?:\+\d{1,3}[ .-]?|\d{1,2}[ .-])?(?:\(\d{3}\) ?|\d{3}[ -.])?\d{3}[-.]\d{4}(?![\w-]|\.\d)",
         _grouped,
     ),
-    rule(r"(?<![\w.])\+\d{1,3}(?:[- ]?(?:\(\d{1,4}\)|\d{1,5})){2,5}(?![\w.%])", _grouped),
-    rule(
+    spoken(r"(?<![\w.])\+\d{1,3}(?:[- ]?(?:\(\d{1,4}\)|\d{1,5})){2,5}(?![\w%]|\.\d)", _grouped),
+    spoken(r"(?<![\w.,-])\(?0\d{2,4}\)?[ -]\d{3,4}[ -]?\d{3,4}(?![\w-]|[.,]\d)", _grouped),
+    spoken(
         r"(?<![\w.-])\d{4}([ -])\d{4}(?:\1\d{4}){1,3}(?!\w|[.-]\w)|"
         r"(?<![\w.,-])\d{3}-\d\d-\d{4}(?![\w-])|(?<![\w.,-])\d{3}([ -])\d{3}\2\d{3,4}(?![\w-]|[.,]\d)",
         _grouped,
     ),
+    # Call 112, PIN: 1234, your code is 0429, account no. 1234 5678.
     rule(
-        rf"(?<!\w)((?:{BY_ONE_AFTER})(?: number)?[: #]{{1,2}})(\d{{3,}})(?![\w:/%-]|[.,]\d)",
-        lambda m: m[1].replace("#", "number ") + by_one(m[2]),
+        rf"(?<!\w)((?:{BY_ONE_AFTER})(?: (?:number|code|plate|ID))?(?: [Nn]o\.)?(?: (?:is|was|on|at))?"
+        r"[: #]{1,2})"
+        r"(?=\d[\d -]*\d\d)(\d+(?:[ -]\d{2,})*)"
+        r"(?![\w:/%-]|[.,]\d| (?!for)[a-z]+s(?!\w)| people)",
+        lambda m: re.sub(r"#|[Nn]o\.", "number", m[1]).rstrip() + " " + _grouped(m[2]),
     ),
     rule(r"(?<!\w)(40[13])\(?([kb])\)?(?!\w)", lambda m: f"{in_pairs(m[1])} {m[2]}"),
-    rule(r"(?<!\w)([Ff]light [A-Z]{2}) (\d{3,4})(?![\w:/%]|[.,]\d)", _named),
+    rule(r"(?<!\w)([Ff]light [A-Z]{2}) (\d{3,4})(?![\w/%]|[.,:]\d)", _named),
+    rule(r"(?<=nine one one or )(\d{3})(?!\d)", lambda m: by_one(m[1])),
     rule(r"(?<![\w.,:/-])911(?![\w:/%-]|[.,]\d)", "nine one one"),
-    rule(rf"(?<!\w)((?:{NAMES}) ?#?)(?<! )(?<!#) ?(\d{{3,4}})(?![\w:/%]|[.,]\d)", _named),
+    rule(rf"(?<!\w)((?:{NAMES}) ?#?)(?<! )(?<!#) ?(\d{{3,4}})(?![\w/%]|[.,:]\d)", _named),
     rule(r"(?<![\w.,:/-])0\d{2,}(?![\w:/%-]|[.,]\d)", lambda m: by_one(m[0], "oh")),
     # file.txt, self.name, .NET, @john, foo().
     rule(
@@ -180,8 +258,21 @@ CODES: tuple[Rule, ...] = (
     rule(r"(?<=[A-Za-z_]{2})\.(?=[A-Za-z_]{3})(?![A-Z][a-z])", " dot "),
     rule(r"(?:(?<=^)|(?<=\s))\.(?=[A-Za-z]{2})", "dot "),
     rule(r"(?<!\w)@(?=\w)", "at "),
+    rule(r"(?<![\w&#/])#(?=[A-Za-z])", "hashtag "),
+    rule(r"(?<=localhost):(\d+)", lambda m: f" port {by_one(m[1])}"),
+    spoken(rf"{_START}(?:~|\.{{1,2}})?(?:/[\w.@+-]*[A-Za-z][\w.@+-]*)+/?", _path),
+    rule(rf"{_START}--(?=[a-z])", "dash dash "),
+    rule(r"(?<=[a-z] )-(?=[A-Za-z](?![\w']))", "dash "),
+    rule(r"(?<=\w)_+(?=\w)|(?<![^\s(])_+(?=[a-z])|(?<=[a-z])_+(?=[\s.,)]|$)", " underscore "),
     rule(r"(?<=\w)\(\)", ""),
-    rule(r"(?<=[a-z])_(?=[a-z])", " "),
+    # B2B, but H2SO4, NaCl, Ca²⁺.
+    rule(r"(?<![A-Za-z0-9])([BCDEGOPSV])2([BCDEGOPSV])(?![A-Za-z0-9])", r"\1 to \2"),
+    spoken(rf"(?<![\w.-])(?:(?:{ELEMENTS})(?:\d{{1,2}}(?!\d))?){{2,8}}(?!\w)", _formula),
+    rule(rf"(?<![\w.-])({ELEMENTS})(?=[²³⁴]?[⁺⁻](?![⁰¹²³⁴-⁹]))", lambda m: " ".join(m[1].upper())),
+    rule(
+        r"(?<=[A-Za-z\d])([²³⁴]?)([⁺⁻])(?![⁰¹²³⁴-⁹])",
+        lambda m: f" {m[1].translate(EXPONENTS)} {'plus' if m[2] == '⁺' else 'minus'}",
+    ),
 )
 """After addresses. `Room 101`, `call 911`."""
 WORDS: tuple[Rule, ...] = (
@@ -191,8 +282,12 @@ WORDS: tuple[Rule, ...] = (
     rule(rf"(?<!\w)({any_of(NUMBERED)})\. ?(?=\d)", lambda m: f"{NUMBERED[m[1]]} "),
     rule(r"(?<!\w)(Vols?|vols?|Ch|ch|Chap)\. ?(?=[IVX])", lambda m: f"{NUMBERED[m[1]]} "),
     rule(
-        r"(?<![\w.])([A-Z][a-z]+|\d(?:st|nd|rd|th)) (St|Dr)(?:\.|(?=$|,))(?! [A-Z][a-z])( (?=[a-z])|)",
+        r"(?<![\w.])([A-Z][a-z]+|\d+(?:st|nd|rd|th)) (St|Dr)(?:\.|(?=$|,))(?! [A-Z][a-z])( (?=[a-z])|)",
         _street,
+    ),
+    rule(
+        r"(?<=[a-z\d] )(Ave|Blvd|Rd|Hwy|Pkwy)(?=,|$| (?:[NS][EW]?|[EW])(?!\w)| (?:and|at|in|near|to)(?!\w))",
+        lambda m: ABBREVIATIONS[m[1]],
     ),
     rule(r"(?<!\w)St\.? (?=[A-Z])", "Saint "),
     rule(r"(?<!\w)Dr\.? (?=[A-Z])", "Doctor "),
@@ -201,20 +296,34 @@ WORDS: tuple[Rule, ...] = (
     rule(r"(?<![\w.])(Mr|Mrs|Ms|Mt|Ft|Sgt|Capt|Prof|Jr|Sr|vs)(?![\w.'])", lambda m: ABBREVIATIONS[m[1]]),
     rule(r"(?<=day) ?[-–] ?(?=(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun))", " to "),
     rule(
-        rf"(?<!\w)((?:{ROMAN_AFTER})\.?) ([IVXLC]{{1,6}})(?![\w'’])",
-        lambda m: f"{m[1]} {cardinal(str(roman_value(m[2])))}",
+        rf"(?<!\w)((?i:{ROMAN_AFTER})\.?) ({ROMAN}|[ivx]{{2,5}})(?![\w'’])",
+        lambda m: f"{m[1]} {cardinal(str(roman_value(m[2].upper())))}",
     ),
     rule(
-        rf"(?<!\w)((?:King |Queen |Pope |Emperor )?(?:{MONARCHS})) "
-        r"((?!I[ ,](?!of )[a-z'])[IVX]{1,5})(?![\w'’])",
-        lambda m: f"{m[1]} the {ordinal(str(roman_value(m[2])))}",
+        r"(?<!\w)((?:King|Queen|Pope|Emperor|Tsar)(?: [A-Z][a-z]+){1,2} |"
+        rf"(?:{MONARCHS}) (?!I[ ,](?!of )[a-z']))"
+        rf"({ROMAN})(?![\w'’])",
+        lambda m: f"{m[1]}the {ordinal(str(roman_value(m[2])))}",
     ),
-    rule(r"(?<![A-Za-z0-9])(CO|NO|SO|NH|CH)(\d)(?!\w)", lambda m: f"{' '.join(m[1])} {cardinal(m[2])}"),
+    rule(rf"(?<![\w-])({ROMAN})(?:st|nd|rd|th)?(?= [Cc]entur)", lambda m: ordinal(str(roman_value(m[1])))),
+    # Rocky III, Civilization VI, XXI; but not an IV drip, Xi, XL.
+    rule(
+        r"(?<![\w.-])(?:(?!(?:An|The|This|His|Her|My|Your|Our|With)\s)([A-Z][a-z]+ )(?=IV|VI|IX|XI)|"
+        rf"(?=II|VII|X[IVX]{{2}}|[XL]{{1,2}}[IVX]{{2}}))({ROMAN})(?![\w'’-])",
+        lambda m: (m[1] or "") + cardinal(str(roman_value(m[2]))),
+    ),
+    rule(r"(?<![\w-])IV(?= [a-z]|s?[.,;)]|$)", "I V"),
     rule(r"(?<!\w)WW(I{1,2})(?!\w)", lambda m: f"World War {cardinal(str(len(m[1])))}"),
-    # B2B, F-16, B12, A380, COVID-19, iPhone 15.
-    rule(r"(?<![A-Za-z0-9])([BCDEGOPSV])2([BCDEGOPSV])(?![A-Za-z0-9])", r"\1 to \2"),
+    # 7ABC123, X7K9P: digits by one where letters and digits change more than once.
+    spoken(
+        r"(?<![\w.-])(?=[A-Z\d]{5,}(?![\w-]))(?=[A-Z]*\d+[A-Z]+\d|\d+[A-Z]+\d)[A-Z\d]+",
+        lambda code: " ".join(by_one(one) if one.isdigit() else one for one in code),
+    ),
+    rule(r"(?<![\w.,])(480|720|1080|1440|2160)([pi])(?!\w)", lambda m: f"{in_pairs(m[1])} {m[2].upper()}"),
+    rule(r"(?<!\w)IPv([46])(?!\w)", r"I P V \1"),
+    # F-16, B12, A380, COVID-19, iPhone 15.
     rule(
-        r"(?<![A-Za-z0-9])(I|US|M|A|F|B|C|E|X|MiG|Su|GPT|COVID|SARS|MH|BA|AA|RTX|"
+        r"(?<![A-Za-z0-9])((?:A|I)(?=-)|US|M|F|B|C|E|X|MiG|Su|GPT|COVID|SARS|MH|BA|AA|RTX|"
         r"GTX)[- ](\d{1,4})(?![\w:/%]|[.,]\d|-\d)",
         _named,
     ),
@@ -243,4 +352,5 @@ def acronyms(text: str) -> str:
         known = [word for word in capitals if word in SPELLED or not _VOWEL.search(word)]
         if len(known) < len(capitals):
             return text
-    return _ACRONYM.sub(_acronym, re.sub(r"(?<!\w)OK(?!\w)", "okay", text))
+    text = re.sub(r"(?<!\w)OK(?!\w)", "okay", text)
+    return _ACRONYM.sub(_acronym, re.sub(r"(?<=[Tt]he )WHO(?!\w)|WHO(?='s)", "W H O", text))
