@@ -56,6 +56,9 @@ _ENGLISH: Final = (
     *WORDS,
     *english_amounts.LEFT,
 )
+_FIGURES: Final = re.compile(r"[^A-Za-z\s.,;:!?'\"()‘’“”—-]|\s-\S|[-—](?=[A-Z])|\.\w|\(\)", re.ASCII)
+"""What some rule of English numbers, dates and codes matches; most sentences have none of it."""
+_ENGLISH_PROSE: Final = (*HETERONYMS, *WORDS)
 _SPACES: Final = re.compile(" {2,}")
 _ADDRESS: Final = regex.compile(
     r"(?:(?:https?|ftp)://|www\.)[!-~]+|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
@@ -96,7 +99,8 @@ def in_mandarin(text: str) -> str:
 def in_english(text: str) -> str:
     """`text` in English words; its Han are unchanged. Accepts any `str` and raises nothing."""
     text = unified(_addresses_in_words(plain(text), chinese=False))
-    return acronyms(_SPACES.sub(" ", applied(_ENGLISH, text)))
+    rules = _ENGLISH if _FIGURES.search(text) else _ENGLISH_PROSE
+    return acronyms(_SPACES.sub(" ", applied(rules, text)))
 
 
 def others_in_words(text: str, language: str) -> str:

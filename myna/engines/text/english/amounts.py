@@ -201,7 +201,7 @@ NOTATIONS: tuple[Rule, ...] = (
     *SPELLINGS,
     # m s⁻¹ as m/s.
     rule(
-        rf"(?<=[A-Za-zΩ²³¹])[ ·⋅]({_UNIT})(?:⁻([¹²³])|\^-([123]))",
+        rf"(?<=[A-Za-zΩ²³¹])[ ·⋅](?=[A-Za-zμÅΩ°]{{1,5}}[⁻^])({_UNIT})(?:⁻([¹²³])|\^-([123]))",
         lambda m: f"/{m[1]}{m[2].strip('¹') if m[2] else m[3].strip('1').translate(_RAISED)}",
     ),
     rule(r"(?<!\d )(?:(?<=^)|(?<=[\s(]))–(?=\d)", "-"),
@@ -278,7 +278,7 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
         _unit,
     ),
     rule(
-        rf"(?<![\w./-])(?!W/L)(?P<unit>{_ALONE}(?=[·⋅/])(?:[·⋅]{_UNIT})*|{_POWERED})(?:/{_PER})?"
+        rf"(?<![\w./-])(?!W/L)(?=[A-Za-zμÅΩ°]{{1,5}}[·⋅/²³])(?P<unit>{_ALONE}(?=[·⋅/])(?:[·⋅]{_UNIT})*|{_POWERED})(?:/{_PER})?"
         r"(?![\w²³'/(-])",
         _unit_alone,
     ),
