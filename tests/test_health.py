@@ -27,8 +27,7 @@ from myna.settings import POSTGRESQL_CONNECTIONS
 from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import Folder
 from myna.store.schema import newest
-from tests.conformance.caller import UNCHARGED, Caller, check_error
-from tests.conformance.conftest import make_caller
+from tests.conformance.caller import UNCHARGED, Caller, check_error, make_caller
 from tests.rig.calls import call
 from tests.rig.office import People
 from tests.rig.postgres import Postgres

@@ -3,8 +3,6 @@
 import json
 import logging
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import pytest
 from prometheus_client import REGISTRY
@@ -18,6 +16,7 @@ from myna.gateway.trial import likely_cause, wrong_url
 from myna.http.client import HttpClient
 from myna.store.queries import config as store
 from myna.store.queries.config import Config, RouteRow
+from tests.rig.http_server import Exchange, LoopbackServer
 from tests.rig.waiting import Clock
 from tests.store.books import Books
 from tests.test_channels import configuration
@@ -120,35 +119,23 @@ KEY = "a-key-of-the-operators"
 MODELS = ["llama3.2:latest", "qwen3", *(f"model-{number}" for number in range(200))]
 
 
-class _Server(BaseHTTPRequestHandler):
+class _Server(LoopbackServer):
     """Lists its models below /v1 to those who have the key."""
 
-    def do_GET(self) -> None:
+    def answer(self, exchange: Exchange) -> None:
         status, body = 200, {"object": "list", "data": [{"id": name} for name in MODELS]}
-        if self.path != "/v1/models":
+        if exchange.path != "/v1/models":
             status, body = 404, {"detail": "Not Found"}
-        elif self.headers["Authorization"] != f"Bearer {KEY}":
-            said = f"Incorrect API key provided: {self.headers['Authorization']}.\nSee our page."
+        elif exchange.headers["Authorization"] != f"Bearer {KEY}":
+            said = f"Incorrect API key provided: {exchange.headers['Authorization']}.\nSee our page."
             status, body = 401, {"error": {"message": said, "type": "invalid_request_error"}}
-        content = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        pass
+        exchange.send(status, json.dumps(body).encode())
 
 
 @pytest.fixture(scope="module")
 def root() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Server)
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with _Server() as server:
+        yield server.root
 
 
 async def cause(url: str, model: str = "qwen3", key: str = KEY, *, refused: bool = False) -> str:

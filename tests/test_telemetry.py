@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from myna.wire.completions import usage_at_end
-from tests.conformance.conftest import make_caller
+from tests.conformance.caller import make_caller
 from tests.rig.calls import call
 from tests.rig.processes import tethered
 from tests.rig.service import Service, ServiceMaker

@@ -1,8 +1,6 @@
 """Spans that a receiver of OTLP gets from a running service."""
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -12,21 +10,28 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from tests.conformance.conftest import make_caller
+from tests.conformance.caller import make_caller
 from tests.rig.calls import call
+from tests.rig.http_server import Exchange, LoopbackServer
 from tests.rig.service import ServiceMaker
 from tests.rig.upstream import Upstream
 
 TRACE, ABOVE = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+PROTOBUF = "application/x-protobuf"
 
 
-class Receiver(ThreadingHTTPServer):
+class Receiver(LoopbackServer):
     """Takes OTLP over HTTP, as protobuf."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.url = f"http://127.0.0.1:{self.server_port}"
+        super().__init__()
         self.received: list[bytes] = []
+
+    def answer(self, exchange: Exchange) -> None:
+        body = exchange.body()
+        if exchange.path == "/v1/traces" and exchange.headers["content-type"] == PROTOBUF:
+            self.received.append(body)
+        exchange.send(200, ExportTraceServiceResponse().SerializeToString(), PROTOBUF)
 
     def spans(self, trace: str) -> dict[str, Span]:
         """The spans of a trace by name, in the order of their beginnings. A call that was planned by an older
@@ -42,30 +47,10 @@ class Receiver(ThreadingHTTPServer):
         return {span.name: span for span in sorted(found, key=lambda span: span.start_time_unix_nano)}
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: Receiver
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        if self.path == "/v1/traces" and self.headers["content-type"] == "application/x-protobuf":
-            self.server.received.append(body)
-        answer = ExportTraceServiceResponse().SerializeToString()
-        self.send_response(200)
-        self.send_header("content-type", "application/x-protobuf")
-        self.send_header("content-length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
-
-    def log_message(self, *_: object) -> None:
-        """Nothing on stderr."""
-
-
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     with Receiver() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
-        server.shutdown()
 
 
 def attributes(span: Span) -> dict[str, Any]:
@@ -75,7 +60,7 @@ def attributes(span: Span) -> dict[str, Any]:
 def test_a_call_is_a_trace_of_its_charge_attempts_speech_and_commit(
     make_service: ServiceMaker, upstream: Upstream, receiver: Receiver
 ) -> None:
-    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url}
+    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.root}
     service = make_service(chat_url=upstream.url, chat_key=upstream.key, speech="espeak", env=env).start()
     caller = make_caller(service)
     said, request = "0123456789 never in a span", {"model": "svc-chat", "messages": []}

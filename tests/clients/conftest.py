@@ -2,15 +2,14 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.conftest import make_caller, wait_for_voices
+from tests.conformance.caller import make_caller
 from tests.openai_audio.transcription_upstream import TranscriptionUpstream
-from tests.rig.commands import CommandLine
-from tests.rig.forks import Forks
-from tests.rig.service import Service
+from tests.rig.service import RunningService, Service
 from tests.rig.upstream import Upstream
 
 
@@ -18,16 +17,14 @@ from tests.rig.upstream import Upstream
 def speech_upstream() -> Iterator[Upstream]:
     """The server that speaks. The service asks it for its voices at any time, so it is not the one whose
     requests the tests count."""
-    running = Upstream()
-    yield running
-    running.close()
+    with closing(Upstream()) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
 def transcription_upstream() -> Iterator[TranscriptionUpstream]:
-    running = TranscriptionUpstream()
-    yield running
-    running.close()
+    with TranscriptionUpstream() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
@@ -35,28 +32,20 @@ def service(
     session_upstream: Upstream,
     speech_upstream: Upstream,
     transcription_upstream: TranscriptionUpstream,
-    commands: CommandLine,
-    forks: Forks | None,
-    tmp_path_factory: pytest.TempPathFactory,
+    running_service: RunningService,
 ) -> Iterator[Service]:
     """A service with upstreams for chat, speech and recordings, shared by all clients."""
-    running = Service(
-        tmp_path_factory.mktemp("service"),
-        commands,
-        chat_url=session_upstream.url,
-        chat_key=session_upstream.key,
-        chat_model=session_upstream.model,
-        speech=speech_upstream.url,
-        env={"MYNA_SPEECH_KEY": speech_upstream.key},
-        forks=forks,
-    ).start()
-    running.cli("channel", "add", "chat", "hears", transcription_upstream.url)
-    for name, kind, channel in (("vectors", "embeddings", "default"), ("hear-1", "transcription", "hears")):
-        running.cli("route", "add", name, "--channel", channel, "--units", "1", "--kind", kind)
-    wait_for_voices(make_caller(running))
-    yield running
-    assert running.command("audit", "--json").code == 0
-    assert running.stop() == 0
+    speech = {"speech": speech_upstream.url, "env": {"MYNA_SPEECH_KEY": speech_upstream.key}}
+    with running_service(**session_upstream.as_chat(), **speech) as running:
+        running.cli("channel", "add", "chat", "hears", transcription_upstream.url)
+        for name, kind, channel in (
+            ("vectors", "embeddings", "default"),
+            ("hear-1", "transcription", "hears"),
+        ):
+            running.cli("route", "add", name, "--channel", channel, "--units", "1", "--kind", kind)
+        make_caller(running).wait_for_voices()
+        yield running
+        assert running.command("audit", "--json").code == 0
 
 
 @pytest.fixture(scope="session")

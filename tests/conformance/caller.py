@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
 from tests.rig.calls import Answer, call
 from tests.rig.service import Account, Key, Service
 from tests.rig.upstream import SECRET
+from tests.rig.waiting import wait_until
 
 COPY_WAIT_S = 60
 """How long the copy of the metrics may be out of date."""
@@ -78,6 +79,26 @@ class Caller:
 
     def stats(self) -> Stats:
         return Stats(**self.get("/me").json["stats"])
+
+    def balance(self) -> int:
+        return int(self.service.cli("account", "show", self.account.name)["balance"])
+
+    def voice_ids(self) -> list[str]:
+        return [voice["voice_id"] for voice in self.get("/voices").json["data"]]
+
+    def wait_for_voices(self) -> None:
+        """Waits until the service has read its speech upstream's voices, which it does after the start."""
+        wait_until(lambda: self.voice_ids() != [], 60, "voices are listed")
+
+    def at(self, service: Service) -> "Caller":
+        """The same key at another process."""
+        return replace(self, service=service)
+
+
+def make_caller(service: Service, *, units: int = 1000, **parameters: Any) -> Caller:
+    """Makes an account and a key of it. `parameters` go to `Account.key`."""
+    account = service.account(units=units)
+    return Caller(service, account, account.key(**parameters))
 
 
 def check(answer: Answer) -> None:

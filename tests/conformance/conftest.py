@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.caller import Caller
+from tests.conformance.caller import Caller, make_caller
 from tests.rig.postgres import Postgres
 from tests.rig.service import ALL_SCOPES, RunningService, Service, ServiceMaker
 from tests.rig.upstream import Upstream
-from tests.rig.waiting import wait_until
 
 BODY_MAX_BYTES = 200_000
 LIMITS = {"MYNA_CALL_DEADLINE_S": "20", "MYNA_BODY_MAX_BYTES": str(BODY_MAX_BYTES)}
@@ -46,8 +45,7 @@ def serving(
 
     def run(**parameters: Any) -> AbstractContextManager[Service]:
         session_upstream.forget()  # a service reads the voices of its upstream when it starts
-        chat = {"chat_url": session_upstream.url, "chat_key": session_upstream.key}
-        given = {"chat_model": session_upstream.model, "speech": None, "env": LIMITS} | chat | parameters
+        given = {"speech": None, "env": LIMITS, **session_upstream.as_chat(), **parameters}
         return running_service(database_url=new_database(), **given)
 
     return run
@@ -89,10 +87,8 @@ def own_service(
         return make_service(
             database_url=new_database(),
             speech=speech,
-            chat_url=upstream.url,
-            chat_key=upstream.key,
-            chat_model=upstream.model,
             env={**LIMITS, **env},
+            **upstream.as_chat(),
             **more,
         )
 
@@ -112,17 +108,6 @@ def chat_upstream(session_upstream: Upstream) -> Upstream:
     """The upstream of the shared services, reset: it echoes and has recorded no requests."""
     session_upstream.forget()
     return session_upstream
-
-
-def make_caller(service: Service, *, units: int = 1000, **parameters: Any) -> Caller:
-    """Makes an account and a key of it. `parameters` go to `Account.key`."""
-    account = service.account(units=units)
-    return Caller(service, account, account.key(**parameters))
-
-
-def wait_for_voices(caller: Caller) -> None:
-    """Waits until the service has read the voices of its speech upstream, which it does after the start."""
-    wait_until(lambda: caller.get("/voices").json["data"] != [], 60, "voices are listed")
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,7 @@ import urllib.parse
 import pytest
 
 from tests.conformance.audio_urls import fetch
-from tests.conformance.caller import Caller
-from tests.conformance.conftest import make_caller
+from tests.conformance.caller import Caller, make_caller
 from tests.rig.calls import Answer, Wire, call
 from tests.rig.service import Service
 

@@ -18,8 +18,8 @@ from tests.conformance.caller import (
     Stats,
     assert_shape,
     check_error,
+    make_caller,
 )
-from tests.conformance.conftest import make_caller
 from tests.rig.service import Service
 from tests.rig.upstream import COUNTED_TEXT, Upstream
 from tests.rig.waiting import wait_until

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.caller import DELIVERED, Caller
-from tests.conformance.conftest import CallerMaker, make_caller
+from tests.conformance.caller import DELIVERED, Caller, make_caller
+from tests.conformance.conftest import CallerMaker
 from tests.rig.clients import NodeJsClient
 from tests.rig.models import Llm
 from tests.rig.service import Service, ServiceMaker

@@ -4,8 +4,16 @@ import gzip
 import socket
 import time
 
-from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller, assert_shape, check_error
-from tests.conformance.conftest import BODY_MAX_BYTES, CallerMaker, make_caller
+from tests.conformance.caller import (
+    DELIVERED,
+    REFUNDED,
+    UNCHARGED,
+    Caller,
+    assert_shape,
+    check_error,
+    make_caller,
+)
+from tests.conformance.conftest import BODY_MAX_BYTES, CallerMaker
 from tests.rig.calls import Wire, call
 from tests.rig.service import Service
 

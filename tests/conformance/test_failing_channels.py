@@ -8,8 +8,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from myna.channels.circuits import FAILURES_MAX
-from tests.conformance.caller import DELIVERED, REFUNDED, Caller, Stats
-from tests.conformance.conftest import make_caller
+from tests.conformance.caller import DELIVERED, REFUNDED, Caller, Stats, make_caller
 from tests.rig.calls import EventReader, call
 from tests.rig.service import RunningService, Service
 from tests.rig.upstream import Upstream

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.caller import DELIVERED, REFUNDED, Caller, check_error
-from tests.conformance.conftest import make_caller
+from tests.conformance.caller import DELIVERED, REFUNDED, Caller, check_error, make_caller
 from tests.farm.node_client import NodeClient, NodeSite, mp3, new_voice
 from tests.rig.calls import Answer, call
 from tests.rig.samples import write_voice

@@ -13,8 +13,8 @@ import pytest
 from myna.channels.circuits import FAILURES_MAX
 from myna.gateway.trial import MESSAGE
 from tests.conformance.audio_urls import listen
-from tests.conformance.caller import DELIVERED, REFUNDED, Caller, Stats, check_error
-from tests.conformance.conftest import LIMITS, ON_BOTH_DATABASES, make_caller, wait_for_voices
+from tests.conformance.caller import DELIVERED, REFUNDED, Caller, Stats, check_error, make_caller
+from tests.conformance.conftest import LIMITS, ON_BOTH_DATABASES
 from tests.conformance.test_failing_channels import two_channels
 from tests.rig.calls import Answer, call
 from tests.rig.service import RunningService, Service
@@ -154,7 +154,7 @@ def speaker(serving: RunningService, session_upstream: Upstream) -> Iterator[Cal
     env = {**LIMITS, "MYNA_SPEECH_KEY": session_upstream.key, "MYNA_SPEECH_MODEL": "a-voice-model"}
     with serving(speech=session_upstream.url, env=env) as service:
         caller = make_caller(service)
-        wait_for_voices(caller)
+        caller.wait_for_voices()
         yield caller
         assert service.command("audit", "--json").code == 0
 
@@ -208,7 +208,7 @@ def test_speech_by_chat_fails_likewise(speaker: Caller) -> None:
 
 def test_a_hanging_or_slow_job_ends_at_its_deadline(hasty_service: Service) -> None:
     caller = make_caller(hasty_service)
-    wait_for_voices(caller)
+    caller.wait_for_voices()
     with ThreadPoolExecutor(2) as pool:
         asked = [pool.submit(caller.speak, f"fault={fault}") for fault in ("hang", "drip")]
         for answer in asked:

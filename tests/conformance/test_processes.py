@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from tests.conformance.caller import DELIVERED, Caller, Stats, check_error
-from tests.conformance.conftest import LIMITS, make_caller, wait_for_voices
+from tests.conformance.caller import DELIVERED, Caller, Stats, check_error, make_caller
+from tests.conformance.conftest import LIMITS
 from tests.rig.postgres import Postgres
 from tests.rig.service import RunningService, Service
 from tests.rig.upstream import Upstream
@@ -95,7 +95,7 @@ def test_a_retry_at_the_other_process_waits_for_the_stored_response(
 
 def test_a_task_of_one_process_is_shown_by_the_other(pair: Pair) -> None:
     first, second = pair.callers()
-    wait_for_voices(first)
+    first.wait_for_voices()
     assert first.speak("你好").status == 200
     [record] = second.get("/records").json["data"]
     assert second.get(f"/task?id={record['id']}").json["data"]["status"] == 2

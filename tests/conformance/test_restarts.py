@@ -8,8 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import asyncpg
 import pytest
 
-from tests.conformance.caller import Stats, check_error
-from tests.conformance.conftest import ON_BOTH_DATABASES, make_caller, wait_for_voices
+from tests.conformance.caller import Stats, check_error, make_caller
+from tests.conformance.conftest import ON_BOTH_DATABASES
 from tests.rig.calls import Answer, call
 from tests.rig.service import Service
 from tests.rig.upstream import Upstream
@@ -71,7 +71,7 @@ def test_a_call_interrupted_by_a_crash_is_refunded_and_can_be_retried(
 ) -> None:
     service = own_service(speech=upstream.url, MYNA_SWEEP_EVERY_S="0.2").start()
     caller = make_caller(service, units=2)
-    wait_for_voices(caller)
+    caller.wait_for_voices()
     order = {"Idempotency-Key": "an order"}
     asked = CallInProgress(ask=caller.chat, upstream=upstream, fault="block", headers=order)
     spoken = CallInProgress(caller.speak, upstream, "block")
@@ -99,7 +99,7 @@ def test_a_call_answered_before_a_crash_stays_charged_and_is_replayed(
 ) -> None:
     service = own_service(speech=upstream.url).start()
     caller = make_caller(service, units=5)
-    wait_for_voices(caller)
+    caller.wait_for_voices()
     order = {"Idempotency-Key": "an order"}
     answers = [caller.chat("hello", headers).json for headers in (None, None, order)]
     spoken = caller.speak("你好").json["audio_url"]

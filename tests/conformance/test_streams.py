@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller, Stats
-from tests.conformance.conftest import CallerMaker, make_caller
+from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller, Stats, make_caller
+from tests.conformance.conftest import CallerMaker
 from tests.rig.calls import EventReader
 from tests.rig.service import Service
 from tests.rig.upstream import SECRET, Upstream

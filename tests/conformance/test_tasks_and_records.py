@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.caller import Caller, assert_shape, check_error
-from tests.conformance.conftest import ON_BOTH_DATABASES, CallerMaker, make_caller
+from tests.conformance.caller import Caller, assert_shape, check_error, make_caller
+from tests.conformance.conftest import ON_BOTH_DATABASES, CallerMaker
 from tests.rig.service import Service
 
 RECORD = {

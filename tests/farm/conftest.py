@@ -5,30 +5,15 @@ from collections.abc import Iterator
 import pytest
 
 from tests.farm.node_client import NodeSite
-from tests.rig.commands import CommandLine
-from tests.rig.postgres import Postgres
-from tests.rig.service import Service
+from tests.rig.service import RunningService
 
 
 @pytest.fixture(scope="session", params=["sqlite"])
-def site(
-    request: pytest.FixtureRequest, commands: CommandLine, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[NodeSite]:
+def site(request: pytest.FixtureRequest, running_service: RunningService) -> Iterator[NodeSite]:
     """`each_database` runs a test on a service on PostgreSQL as well."""
-    database_url = None
-    if request.param == "postgresql":
-        postgres: Postgres = request.getfixturevalue("postgres")
-        database_url = postgres.fresh_database()
-    service = Service(
-        tmp_path_factory.mktemp("farm"),
-        commands,
-        database_url=database_url,
-        chat_url="parrot:",
-        speech="none",
-        env={"MYNA_SWEEP_EVERY_S": "0.2"},
-    ).start()
-    yield NodeSite(service)
-    assert service.stop() == 0
+    url = None if request.param == "sqlite" else request.getfixturevalue("postgres").fresh_database()
+    with running_service(database_url=url, env={"MYNA_SWEEP_EVERY_S": "0.2"}) as service:
+        yield NodeSite(service)
 
 
 @pytest.fixture(scope="session")

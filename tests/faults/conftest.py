@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.caller import Caller
 from tests.rig import postgres as rig
 from tests.rig.postgres import Postgres
 from tests.rig.service import Service, ServiceMaker
@@ -56,15 +55,7 @@ def service_on(make_service: ServiceMaker, upstream: Upstream) -> ServiceOn:
 
     def make(database_url: str | None, *, program: Sequence[str] = (), **env: str) -> Service:
         more = {"program": program} if program else {}
-        return make_service(
-            database_url=database_url,
-            chat_url=upstream.url,
-            chat_key=upstream.key,
-            chat_model=upstream.model,
-            speech="none",
-            env=env,
-            **more,
-        )
+        return make_service(database_url=database_url, speech="none", env=env, **upstream.as_chat(), **more)
 
     return make
 
@@ -76,16 +67,6 @@ def two_services(postgres: Postgres, service_on: ServiceOn) -> tuple[Service, Se
     limits = {"MYNA_CALL_DEADLINE_S": "5", "MYNA_SWEEP_EVERY_S": "0.3"}
     first = service_on(url, **limits).start()
     return first, service_on(url, **limits, MYNA_DATA=str(first.folder / "data")).start()
-
-
-def new_caller(service: Service, units: int) -> Caller:
-    account = service.account(units=units)
-    return Caller(service, account, account.key())
-
-
-def at(service: Service, caller: Caller) -> Caller:
-    """The caller with the same key at another process."""
-    return Caller(service, caller.account, caller.key)
 
 
 def audited(service: Service) -> bool:

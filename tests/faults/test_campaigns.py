@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import pytest
 
 from myna.wire.farm import LeaseProof
-from tests.conformance.caller import Caller
+from tests.conformance.caller import Caller, make_caller
 from tests.farm.node_client import NodeClient, NodeSite, mp3, proof_of
-from tests.faults.conftest import RELEASE, ServiceOn, at, audited, new_caller
+from tests.faults.conftest import RELEASE, ServiceOn, audited
 from tests.rig.calls import Answer, EventReader, Wire
 from tests.rig.postgres import Postgres
 from tests.rig.service import Service
@@ -297,10 +297,10 @@ def run_campaign(
     """Runs traffic under the faults and compares all answers with the books."""
     first, last = services[0], services[-1]
     last.cli("settings", "set", "task_deadline_s", str(TASK_DEADLINE_S))
-    caller = new_caller(last, units=UNITS)
+    caller = make_caller(last, units=UNITS)
     rng = random.Random(seed)
     worker = Worker(NodeSite(last).node(VOICE), seed)
-    traffic = Traffic([at(service, caller) for service in services], seed)
+    traffic = Traffic([caller.at(service) for service in services], seed)
     done = Counter[str]()
     try:
         for _ in range(ROUNDS):

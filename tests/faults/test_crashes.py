@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller, check_error
-from tests.faults.conftest import ServiceOn, at, audited, new_caller
+from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller, check_error, make_caller
+from tests.faults.conftest import ServiceOn, audited
 from tests.rig.calls import Answer, call
 from tests.rig.service import Service
 from tests.rig.upstream import Upstream
@@ -34,13 +34,13 @@ def test_a_process_refunds_open_calls_of_another_killed_process(
 ) -> None:
     """Calls in progress in the other process are not refunded."""
     dying, living = two_services
-    caller = new_caller(dying, units=1)
+    caller = make_caller(dying, units=1)
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(ask, caller, "fault=hang")
         upstream.wait_for_requests(1)
         dying.kill()
         assert asked.result(60) is None
-    left = at(living, caller)
+    left = caller.at(living)
     assert left.chat("the unit is still spent").status == 402
     wait_until(lambda: left.stats() == REFUNDED, SWEPT_DEADLINE_S, "the other process sweeps")
     assert left.chat("the unit is back").status == 200
@@ -50,13 +50,13 @@ def test_a_process_refunds_open_calls_of_another_killed_process(
 def test_a_revocation_is_effective_in_both_processes_when_it_returns(
     two_services: tuple[Service, Service],
 ) -> None:
-    caller = new_caller(two_services[0], units=1_000_000)
+    caller = make_caller(two_services[0], units=1_000_000)
     answered: list[tuple[float, int]] = []
     refused: list[int] = []
     revoked = threading.Event()
 
     def ask(number: int) -> None:
-        mine = at(two_services[number % 2], caller)
+        mine = caller.at(two_services[number % 2])
         while len(refused) < 50:
             began = time.monotonic()
             status = mine.chat("hello").status if number % 4 else mine.get("/me").status
@@ -97,7 +97,7 @@ def stored(service: Service) -> bool:
 
 def test_on_a_full_disk_calls_are_refused_uncharged_and_reads_are_served(service_on: ServiceOn) -> None:
     service = service_on(None, MYNA_CHARGE_WAIT_S="0.5", PYTHONDONTWRITEBYTECODE="1").start()
-    caller = new_caller(service, units=5)
+    caller = make_caller(service, units=5)
     fill_disk(service)
     check_error(caller.chat("hello"), 503, "service_unavailable")
     assert caller.stats() == UNCHARGED
@@ -122,7 +122,7 @@ def test_a_call_that_fails_on_a_full_disk_is_refunded_when_there_is_space(
 ) -> None:
     """A 500 states the refund, so there is no answer while the refund cannot be written."""
     service = service_on(None, MYNA_CHARGE_WAIT_S="0.5", PYTHONDONTWRITEBYTECODE="1").start()
-    caller = new_caller(service, units=1)
+    caller = make_caller(service, units=1)
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(caller.chat, "fault=block:500")
         upstream.wait_for_requests(1)

@@ -13,13 +13,11 @@ from typing import Any
 import pytest
 import soundfile
 
-from tests.conformance.caller import DELIVERED, REFUNDED, Caller, Stats
-from tests.faults.conftest import DATABASES, new_caller
+from tests.conformance.caller import DELIVERED, REFUNDED, Caller, Stats, make_caller
+from tests.faults.conftest import DATABASES
 from tests.rig.calls import call
-from tests.rig.commands import CommandLine
 from tests.rig.compute_node import ComputeNode, NodeMaker, Voices, VoicesOf
-from tests.rig.postgres import Postgres
-from tests.rig.service import Service
+from tests.rig.service import RunningService, Service
 from tests.rig.waiting import wait_until
 
 TEXT = "春眠不觉晓，处处闻啼鸟。"
@@ -103,24 +101,17 @@ class Farm:
 
 
 @pytest.fixture(scope="module", params=DATABASES)
-def service(
-    request: pytest.FixtureRequest, commands: CommandLine, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Service]:
+def service(request: pytest.FixtureRequest, running_service: RunningService) -> Iterator[Service]:
     """A service without a speech channel. A test that kills it starts it again."""
-    url = None
-    if request.param == "postgresql":
-        postgres: Postgres = request.getfixturevalue("postgres")
-        url = postgres.fresh_database()
-    folder = tmp_path_factory.mktemp("service")
-    made = Service(folder, commands, database_url=url, chat_url="parrot:", speech="none", env=LIMITS)
-    yield made.start()
-    assert made.stop() == 0
+    url = None if request.param == "sqlite" else request.getfixturevalue("postgres").fresh_database()
+    with running_service(database_url=url, env=LIMITS) as made:
+        yield made
 
 
 @pytest.fixture
 def farm(service: Service, make_node: NodeMaker, voices: VoicesOf) -> Iterator[Farm]:
     """A farm with its own nodes, which are removed after the test."""
-    farm = Farm(service=service, caller=new_caller(service, units=UNITS), make_node=make_node, voices=voices)
+    farm = Farm(service=service, caller=make_caller(service, units=UNITS), make_node=make_node, voices=voices)
     yield farm
     for name in farm.names:
         service.cli("node", "remove", name)

@@ -8,8 +8,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests.conformance.conftest import make_caller
-from tests.faults.conftest import at, audited
+from tests.conformance.caller import make_caller
+from tests.faults.conftest import audited
 from tests.rig.office import People
 from tests.rig.postgres import Pooled, needs_pgbouncer
 from tests.rig.service import ServiceMaker
@@ -56,7 +56,7 @@ def test_two_replicas_serve_every_call_behind_pgbouncer(
         make_service(chat_url="parrot:", speech="espeak", database_url=url, env=env).start() for _ in "12"
     )
     caller = make_caller(first, units=10_000)
-    callers = (caller, at(second, caller))
+    callers = (caller, caller.at(second))
     visitor = People(first).signed_in("reader")
 
     def use(number: int) -> list[tuple[int, bytes]]:

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.conformance.conftest import make_caller
+from tests.conformance.caller import make_caller
 from tests.rig.calls import call
 from tests.rig.processes import tethered
 from tests.rig.service import ServiceMaker

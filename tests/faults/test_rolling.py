@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from myna.store.schema import newest
-from tests.conformance.caller import Caller
-from tests.conformance.conftest import make_caller
+from tests.conformance.caller import Caller, make_caller
 from tests.rig.calls import call
 from tests.rig.postgres import SYSTEM_PATH
 from tests.rig.processes import tethered

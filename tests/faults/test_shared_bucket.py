@@ -22,8 +22,7 @@ from myna.errors import StorageUnavailable
 from myna.settings import Settings
 from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import Folder, Storage, is_empty, open_storage
-from tests.conformance.caller import REFUNDED, Caller
-from tests.conformance.conftest import make_caller
+from tests.conformance.caller import REFUNDED, Caller, make_caller
 from tests.rig.calls import call
 from tests.rig.s3 import BROKEN, BUCKET, OPEN_BUCKET, S3, SECRET, SKEWED, Fault
 from tests.rig.service import Service, ServiceMaker

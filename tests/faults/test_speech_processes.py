@@ -11,8 +11,8 @@ import pytest
 
 from myna.engines.audio.encoders import RATE_HZ, SoundFormat
 from tests.audio.test_encoders import heard
-from tests.conformance.caller import DELIVERED, REFUNDED, Caller, Stats
-from tests.faults.conftest import ServiceOn, audited, new_caller
+from tests.conformance.caller import DELIVERED, REFUNDED, Caller, Stats, make_caller
+from tests.faults.conftest import ServiceOn, audited
 from tests.rig.calls import call
 from tests.rig.processes import children, proc_file, send, state
 from tests.rig.service import Service
@@ -73,7 +73,7 @@ def stored_s(caller: Caller) -> float:
 
 
 def test_sound_arrives_while_the_rest_is_not_spoken(service: Service) -> None:
-    caller = new_caller(service, units=1)
+    caller = make_caller(service, units=1)
     speaking = Speaking(caller)
     assert len(speaking.first) == SECOND_BYTES
     assert caller.stats() == CHARGED
@@ -85,7 +85,7 @@ def test_sound_arrives_while_the_rest_is_not_spoken(service: Service) -> None:
 
 
 def test_the_text_of_a_process_that_dies_is_spoken_by_another(service: Service) -> None:
-    caller = new_caller(service, units=1)
+    caller = make_caller(service, units=1)
     speaking = [pid for pid in children(service.pid) if "espeak.child" in proc_file(pid, "cmdline")]
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(caller.speak, SENTENCE * 50)
@@ -98,7 +98,7 @@ def test_the_text_of_a_process_that_dies_is_spoken_by_another(service: Service) 
 
 
 def test_a_process_that_dies_within_a_text_is_refunded(service: Service) -> None:
-    caller = new_caller(service, units=1)
+    caller = make_caller(service, units=1)
     speaking = Speaking(caller)
     speaking.signal(signal.SIGKILL)
     _, whole = speaking.rest()
@@ -111,7 +111,7 @@ def test_a_process_that_dies_within_a_text_is_kept_with_its_sound_if_the_site_sa
     service: Service,
 ) -> None:
     service.cli("settings", "set", "broken_stream", "keep")
-    caller = new_caller(service, units=1)
+    caller = make_caller(service, units=1)
     speaking = Speaking(caller)
     speaking.signal(signal.SIGKILL)
     rest, whole = speaking.rest()
@@ -121,7 +121,7 @@ def test_a_process_that_dies_within_a_text_is_kept_with_its_sound_if_the_site_sa
 
 
 def test_a_client_that_leaves_within_a_text_pays_for_it_and_it_is_stored_whole(service: Service) -> None:
-    caller = new_caller(service, units=1)
+    caller = make_caller(service, units=1)
     speaking = Speaking(caller)
     speaking.leave()
     speaking.signal(signal.SIGCONT)
@@ -130,7 +130,7 @@ def test_a_client_that_leaves_within_a_text_pays_for_it_and_it_is_stored_whole(s
 
 
 def test_the_server_is_killed_within_a_text(service: Service) -> None:
-    caller = new_caller(service, units=1)
+    caller = make_caller(service, units=1)
     speaking = Speaking(caller)
     service.kill()
     _, whole = speaking.rest()

@@ -9,8 +9,8 @@ import asyncpg
 import pytest
 
 from demo import tiny_voices
-from tests.conformance.caller import REFUNDED, Caller, Stats
-from tests.faults.conftest import ServiceOn, audited, new_caller
+from tests.conformance.caller import REFUNDED, Caller, Stats, make_caller
+from tests.faults.conftest import ServiceOn, audited
 from tests.rig.calls import EventReader
 from tests.rig.postgres import Postgres
 from tests.rig.service import Service
@@ -90,7 +90,7 @@ def test_a_killed_process_leaves_a_stream_that_is_refunded_at_the_start(
     service_on: ServiceOn, fault: str, kind: str
 ) -> None:
     service = service_that_pauses(service_on, kind, fault, MYNA_STREAM_DEADLINE_S="3600")
-    caller = new_caller(service, units=1)
+    caller = make_caller(service, units=1)
     with stream(caller, f"fault={fault} one two", kind) as answer:
         wait_until(lambda: caller.stats().calls == 1, SWEPT_DEADLINE_S, "the call is charged")
         if fault == "pause":
@@ -112,7 +112,7 @@ def test_a_frozen_process_withholds_the_end_of_a_stream_that_was_refunded(
     env = {"MYNA_STREAM_DEADLINE_S": "1", "MYNA_SWEEP_EVERY_S": "0.2"}
     living = service_on(url, **env).start()
     frozen = service_on(url, **env, MYNA_DATA=str(living.folder / "data")).start()
-    caller = new_caller(living, units=1)
+    caller = make_caller(living, units=1)
     there = Caller(frozen, caller.account, caller.key)
     with stream(there, "fault=pause one two") as answer:
         assert answer.next_event() and answer.next_event()
@@ -131,7 +131,7 @@ async def test_the_end_of_a_stream_waits_for_the_commit_of_its_keep(
     """Another session locks the account within the stream: the words arrive, and `[DONE]` after the lock."""
     url = postgres.fresh_database()
     service = await asyncio.to_thread(service_on(url).start)
-    caller = await asyncio.to_thread(new_caller, service, units=1)
+    caller = await asyncio.to_thread(make_caller, service, units=1)
     other = await asyncpg.connect(url)
     answer = await asyncio.to_thread(stream, caller, "fault=pause one two")
     assert await asyncio.to_thread(answer.next_event) and await asyncio.to_thread(answer.next_event)
@@ -151,7 +151,7 @@ async def test_the_end_of_a_stream_waits_for_the_commit_of_its_keep(
 
 def test_a_stream_ends_within_the_grace_period(service_on: ServiceOn, upstream: Upstream) -> None:
     service = service_on(None, MYNA_SHUTDOWN_GRACE_S="60").start()
-    caller = new_caller(service, units=1)
+    caller = make_caller(service, units=1)
     with stream(caller, "fault=pause one two") as answer:
         assert answer.next_event() and answer.next_event()
         service.terminate()
@@ -167,7 +167,7 @@ def test_a_stream_longer_than_the_grace_period_ends_with_an_error_and_is_refunde
     service_on: ServiceOn, kind: str
 ) -> None:
     service = service_that_pauses(service_on, kind, "pause", MYNA_SHUTDOWN_GRACE_S="0.3")
-    caller = new_caller(service, units=1)
+    caller = make_caller(service, units=1)
     with stream(caller, "fault=pause one two", kind) as answer:
         assert answer.next_event()
         service.terminate()
@@ -185,7 +185,7 @@ def test_a_stream_longer_than_the_grace_period_ends_with_an_error_and_is_refunde
 
 def test_speech_that_was_kept_gets_no_answer_that_reads_as_a_refund(service_on: ServiceOn) -> None:
     service = service_that_speaks(service_on, UNSENT_SOUND, MYNA_SHUTDOWN_GRACE_S="0.3")
-    caller = new_caller(service, units=1)
+    caller = make_caller(service, units=1)
     with stream(caller, "", "speech") as answer:
         wait_until(lambda: caller.stats().ok_calls == 1, SWEPT_DEADLINE_S, "the call is kept")
         service.terminate()

@@ -3,8 +3,8 @@
 import re
 import ssl
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+
+from tests.rig.http_server import Exchange, LoopbackServer
 
 _RANGE = re.compile(r"bytes=(\d+)-")
 
@@ -25,24 +25,16 @@ class Fault:
         self.shift, self.location, self.declare = shift, location, declare
 
 
-class FileServer:
+class FileServer(LoopbackServer):
     """Serves `files` by path. `faults` are taken one for each request of their path, then none."""
 
-    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(tls=tls)
         self.files: dict[str, bytes] = {}
         self.faults: dict[str, list[Fault]] = {}
         self.requests: list[tuple[str, str]] = []
         self._resumed = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]  clients hang up here
-        if context:
-            self._server.socket = context.wrap_socket(
-                self._server.socket, server_side=True, do_handshake_on_connect=False
-            )
-        scheme = "https" if context else "http"
-        self.url = f"{scheme}://localhost:{self._server.server_address[1]}/"
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        self.url = f"{'https' if tls else 'http'}://localhost:{self.server_port}/"
 
     def resume(self) -> None:
         """Sends the blocked answers."""
@@ -50,54 +42,35 @@ class FileServer:
 
     def close(self) -> None:
         self.resume()
-        self._server.shutdown()
-        self._server.server_close()
+        super().close()
 
     def ranges(self, path: str) -> list[str]:
         """The ranges that were requested of this path, "" for all of it."""
         return [wanted for asked, wanted in self.requests if asked == path]
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                wanted = self.headers.get("Range", "")
-                server.requests.append((self.path, wanted))
-                waiting = server.faults.get(self.path, [])
-                server.answer(self, wanted, waiting.pop(0) if waiting else Fault())
-
-            def log_message(self, *_: Any) -> None:
-                """Says nothing."""
-
-        return Handler
-
-    def answer(self, client: BaseHTTPRequestHandler, wanted: str, fault: Fault) -> None:
-        data = self.files.get(client.path)
-        client.close_connection = True
+    def answer(self, exchange: Exchange) -> None:
+        wanted = exchange.headers.get("Range", "")
+        self.requests.append((exchange.path, wanted))
+        waiting = self.faults.get(exchange.path, [])
+        fault = waiting.pop(0) if waiting else Fault()
+        data = self.files.get(exchange.path)
+        exchange.close_connection = True
         if fault.location:
-            client.send_response(302)
-            client.send_header("Location", fault.location)
-            client.end_headers()
+            exchange.send(302, headers={"Location": fault.location})
             return
         if fault.status or data is None:
-            client.send_error(fault.status or 404)
+            exchange.send(fault.status or 404)
             return
         asked = _RANGE.fullmatch(wanted)
         start = int(asked[1]) + fault.shift if asked and not fault.whole else 0
         if start >= len(data):
-            client.send_response(416)
-            client.send_header("Content-Range", f"bytes */{len(data)}")
-            client.end_headers()
+            exchange.send(416, headers={"Content-Range": f"bytes */{len(data)}"})
             return
-        client.send_response(206 if asked and not fault.whole else 200)
-        if asked and not fault.whole:
-            client.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
-        client.send_header("Content-Length", str(fault.declare or len(data) - start))
-        client.end_headers()
         end = len(data) if fault.cut < 0 else start + fault.cut
-        client.wfile.write(data[start:end])
-        client.wfile.flush()
+        headers = {"Content-Length": str(fault.declare or len(data) - start)}
+        if asked and not fault.whole:
+            headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
+        exchange.send(206 if "Content-Range" in headers else 200, data[start:end], headers=headers)
         if fault.hold:
             self._resumed.wait(60)
-            client.wfile.write(data[end:])
+            exchange.wfile.write(data[end:])

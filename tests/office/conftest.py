@@ -1,29 +1,22 @@
 """Sites of the back office: one for all tests that need none for themselves, and others for a module."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import ExitStack
 
 import pytest
 
-from tests.rig.commands import CommandLine
-from tests.rig.forks import Forks
 from tests.rig.office import People, Visitor
 from tests.rig.oidc_provider import OidcProvider, Plan
-from tests.rig.service import Service
+from tests.rig.service import RunningService, Service
 
 MakeSite = Callable[..., Service]
 
 
 @pytest.fixture(scope="session")
-def site(
-    tmp_path_factory: pytest.TempPathFactory, commands: CommandLine, forks: Forks | None
-) -> Iterator[Service]:
+def site(running_service: RunningService) -> Iterator[Service]:
     """A site with the parrot as its chat channel, and espeak's voices."""
-    folder = tmp_path_factory.mktemp("office")
-    made = Service(folder, commands, chat_url="parrot:", speech="espeak", forks=forks)
-    made.start()
-    yield made
-    made.kill()
+    with running_service(speech="espeak") as made:
+        yield made
 
 
 @pytest.fixture
@@ -40,27 +33,16 @@ def operator(site: Service, request: pytest.FixtureRequest) -> Visitor:
 
 
 @pytest.fixture(scope="module")
-def make_site(
-    tmp_path_factory: pytest.TempPathFactory, commands: CommandLine, forks: Forks | None
-) -> Iterator[MakeSite]:
+def make_site(running_service: RunningService) -> Iterator[MakeSite]:
     """Starts sites that end with the module. Without an argument one has neither chat nor voices."""
-    made: list[Service] = []
-
-    def make(**options: Any) -> Service:
-        options.setdefault("speech", "none")
-        made.append(Service(tmp_path_factory.mktemp("site"), commands, forks=forks, **options))
-        return made[-1].start()
-
-    yield make
-    for service in made:
-        service.kill()
+    with ExitStack() as sites:
+        yield lambda **given: sites.enter_context(running_service(**{"chat_url": None, **given}))
 
 
 @pytest.fixture(scope="module")
 def shared_provider() -> Iterator[OidcProvider]:
-    made = OidcProvider()
-    yield made
-    made.close()
+    with OidcProvider() as made:
+        yield made
 
 
 @pytest.fixture

@@ -18,8 +18,7 @@ from myna.settings import Settings
 from myna.store.files.storage import FreeSpace
 from myna.store.queries.stored_responses import StoredResponse
 from myna.wire.responses.request import ResponsesRequest
-from tests.conformance.caller import Caller
-from tests.conformance.conftest import make_caller
+from tests.conformance.caller import Caller, make_caller
 from tests.maintenance.conftest import service_on
 from tests.rig.actors import perform
 from tests.rig.calls import EventReader

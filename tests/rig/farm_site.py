@@ -9,6 +9,7 @@ redirect      a 301 to somewhere else                             lose   done, a
 not-json      200 with a web page
 """
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -18,7 +19,6 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -47,6 +47,7 @@ from myna.wire.farm import (
     LeaseProof,
     Welcome,
 )
+from tests.rig.http_server import Exchange, LoopbackServer
 from tests.rig.waiting import wait_until
 
 
@@ -89,8 +90,7 @@ class FarmSite:
     def start(self) -> None:
         """Listens; after a stop at the same port."""
         self._server = _Server(self)
-        self.port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        self.port = self._server.server_port
 
     def stop(self) -> None:
         """Closes all connections and the listener, and waits for its threads. Idempotent."""
@@ -241,13 +241,13 @@ def key_of(job: Job | LeaseProof) -> LeaseKey:
     return (job if isinstance(job, LeaseProof) else job.lease).key
 
 
-class _Server(ThreadingHTTPServer):
+class _Server(LoopbackServer):
     daemon_threads = False  # its end waits for them
 
     def __init__(self, site: FarmSite) -> None:
-        self.site = site
-        self._open: set[Any] = set()
-        super().__init__(("127.0.0.1", site.port), _Handler)
+        self._site = site
+        self._open: set[socket.socket] = set()
+        super().__init__(site.port)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         self._open.add(request)
@@ -259,75 +259,38 @@ class _Server(ThreadingHTTPServer):
 
     def disconnect_all(self) -> None:
         for connection in tuple(self._open):
-            _close(connection)
+            with contextlib.suppress(OSError):  # the other side was faster
+                connection.shutdown(socket.SHUT_RDWR)
 
-
-def _close(connection: socket.socket) -> None:
-    try:
-        connection.shutdown(socket.SHUT_RDWR)
-    except OSError:  # the other side was faster
-        return
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
-
-    def handle(self) -> None:
-        try:
-            super().handle()
-        except OSError:  # closed by either side
-            return
-
-    def do_POST(self) -> None:
-        site = self.server.site
+    def answer(self, exchange: Exchange) -> None:
+        site = self._site
         site.requests += 1
-        parts = urlsplit(self.path)
+        parts = urlsplit(exchange.path)
         path = parts.path.removeprefix(f"{PREFIX}/")
-        body = self.rfile.read(int(self.headers.get("content-length", "0")))
+        body = exchange.body()
         fault, _, argument = (site.faults[path].pop(0) if site.faults[path] else "").partition(":")
         if fault in ("cut", "hang"):
             wait_until(lambda: fault == "cut" or not site.is_running, 60, "the site ends")
-            return self._disconnect()
+            return exchange.disconnect()
         if fault == "status":
-            return self._say(int(argument), f"This is fault {argument}.")
+            return _say(exchange, int(argument), f"This is fault {argument}.")
         if fault == "redirect":
-            return self._send(301, b"", "text/html", {"Location": "https://elsewhere.example"})
+            return exchange.send(301, b"", "text/html", {"Location": "https://elsewhere.example"})
         if fault in ("garbled", "not-json"):
-            return self._send(200, b"<html>" if fault == "not-json" else b'{"ok": "maybe"}', "text/html")
-        headers = {name.lower(): value for name, value in self.headers.items()}
+            return exchange.send(200, b"<html>" if fault == "not-json" else b'{"ok": "maybe"}', "text/html")
+        headers = {name.lower(): value for name, value in exchange.headers.items()}
         status, answer = site.answer(path, headers, parts.query, body)
         if fault == "lose" or not site.is_running:
-            return self._disconnect()
-        return self._say(status, answer)
+            return exchange.disconnect()
+        return _say(exchange, status, answer)
 
-    do_GET = do_POST
 
-    def _say(self, status: int, answer: Any) -> None:
-        if status != 200:
-            error = {"message": answer, "type": "some_error", "code": status}
-            more = {"Upgrade": "myna-farm/2", "Connection": "upgrade"} if status == 426 else {}
-            return self._send(status, json.dumps({"error": error}).encode(), "application/json", more)
-        body = answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
-        return self._send(200, body, "application/json")
-
-    def _send(self, status: int, body: bytes, kind: str, more: dict[str, str] | None = None) -> None:
-        self.send_response(status)
-        for name, value in {
-            "Content-Type": kind,
-            "Content-Length": str(len(body)),
-            **(more or {}),
-        }.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def _disconnect(self) -> None:
-        self.close_connection = True
-        _close(self.connection)
-
-    def log_message(self, *_: object) -> None:
-        """Logs nothing."""
+def _say(exchange: Exchange, status: int, answer: Any) -> None:
+    if status == 200:
+        return exchange.send(200, answer if isinstance(answer, bytes) else msgspec.json.encode(answer))
+    error = {"message": answer, "type": "some_error", "code": status}
+    more = {"Upgrade": "myna-farm/2", "Connection": "upgrade"} if status == 426 else {}
+    return exchange.send(status, json.dumps({"error": error}).encode(), headers=more)
 
 
 @pytest.fixture

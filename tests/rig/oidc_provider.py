@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -23,6 +22,7 @@ from joserfc import jwk, jws
 from joserfc.errors import SecurityWarning
 
 from tests.rig.calls import call
+from tests.rig.http_server import Exchange, LoopbackServer
 
 CLIENT_ID = "myna-site"
 CLIENT_SECRET = "a:secret-of-the-tests/+%"
@@ -78,10 +78,12 @@ class Plan:
     """Whether a person has to press a button; otherwise the provider redirects at once."""
 
 
-class OidcProvider:
+class OidcProvider(LoopbackServer):
     """The provider of one person, who is signed in there. `asked` are the paths of all requests."""
 
     def __init__(self) -> None:
+        super().__init__()
+        self.issuer = f"{self.root}/realm"
         self.plan = Plan()
         self.algorithm = "RS256"
         self.subject = "person-1"
@@ -91,11 +93,6 @@ class OidcProvider:
         self.sent: list[str] = []
         self._codes: dict[str, dict[str, str]] = {}
         self._ended = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self.root = f"http://127.0.0.1:{self._server.server_port}"
-        self.issuer = f"{self.root}/realm"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
-        self._thread.start()
 
     def env(self, **more: str) -> dict[str, str]:
         """The settings of a site that uses this provider."""
@@ -116,44 +113,27 @@ class OidcProvider:
 
     def close(self) -> None:
         self._ended.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        super().close()
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        provider = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                provider.answer(self, b"")
-
-            def do_POST(self) -> None:
-                provider.answer(self, self.rfile.read(int(self.headers["content-length"])))
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the name of the base class
-                pass
-
-        return Handler
-
-    def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
-        parts = urlsplit(request.path)
+    def answer(self, exchange: Exchange) -> None:
+        parts = urlsplit(exchange.path)
         self.asked.append(parts.path)
         if parts.path in self.plan.hanging:
             self._ended.wait(HANG_MAX_S)
         if parts.path == "/realm/authorize":
-            self._authorize(request, _pairs(parts.query))
+            self._authorize(exchange, _pairs(parts.query))
             return
-        status, found = self._document(request, parts.path, body)
+        status, found = self._document(exchange, parts.path)
         content = self.plan.bodies.get(parts.path, json.dumps(found).encode())
-        self._send(request, self.plan.statuses.get(parts.path, status), content, "application/json")
+        exchange.send(self.plan.statuses.get(parts.path, status), content)
 
-    def _document(self, request: BaseHTTPRequestHandler, path: str, body: bytes) -> tuple[int, Any]:
+    def _document(self, exchange: Exchange, path: str) -> tuple[int, Any]:
         if path == WELL_KNOWN:
             return 200, self._metadata()
         if path == "/realm/keys":
             return 200, {"keys": self._published()}
         if path == "/realm/token":
-            return self._token(request.headers.get("authorization", ""), _pairs(body.decode()))
+            return self._token(exchange.headers.get("authorization", ""), _pairs(exchange.body().decode()))
         return 404, {}
 
     def _metadata(self) -> dict[str, Any]:
@@ -172,7 +152,7 @@ class OidcProvider:
             return self.plan.published
         return [public(key_of("ES256", 9), "ES256"), public(key_of(self.algorithm), self.algorithm)]
 
-    def _authorize(self, request: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
+    def _authorize(self, exchange: Exchange, query: dict[str, str]) -> None:
         wrong = (
             query.get("response_type") != "code"
             or query.get("client_id") != CLIENT_ID
@@ -181,23 +161,21 @@ class OidcProvider:
             or not query.get("redirect_uri", "").endswith("/office/sign-in/oidc/callback")
         )
         if wrong:
-            self._send(request, 400, b"invalid_request", "text/plain")
+            exchange.send(400, b"invalid_request", "text/plain")
             return
         if self.plan.asks and "pressed" not in query:
             fields = "".join(f'<input type="hidden" name="{name}" value="{v}">' for name, v in query.items())
             button = '<button name="pressed" value="yes">Let me in</button>'
             page = f"<!doctype html><title>Keystone</title><form>{fields}{button}</form>"
-            self._send(request, 200, page.encode(), "text/html")
+            exchange.send(200, page.encode(), "text/html")
             return
         if query.get("prompt") == "login":
             self.authenticated_at = time.time()
         code = secrets.token_urlsafe(24)
         self._codes[code] = query
         answer = _changed({"code": code, "state": query["state"], "iss": self.issuer}, self.plan.callback)
-        request.send_response(302)
-        request.send_header("location", f"{query['redirect_uri']}?{urlencode(answer, doseq=True)}")
-        request.send_header("content-length", "0")
-        request.end_headers()
+        back = f"{query['redirect_uri']}?{urlencode(answer, doseq=True)}"
+        exchange.send(302, headers={"Location": back})
 
     def _token(self, authorization: str, form: dict[str, str]) -> tuple[int, Any]:
         login = urlencode({"": CLIENT_ID})[1:] + ":" + urlencode({"": CLIENT_SECRET})[1:]
@@ -233,13 +211,6 @@ class OidcProvider:
         header = _changed({"alg": self.algorithm, "kid": key_of(self.algorithm).kid}, self.plan.header)
         return self.plan.sign(header, json.dumps(_changed(claims, self.plan.claims)).encode(), key)
 
-    def _send(self, request: BaseHTTPRequestHandler, status: int, content: bytes, media_type: str) -> None:
-        request.send_response(status)
-        request.send_header("content-type", media_type)
-        request.send_header("content-length", str(len(content)))
-        request.end_headers()
-        request.wfile.write(content)
-
 
 def public(key: Key, algorithm: str, **more: Any) -> dict[str, Any]:
     """A key as the provider publishes it."""
@@ -257,6 +228,5 @@ def _pairs(query: str) -> dict[str, str]:
 @pytest.fixture
 def provider() -> Iterator[OidcProvider]:
     """A provider for one test."""
-    made = OidcProvider()
-    yield made
-    made.close()
+    with OidcProvider() as made:
+        yield made

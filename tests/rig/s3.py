@@ -8,18 +8,16 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 from obstore.store import S3Store
 
+from tests.rig.http_server import Exchange, LoopbackServer
 from tests.rig.processes import tethered
 from tests.rig.waiting import free_port, wait_until
 
@@ -60,7 +58,7 @@ class S3:
     @property
     def env(self) -> dict[str, str]:
         return {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.proxy.server_port}",
+            "AWS_ENDPOINT_URL": self.proxy.root,
             "AWS_ALLOW_HTTP": "true",
             "AWS_REGION": "us-east-1",
             "AWS_ACCESS_KEY_ID": KEY_ID,
@@ -91,79 +89,45 @@ class S3:
         return begun - ended
 
 
-class Proxy(ThreadingHTTPServer):
+class Proxy(LoopbackServer):
     """Forwards requests to the server, unless `faults` has one for them. Counts the faults by their name."""
 
-    daemon_threads = True
-    request_queue_size = 128
-
     def __init__(self, port: int) -> None:
-        super().__init__(("127.0.0.1", 0), _Forwarding)
-        self.to = port
+        super().__init__()
+        self._to = port
         self.faults: Faults | None = None
         self.made: Counter[str] = Counter()
         self.asked: list[tuple[str, str]] = []
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that has left."""
-
-
-class _Forwarding(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: Proxy
-
-    def _forward(self) -> None:
-        faults = self.server.faults
-        fault = faults(self.command, self.path) if faults else None
-        self.server.asked.append((self.command, self.path))
+    def answer(self, exchange: Exchange) -> None:
+        fault = self.faults(exchange.command, exchange.path) if self.faults else None
+        self.asked.append((exchange.command, exchange.path))
         if fault:
-            self.server.made[fault if isinstance(fault, str) else fault[1]] += 1
-        length = int(self.headers.get("Content-Length", 0))
-        if fault == "cut upload" and length:
-            self.rfile.read(length // 2)
-            self._hang_up()
+            self.made[fault if isinstance(fault, str) else fault[1]] += 1
+        if fault == "cut upload" and exchange.size_bytes:
+            exchange.rfile.read(exchange.size_bytes // 2)
+            exchange.disconnect()
             return
-        body = self.rfile.read(length)
+        body = exchange.body()
         if isinstance(fault, tuple):
-            self._answer(
-                fault[0], [("Content-Type", "application/xml")], _ERROR.format(code=fault[1]).encode()
-            )
+            exchange.send(fault[0], _ERROR.format(code=fault[1]).encode(), "application/xml")
             return
         if fault == "slow":
             time.sleep(0.5)
-        to = http.client.HTTPConnection("127.0.0.1", self.server.to)
+        to = http.client.HTTPConnection("127.0.0.1", self._to)
         with contextlib.closing(to):
-            to.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-            for name, value in self.headers.items():
+            to.putrequest(exchange.command, exchange.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in exchange.headers.items():
                 if not value.startswith("Bearer "):
                     to.putheader(name, value)
             to.endheaders(body)
             answer = to.getresponse()
             data = answer.read()
-            headers = [(name, value) for name, value in answer.getheaders() if name not in ("Connection",)]
+            headers = {name.title(): value for name, value in answer.getheaders() if name != "Connection"}
         cut = fault == "cut download" and len(data) > 1
-        self._answer(answer.status, headers, data[: len(data) // 2] if cut else data)
+        exchange.send(answer.status, data[: len(data) // 2] if cut else data, headers=headers)
         if cut:
-            self._hang_up()
-
-    def _answer(self, status: int, headers: list[tuple[str, str]], data: bytes) -> None:
-        self.send_response_only(status)
-        for name, value in headers:
-            self.send_header(name, value)
-        if not any(name.lower() == "content-length" for name, _ in headers):
-            self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def _hang_up(self) -> None:
-        self.wfile.flush()
-        self.close_connection = True
-        self.connection.shutdown(2)
-
-    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _forward
-
-    def log_message(self, *_: Any) -> None:
-        """Nothing."""
+            exchange.disconnect()
 
 
 def _weed(folder: Path) -> tuple[subprocess.Popen[bytes], int]:
@@ -193,7 +157,6 @@ def s3_server() -> Iterator[S3]:
     folder = Path(tempfile.mkdtemp(prefix="myna-s3-"))
     process, port = _weed(folder)
     proxy = Proxy(port)
-    threading.Thread(target=proxy.serve_forever, daemon=True).start()
     server = S3(port, proxy)
 
     def makes_buckets() -> bool:
@@ -210,8 +173,7 @@ def s3_server() -> Iterator[S3]:
         wait_until(makes_buckets, START_DEADLINE_S, "SeaweedFS serves", every_s=0.1)
         yield server
     finally:
-        proxy.shutdown()
-        proxy.server_close()
+        proxy.close()
         process.kill()
         process.wait()
         shutil.rmtree(folder)

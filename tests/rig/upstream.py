@@ -32,6 +32,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -92,6 +93,10 @@ class Upstream:
     def url(self) -> str:
         """The base address, to which a client adds `/chat/completions`."""
         return f"http://127.0.0.1:{self._port}/v1"
+
+    def as_chat(self) -> dict[str, str]:
+        """The parameters of a service whose chat it is."""
+        return {"chat_url": self.url, "chat_key": self.key, "chat_model": self.model}
 
     def behave(self, fault: str = "echo") -> None:
         """Sets the fault for requests whose last user message names none."""
@@ -356,14 +361,12 @@ def _http(status: int, body: bytes, media_type: str = "application/json", *, ret
 @pytest.fixture(scope="session")
 def session_upstream() -> Iterator[Upstream]:
     """One upstream for services that live longer than a test."""
-    running = Upstream()
-    yield running
-    running.close()
+    with closing(Upstream()) as running:
+        yield running
 
 
 @pytest.fixture
 def upstream() -> Iterator[Upstream]:
     """An upstream of this test."""
-    running = Upstream()
-    yield running
-    running.close()
+    with closing(Upstream()) as running:
+        yield running

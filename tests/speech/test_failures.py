@@ -6,11 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from myna.channels.circuits import FAILURES_MAX
-from tests.conformance.caller import Caller, check_error
+from tests.conformance.caller import Caller, check_error, make_caller
 from tests.rig.service import Service, ServiceMaker
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import SOON_S, wait_until
-from tests.speech.conftest import NewCaller, balance
 
 REFUSED = (429, 400, 404, 415, 422, 451)
 """The statuses by which a server refuses one request."""
@@ -25,13 +24,13 @@ def with_voices(service: Service, upstream: Upstream) -> Service:
 
 
 @pytest.fixture
-def caller(make_service: ServiceMaker, upstream: Upstream, new_caller: NewCaller) -> Iterator[Caller]:
+def caller(make_service: ServiceMaker, upstream: Upstream) -> Iterator[Caller]:
     """A caller of a service whose only voice is an upstream."""
     env = {"MYNA_SPEECH_KEY": upstream.key, "MYNA_OUTBOUND_CONNECTIONS_MAX": "2"}
     service = with_voices(make_service(chat_url="parrot:", speech=upstream.url, env=env), upstream)
-    caller = new_caller(service)
+    caller = make_caller(service, units=20)
     yield caller
-    assert balance(caller) == 20
+    assert caller.balance() == 20
     assert service.command("audit").code == 0
     assert not [path for path in (service.folder / "data" / "audio").rglob("*.*") if path.is_file()]
 
@@ -77,7 +76,7 @@ def test_a_failing_channel_is_500_refunded_and_opens_its_circuit(caller: Caller,
 
 
 def test_after_a_timeout_the_next_speech_channel_is_asked(
-    make_service: ServiceMaker, upstream: Upstream, new_caller: NewCaller
+    make_service: ServiceMaker, upstream: Upstream
 ) -> None:
     env = {"MYNA_UPSTREAM_IDLE_S": "0.3", "HANGS": upstream.key}
     service = make_service(chat_url="parrot:", speech="none", env=env).start()
@@ -86,17 +85,15 @@ def test_after_a_timeout_the_next_speech_channel_is_asked(
         service.cli("channel", "add", "speech", name, upstream.url, "--key-env", "HANGS")
     upstream.forget()
     upstream.behave("hang")
-    check_error(new_caller(service).speak("hello"), 500, "upstream_error")
+    check_error(make_caller(service, units=20).speak("hello"), 500, "upstream_error")
     assert len(upstream.requests) == 2
 
 
-def test_a_timeout_of_a_long_text_opens_no_circuit(
-    make_service: ServiceMaker, upstream: Upstream, new_caller: NewCaller
-) -> None:
+def test_a_timeout_of_a_long_text_opens_no_circuit(make_service: ServiceMaker, upstream: Upstream) -> None:
     """Long texts don't open the circuit for everyone; timeouts of short ones do."""
     made = make_service(chat_url="parrot:", speech=upstream.url, env={"MYNA_UPSTREAM_IDLE_S": "0.15"})
     service = with_voices(made, upstream)
-    callers = [new_caller(service) for _ in range(FAILURES_MAX)]
+    callers = [make_caller(service, units=20) for _ in range(FAILURES_MAX)]
     upstream.behave("hang")
     for text, speed in (("a long text", "0.25"), ("a", "4.0")):
         assert [caller.speak(text, speed=speed).status for caller in callers] == [500] * FAILURES_MAX

@@ -15,7 +15,7 @@ import soundfile
 from playwright.sync_api import expect
 
 from demo import tiny_voices
-from tests.conformance.caller import DELIVERED, Caller, check_error
+from tests.conformance.caller import DELIVERED, Caller, check_error, make_caller
 from tests.rig.browser import OpenContext, signed_in_page
 from tests.rig.calls import Wire, call
 from tests.rig.commands import CommandLine
@@ -25,7 +25,6 @@ from tests.rig.office import People
 from tests.rig.processes import children, proc_file
 from tests.rig.service import Account, Service, ServiceMaker
 from tests.rig.waiting import SOON_S, wait_until
-from tests.speech.conftest import NewCaller, balance, voice_ids
 
 VOICES = ["zf_xiaobei", "zf_xiaoxiao", "zf_xiaoni", "af_heart"]
 MANDARIN, OTHER, SPOKEN_ONCE, ENGLISH = VOICES
@@ -46,8 +45,8 @@ def site(commands: CommandLine, forks: Forks, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.fixture
-def caller(site: Service, new_caller: NewCaller) -> Caller:
-    return new_caller(site)
+def caller(site: Service) -> Caller:
+    return make_caller(site, units=20)
 
 
 def model_of(service: Service) -> Path:
@@ -82,7 +81,7 @@ def pitch_hz(caller: Caller, voice_id: str) -> float:
 
 def test_a_text_is_spoken_in_each_voice_and_in_a_blend_from_the_next_call_on(caller: Caller) -> None:
     site = caller.service
-    assert voice_ids(caller)[: len(VOICES)] == VOICES
+    assert caller.voice_ids()[: len(VOICES)] == VOICES
     low, higher, english = (pitch_hz(caller, voice_id) for voice_id in (MANDARIN, OTHER, ENGLISH))
     assert [higher - low, english - low] == pytest.approx([2000, 6000], rel=0.1)
 
@@ -92,14 +91,14 @@ def test_a_text_is_spoken_in_each_voice_and_in_a_blend_from_the_next_call_on(cal
         *("小", "public", "female", "zh-CN"),
     )
     assert pitch_hz(caller, BLEND) - low == pytest.approx(1500, rel=0.05)
-    assert balance(caller) == 16
+    assert caller.balance() == 16
 
     site.cli("voice", "delete", BLEND)
-    assert BLEND not in voice_ids(caller)
+    assert BLEND not in caller.voice_ids()
     assert caller.speak(TEXT, voice_id=BLEND).status == 400
     message = check_error(caller.speak(TEXT, voice_id=RECIPE), 400)
     assert message.startswith("voice_id: there is no")
-    assert balance(caller) == 16
+    assert caller.balance() == 16
 
     site.cli("settings", "set", "voice_recipes", "accept")
     assert pitch_hz(caller, f"{OTHER}(3)+{MANDARIN}(1)") - low == pytest.approx(1500, rel=0.05)
@@ -134,7 +133,7 @@ def test_a_text_whose_process_is_killed_is_spoken_again(caller: Caller) -> None:
             os.kill(pid, signal.SIGKILL)
         voice.release()
         assert answering.result().status == 200
-    assert balance(caller) == 19
+    assert caller.balance() == 19
 
 
 def test_clients_that_disconnect_harm_no_other(caller: Caller) -> None:
@@ -145,7 +144,7 @@ def test_clients_that_disconnect_harm_no_other(caller: Caller) -> None:
             order_and_disconnect(caller, speaking)
         assert [answer.result().status for answer in answers] == [200] * 6
     assert caller.speak(TEXT, voice_id=MANDARIN).status == 200
-    assert 9 <= balance(caller) <= 13
+    assert 9 <= caller.balance() <= 13
 
 
 def test_a_preview_of_a_neural_voice_can_be_heard(caller: Caller) -> None:
@@ -157,30 +156,28 @@ def test_a_preview_of_a_neural_voice_can_be_heard(caller: Caller) -> None:
     assert all(voice.keys() == VOICE_FIELDS for voice in caller.get("/voices").json["data"])
 
 
-def test_espeak_alone_speaks_if_the_neural_voice_does_not_start(
-    make_service: ServiceMaker, new_caller: NewCaller
-) -> None:
+def test_espeak_alone_speaks_if_the_neural_voice_does_not_start(make_service: ServiceMaker) -> None:
     service = make_service(chat_url="parrot:")
     tiny_voices.neural(model_of(service), [MANDARIN])
     (model_of(service) / "model.onnx").write_bytes(b"damaged")
-    caller = new_caller(service.start())
+    caller = make_caller(service.start())
     assert "default-kokoro does not start: " in service.stderr
     ready = call("GET", f"{service.root_url}/readyz")
     assert ready.status == 200 and "default-kokoro" in ready.json["reasons"]
-    voices = voice_ids(caller)
+    voices = caller.voice_ids()
     assert voices and MANDARIN not in voices
     assert caller.speak(TEXT, voice_id=voices[0]).status == 200
 
 
 def test_texts_are_refunded_if_their_processes_hang_and_refused_if_they_are_too_long(
-    make_service: ServiceMaker, new_caller: NewCaller, tmp_path: Path
+    make_service: ServiceMaker, tmp_path: Path
 ) -> None:
     """Each sentence has a process, so that none of the stopped ones is left for the next text."""
     model = tiny_voices.neural(tmp_path / "model", [MANDARIN, ENGLISH])
     env = {"MYNA_UPSTREAM_IDLE_S": "1"}
     service = make_service(chat_url="parrot:", speech=f"kokoro:{model}", env=env).start()
-    caller = new_caller(service)
-    assert voice_ids(caller) == [MANDARIN, ENGLISH]  # without espeak's
+    caller = make_caller(service, units=20)
+    assert caller.voice_ids() == [MANDARIN, ENGLISH]  # without espeak's
     answer = caller.speak("好" * 1000, voice_id=MANDARIN)
     assert check_error(answer, 503).startswith("This text takes longer to speak than a call may take")
     assert "retry-after" not in answer.headers
@@ -189,20 +186,18 @@ def test_texts_are_refunded_if_their_processes_hang_and_refused_if_they_are_too_
         os.kill(pid, signal.SIGSTOP)
     answer = caller.speak("你好。" * len(model_processes(service)), voice_id=MANDARIN)
     assert "the units were refunded" in check_error(answer, 500, "upstream_error")
-    assert balance(caller) == 20
+    assert caller.balance() == 20
     wait_until(
         lambda: caller.speak(TEXT, voice_id=MANDARIN).status == 200,
         SOON_S, "the processes are replaced, and speak within the second", every_s=0.2,
     )  # fmt: skip
-    assert balance(caller) == 19
+    assert caller.balance() == 19
 
 
-def test_a_site_speaks_with_a_model_in_a_folder(
-    make_service: ServiceMaker, new_caller: NewCaller, tmp_path: Path
-) -> None:
+def test_a_site_speaks_with_a_model_in_a_folder(make_service: ServiceMaker, tmp_path: Path) -> None:
     folder = tiny_voices.vits(tmp_path / "tiny")
-    caller = new_caller(make_service(chat_url="parrot:", speech=f"sherpa:{folder}").start())
-    assert voice_ids(caller) == ["tiny-0", "tiny-1"]
+    caller = make_caller(make_service(chat_url="parrot:", speech=f"sherpa:{folder}").start())
+    assert caller.voice_ids() == ["tiny-0", "tiny-1"]
     answer = caller.speak("你好", voice_id="tiny-1")
     assert (answer.status, answer.json["mode"]) == (200, "sync")
     assert call("GET", answer.json["audio_url"]).status == 200

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from myna.channels.circuits import FAILURES_MAX
-from tests.conformance.caller import DELIVERED, UNCHARGED, Caller, Stats, check_error
+from tests.conformance.caller import DELIVERED, UNCHARGED, Caller, Stats, check_error, make_caller
 from tests.rig.calls import Wire, call
 from tests.rig.commands import CommandLine
 from tests.rig.processes import children, send
 from tests.rig.service import ON_TWO_CORES, Service
 from tests.rig.waiting import SOON_S, wait_until
-from tests.speech.conftest import NewCaller, balance
 
 SENTENCE = "今天天气很好，我们一起去公园散步。"
 NO_END = "ﷺ" * 1000
@@ -69,9 +68,9 @@ def wait_charged(caller: Caller, units: int) -> None:
 
 
 def test_one_account_cannot_fill_the_queue_and_a_full_one_refuses_all_before_the_charge(
-    service: Service, new_caller: NewCaller
+    service: Service,
 ) -> None:
-    greedy, other, late = (new_caller(service) for _ in range(3))
+    greedy, other, late = (make_caller(service, units=20) for _ in range(3))
     with ExitStack() as clients:
         with paused_speech(service):
             waiting = [clients.enter_context(asking(greedy)) for _ in range(ACCOUNT_MAX)]
@@ -91,9 +90,9 @@ def test_one_account_cannot_fill_the_queue_and_a_full_one_refuses_all_before_the
 
 
 def test_a_client_that_disconnects_while_its_text_waits_is_refunded_and_its_slot_released(
-    service: Service, new_caller: NewCaller
+    service: Service,
 ) -> None:
-    caller = new_caller(service)
+    caller = make_caller(service, units=20)
     with ExitStack() as clients:
         with paused_speech(service):
             spoken = [clients.enter_context(asking(caller)) for _ in children(service.pid)]
@@ -108,10 +107,8 @@ def test_a_client_that_disconnects_while_its_text_waits_is_refunded_and_its_slot
     assert caller.stats() == Stats(calls=ACCOUNT_MAX + 1, cost=ACCOUNT_MAX, ok_calls=ACCOUNT_MAX)
 
 
-def test_a_client_that_disconnects_while_its_text_is_spoken_pays(
-    service: Service, new_caller: NewCaller
-) -> None:
-    caller = new_caller(service)
+def test_a_client_that_disconnects_while_its_text_is_spoken_pays(service: Service) -> None:
+    caller = make_caller(service, units=20)
     with paused_speech(service):
         disconnecting = asking(caller)
         wait_charged(caller, 1)
@@ -119,29 +116,25 @@ def test_a_client_that_disconnects_while_its_text_is_spoken_pays(
     wait_until(lambda: caller.stats() == DELIVERED, SOON_S, "it is spoken all the same")
 
 
-def test_a_text_over_the_sound_limit_is_400_before_the_charge(
-    service: Service, new_caller: NewCaller
-) -> None:
-    caller = new_caller(service)
+def test_a_text_over_the_sound_limit_is_400_before_the_charge(service: Service) -> None:
+    caller = make_caller(service, units=20)
     for refused in (caller.speak(NO_END, speed="0.25"), caller.chat(f"朗读：{NO_END}")):
         assert check_error(refused, 400).startswith("text: would make up to ")
     assert caller.stats() == UNCHARGED
 
 
-def test_a_text_without_a_sound_is_400_and_refunded_and_opens_no_circuit(
-    service: Service, new_caller: NewCaller
-) -> None:
+def test_a_text_without_a_sound_is_400_and_refunded_and_opens_no_circuit(service: Service) -> None:
     def files() -> set[Path]:
         return {path for path in (service.folder / "data" / "audio").rglob("*.*") if path.is_file()}
 
-    caller, before = new_caller(service), files()
+    caller, before = make_caller(service, units=20), files()
     for _ in range(FAILURES_MAX + 1):
         message = check_error(caller.speak(SILENT), 400)
         assert message.startswith("text: holds nothing that this voice can speak")
     assert caller.stats() == Stats(calls=FAILURES_MAX + 1, cost=0, ok_calls=0)
-    assert balance(caller) == 20
+    assert caller.balance() == 20
     assert files() == before
     failures = 'myna_upstream_failures_total{channel="espeak"'
     assert failures not in call("GET", f"{service.root_url}/metrics").body.decode()
     assert caller.speak("hello").status == 200
-    assert balance(caller) == 19
+    assert caller.balance() == 19
