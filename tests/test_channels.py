@@ -15,13 +15,7 @@ from msgspec import structs
 from myna.actions import Change
 from myna.actions.channels import AddChannel, RekeyChannels, check
 from myna.channels import keys as channel_keys
-from myna.channels.channels import (
-    FROM_SETTINGS,
-    Channels,
-    from_settings,
-    in_order,
-    resolved,
-)
+from myna.channels.channels import FROM_SETTINGS, Channels, from_settings, in_order, resolved
 from myna.channels.circuits import FAILURES_MAX, Circuits
 from myna.channels.keys import IN_FILE, ChannelKeys
 from myna.channels.routes import Route, RouteKind

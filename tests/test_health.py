@@ -153,9 +153,7 @@ async def _stalled() -> dict[str, str]:
 
 @pytest.mark.parametrize("missing", [_disconnected, _stalled])
 async def test_a_service_that_cannot_read_capabilities_is_not_ready(
-    make_health: MakeHealth,
-    monkeypatch: pytest.MonkeyPatch,
-    missing: Callable[[], Awaitable[dict[str, str]]],
+    make_health: MakeHealth, monkeypatch: pytest.MonkeyPatch, missing: Callable[[], Awaitable[dict[str, str]]]
 ) -> None:
     monkeypatch.setattr(module, "READY_WAIT_S", 0.1)
     async with asyncio.timeout(30):

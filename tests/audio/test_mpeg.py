@@ -23,14 +23,7 @@ ID3V1 = b"TAG" + b"t" * 125
 
 @pytest.mark.parametrize(
     ("rate_hz", "kbps", "channels"),
-    [
-        (44_100, 128, 2),
-        (48_000, 320, 1),
-        (22_050, 48, 1),
-        (16_000, 32, 2),
-        (11_025, 32, 1),
-        (8_000, 16, 1),
-    ],
+    [(44_100, 128, 2), (48_000, 320, 1), (22_050, 48, 1), (16_000, 32, 2), (11_025, 32, 1), (8_000, 16, 1)],
 )
 def test_every_rate_is_measured(rate_hz: int, kbps: int, channels: int) -> None:
     # LAME writes whole frames and adds a delay: at most three frames over the sound.

@@ -201,10 +201,7 @@ def test_the_table_of_ranges_matches_the_regex_module() -> None:
     ("listed", "lengths"),
     [
         ('{"data":[{"id":"a","max_model_len":4096},{"id":"b"}]}', {"a": 4096}),
-        (
-            '{"data":[{"id":"a","context_length":131072,"top_provider":{"context_length":4096}}]}',
-            {"a": 4096},
-        ),
+        ('{"data":[{"id":"a","context_length":131072,"top_provider":{"context_length":4096}}]}', {"a": 4096}),
         ('{"data":[{"id":"a","context_window":8192}]}', {"a": 8192}),
         ('{"data":[{"id":"a","max_context_length":32768}]}', {"a": 32768}),
         ('{"data":[{"id":"a","meta":{"n_ctx_train":131072,"n_ctx":2048}}]}', {"a": 2048}),

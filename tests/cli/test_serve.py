@@ -53,9 +53,7 @@ def test_a_port_in_use_is_one_line_and_exit_1(cli: Cli) -> None:
     assert line == f"Can't listen on 127.0.0.1 port {port}: Address already in use."
 
 
-def test_a_ready_server_prints_its_address_and_its_public_url(
-    make_service: ServiceMaker,
-) -> None:
+def test_a_ready_server_prints_its_address_and_its_public_url(make_service: ServiceMaker) -> None:
     env = {"MYNA_PUBLIC_URL": "https://myna.example"}
     running = make_service(chat_url="parrot:", speech="none", env=env).start()
     port = running.root_url.rsplit(":", 1)[1]

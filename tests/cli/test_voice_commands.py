@@ -150,9 +150,7 @@ def listed(service: Service, key: str) -> list[tuple[str, str]]:
     return [(voice["voice_id"], voice["name"]) for voice in answer["data"]]
 
 
-def test_a_running_service_applies_overrides_from_the_next_call_on(
-    make_service: ServiceMaker,
-) -> None:
+def test_a_running_service_applies_overrides_from_the_next_call_on(make_service: ServiceMaker) -> None:
     service = make_service(speech="espeak").start()
     key = service.account().key().plain
     (first, _), *others = listed(service, key)

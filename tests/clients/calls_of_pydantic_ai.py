@@ -43,8 +43,5 @@ def returned_by(model: str) -> dict[str, str]:
     return {way.__name__: way(model) for way in (stream, tools, output, conversation)}
 
 
-returned = {
-    "chat": returned_by("openai-chat:svc-chat"),
-    "responses": returned_by("openai:svc-chat"),
-}
+returned = {"chat": returned_by("openai-chat:svc-chat"), "responses": returned_by("openai:svc-chat")}
 sys.stdout.write(json.dumps(returned))

@@ -12,18 +12,9 @@ from tests.rig.clients import INSTALL_DEADLINE_S, RUN_DEADLINE_S, installed, run
 from tests.rig.upstream import Upstream
 
 HERE = Path(__file__).parent
-EVERYTHING = {
-    "stream": "hello 世界",
-    "tools": "It rains in Oslo.",
-    "output": "Oslo",
-    "conversation": "again",
-}
+EVERYTHING = {"stream": "hello 世界", "tools": "It rains in Oslo.", "output": "Oslo", "conversation": "again"}
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.clients,
-    pytest.mark.timeout(INSTALL_DEADLINE_S + RUN_DEADLINE_S),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(INSTALL_DEADLINE_S + RUN_DEADLINE_S)]
 
 
 def returned(script: str, requirements: list[str], env: Mapping[str, str], folder: Path) -> Any:
@@ -32,8 +23,7 @@ def returned(script: str, requirements: list[str], env: Mapping[str, str], folde
 
 
 @pytest.mark.parametrize(
-    ("client", "script"),
-    [("LangChain", "calls_of_langchain.py"), ("pydantic-ai", "calls_of_pydantic_ai.py")],
+    ("client", "script"), [("LangChain", "calls_of_langchain.py"), ("pydantic-ai", "calls_of_pydantic_ai.py")]
 )
 def test_a_framework_works_by_each_api(
     client: str, script: str, client_env: Mapping[str, str], chat_upstream: Upstream, folder: Path

@@ -20,11 +20,7 @@ MORE = {"shell-gpt": ["click"]}
 """Packages that a client needs and doesn't install, as the page says."""
 IN_NODE = ("openai-node", "Vercel AI SDK")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.clients,
-    pytest.mark.timeout(INSTALL_DEADLINE_S + RUN_DEADLINE_S),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(INSTALL_DEADLINE_S + RUN_DEADLINE_S)]
 
 
 def named(example: Example) -> str:

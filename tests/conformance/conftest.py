@@ -85,11 +85,7 @@ def own_service(
     def make(*, speech: str = "none", program: Sequence[str] = (), **env: str) -> Service:
         more = {"program": program} if program else {}
         return make_service(
-            database_url=new_database(),
-            speech=speech,
-            env={**LIMITS, **env},
-            **upstream.as_chat(),
-            **more,
+            database_url=new_database(), speech=speech, env={**LIMITS, **env}, **upstream.as_chat(), **more
         )
 
     return make

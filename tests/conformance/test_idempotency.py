@@ -83,8 +83,7 @@ def test_a_replay_belongs_to_the_account_and_requires_a_valid_key(new_caller: Ca
 
 
 @pytest.mark.parametrize(
-    ("fault", "status", "stats"),
-    [("block", 200, DELIVERED), ("block:500", 500, Stats(2, 0, 0))],
+    ("fault", "status", "stats"), [("block", 200, DELIVERED), ("block:500", 500, Stats(2, 0, 0))]
 )
 def test_a_concurrent_retry_waits_for_the_call_in_progress_and_is_a_new_one_if_it_failed(
     new_caller: CallerMaker, chat_upstream: Upstream, fault: str, status: int, stats: Stats

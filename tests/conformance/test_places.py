@@ -143,9 +143,7 @@ def probes(upstream: Upstream) -> list[Any]:
     ]
 
 
-FAILURES = [
-    *("status:400", "status:500", "redirect", "cut", "noise", "oversized"),
-]
+FAILURES = [*("status:400", "status:500", "redirect", "cut", "noise", "oversized")]
 
 
 @pytest.fixture(scope="module")

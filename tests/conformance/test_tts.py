@@ -10,14 +10,7 @@ IDEMPOTENT = {"Idempotency-Key": "once"}
 SYNC = {"ok": int, "mode": str, "audio_url": str, "chars": int, "cost": int}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "你好，世界 1.5。",
-        "混合 text 😀 𠀀 e\u0301",
-        'a "<&>\\\n\t7',
-    ],
-)
+@pytest.mark.parametrize("text", ["你好，世界 1.5。", "混合 text 😀 𠀀 e\u0301", 'a "<&>\\\n\t7'])
 def test_a_text_is_spoken(caller: Caller, text: str) -> None:
     before = caller.stats()
     answer = caller.speak(text)

@@ -71,11 +71,7 @@ class Machines:
         text = re.sub(
             r"10\.0\.0\.(\d):8080", lambda found: f"127.0.0.1:{self.ports[int(found[1]) - 1]}", text
         )
-        env = {
-            "PATH": f"{root}/bin:{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
-            "MYNA_SPEECH": "espeak",
-        }
+        env = {"PATH": f"{root}/bin:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "MYNA_SPEECH": "espeak"}
         env |= {
             "MYNA_PORT": str(self.ports[number]),
             "HOME": str(root),

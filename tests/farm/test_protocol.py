@@ -10,16 +10,7 @@ import msgspec
 import pytest
 
 from myna.wire.farm import PREFIX, Hello, LeaseProof
-from tests.farm.node_client import (
-    HEADERS,
-    POLL_S,
-    NodeClient,
-    NodeSite,
-    mp3,
-    new_voice,
-    open_poll,
-    proof_of,
-)
+from tests.farm.node_client import HEADERS, POLL_S, NodeClient, NodeSite, mp3, new_voice, open_poll, proof_of
 from tests.rig.calls import Answer, call
 from tests.rig.samples import write_voice
 from tests.rig.service import ServiceMaker

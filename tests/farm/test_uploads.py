@@ -98,11 +98,7 @@ def test_an_upload_whose_lease_expires_is_409_and_its_file_is_removed(
     ids=["other hash", "noise", "bad hash", "bad number"],
 )
 def test_an_invalid_upload_is_refused_and_the_lease_continues(
-    site: NodeSite,
-    leased_job: Leased,
-    audio: bytes,
-    headers: dict[str, str],
-    said: str,
+    site: NodeSite, leased_job: Leased, audio: bytes, headers: dict[str, str], said: str
 ) -> None:
     node, job = leased_job
     before = site.audio()

@@ -8,14 +8,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from myna.http.client import (
-    ClientResponse,
-    Flow,
-    HttpClient,
-    IdleTimedOut,
-    TimedOut,
-    Unreachable,
-)
+from myna.http.client import ClientResponse, Flow, HttpClient, IdleTimedOut, TimedOut, Unreachable
 from tests.http_client.client_calls import Stopwatch, post
 from tests.http_client.conftest import Serve, on_both_loops
 from tests.http_client.faulty_server import FaultyServer, PeerConnection, answer, answering, silent

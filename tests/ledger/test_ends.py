@@ -9,14 +9,7 @@ from myna.errors import CallRefunded, CommitInDoubt
 from myna.lib.telemetry import logs
 from myna.store.batch import CallState, Charged, End
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
-from tests.store.books import (
-    Books,
-    broken_refunds,
-    charge_of,
-    idempotency_key_of,
-    refund_of,
-    speech,
-)
+from tests.store.books import Books, broken_refunds, charge_of, idempotency_key_of, refund_of, speech
 from tests.store.fixtures import each_database
 from tests.store.stalls import ends_as, stalled_commits
 

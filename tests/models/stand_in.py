@@ -140,7 +140,4 @@ def npm_registry(url: str) -> dict[str, bytes]:
     }
     version = {"name": "stand-in-js", "version": VERSION, "dist": dist}
     about = {"name": "stand-in-js", "dist-tags": {"latest": VERSION}, "versions": {VERSION: version}}
-    return {
-        "/stand-in-js": json.dumps(about).encode(),
-        f"/stand-in-js/-/stand-in-js-{VERSION}.tgz": packed,
-    }
+    return {"/stand-in-js": json.dumps(about).encode(), f"/stand-in-js/-/stand-in-js-{VERSION}.tgz": packed}

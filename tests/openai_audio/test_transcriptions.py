@@ -70,8 +70,7 @@ def second(shared_upstreams: Upstreams) -> TranscriptionUpstream:
 
 @pytest.fixture(scope="module")
 async def site(
-    shared_upstreams: Upstreams,
-    tmp_path_factory: pytest.TempPathFactory,
+    shared_upstreams: Upstreams, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Visitor]:
     """A site with two channels, whose route `hear-1` costs COST units."""
     with pytest.MonkeyPatch.context() as patched:

@@ -41,10 +41,7 @@ class Visitor:
         parts = [f'{disposition}"{name}"\r\n\r\n{value}\r\n'.encode() for name, value in fields.items()]
         head = f'{disposition}"{field_of_file}"; filename="{file_name}"\r\n\r\n'
         body = b"".join([*parts, head.encode(), content, f"\r\n--{boundary}--\r\n".encode()])
-        form = {
-            "content-type": f"multipart/form-data; boundary={boundary}",
-            "origin": self.service.root_url,
-        }
+        form = {"content-type": f"multipart/form-data; boundary={boundary}", "origin": self.service.root_url}
         return self._send("POST", path, body, form)
 
     def result(self, path: str, **fields: str | list[str]) -> Answer:

@@ -52,11 +52,7 @@ class Account:
     name: str
 
     def key(
-        self,
-        *,
-        scopes: tuple[str, ...] = ALL_SCOPES,
-        expires_in: str | None = None,
-        name: str = "a key",
+        self, *, scopes: tuple[str, ...] = ALL_SCOPES, expires_in: str | None = None, name: str = "a key"
     ) -> Key:
         """Issue a key. `expires_in` is a duration such as `30d`; without it the key never expires."""
         arguments = ["key", "issue", self.name, "--name", name]

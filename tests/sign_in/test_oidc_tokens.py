@@ -12,16 +12,7 @@ from joserfc import jwk
 
 from myna.accounts.sign_in.oidc.flow import Purpose
 from myna.accounts.sign_in.oidc.provider import Failure
-from tests.rig.oidc_provider import (
-    CLIENT_ID,
-    DROP,
-    Key,
-    Plan,
-    forged,
-    key_of,
-    public,
-    signed,
-)
+from tests.rig.oidc_provider import CLIENT_ID, DROP, Key, Plan, forged, key_of, public, signed
 from tests.sign_in.conftest import OidcSite, failure_of, seconds_ago
 
 

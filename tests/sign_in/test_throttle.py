@@ -4,12 +4,7 @@ import pytest
 
 from myna.accounts import throttle
 from myna.accounts.sign_in import passwords
-from myna.accounts.throttle import (
-    FORGET_MS,
-    FREE_FAILURES,
-    SignInRefused,
-    TooManyAttempts,
-)
+from myna.accounts.throttle import FORGET_MS, FREE_FAILURES, SignInRefused, TooManyAttempts
 from tests.sign_in.conftest import (
     ADDRESS,
     ELSEWHERE,

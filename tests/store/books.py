@@ -70,11 +70,7 @@ class Books:
         """Opens the database as another process does; with `serving=False`, as the command line does."""
         if self.url:
             return await Postgresql.open(self.url)
-        return await Sqlite.open(
-            self.folder / "myna.sqlite",
-            serving=serving,
-            clock=self._now_ms,
-        )
+        return await Sqlite.open(self.folder / "myna.sqlite", serving=serving, clock=self._now_ms)
 
     @contextlib.asynccontextmanager
     async def second_process(self) -> AsyncIterator[Database]:

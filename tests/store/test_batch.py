@@ -122,9 +122,7 @@ async def test_a_batch_that_is_sent_again_counts_once(books: Books) -> None:
     assert await books.counters(customer) == (2, 0, 2)
 
 
-async def test_a_charge_sent_again_counts_after_its_key_was_revoked(
-    books: Books,
-) -> None:
+async def test_a_charge_sent_again_counts_after_its_key_was_revoked(books: Books) -> None:
     customer = await books.customer(units=2)
     call = await books.opened(customer, units=2)
     await books.sql("UPDATE keys SET revoked_at = 1 WHERE id = $1", customer.key_id)

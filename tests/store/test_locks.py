@@ -187,9 +187,7 @@ async def test_locks_of_a_stopped_process_are_released(
     await stopped.close()
 
 
-async def test_a_locked_job_is_skipped_for_the_next_one(
-    service: TaskService,
-) -> None:
+async def test_a_locked_job_is_skipped_for_the_next_one(service: TaskService) -> None:
     node, customers = await service.node(), [await service.books.customer() for _ in range(2)]
     for customer in customers:
         await service.ordered(customer, text=customer.name)

@@ -20,11 +20,7 @@ from tests.tasks.task_service import HUNDRED, VOICE, TaskService, proof_of
 
 
 async def wait_s(
-    service: TaskService,
-    customer: Customer,
-    chars: int = 100,
-    voice: str = VOICE,
-    within_s: float = math.inf,
+    service: TaskService, customer: Customer, chars: int = 100, voice: str = VOICE, within_s: float = math.inf
 ) -> float:
     """The estimated wait by a new query of the queue."""
     capacity, config = Capacity(service.books.db), await config_store.load(service.books.db)

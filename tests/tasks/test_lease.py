@@ -13,15 +13,7 @@ from myna.wire.farm import Heartbeat, Job
 from tests.rig.actors import perform
 from tests.store.books import AUDIO, Books
 from tests.store.fixtures import each_database
-from tests.tasks.task_service import (
-    LEASE_MS,
-    LEASE_S,
-    TEXT,
-    VOICE,
-    TaskService,
-    proof_of,
-    task_service_on,
-)
+from tests.tasks.task_service import LEASE_MS, LEASE_S, TEXT, VOICE, TaskService, proof_of, task_service_on
 
 
 @each_database

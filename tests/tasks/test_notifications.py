@@ -219,9 +219,7 @@ async def test_a_cloned_voice_is_listed_while_an_online_node_clones_its_language
         assert [voice.voice_id for voice in voices.usable_clones(own, config, nodes)] == there
 
 
-async def test_a_node_gets_a_text_with_the_readings_of_its_account(
-    service: TaskService,
-) -> None:
+async def test_a_node_gets_a_text_with_the_readings_of_its_account(service: TaskService) -> None:
     node, owner = await service.node(), await service.books.customer()
     account = await accounts.find(service.db, owner.name)
     await perform(service.db, AddWord(word="Myna", reading="MY-nuh"))

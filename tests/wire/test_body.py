@@ -301,10 +301,7 @@ class Strict(Struct, forbid_unknown_fields=True):
     [
         ({"word": "a", "a`b\n": 1}, {"unknown": "a`b\n"}),
         ({"word": "a", "either": 1}, {"path": "either", "expected": "str | array", "got": "int"}),
-        (
-            {"word": "b"},
-            {"path": "word", "expected": "str", "limit": "matching regex '^a$'"},
-        ),
+        ({"word": "b"}, {"path": "word", "expected": "str", "limit": "matching regex '^a$'"}),
     ],
 )
 def test_an_error_of_the_installed_msgspec_has_a_form_that_is_parsed(value: Any, parsed: Any) -> None:

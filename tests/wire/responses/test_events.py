@@ -7,15 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myna.wire.responses.events import UnusableAnswer
-from tests.wire.responses.stream import (
-    accumulated,
-    chunk,
-    parsed,
-    response_to,
-    translated,
-    translator,
-    usage,
-)
+from tests.wire.responses.stream import accumulated, chunk, parsed, response_to, translated, translator, usage
 
 BEGIN = ["created", "in_progress"]
 
@@ -214,13 +206,7 @@ def test_a_stream_ends_with_the_response_of_the_whole_answer(
     assert events[-1]["response"] == response_to(whole)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"choices": [{"delta": {"content": 17}}]},
-        {"choices": {}},
-    ],
-)
+@pytest.mark.parametrize("wrong", [{"choices": [{"delta": {"content": 17}}]}, {"choices": {}}])
 def test_another_chunk_is_unusable(wrong: dict[str, Any]) -> None:
     with pytest.raises(UnusableAnswer):
         translator().feed(wrong)
