@@ -209,9 +209,7 @@ def test_metrics_require_the_token_if_one_is_set_and_readiness_none(make_service
     assert TOKEN not in service.command("settings", "list").stdout
 
 
-def test_chat_is_unavailable_while_the_circuit_of_every_chat_channel_is_open(
-    make_service: ServiceMaker,
-) -> None:
+def test_chat_is_unavailable_while_every_chat_channels_circuit_is_open(make_service: ServiceMaker) -> None:
     service = make_service(
         chat_url=f"http://127.0.0.1:{free_port()}/v1", speech="none", env={"MYNA_CHANNEL_COOLDOWN_S": "600"}
     ).start()

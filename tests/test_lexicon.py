@@ -115,8 +115,6 @@ async def test_an_account_has_so_many_words(books: Books) -> None:
         ("x" * 65, "m", "A word has"),
     ],
 )
-async def test_a_word_that_cannot_be_read_is_refused(
-    sqlite_books: Books, word: str, reading: str, said: str
-) -> None:
+async def test_an_unreadable_word_is_refused(sqlite_books: Books, word: str, reading: str, said: str) -> None:
     with pytest.raises(CommandError, match=said):
         await perform(sqlite_books.db, AddWord(word=word, reading=reading))

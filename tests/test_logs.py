@@ -92,9 +92,7 @@ def test_what_is_masked(text: str, shown: str) -> None:
     assert masked(text) == shown
 
 
-def test_a_line_truncated_by_a_full_disk_corrupts_no_later_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_line_cut_by_a_full_disk_corrupts_no_later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     put, room = os.write, [3]
 
     def little_room(descriptor: int, data: bytes) -> int:

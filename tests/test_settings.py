@@ -251,9 +251,7 @@ def test_the_base_url_is_the_public_or_the_bound_address(environ: dict[str, str]
 
 
 @pytest.mark.parametrize(("quota", "cores"), [("150000 100000", 2), ("50000 100000", 1), ("max 100000", 999)])
-def test_the_cpu_quota_of_a_container_or_unit_limits_the_cores(
-    tmp_path: Path, quota: str, cores: int
-) -> None:
+def test_the_cpu_quota_of_container_or_unit_limits_the_cores(tmp_path: Path, quota: str, cores: int) -> None:
     unlimited, own, unit = usable_cores(tmp_path / "none"), tmp_path / "own", tmp_path / "system.slice"
     own.write_text("1:cpu:/elsewhere\n0::/system.slice/myna.service\n")
     (unit / "myna.service").mkdir(parents=True)

@@ -57,9 +57,7 @@ def test_a_channel_with_a_login_or_the_name_of_a_node_is_refused(cli: Cli) -> No
     assert cli.lines("channel", "add", "chat", "a-node:b", "parrot:")
 
 
-def test_a_channel_that_is_added_or_changed_with_a_mistake_is_refused_or_a_warning(
-    cli: Cli, upstream: Upstream
-) -> None:
+def test_a_mistake_in_a_new_or_changed_channel_is_refused_or_warned_of(cli: Cli, upstream: Upstream) -> None:
     root = upstream.url.removesuffix("/v1")
     warned = "myna: warning: the channel 'up' may not work. "
     endpoint = f"Its base URL ends in an endpoint, /chat/completions: use {upstream.url}."
@@ -121,9 +119,7 @@ def ask(service: Service, key: str) -> int:
     return call("POST", f"{service.base_url}/chat/completions", data=body, key=key).status
 
 
-def test_the_command_line_shows_open_and_closed_circuits(
-    make_service: ServiceMaker, upstream: Upstream
-) -> None:
+def test_commands_show_open_and_closed_circuits(make_service: ServiceMaker, upstream: Upstream) -> None:
     service = make_service(chat_url=upstream.url, chat_key=SECRET, speech="none").start()
     cli = Cli(service)
     key = service.account().key().plain

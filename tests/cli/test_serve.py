@@ -183,9 +183,7 @@ UNUSABLE = {
 @pytest.mark.parametrize(
     ("url", "said"), UNUSABLE.items(), ids=["closed port", "several hosts", "no address"]
 )
-def test_an_unusable_database_is_one_line_without_the_secrets_of_its_url(
-    cli: Cli, url: str, said: str
-) -> None:
+def test_an_unusable_database_is_one_line_without_its_urls_secrets(cli: Cli, url: str, said: str) -> None:
     for command in COMMANDS:
         line = cli.refused(command, MYNA_DATABASE_URL=url)
         assert line.startswith(f"The database {said}")
@@ -270,9 +268,7 @@ def run_by(user: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: user)
 
 
-def test_the_services_own_user_keeps_what_it_writes(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_services_user_keeps_what_it_writes(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.geteuid() == ROOT:
         os.chown(settings.sqlite_file, OTHER_UID, OTHER_UID)
     run_by(settings.sqlite_file.stat().st_uid, monkeypatch)

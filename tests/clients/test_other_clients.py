@@ -32,9 +32,7 @@ def test_a_framework_works_by_each_api(
     assert returned(script, requirements, client_env, folder) == {"chat": EVERYTHING, "responses": EVERYTHING}
 
 
-def test_litellm_works_by_each_api(
-    client_env: Mapping[str, str], chat_upstream: Upstream, folder: Path
-) -> None:
+def test_litellm_uses_each_api(client_env: Mapping[str, str], chat_upstream: Upstream, folder: Path) -> None:
     requirements = [*packages()["LiteLLM's SDK"], "mcp"]
     found = returned("calls_of_litellm.py", requirements, client_env, folder)
     assert found == {"chat": "hello 世界", "responses": "hello 世界", "responses_stream": "hello 世界"}

@@ -102,9 +102,7 @@ async def test_a_sample_is_readable_by_the_services_user_only(clone_setup: Clone
     assert path.parent.stat().st_mode & 0o777 == path.parent.parent.stat().st_mode & 0o777 == 0o700
 
 
-async def test_without_consent_nothing_is_stored_and_the_error_has_the_statement(
-    clone_setup: CloneSetup,
-) -> None:
+async def test_without_consent_nothing_is_stored_and_the_error_states_it(clone_setup: CloneSetup) -> None:
     customer = await clone_setup.books.customer()
     with pytest.raises(CommandError, match="consent") as refused:
         await clone_setup.clone(customer, consent=False)

@@ -61,9 +61,7 @@ def test_failures_among_concurrent_calls_refund_exactly_their_units(new_caller: 
     assert statuses == {200: 40, 402: 10}
 
 
-def test_a_client_that_disconnects_pays_for_its_call(
-    new_caller: CallerMaker, chat_upstream: Upstream
-) -> None:
+def test_a_disconnecting_client_pays_for_its_call(new_caller: CallerMaker, chat_upstream: Upstream) -> None:
     caller = new_caller()
     body = b'{"model": "svc-chat", "messages": [{"role": "user", "content": "fault=block"}]}'
     with Wire(caller.service.root_url) as wire:

@@ -66,9 +66,7 @@ def test_an_answer_has_exactly_the_documented_shape(caller: Caller, model: str) 
     assert caller.stats() - before == DELIVERED
 
 
-def test_a_request_with_stream_gets_the_same_answer_unstreamed(
-    caller: Caller, chat_upstream: Upstream
-) -> None:
+def test_a_request_to_stream_gets_the_same_answer_whole(caller: Caller, chat_upstream: Upstream) -> None:
     for stream in (True, False):
         answer = caller.chat("hello", stream=stream)
         assert answer.status == 200
@@ -94,9 +92,7 @@ def test_the_messages_are_forwarded_unchanged(caller: Caller, chat_upstream: Ups
     assert chat_upstream.requests[0].json["messages"] == messages
 
 
-def test_the_upstream_gets_its_own_model_and_key_not_the_callers(
-    caller: Caller, chat_upstream: Upstream
-) -> None:
+def test_the_upstream_gets_its_model_and_key_not_a_callers(caller: Caller, chat_upstream: Upstream) -> None:
     caller.chat("hello")
     [seen] = chat_upstream.requests
     assert seen.path == "/v1/chat/completions"
@@ -119,9 +115,7 @@ FORWARDED: dict[str, Any] = {
 }
 
 
-def test_model_parameters_are_forwarded_and_unknown_fields_are_ignored(
-    caller: Caller, chat_upstream: Upstream
-) -> None:
+def test_parameters_are_forwarded_and_unknown_fields_ignored(caller: Caller, chat_upstream: Upstream) -> None:
     assert caller.chat("hello", **FORWARDED).status == 200
     sent = chat_upstream.requests[0].json
     assert {name: sent[name] for name in FORWARDED} == FORWARDED

@@ -42,9 +42,7 @@ def test_the_python_client_lists_the_models_and_chats(python_client: Any) -> Non
     assert completion.usage.total_tokens == 0
 
 
-def test_the_python_client_raises_its_own_errors(
-    openai: Any, caller: Caller, new_caller: CallerMaker
-) -> None:
+def test_the_python_client_raises_its_errors(openai: Any, caller: Caller, new_caller: CallerMaker) -> None:
     def ask(key: str, text: str = "hello") -> None:
         with openai.OpenAI(base_url=caller.service.base_url, api_key=key, max_retries=0) as client:
             client.chat.completions.create(model="svc-chat", messages=[{"role": "user", "content": text}])

@@ -121,9 +121,7 @@ def test_open_calls_of_an_account_are_limited(new_caller: CallerMaker, chat_upst
 
 @ON_BOTH_DATABASES
 @pytest.mark.parametrize("option", ["--rpm", "--units-per-day"])
-def test_many_at_once_on_one_limited_key_are_charged_exactly_up_to_it(
-    new_caller: CallerMaker, option: str
-) -> None:
+def test_many_at_once_on_a_limited_key_are_charged_up_to_it(new_caller: CallerMaker, option: str) -> None:
     caller = new_caller()
     limit(caller, option, "40")
     with ThreadPoolExecutor(32) as pool:

@@ -63,9 +63,7 @@ def the_task(caller: Caller, task_id: int) -> dict[str, object]:
     return dict(caller.get(f"/task?id={task_id}").json["data"])
 
 
-def test_a_task_is_queued_then_processing_then_completed(
-    caller: Caller, node: NodeClient, voice: str
-) -> None:
+def test_a_task_is_queued_processing_then_completed(caller: Caller, node: NodeClient, voice: str) -> None:
     text = "你好，世界"
     ordered = caller.speak(text, voice_id=voice)
     assert ordered.status == 200
@@ -89,9 +87,7 @@ def test_a_task_is_queued_then_processing_then_completed(
     assert caller.stats() == DELIVERED
 
 
-def test_a_retry_of_an_order_gets_the_same_task_uncharged(
-    caller: Caller, node: NodeClient, voice: str
-) -> None:
+def test_a_retried_order_gets_the_same_task_uncharged(caller: Caller, node: NodeClient, voice: str) -> None:
     named = {"Idempotency-Key": "the order"}
     first = caller.speak("你好", named, voice_id=voice)
     assert caller.speak("你好", named, voice_id=voice).json == first.json

@@ -165,9 +165,7 @@ def task(caller: Caller, record: Any) -> Any:
     return caller.get(f"/task?id={record['id']}").json["data"]
 
 
-def test_the_upstream_gets_the_text_the_voice_and_its_own_key(
-    speaker: Caller, chat_upstream: Upstream
-) -> None:
+def test_the_upstream_gets_text_voice_and_its_own_key(speaker: Caller, chat_upstream: Upstream) -> None:
     voice_id = speaker.get("/voices").json["data"][1]["voice_id"]
     answer = speaker.speak("你好，world", voice_id=voice_id, speed="1.5")
     assert answer.status == 200

@@ -65,9 +65,7 @@ def test_both_processes_share_one_limit(pair: Pair, option: str) -> None:
     assert callers[0].stats() == Stats(calls=60, cost=60, ok_calls=60)
 
 
-def test_a_key_that_is_revoked_or_of_a_disabled_account_is_refused_by_both_processes_at_once(
-    pair: Pair,
-) -> None:
+def test_a_revoked_key_or_one_of_a_disabled_account_is_refused_by_both_processes_at_once(pair: Pair) -> None:
     for by in ("key", "account"):
         first, second = pair.callers()
         assert (first.chat("hello").status, second.chat("hello").status) == (200, 200)
@@ -77,9 +75,7 @@ def test_a_key_that_is_revoked_or_of_a_disabled_account_is_refused_by_both_proce
             check_error(caller.chat("hello"), 401)
 
 
-def test_a_retry_at_the_other_process_waits_for_the_stored_response(
-    pair: Pair, chat_upstream: Upstream
-) -> None:
+def test_a_retry_at_another_process_waits_for_the_stored_answer(pair: Pair, chat_upstream: Upstream) -> None:
     callers = pair.callers()
     once = {"Idempotency-Key": "across"}
     with ThreadPoolExecutor(8) as pool:

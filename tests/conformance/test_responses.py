@@ -97,9 +97,7 @@ def test_an_older_channel_is_asked_without_what_the_translation_adds_and_so_late
     service.cli("channel", "remove", "older")
 
 
-def test_a_refusal_of_something_else_is_not_tried_again(
-    fresh_caller: Caller, chat_upstream: Upstream
-) -> None:
+def test_a_refusal_of_something_else_is_not_retried(fresh_caller: Caller, chat_upstream: Upstream) -> None:
     chat_upstream.behave('error:400,0 {"error": {"message": "temperature is too high", "code": "too_hot"}}')
     answer = respond(fresh_caller, "by-chat", max_output_tokens=77)
     assert (answer.status, answer.json["error"]["code"]) == (400, "too_hot")
@@ -181,9 +179,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_a_failure_before_the_first_event_is_refunded(
-    fresh_caller: Caller, model: str, streams: bool
-) -> None:
+def test_a_failure_before_the_first_event_refunds(fresh_caller: Caller, model: str, streams: bool) -> None:
     for fault in FAULTS[model]:
         answer = respond(fresh_caller, model, f"fault={fault}", stream=streams)
         assert answer.status == 500

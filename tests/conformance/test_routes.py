@@ -119,9 +119,7 @@ def test_models_are_listed_without_wildcards(service: Service, fresh_caller: Cal
     assert send(fresh_caller, "POST", "/models/none", {}).status == HTTPStatus.METHOD_NOT_ALLOWED
 
 
-def test_a_key_that_is_limited_to_routes_sees_and_uses_only_these(
-    service: Service, fresh_caller: Caller
-) -> None:
+def test_a_key_limited_to_routes_sees_and_uses_only_these(service: Service, fresh_caller: Caller) -> None:
     options = "--name limited --route gpt-* --route svc-chat"
     issued = service.cli("key", "issue", fresh_caller.account.name, *options.split())
     for model, status in (("gpt-x", 200), ("svc-chat", 200), ("org/small", 404), ("vectors", 404)):

@@ -85,9 +85,7 @@ def test_every_good_stream_ends_with_done_and_is_kept(
 
 
 @pytest.mark.parametrize("withheld", [False, True])
-def test_the_usage_is_the_upstreams_or_counted(
-    stream: Streams, chat_upstream: Upstream, withheld: bool
-) -> None:
+def test_usage_is_the_upstreams_or_counted(stream: Streams, chat_upstream: Upstream, withheld: bool) -> None:
     chat_upstream.withholds_usage = withheld
     with stream("春眠不觉晓", stream_options={"include_usage": True}).rest() as answer:
         usage = answer.chunks[-1]
@@ -145,9 +143,7 @@ def test_an_upstream_that_fails_before_the_first_event_is_a_500_without_a_stream
     assert fresh_caller.stats() == Stats(calls=len(faults), cost=0, ok_calls=0)
 
 
-def test_a_request_that_the_upstream_refuses_is_a_400_with_its_code(
-    stream: Streams, fresh_caller: Caller
-) -> None:
+def test_a_request_refused_upstream_is_a_400_with_its_code(stream: Streams, fresh_caller: Caller) -> None:
     for streams in (True, False):
         with stream("fault=status:400 x", stream=streams).rest() as answer:
             assert answer.status == HTTPStatus.BAD_REQUEST

@@ -75,9 +75,7 @@ def followed() -> list[Fence]:
     return [*fences(README), *fences(DOCS / "api.md"), *nodes, *fences(DOCS / "routes.md")]
 
 
-def test_the_commands_of_the_readme_work_in_their_order(
-    make_service: ServiceMaker, make_node: NodeMaker
-) -> None:
+def test_the_commands_of_the_readme_work_in_order(make_service: ServiceMaker, make_node: NodeMaker) -> None:
     service, machine = make_service(chat_url="parrot:").start(), make_node()
     newcomer = Newcomer(service, machine)
     for fence in followed():

@@ -121,9 +121,7 @@ async def test_a_sender_with_slow_files_does_not_block_others(stuck: StuckFile, 
     await asyncio.gather(*slow, return_exceptions=True)
 
 
-async def test_a_target_that_cannot_be_written_leaves_no_file(
-    own: Inspector, good: Path, tmp_path: Path
-) -> None:
+async def test_an_unwritable_target_leaves_no_file(own: Inspector, good: Path, tmp_path: Path) -> None:
     with pytest.raises(EngineFailed, match=r"^Not a directory$"):
         await own.sample(good, good / "too" / "sample.wav")
     assert names(tmp_path) == ["voice.wav"]

@@ -319,9 +319,7 @@ async def test_cancelling_during_the_sync_leaves_no_file(tmp_path: Path, disk: S
     await until(lambda: names(tmp_path) == [])
 
 
-async def test_a_disk_error_is_reported_without_the_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_disk_error_is_reported_without_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 

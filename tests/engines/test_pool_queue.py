@@ -71,9 +71,7 @@ async def test_an_exception_in_progress_fails_only_its_own_job(pool: Pool[Word])
         ("sleep", "in time"),
     ],
 )
-async def test_a_child_that_does_not_start_is_ended_and_its_reason_names_no_secret(
-    mode: str, reason: str
-) -> None:
+async def test_a_child_that_does_not_start_is_ended_and_names_no_secret(mode: str, reason: str) -> None:
     start_deadline_s = 0.5 if mode == "sleep" else 60
     pool = child_pool(queue_max=2, setup=StartMode(mode), start_deadline_s=start_deadline_s)
     with pytest.raises(EngineUnavailable, match=reason):

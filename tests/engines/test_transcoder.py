@@ -59,9 +59,7 @@ async def test_an_mp3_becomes_each_format(transcoder: Transcoder, folders: Path,
             assert file.getnframes() == samples
 
 
-async def test_sound_of_another_rate_keeps_its_pitch_and_length(
-    transcoder: Transcoder, folders: Path
-) -> None:
+async def test_sound_of_another_rate_keeps_pitch_and_length(transcoder: Transcoder, folders: Path) -> None:
     tone = np.sin(np.arange(SECONDS * 22_050) * 2 * np.pi * 440 / 22_050) * 0.3
     source, target = folders / "audio" / "tone.mp3", folders / "spool" / "tone"
     soundfile.write(source, tone, 22_050, format="MP3")

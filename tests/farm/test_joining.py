@@ -177,9 +177,7 @@ def test_the_list_shows_the_state_of_each_node(site: NodeSite) -> None:
     assert node.listed["state"] == "offline"
 
 
-def test_the_list_shows_the_cooldown_of_a_node_until_it_has_passed_and_the_number_of_its_voices(
-    site: NodeSite,
-) -> None:
+def test_the_list_shows_a_nodes_cooldown_until_it_has_passed_and_the_number_of_voices(site: NodeSite) -> None:
     node = site.node(*(new_voice() for _ in range(3)))
     rows = site.sql(
         "UPDATE nodes SET rests_until = now_ms() + 600000 WHERE name = $1 RETURNING rests_until", node.name

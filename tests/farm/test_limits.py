@@ -189,9 +189,7 @@ def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
 @pytest.mark.parametrize(
     ("few", "who"), [("PER_NODE_MAX", "node"), ("PER_ADDRESS_MAX", "address")], indirect=["few"]
 )
-async def test_open_requests_per_node_and_per_address_are_limited(
-    few: int, farm: LocalFarm, who: str
-) -> None:
+async def test_open_requests_per_node_and_address_are_limited(few: int, farm: LocalFarm, who: str) -> None:
     limit = few
     _, other = await join_node(farm.nodes)
     used = [farm.credential] * limit if who == "node" else [farm.credential, other] * limit

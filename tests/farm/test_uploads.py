@@ -55,9 +55,7 @@ def test_a_repeated_upload_succeeds_and_leaves_one_file(site: NodeSite, key: str
     assert call("GET", site.task(key, job.id)["audio_url"]).body == mp3()
 
 
-def test_an_upload_with_an_expired_lease_is_refused_before_its_body(
-    site: NodeSite, leased_job: Leased
-) -> None:
+def test_an_upload_of_an_expired_lease_is_refused_before_its_body(site: NodeSite, leased_job: Leased) -> None:
     node, job = leased_job
     site.sql("UPDATE tasks SET lease_until = now_ms() - 1 WHERE id = $1", job.id)
     before = site.audio()
@@ -72,9 +70,7 @@ def test_an_upload_with_an_expired_lease_is_refused_before_its_body(
     assert node.complete(again, mp3()).status == 200
 
 
-def test_an_upload_whose_lease_expires_is_409_and_its_file_is_removed(
-    site: NodeSite, leased_job: Leased
-) -> None:
+def test_an_upload_whose_lease_expires_is_409_and_leaves_no_file(site: NodeSite, leased_job: Leased) -> None:
     node, job = leased_job
     audio, before = mp3(seconds=5), site.audio()
     with Wire(site.service.root_url, deadline_s=PROMPT_S) as wire:
@@ -109,9 +105,7 @@ def test_an_invalid_upload_is_refused_and_the_lease_continues(
     assert node.complete(job, mp3()).status == 200
 
 
-def test_an_interrupted_upload_leaves_no_file_and_the_lease_continues(
-    site: NodeSite, leased_job: Leased
-) -> None:
+def test_an_interrupted_upload_leaves_no_file_and_keeps_the_lease(site: NodeSite, leased_job: Leased) -> None:
     node, job = leased_job
     before = site.audio()
     with Wire(site.service.root_url) as wire:
@@ -123,9 +117,7 @@ def test_an_interrupted_upload_leaves_no_file_and_the_lease_continues(
     wait_until(lambda: node.complete(job, mp3()).status == 200, PROMPT_S, "the lease accepts the upload")
 
 
-def test_an_upload_without_length_or_over_the_limit_is_refused_unread(
-    site: NodeSite, leased_job: Leased
-) -> None:
+def test_an_upload_without_length_or_too_long_is_refused_unread(site: NodeSite, leased_job: Leased) -> None:
     node, job = leased_job
     before = site.audio()
     headers = node.upload_headers(job, mp3())

@@ -342,9 +342,7 @@ def test_sqlite_under_kill_stop_and_freeze(service_on: ServiceOn, seed: int) -> 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_postgresql_under_kill_freeze_cut_and_mute(
-    postgres: Postgres, service_on: ServiceOn, seed: int
-) -> None:
+def test_postgresql_under_kill_freeze_cut_mute(postgres: Postgres, service_on: ServiceOn, seed: int) -> None:
     """One process has its database behind a wire that is cut, muted or loses an answer; the other, which the
     compute node talks to, has a good one."""
     url = postgres.fresh_database()

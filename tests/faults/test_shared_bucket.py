@@ -150,9 +150,7 @@ def test_a_storage_of_another_installation_is_refused_and_a_moved_one_is_followe
     assert run(service, "restore", "site.tar", **{**restored, "MYNA_DATA": "again"}).returncode == 1
 
 
-def test_an_upgraded_site_does_not_begin_an_empty_bucket(
-    make_service: ServiceMaker, s3: S3, prefix: str
-) -> None:
+def test_an_upgraded_site_begins_no_empty_bucket(make_service: ServiceMaker, s3: S3, prefix: str) -> None:
     """Its audio is in the folder, from which it can be moved."""
     service = make_service(speech="espeak", env=s3.env).start()
     spoken(make_caller(service, units=100))

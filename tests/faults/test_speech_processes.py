@@ -107,9 +107,7 @@ def test_a_process_that_dies_within_a_text_is_refunded(service: Service) -> None
     assert list((service.folder / "data" / "audio").rglob("*.*")) == []
 
 
-def test_a_process_that_dies_within_a_text_is_kept_with_its_sound_if_the_site_says_so(
-    service: Service,
-) -> None:
+def test_the_sound_of_a_process_that_dies_within_a_text_is_kept_if_the_site_says_so(service: Service) -> None:
     service.cli("settings", "set", "broken_stream", "keep")
     caller = make_caller(service, units=1)
     speaking = Speaking(caller)

@@ -58,9 +58,7 @@ async def test_the_rest_of_an_unread_body_has_a_timeout(short_timeouts: Callable
         drops.cancel()
 
 
-async def test_the_timeout_of_heads_does_not_end_a_call_in_progress(
-    short_timeouts: Callable[[], None],
-) -> None:
+async def test_the_timeout_of_heads_ends_no_call_in_progress(short_timeouts: Callable[[], None]) -> None:
     async with local_server() as local:
         client = await local.connect()
         client.ask("/blocked")
@@ -73,9 +71,7 @@ async def test_the_timeout_of_heads_does_not_end_a_call_in_progress(
         assert await client.answer() == (200, b"done")
 
 
-async def test_a_client_that_does_not_read_its_answer_is_disconnected(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_client_that_reads_no_answer_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "WRITE_STALL_MAX_S", SHORT_S)
     async with local_server() as local:
         client = await local.connect()
@@ -114,9 +110,7 @@ async def test_a_connection_over_the_limit_is_refused_until_another_closes() -> 
         await check_it_serves(local)
 
 
-async def test_a_connection_over_the_limit_is_answered_for_health_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_connection_over_the_limit_is_for_health_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "REFUSAL_WAIT_S", LONG_S)
     async with local_server(connections_max=1) as local:
         await local.connect()

@@ -36,9 +36,7 @@ def names(header: str) -> set[str]:
 @pytest.mark.parametrize(
     ("path", "methods", "origin"), [("/chat/completions", {"post"}, ORIGIN), ("/me", {"get"}, OTHER_ORIGIN)]
 )
-def test_a_preflight_is_answered_without_a_key(
-    service: Service, path: str, methods: set[str], origin: str
-) -> None:
+def test_a_preflight_needs_no_key(service: Service, path: str, methods: set[str], origin: str) -> None:
     answer = call("OPTIONS", f"{service.base_url}{path}", headers={**PREFLIGHT, "Origin": origin})
     assert (answer.status, answer.body) == (200, b"")
     assert answer.headers["access-control-allow-origin"] == origin
@@ -83,9 +81,7 @@ def test_another_origin_gets_no_cors_headers(service: Service) -> None:
         ("tauri://localhost", "tauri://localhost.evil", False),
     ],
 )
-def test_an_origin_may_be_of_any_scheme_and_have_a_wildcard(
-    allowed: str, origin: str, is_allowed: bool
-) -> None:
+def test_an_origin_may_have_any_scheme_and_a_wildcard(allowed: str, origin: str, is_allowed: bool) -> None:
     assert settings.load({"MYNA_CORS_ORIGINS": f"{allowed}, https://other.example"})
     found = dict(Cors([allowed, "https://other.example"]).answer([(b"origin", origin.encode())]))
     assert found.get(b"access-control-allow-origin") == (origin.encode() if is_allowed else None)

@@ -125,9 +125,7 @@ def test_a_client_that_half_closes_after_a_request_is_answered(edge: Edge) -> No
         assert answers.count(b"HTTP/1.1 200 OK") == len(whole), requests
 
 
-def test_an_unknown_method_after_a_pipelined_request_is_400_and_the_first_is_answered_once(
-    edge: Edge,
-) -> None:
+def test_an_unknown_method_after_a_pipelined_request_is_400_and_the_first_answered_once(edge: Edge) -> None:
     good = f"GET /v1/me HTTP/1.1\r\nHost: x\r\n{edge.bearer}\r\n\r\n".encode()
     with edge.wire() as wire:
         wire.send(good + b"FOO /v1/me HTTP/1.1\r\nHost: x\r\n\r\n")

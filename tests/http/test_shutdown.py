@@ -176,9 +176,7 @@ def workers_that_served(service: Service) -> int:
     return sum(b"/v1/me" in file.read_bytes() for file in Path(folder).glob("counter_*.db"))
 
 
-def test_workers_without_a_database_exit_with_1_and_one_line(
-    make_service: ServiceMaker, postgres: Postgres
-) -> None:
+def test_workers_without_database_exit_with_one_line(make_service: ServiceMaker, postgres: Postgres) -> None:
     url = postgres.url + "-that-is-not-there"
     service = make_service(database_url=url, chat_url="parrot:", env={"MYNA_WORKERS": "2"})
     service.spawn()

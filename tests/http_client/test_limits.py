@@ -83,9 +83,7 @@ async def download(
     )
 
 
-async def test_a_download_reaches_the_sink_piece_by_piece_and_whole(
-    outbound: HttpClient, serve: Serve
-) -> None:
+async def test_a_download_reaches_the_sink_in_pieces_and_whole(outbound: HttpClient, serve: Serve) -> None:
     data = random.Random(1).randbytes(3_000_000)
     server = serve(answering(answer(data, "200 OK", "Content-Type: audio/mpeg")))
     for _ in range(2):
@@ -97,9 +95,7 @@ async def test_a_download_reaches_the_sink_piece_by_piece_and_whole(
     assert server.accepted == 1
 
 
-async def test_a_download_over_its_limit_writes_no_more_than_the_limit(
-    outbound: HttpClient, serve: Serve
-) -> None:
+async def test_a_download_over_its_limit_writes_no_more_than_it(outbound: HttpClient, serve: Serve) -> None:
     pieces: list[bytes] = []
     server = serve(endless(b"HTTP/1.1 200 OK\r\nContent-Type: audio/mpeg\r\n\r\n", KB))
     with pytest.raises(AnswerTooLarge):
@@ -198,9 +194,7 @@ def zipped(data: bytes, *, coding: str = "gzip", cut: int = 0) -> bytes:
     return answer(packed[: len(packed) - cut], "200 OK", *headers)
 
 
-async def test_a_compressed_answer_is_decompressed_within_the_limit(
-    outbound: HttpClient, serve: Serve
-) -> None:
+async def test_a_compressed_answer_is_read_within_the_limit(outbound: HttpClient, serve: Serve) -> None:
     large = KB * 40
     for coding in ("gzip", "deflate", "GZIP"):
         server = serve(answering(zipped(large, coding=coding)))

@@ -21,9 +21,7 @@ async def test_the_request_arrives_unchanged(outbound: HttpClient, serve: Serve)
     assert request.header("authorization") == "Bearer top-secret"
 
 
-async def test_a_get_has_no_body_and_an_empty_post_has_content_length_0(
-    outbound: HttpClient, serve: Serve
-) -> None:
+async def test_a_get_has_no_body_and_an_empty_post_has_length_0(outbound: HttpClient, serve: Serve) -> None:
     server = serve(answering(answer()))
     await get(outbound, server.url)
     await outbound.request("POST", server.url, headers={}, body=None, deadline_s=5, answer_max_bytes=10)
@@ -105,9 +103,7 @@ async def test_a_cookie_is_not_sent_back(outbound: HttpClient, serve: Serve) -> 
     assert [request.header("cookie") for request in server.requests] == [None, None]
 
 
-async def test_a_closed_client_ends_its_calls_and_refuses_new_ones(
-    outbound: HttpClient, serve: Serve
-) -> None:
+async def test_a_closed_client_ends_calls_and_refuses_new_ones(outbound: HttpClient, serve: Serve) -> None:
     async def closing(peer: PeerConnection) -> None:
         await peer.receive()
         await peer.send(b"HTTP/1.1 200 OK\r\n\r\nhalf of it")

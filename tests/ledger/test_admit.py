@@ -285,9 +285,7 @@ async def test_a_retry_of_speech_requires_the_scope(books: Books, service: Ledge
 
 
 @each_database
-async def test_a_retry_waits_for_the_first_call_of_another_process(
-    books: Books, service: LedgerService
-) -> None:
+async def test_a_retry_waits_for_the_call_of_another_process(books: Books, service: LedgerService) -> None:
     customer, retry_key = await books.customer(), idempotency_key_of()
     async with (
         books.second_process() as other,
@@ -327,9 +325,7 @@ async def test_a_retry_requires_a_valid_key(books: Books, service: LedgerService
 
 
 @each_database
-async def test_another_request_with_the_same_idempotency_key_is_refused(
-    books: Books, service: LedgerService
-) -> None:
+async def test_another_request_of_an_idempotency_key_is_refused(books: Books, service: LedgerService) -> None:
     customer = await books.customer()
     async with await service.admit(customer, idempotency_key=idempotency_key_of()) as call:
         with pytest.raises(InvalidRequest, match="Idempotency-Key"):

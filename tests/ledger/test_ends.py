@@ -173,9 +173,7 @@ async def test_recovery_refunds_more_calls_than_one_sweep_takes(
 
 
 @each_database
-async def test_a_call_keeps_its_request_and_the_channel_that_answered(
-    books: Books, service: LedgerService
-) -> None:
+async def test_a_call_keeps_its_request_and_answering_channel(books: Books, service: LedgerService) -> None:
     logs.request_id.set("a-request")
     async with await service.admit(await books.customer()) as kept:
         kept.channel = "a channel"

@@ -79,9 +79,7 @@ async def completed(other: TaskService, node: int) -> None:
     assert await other.tasks.complete(node, proof_of(job), AUDIO)
 
 
-async def test_a_charge_whose_reply_was_lost_may_be_kept_by_a_node_of_another_process(
-    postgres_books: Books,
-) -> None:
+async def test_a_charge_without_reply_may_be_kept_by_a_node_of_another_process(postgres_books: Books) -> None:
     """The connection to the database is silent after the charge; the node asks the other process."""
     books, task = postgres_books, speech(TaskStatus.QUEUED)
     async with task_service_on(books) as other, proxy_to(books.url) as proxy:

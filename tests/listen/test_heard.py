@@ -19,9 +19,7 @@ def ear() -> Ear:
     return Ear(fetch(), threads=2)
 
 
-def test_an_embedded_english_voice_is_understood(
-    ear: Ear, make_service: ServiceMaker, tmp_path: Path
-) -> None:
+def test_embedded_english_voices_are_understood(ear: Ear, make_service: ServiceMaker, tmp_path: Path) -> None:
     speaker = Speaker(make_service(speech="espeak").start())
     (voice, *_) = (voice for voice in speaker.voices() if voice.heard_in == "en")
     first, second = of_group(ENGLISH, 2)

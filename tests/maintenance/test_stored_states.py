@@ -39,9 +39,7 @@ async def state(books: Books) -> tuple[str, str]:
 
 
 @each_database
-async def test_a_circuit_that_opens_and_closes_is_stored_with_its_last_error(
-    books: Books, service: Service
-) -> None:
+async def test_an_opened_and_closed_circuit_is_stored_with_its_error(books: Books, service: Service) -> None:
     fail(service)
     await record_circuits(service.db, service.channels)
     assert await state(books) == ("open", "status 500")
@@ -52,9 +50,7 @@ async def test_a_circuit_that_opens_and_closes_is_stored_with_its_last_error(
     assert await state(books) == ("closed", "status 500")
 
 
-async def test_a_process_closes_a_circuit_left_open_by_the_previous_one(
-    books: Books, service: Service
-) -> None:
+async def test_a_process_closes_a_circuit_left_open_by_an_earlier_one(books: Books, service: Service) -> None:
     fail(service)
     await record_circuits(service.db, service.channels)
     after = await service_on(books.db, books.folder)

@@ -108,9 +108,7 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path, target: Path, report: R
 
 
 @pytest.mark.parametrize("name", ["stand_in_part_2-0.1.0-py3-none-any.whl", "stand-in-js-1.2.1.tgz"])
-def test_an_archive_that_is_cut_short_is_named(
-    tmp_path: Path, target: Path, report: Recorded, name: str
-) -> None:
+def test_an_archive_cut_short_is_named(tmp_path: Path, target: Path, report: Recorded, name: str) -> None:
     source = as_packages(tmp_path / "copied")
     path = source / name
     path.write_bytes(path.read_bytes()[:-100_000])
@@ -125,9 +123,7 @@ def test_a_path_that_is_not_there_is_named(tmp_path: Path, target: Path, report:
     )
 
 
-def test_a_folder_or_archive_of_very_many_files_is_refused(
-    tmp_path: Path, target: Path, report: Recorded
-) -> None:
+def test_a_folder_or_archive_of_many_files_is_refused(tmp_path: Path, target: Path, report: Recorded) -> None:
     names = [f"{number}.txt" for number in range(20_001)]
     (tmp_path / "copied").mkdir()
     for name in names:

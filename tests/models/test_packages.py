@@ -274,18 +274,14 @@ def test_too_little_space_is_refused_before_anything_is_fetched(
     assert fetching.server.requests == [] and left_beside(fetching.target) == []
 
 
-def test_a_folder_that_cannot_be_written_is_named(
-    fetching: Fetching, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_is_not_writable_is_named(fetching: Fetching, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "mkdir", read_only)
     assert fetching.refused().endswith(
         ": Read-only file system; change its permissions, or name another folder."
     )
 
 
-def test_a_link_to_a_model_is_enough_and_remove_leaves_what_it_names(
-    fetching: Fetching, tmp_path: Path
-) -> None:
+def test_a_link_to_a_model_is_enough_and_remove_leaves_its_files(fetching: Fetching, tmp_path: Path) -> None:
     kept = install.get(fetching.model, tmp_path / "kept", install.RELEASE, fetching.report).folder
     fetching.target.parent.mkdir(parents=True)
     fetching.target.symlink_to(kept)

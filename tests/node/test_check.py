@@ -167,9 +167,7 @@ def test_a_full_disk_at_the_first_sentence_is_one_line(make_node: NodeMaker, far
     assert farm_site.hellos == []
 
 
-def test_node_toml_is_read_from_the_option_then_the_data_folder_then_this_folder(
-    make_node: NodeMaker,
-) -> None:
+def test_node_toml_is_read_from_option_then_the_data_folder_then_this_folder(make_node: NodeMaker) -> None:
     """Each file is invalid, so that the error has its name."""
     node = make_node("slots = 0\n")
     assert node.command("check").stderr.startswith("myna: node.toml: ")

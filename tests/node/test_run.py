@@ -80,9 +80,7 @@ def test_a_stale_job_is_dropped_without_a_failure_report(pair: Pair) -> None:
     assert pair.site.failures_of(lost) == []
 
 
-def test_a_job_fails_not_finally_if_two_processes_that_speak_it_are_killed(
-    pair: Pair, voices: VoicesOf
-) -> None:
+def test_a_job_fails_not_finally_if_two_processes_of_it_are_killed(pair: Pair, voices: VoicesOf) -> None:
     killed = pair.site.order(LONG_TEXT)
     first = speaking(pair, voices)
     os.kill(first, signal.SIGKILL)

@@ -174,9 +174,7 @@ def test_an_open_circuit_says_until_when_and_why(
     assert re.search("circuit (half-)?open", shown())
 
 
-def test_the_times_of_a_channels_calls_are_a_histogram_with_its_figures(
-    site: Service, operator: Visitor
-) -> None:
+def test_the_times_of_a_channels_calls_are_a_histogram_and_figures(site: Service, operator: Visitor) -> None:
     key = site.account().key()
     body = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
     assert call("POST", f"{site.base_url}/chat/completions", key=key.plain, data=body).status == 200

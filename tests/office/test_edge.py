@@ -176,9 +176,7 @@ def check(answer: Answer) -> None:
     assert headers["cache-control"] == "no-store"
 
 
-async def test_an_account_sends_a_bounded_number_of_forms_in_a_minute(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_account_sends_a_limited_number_of_forms_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_security, "REFUSAL_DELAY_S", 0.05)
     now, clock = 7_199.0, asyncio.get_running_loop().time
     rate = FormRate(lambda: now)

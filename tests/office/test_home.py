@@ -57,9 +57,7 @@ def test_a_low_balance_and_one_below_the_limit_are_said(site: Service, module_pe
     assert "The balance is below your limit of 2 units." in visitor.page("")
 
 
-def test_the_last_entries_link_their_calls_and_the_chart_has_a_table(
-    site: Service, module_people: People
-) -> None:
+def test_the_last_entries_link_calls_and_the_chart_has_a_table(site: Service, module_people: People) -> None:
     visitor = module_people.signed_in("linker")
     _, plain = make(visitor, name="linked")
     assert '<div class="chart"' not in visitor.get("").body.decode()
@@ -131,9 +129,7 @@ def test_a_server_is_tried_before_it_is_added(fresh: Service) -> None:
     fresh.cli("channel", "remove", "absent")
 
 
-def test_a_server_without_a_model_is_tried_with_the_first_that_it_lists(
-    fresh: Service, upstream: Upstream
-) -> None:
+def test_a_server_without_a_model_is_tried_with_its_first_one(fresh: Service, upstream: Upstream) -> None:
     upstream.behave("say:Hello")
     visitor = operator(fresh, "no-model")
     visitor.submit("/start", url=upstream.url, name="any-model")

@@ -75,9 +75,7 @@ def test_a_person_links_the_account_signs_in_and_unlinks(
     assert {row["by"] for row in shown} == {"ada"}
 
 
-def test_a_sign_in_at_the_provider_leads_to_no_other_site(
-    oidc_people: People, provider: OidcProvider
-) -> None:
+def test_a_sign_in_at_a_provider_leads_to_no_other_site(oidc_people: People, provider: OidcProvider) -> None:
     visitor = linked(oidc_people, provider, "cyd")
     for target in ("//example.org", "/office/../x\\y"):
         answer = go(oidc_people.visitor(), provider, f"/sign-in/oidc?next={quote(target)}")
@@ -85,9 +83,7 @@ def test_a_sign_in_at_the_provider_leads_to_no_other_site(
         assert go(visitor, provider, "/me/oidc/confirm", page=target).headers["location"] == "/office"
 
 
-def test_an_answer_signs_in_only_the_browser_that_began_and_once(
-    oidc_people: People, provider: OidcProvider
-) -> None:
+def test_an_answer_signs_in_once_the_browser_that_began(oidc_people: People, provider: OidcProvider) -> None:
     linked(oidc_people, provider, "eve")
     mine, other = oidc_people.visitor(), oidc_people.visitor()
     begin(other)
@@ -239,9 +235,7 @@ def test_the_secret_comes_from_a_file_that_others_cannot_read(
     assert ended.code == 2 and "it must be 0600" in ended.stderr and CLIENT_SECRET not in ended.stderr
 
 
-def test_the_cookie_of_the_attempt_is_for_this_site_alone(
-    oidc_people: People, provider: OidcProvider
-) -> None:
+def test_the_cookie_of_an_attempt_is_for_this_site_alone(oidc_people: People, provider: OidcProvider) -> None:
     (cookie,) = oidc_people.visitor().post("/sign-in/oidc").cookies
     assert cookie.startswith("myna-oidc=mynaoidc_")
     assert "HttpOnly" in cookie and "SameSite=lax" in cookie and "Domain" not in cookie

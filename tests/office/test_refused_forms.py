@@ -209,9 +209,7 @@ def test_a_form_that_another_page_shows_comes_back_on_that_page(people: People, 
     assert list(fault_of(operator.post(f"{page}/grant", again, units="x").body.decode())) == ["units"]
 
 
-def test_a_form_of_an_ended_session_comes_back_filled_after_the_sign_in(
-    people: People, operator: Visitor
-) -> None:
+def test_a_form_of_an_ended_session_returns_filled_after_sign_in(people: People, operator: Visitor) -> None:
     people.service.account(name="later", units=1)
     page = account_page(operator, "later")
     visitor = people.visitor()

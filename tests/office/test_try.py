@@ -208,9 +208,7 @@ def test_a_failed_call_is_refunded_and_the_page_says_so(
     assert refunded["state"] == "refunded"
 
 
-def test_a_task_of_a_node_is_followed_and_is_not_found_by_others(
-    node_site: NodeSite, streaming: Visitor
-) -> None:
+def test_a_nodes_task_is_followed_and_not_found_by_others(node_site: NodeSite, streaming: Visitor) -> None:
     assert "Nothing can speak now" in streaming.page("/try/speech")
     refused = streaming.post("/try/speech", text="Hello")
     assert (refused.status, b"nothing was charged" in refused.body) == (503, True)

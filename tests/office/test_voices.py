@@ -164,9 +164,7 @@ def test_a_clone_from_a_file(clone_site: NodeSite, ann: Visitor, recording: byte
     assert len(samples) == len([v for v in clone_site.service.cli("voice", "list") if v["source"] == "clone"])
 
 
-def test_consent_is_declared_and_kept_in_the_language_of_the_page(
-    clone_site: NodeSite, recording: bytes
-) -> None:
+def test_consent_is_declared_and_kept_in_the_pages_language(clone_site: NodeSite, recording: bytes) -> None:
     visitor = People(clone_site.service).signed_in("xiaoming")
     visitor.headers["accept-language"] = "zh"
     form = visitor.get("/voices/new").body.decode()
@@ -200,9 +198,7 @@ def others(visitor: Visitor, voice_id: str) -> list[Answer]:
     return [*seen, visitor.post(f"/voices/{voice_id}/delete", typed=NAME)]
 
 
-def test_clones_of_others_are_not_found(
-    clone_site: NodeSite, ann: Visitor, ben: Visitor, recording: bytes
-) -> None:
+def test_clones_of_others_are_404(clone_site: NodeSite, ann: Visitor, ben: Visitor, recording: bytes) -> None:
     voice_id = cloned(ann, recording)
     assert [answer.status for answer in others(ben, voice_id)] == [404] * 5
     assert voice_id not in ben.get("/voices").body.decode()

@@ -66,9 +66,7 @@ def test_whisper_understands_each_format(client: openai.OpenAI, kind: SoundForma
         (None, "今天天气很好，我们一起去公园散步吧。"),
     ],
 )
-def test_mandarin_is_in_the_script_that_is_asked_for(
-    client: openai.OpenAI, language: str | None, text: str
-) -> None:
+def test_mandarin_is_in_the_requested_script(client: openai.OpenAI, language: str | None, text: str) -> None:
     speech = client.audio.speech.create(
         model="tts-1", voice="zf_xiaobei", input="今天天气很好，我们一起去公园散步吧。"
     )

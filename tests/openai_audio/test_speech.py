@@ -261,9 +261,7 @@ def elsewhere(
     assert made.stop() == 0
 
 
-def test_the_mp3_of_another_server_is_sent_or_converted(
-    elsewhere: Service, session_upstream: Upstream
-) -> None:
+def test_another_servers_mp3_is_sent_or_converted(elsewhere: Service, session_upstream: Upstream) -> None:
     session_upstream.forget()
     speaker = Speaker(elsewhere)
     for kind in (SoundFormat.MP3, SoundFormat.OPUS):

@@ -143,9 +143,7 @@ async def test_a_stream_that_breaks_off_is_freed_at_once(
             gc.enable()
 
 
-async def test_an_engine_that_fails_after_a_sound_is_kept_with_that_sound_if_the_site_says_so(
-    visitor: Visitor,
-) -> None:
+async def test_the_sound_before_an_engine_fails_is_kept_if_the_site_says_so(visitor: Visitor) -> None:
     await visitor.set("broken_stream", "keep")
     answer = await begun(visitor)
     visitor.voice.say(EngineCrashed("crashed"))
@@ -156,9 +154,7 @@ async def test_an_engine_that_fails_after_a_sound_is_kept_with_that_sound_if_the
     assert await visitor.reason() == (CallState.KEPT, "StreamFailed")
 
 
-async def test_a_sound_over_the_limit_is_refunded_also_where_broken_streams_are_kept(
-    visitor: Visitor,
-) -> None:
+async def test_sound_over_the_limit_is_refunded_also_where_broken_streams_are_kept(visitor: Visitor) -> None:
     await visitor.set("broken_stream", "keep")
     answer = await begun(visitor)
     visitor.voice.say(SoundTooLong("too long"))
@@ -167,9 +163,7 @@ async def test_a_sound_over_the_limit_is_refunded_also_where_broken_streams_are_
     await visitor.balance_becomes(UNITS)
 
 
-async def test_a_client_that_leaves_after_a_sound_pays_and_the_text_is_spoken_to_its_end(
-    visitor: Visitor,
-) -> None:
+async def test_a_client_that_leaves_after_a_sound_pays_and_the_text_is_spoken_whole(visitor: Visitor) -> None:
     answer = await begun(visitor)
     answer.connection.reset()
     visitor.voice.say(TWO, THREE, None)
@@ -249,9 +243,7 @@ async def test_a_repeated_request_gets_the_stored_sound_in_the_same_format(visit
     assert await visitor.balance() == UNITS - 1
 
 
-async def test_the_times_of_words_come_with_their_sound_and_again_with_the_stored_one(
-    visitor: Visitor,
-) -> None:
+async def test_times_of_words_come_with_their_sound_and_again_with_the_stored_one(visitor: Visitor) -> None:
     asked = {"headers": {"Idempotency-Key": "one"}, "timestamps": True, "stream": True}
     answer = await visitor.speak(**asked)
     visitor.voice.say(ONE)

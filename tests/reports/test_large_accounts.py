@@ -82,9 +82,7 @@ async def received(response: Awaitable[Response]) -> bytes:
     return b"".join(parts)
 
 
-async def test_the_loop_goes_on_for_an_account_with_many_rows(
-    damaged_books: Books, customer: Customer
-) -> None:
+async def test_the_loop_runs_on_for_an_account_of_many_rows(damaged_books: Books, customer: Customer) -> None:
     visit = await visit_of(damaged_books, customer)
     await reports.show_usage(visit)  # compiles the template, once in a process
     for page, line, lines in (

@@ -44,9 +44,7 @@ async def test_an_attempt_expires_after_ten_minutes(site: OidcSite) -> None:
 
 
 @each_database
-async def test_a_network_has_a_limited_number_of_attempts(
-    site: OidcSite, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_network_has_a_limit_of_attempts(site: OidcSite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flow, "OF_NETWORK_MAX", 2)
     first = await site.answer()
     for _ in range(2):

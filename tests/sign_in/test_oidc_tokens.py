@@ -164,17 +164,13 @@ async def test_a_token_is_accepted_in_all_its_forms(site: OidcSite, plan: Callab
         ({"email": ["person-1@example.org"]}, ""),
     ],
 )
-async def test_only_a_verified_email_address_counts(
-    site: OidcSite, changes: dict[str, Any], email: str
-) -> None:
+async def test_only_a_verified_address_counts(site: OidcSite, changes: dict[str, Any], email: str) -> None:
     site.provider.plan = claims(**changes)
     assert (await site.whole()).claims.verified_email == email
 
 
 @pytest.mark.parametrize("auth_time", [DROP, 0, "now"])
-async def test_a_confirmation_needs_a_person_who_was_authenticated_again(
-    site: OidcSite, auth_time: object
-) -> None:
+async def test_a_confirmation_needs_a_newly_authenticated_person(site: OidcSite, auth_time: object) -> None:
     assert (await site.whole(Purpose.CONFIRM)).purpose is Purpose.CONFIRM
     site.provider.plan = claims(auth_time=auth_time)
     assert await failure_of(site.whole(Purpose.CONFIRM)) is Failure.NOT_VALID

@@ -126,9 +126,7 @@ def test_any_text_is_accepted_or_refused_with_a_sentence(plain: str, name: str, 
         "\ud800 plum anchor velvet",
     ],
 )
-async def test_a_password_of_any_composition_is_accepted_and_verified_as_it_is(
-    books: Books, plain: str
-) -> None:
+async def test_a_password_of_any_characters_is_accepted_and_verified(books: Books, plain: str) -> None:
     ann = await person(books, password=plain)
     assert (await passwords.verify(books.db, "ann", plain, ADDRESS)).account == ann
     for other in (plain[:-1], plain + " ", plain.upper() if plain.upper() != plain else plain.lower() + "x"):
@@ -154,9 +152,7 @@ async def test_only_a_salted_argon2id_hash_is_stored(real_hashes: None, books: B
 
 
 @each_database
-async def test_a_hash_with_other_parameters_is_replaced_at_the_next_sign_in(
-    real_hashes: None, books: Books
-) -> None:
+async def test_a_hash_of_other_parameters_is_replaced_at_a_sign_in(real_hashes: None, books: Books) -> None:
     ann = await person(books)
     session = await signed_in(books)
     await books.sql("UPDATE passwords SET hash = $1", WEAK.hash(PASSWORD))
@@ -189,9 +185,7 @@ async def test_every_reason_has_the_same_words_and_the_same_work(
     assert watched.verified == [parameters(FAST.hash(PASSWORD))] * len(names)
 
 
-async def test_a_person_signs_in_with_the_name_or_with_an_email_address_that_one_account_has(
-    books: Books,
-) -> None:
+async def test_a_person_signs_in_with_the_name_or_an_email_address_of_one_account(books: Books) -> None:
     ann = await person(books, email="Shared@example.com")
     assert (await passwords.verify(books.db, "shared@EXAMPLE.com", PASSWORD, ADDRESS)).account == ann
     bob = await person(books, "bob", email="shared@example.com", password=OTHER_PASSWORD)

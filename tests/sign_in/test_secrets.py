@@ -22,9 +22,7 @@ WRONG_CODES = ("000000", "abcd-efgh")
 
 
 @each_database
-async def test_nothing_that_is_said_or_shown_has_a_secret(
-    books: Books, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_nothing_said_or_shown_has_a_secret(books: Books, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     secrets: list[str] = []
     shown: list[object] = []

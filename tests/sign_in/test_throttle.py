@@ -39,9 +39,7 @@ async def wait_s(books: Books, name: str = "ann", address: str = PROXY, plain: s
     return 0
 
 
-async def test_from_the_fifth_failure_on_the_next_attempt_waits_twice_as_long_up_to_five_minutes(
-    books: Books,
-) -> None:
+async def test_from_the_fifth_failure_on_waits_double_up_to_five_minutes(books: Books) -> None:
     await person(books)
     await books.stop_clock()
     await fails(books, times=FREE_FAILURES)

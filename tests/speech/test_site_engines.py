@@ -190,9 +190,7 @@ async def test_a_cancellation_as_the_result_arrives_leaves_no_file(
     [("asyncio", {"use_uvloop": True}), ("asyncio", {"use_uvloop": False})],
     ids=["uvloop", "asyncio"],
 )
-async def test_a_host_that_ends_before_it_reads_the_text_has_crashed(
-    settings: Settings, tmp_path: Path
-) -> None:
+async def test_a_host_that_ends_before_it_reads_a_text_crashed(settings: Settings, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.setblocking(False)
         listening.bind(str(tmp_path / "socket"))

@@ -77,9 +77,7 @@ DOWN, LATE, CRASHED, FAILED = (
         *((failures, InvalidRequest) for failures in ([NO_SOUND], [NO_SOUND, UNFIT])),
     ],
 )
-def test_the_most_severe_failure_decides_the_error(
-    failures: list[EngineFailed], expected: type[Exception]
-) -> None:
+def test_the_worst_failure_decides_the_error(failures: list[EngineFailed], expected: type[Exception]) -> None:
     assert type(error_for(failures)) is expected
 
 

@@ -71,9 +71,7 @@ async def test_a_charge_that_is_sent_again_takes_once(books: Books) -> None:
 
 
 @pytest.mark.parametrize("reason", ["units", "stale"])
-async def test_a_charge_refused_for_another_reason_takes_nothing_from_the_cap(
-    books: Books, reason: str
-) -> None:
+async def test_a_charge_refused_otherwise_takes_nothing_from_the_cap(books: Books, reason: str) -> None:
     customer = await capped(books, 10, balance=3)
     change = {"units": {"units": 4}, "stale": {"config_version": 99}}[reason]
     (outcome,) = await books.charge(charge_of(customer, **change))

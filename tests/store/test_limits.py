@@ -259,9 +259,7 @@ async def test_charges_of_several_accounts_in_one_batch_count_apart(books: Books
     assert [await open_calls(books, customer) for customer in customers] == [(2, 2)] * 3
 
 
-async def test_calls_that_end_after_a_limit_was_removed_are_not_open_when_it_is_set_again(
-    books: Books,
-) -> None:
+async def test_calls_that_end_after_a_limit_was_removed_are_not_open_when_set_again(books: Books) -> None:
     customer = await limited(books, concurrent=2)
     calls = [await books.opened(customer) for _ in range(2)]
     await perform(books.db, LimitKey(key=str(customer.key_id), **as_texts({"concurrent": None})))

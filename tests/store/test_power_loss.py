@@ -69,9 +69,7 @@ async def books(disk: Disk, tmp_path: Path) -> AsyncIterator[Books]:
         yield made
 
 
-async def test_a_charge_is_synced_with_the_end_of_its_call_and_an_order_at_once(
-    books: Books, disk: Disk
-) -> None:
+async def test_a_charge_is_synced_with_its_calls_end_and_an_order_at_once(books: Books, disk: Disk) -> None:
     customer = await books.customer()
 
     async def syncs(ends: Sequence[End], charges: Sequence[Charge]) -> int:

@@ -125,9 +125,7 @@ async def test_a_transaction_that_is_cancelled_while_it_waits_takes_no_place(ser
     await line.finish()
 
 
-async def test_a_charge_waits_for_one_transaction_of_sqlite_however_many_are_waiting(
-    sqlite_books: Books,
-) -> None:
+async def test_a_charge_waits_for_one_transaction_of_sqlite_however_many_wait(sqlite_books: Books) -> None:
     customer = await sqlite_books.customer()
     ended = 0
 
@@ -192,9 +190,7 @@ async def test_queries_of_pages_of_one_owner_leave_turns_to_others(books: Books)
     assert order.index("one") <= 3
 
 
-async def test_who_is_signed_in_does_not_wait_for_strangers_of_the_same_address(
-    postgres_books: Books,
-) -> None:
+async def test_who_is_signed_in_does_not_wait_for_others_of_the_same_address(postgres_books: Books) -> None:
     await person(postgres_books)
     await postgres_books.stop_clock()
     token = await sessions.sign_in(postgres_books.db, "ann", PASSWORD, ADDRESS, BROWSER)

@@ -50,9 +50,7 @@ async def test_a_job_whose_lease_expired_goes_to_another_node_first(service: Tas
     assert (await service.leased(other)).id == job.id
 
 
-async def test_a_job_whose_lease_expired_goes_to_its_node_again_if_no_other_can_do_it(
-    service: TaskService,
-) -> None:
+async def test_a_job_whose_lease_expired_returns_to_its_node_if_no_other_can(service: TaskService) -> None:
     silent, slow = await service.node(), await service.node(chars_per_s=0.1)
     _, job = await service.lease_new(silent, deadline_ms=49_000)  # five characters take the slow one 50 s
     await service.books.move_clock(LEASE_MS)
@@ -96,9 +94,7 @@ async def test_a_task_refused_by_all_nodes_is_refunded(service: TaskService) -> 
 
 
 @pytest.mark.parametrize("why", ["offline", "disabled", "draining", "another voice", "a language"])
-async def test_a_refused_task_without_another_able_node_is_refunded_at_once(
-    service: TaskService, why: str
-) -> None:
+async def test_a_refused_task_without_an_able_node_is_refunded(service: TaskService, why: str) -> None:
     customer, refuser = await service.books.customer(), await service.node()
     voice, languages = (why if why == "another voice" else VOICE), (["zh"] if why == "a language" else [])
     other = await service.node(*([] if languages else [voice]), clones=languages, name="other")

@@ -135,9 +135,7 @@ async def test_tasks_ordered_since_the_last_query_are_ahead(service: TaskService
 
 
 @each_database
-async def test_an_order_over_the_capacity_is_refused_and_another_accounts_first_is_not(
-    service: TaskService,
-) -> None:
+async def test_an_order_over_the_capacity_is_refused_but_not_another_accounts(service: TaskService) -> None:
     await service.node(slots=1, chars_per_s=10.0)
     busy, newcomer = await service.books.customer(), await service.books.customer()
     for ahead in range(2):

@@ -207,9 +207,7 @@ async def test_a_cloned_voice_without_an_online_node_is_refused_uncharged(servic
 
 
 @each_database
-async def test_a_cloned_voice_is_listed_while_an_online_node_clones_its_language(
-    service: TaskService,
-) -> None:
+async def test_a_cloned_voice_is_listed_while_an_online_node_has_its_language(service: TaskService) -> None:
     node, owner = await service.node(clones=["zh"], name="the node"), await service.books.customer()
     voice_id, db = await ready(service, owner, node), service.books.db
     for put, there in ((DrainNode, []), (EnableNode, [voice_id])):

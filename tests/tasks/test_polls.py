@@ -70,9 +70,7 @@ async def cancel_all(polls: Sequence[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*polls, return_exceptions=True)
 
 
-async def test_many_open_polls_share_one_query_per_notification(
-    service: TaskService, queries: Queries
-) -> None:
+async def test_many_open_polls_share_a_query_per_notification(service: TaskService, queries: Queries) -> None:
     """Each notification wakes all polls. On a slow machine there may be a few queries after it, but never one
     for each of MANY polls."""
     nodes = [await service.node() for _ in range(MANY)]

@@ -130,9 +130,7 @@ async def test_the_speed_changes_the_duration(engine: Kokoro, tmp_path: Path, sp
     assert changed.seconds * speed == pytest.approx(plain.seconds, rel=0.1)
 
 
-async def test_a_mandarin_voice_speaks_english_in_a_style_between_both(
-    engine: Kokoro, tmp_path: Path
-) -> None:
+async def test_a_mandarin_voice_speaks_english_in_a_style_of_both(engine: Kokoro, tmp_path: Path) -> None:
     """By the first half of its style, of which the mixture has 0.4."""
     low, high = [await pitch_hz(engine, tmp_path, "Hello.", one) for one in ("zf_xiaobei", "af_heart")]
     assert high - low == pytest.approx(2 * VOICE_HZ * 0.4, rel=0.1)
@@ -230,9 +228,7 @@ async def test_a_sound_of_many_minutes_is_written_to_its_end(engine: Kokoro, tmp
     assert soundfile.info(tmp_path / "long.mp3").duration == pytest.approx(spoken.seconds, abs=0.1)
 
 
-async def test_requests_that_are_cancelled_in_the_middle_harm_no_other(
-    engine: Kokoro, tmp_path: Path
-) -> None:
+async def test_requests_cancelled_in_the_middle_harm_no_other(engine: Kokoro, tmp_path: Path) -> None:
     async def speak(number: int) -> SpeechResult:
         text = "今天天气很好。我们去公园吧！" * 3
         return await engine.speak(said(text), tmp_path / f"{number}.mp3", DEADLINE_S)
