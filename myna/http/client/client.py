@@ -184,7 +184,16 @@ class HttpClient:
         if not self._slots.try_take(_ANYBODY):
             await self._slots.wait_for(_ANYBODY, call.deadline - time.monotonic())
         try:
-            return await self._exchange(target.origin, call)
+            while True:
+                idle = self._idle.take(target.origin)
+                connection = idle or await self._connect(target.origin, call.deadline)
+                try:
+                    return await connection.exchange(call)
+                except NotSent:
+                    if idle is None:
+                        raise
+                finally:
+                    self._release(connection)
         finally:
             self._slots.release(_ANYBODY)
 
@@ -195,19 +204,6 @@ class HttpClient:
             connection.fail(ConnectionBroken("The client was closed."))
         while self._open:
             await self._wait_for_close()
-
-    async def _exchange(self, origin: Origin, call: Exchange) -> ClientResponse:
-        """Sends on an idle connection, or on a new one if none is usable."""
-        while True:
-            idle = self._idle.take(origin)
-            connection = idle or await self._connect(origin, call.deadline)
-            try:
-                return await connection.exchange(call)
-            except NotSent:
-                if idle is None:
-                    raise
-            finally:
-                self._release(connection)
 
     def _release(self, connection: ClientConnection) -> None:
         if self._closed:

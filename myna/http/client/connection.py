@@ -233,7 +233,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         began = time.monotonic()
-        self._parse(self._buffer[:nbytes])
+        self._parse(self._buffer[:nbytes], began)
         if time.monotonic() - began > READ_TIME_MAX_S and self.open and not self._transport.is_closing():
             self._transport.pause_reading()
             asyncio.get_running_loop().call_soon(self._read_on)
@@ -243,10 +243,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self.open and not self._transport.is_closing() and not is_paused:
             self._transport.resume_reading()
 
-    def _parse(self, data: memoryview) -> None:
+    def _parse(self, data: memoryview, now: float) -> None:
         if self._future is None or self._future.done() or self._transport.unsent:
             return self._unexpected(data)
-        self._heard_at, self._received_at = self._received_at, time.monotonic()
+        self._heard_at, self._received_at = self._received_at, now
         self._wire_bytes += len(data)
         try:
             self._parser.feed_data(data)
