@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct, field
@@ -35,6 +35,8 @@ from myna.wire.failures import (
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+_OK: Final = HTTPStatus.OK.value
+"""A member of HTTPStatus is looked up by a Python function."""
 NO_CHANNEL = (
     "No chat channel is enabled: the operator adds one with 'myna channel add chat NAME URL' or"
     " MYNA_CHAT_URL, or enables one."
@@ -98,7 +100,7 @@ def of_status(answer: ClientResponse, channel: Channel, *, model_is_callers: boo
 
 def unusable(kind: str, why: str, body: bytes, channel: Channel, detail: str = "") -> FailedAttempt:
     """The failed attempt of an answer that is not what was asked for: of its error, if it reports one."""
-    server = read(HTTPStatus.OK, body)
+    server = read(_OK, body)
     if server.message or server.code:
         return of_error(kind, why, body, channel)
     return FailedAttempt(kind, why, detail)
@@ -109,7 +111,7 @@ def of_error(
     why: str,
     body: bytes,
     channel: Channel,
-    status: int = HTTPStatus.OK,
+    status: int = _OK,
     *,
     model_is_callers: bool = False,
 ) -> FailedAttempt:
@@ -189,7 +191,7 @@ class ChannelClient:
             )
         except RequestFailed as failure:
             raise of_request(failure) from failure
-        if answer.status != HTTPStatus.OK:
+        if answer.status != _OK:
             raise of_status(answer, channel, model_is_callers=model_is_callers)
         return answer
 

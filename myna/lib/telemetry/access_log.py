@@ -72,10 +72,7 @@ class AccessLog:
 
     def flush(self) -> None:
         """Counts and writes the buffered requests."""
-        metrics.fold()
         buffered, self._buffer = self._buffer, []
-        if not buffered:
-            return
         groups = Counter(
             (one.route, one.status, one.details.error_type, one.details.channel) for one in buffered
         )
@@ -92,6 +89,9 @@ class AccessLog:
                 metrics.of_call(one.details.channel, one.details.route).count(one.details, one.seconds)
             if one.details.error_type:
                 self.on_error(one)
+        metrics.fold()
+        if not buffered:
+            return
         # A list: encode_lines of msgspec 0.22 leaks a reference to any other iterable.
         self._write(self._encoder.encode_lines([_line(one) for one in buffered if self._is_logged(one)]))
 

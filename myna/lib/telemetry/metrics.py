@@ -165,8 +165,8 @@ class OfCall:
             self._first_byte_seconds.observe(details.first_byte_s)
         if details.input_tokens or details.output_tokens:
             given, made = self._tokens[details.tokens_counted]
-            given.inc(details.input_tokens)
-            made.inc(details.output_tokens)
+            added[given] += details.input_tokens
+            added[made] += details.output_tokens
 
 
 @lru_cache(maxsize=1024)
