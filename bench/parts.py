@@ -239,6 +239,7 @@ _CONNECTION: Any = SimpleNamespace(
     is_paused=False,
     half_closed=False,
     config=SimpleNamespace(stopping=False),
+    server_state=SimpleNamespace(tasks=set()),
     transport=SimpleNamespace(write=len),
     resume_reading=list,
     on_response_complete=list,

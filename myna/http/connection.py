@@ -171,12 +171,13 @@ class Protocol(asyncio.Protocol):
         if self._over_limit and self.url.partition(b"?")[0] not in HEALTH_PATHS:
             self._refusal = self._over_limit
             raise ValueError("too many connections")
-        if reason := request_head.header_error(self._headers, self._parser.get_http_version()):
+        version = self._parser.get_http_version()
+        if reason := request_head.header_error(self._headers, version):
             self._refusal = InvalidRequest(f"The request is not valid HTTP: {reason}.")
             raise ValueError(reason)
         self._head_timer.stop()
         before = self._last
-        self._last = exchange = self._new_exchange()
+        self._last = exchange = self._new_exchange(version)
         self._headers = DISCARD  # trailers are ignored
         if before is None or before.complete:
             self._start(exchange)
@@ -184,17 +185,14 @@ class Protocol(asyncio.Protocol):
             self._pause_reading()
             self._pipeline.append(exchange)
 
-    def _new_exchange(self) -> Exchange:
-        parser = self._parser
-        scope = request_head.new_scope(parser, self.url, self._headers, self._ends, self._app_state)
+    def _new_exchange(self, version: str) -> Exchange:
+        method, state = self._parser.get_method(), self._app_state
         return Exchange(
             self,
-            scope,
+            request_head.new_scope(method, self.url, version, self._headers, self._ends, state),
             self.server_state.default_headers,
             continues=self._expects_continue,
-            keeps_alive=scope["http_version"] != "1.0"
-            and parser.should_keep_alive()
-            and not self._over_limit,
+            keeps_alive=version != "1.0" and self._parser.should_keep_alive() and not self._over_limit,
         )
 
     def on_body(self, body: bytes) -> None:
@@ -249,9 +247,7 @@ class Protocol(asyncio.Protocol):
 
     def _start(self, exchange: Exchange) -> None:
         self._active = exchange
-        task = self.loop.create_task(exchange.run(self.app))
-        self.server_state.tasks.add(task)
-        task.add_done_callback(self.server_state.tasks.discard)
+        self.server_state.tasks.add(self.loop.create_task(exchange.run(self.app)))
 
     def _pause_reading(self) -> None:
         if not self._reading_paused:
@@ -260,13 +256,8 @@ class Protocol(asyncio.Protocol):
 
     def _wait_for_client(self) -> Overloaded | None:
         """The connection waits for its client. Returns why it can't: the address has too many of them."""
-        if not self._waits:
-            try:
-                self.config.waiting.take(self._holder)
-            except Overloaded as refusal:
-                return refusal
-            self._waits = True
-        return None
+        self._waits = self._waits or self.config.waiting.try_take(self._holder)
+        return None if self._waits else self.config.waiting.refusal()
 
     def _stop_waiting(self) -> None:
         if self._waits:

@@ -101,6 +101,7 @@ class Exchange:
             await self._fail()
         finally:
             self.scope, self.stream = {}, None  # they refer to this exchange, a reference cycle
+            self.connection.server_state.tasks.discard(asyncio.current_task())
 
     async def _fail(self) -> None:
         if self.started:

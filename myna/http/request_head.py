@@ -55,24 +55,20 @@ def _address(found: object) -> tuple[str, int] | None:
 
 
 def new_scope(
-    parser: httptools.HttpRequestParser,
-    url: bytes,
-    headers: Headers,
-    ends: Ends,
-    state: Mapping[str, object],
+    method: bytes, url: bytes, version: str, headers: Headers, ends: Ends, state: Mapping[str, object]
 ) -> Scope:
-    """The scope of a request whose head was parsed, between these ends."""
+    """The scope of a request with this head, between these ends."""
     parsed = httptools.parse_url(url)
     path = parsed.path.decode("ascii")
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
-        "http_version": parser.get_http_version(),
+        "http_version": version,
         "server": ends[0],
         "client": ends[1],
         "scheme": "http",
         "root_path": "",
-        "method": parser.get_method().decode("ascii"),
+        "method": method.decode("ascii"),
         "path": unquote(path) if "%" in path else path,
         "raw_path": parsed.path,
         "query_string": parsed.query or b"",

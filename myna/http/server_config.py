@@ -25,16 +25,21 @@ class WaitingConnections:
         self._places = Shares[str](
             2 * connections_max,  # those over the limit wait too
             max(ADDRESS_MIN, connections_max // ADDRESS_SHARE),
-            lambda: Overloaded(
-                "This address has as many connections without a request as it may have; close some.",
-                RETRY_AFTER_S,
-            ),
+            self.refusal,
         )
 
-        self.take = self._places.take
-        """Counts a connection of this holder. Raises Overloaded."""
+        self.try_take = self._places.try_take
+        """Counts a connection of this holder, if it may have one more."""
         self.release = self._places.release
         """The request of a holder's connection has arrived, or the connection has ended."""
+
+    @staticmethod
+    def refusal() -> Overloaded:
+        """The error for a connection whose address has too many of them."""
+        return Overloaded(
+            "This address has as many connections without a request as it may have; close some.",
+            RETRY_AFTER_S,
+        )
 
     def holder(self, address: str) -> str:
         """As what a connection from this address counts."""
