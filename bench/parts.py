@@ -27,11 +27,12 @@ from myna import settings
 from myna.accounts.keys import Scope, UnverifiedCaller, hash_of
 from myna.accounts.throttle import KeyThrottle
 from myna.api.auth import KeyAuth
-from myna.api.v1 import V1Api
+from myna.api.v1 import V1Api, unit_headers
 from myna.billing.ledger import Call
 from myna.engines.pool.admission import Slot
 from myna.gateway.failover import ChannelClient
-from myna.gateway.relay.v1 import Chat
+from myna.gateway.relay.relay import Relay
+from myna.gateway.relay.v1 import V1_CHAT
 from myna.http.asgi import Application
 from myna.http.client import ClientResponse, HttpClient
 from myna.http.exchange import Exchange
@@ -100,10 +101,17 @@ async def _all(folder: Path) -> dict[str, float]:
 
 async def _layers(service: Service) -> dict[str, float]:
     channel_client = ChannelClient(service.settings, service.channels, Instant(connections_max=1))
-    chat = Chat(channel_client, service.ledger, service.config, service.planner, service.synthesizer)
+    relay = Relay(channel_client, service.ledger, service.config, service.synthesizer, unit_headers)
     key_auth = KeyAuth(service.db, 1.0, KeyThrottle())
     api = V1Api(
-        key_auth, service.db, service.config, service.channels, service.capacity, chat, service.synthesizer
+        key_auth=key_auth,
+        db=service.db,
+        config=service.config,
+        channels=service.channels,
+        capacity=service.capacity,
+        relay=relay,
+        planner=service.relay_planner,
+        synthesizer=service.synthesizer,
     )
     limits = BodyLimits(
         body_max_bytes=service.settings.body_max_bytes,
@@ -112,14 +120,13 @@ async def _layers(service: Service) -> dict[str, float]:
     )
     caller = UnverifiedCaller(hash_of(KEY_FORMAT % 1), Scope.CHAT)
 
-    async def _stays() -> None:
-        """A client that never disconnects."""
+    plan = partial(service.relay_planner.plan, V1_CHAT, caller, BODY)
 
     async def answered(_: Request) -> Response:
         return Response(b"{}")
 
     async def admitted() -> None:
-        order = (await chat._plan(caller, BODY, Slot())).order
+        order = (await plan(Slot())).order
         for _ in range(REPEATED):
             charged = await service.ledger.charge(caller, order, service.config.current)
             assert isinstance(charged, Call)
@@ -137,8 +144,10 @@ async def _layers(service: Service) -> dict[str, float]:
         "· key: headers, key's hash, body": await _least(
             lambda: key_auth.caller_and_body(Request(_exchange(), limits), Scope.CHAT)
         ),
-        "· chat: all after the key": await _least(lambda: chat.complete(caller, BODY, _stays)),
-        "· · plan: JSON, intent, channels": await _least(lambda: chat._plan(caller, BODY, Slot())),
+        "· chat: all after the key": await _least(
+            lambda: relay.answer(caller, plan, Request(_exchange(), limits))
+        ),
+        "· · plan: JSON, intent, channels": await _least(lambda: plan(Slot())),
         "· · ledger: charge and keep, constants": await _of_many(admitted),
     }
 

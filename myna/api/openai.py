@@ -17,6 +17,7 @@ from myna.channels.channels import Channels
 from myna.channels.routes import Route
 from myna.config import ConfigCache
 from myna.engines.media.media import Transcoder
+from myna.engines.pool.admission import Slot
 from myna.errors import DiskFull, ModelNotFound, MynaError
 from myna.farm.nodes import Capacity
 from myna.gateway import transcripts
@@ -37,7 +38,7 @@ from myna.settings import Settings, usable_cores
 from myna.speech.delivery import DeliveryTools, SoundResponse
 from myna.speech.plan import Planner
 from myna.speech.streamed import StreamedSpeech, named
-from myna.speech.synthesize import Synthesizer
+from myna.speech.synthesize import SpokenPlan, Synthesizer
 from myna.store.database import Database
 from myna.store.files.named_files import AudioStore, Spool
 from myna.store.files.storage import FreeSpace
@@ -46,6 +47,7 @@ from myna.wire.body import to_json
 from myna.wire.openai import AudioVoices, DeletedResponse, RoutedModel, RoutedModelList
 
 NO_SPACE = "The disk has no space for recordings; nothing was charged, try again later."
+Plan = Callable[[UnverifiedCaller, bytes, Slot], Awaitable[RelayPlan | SpokenPlan]]
 SPOOLED_MAX = 40
 """Recordings of the largest size that a process may have in the spool folder; a quarter of them of one
 account."""
@@ -131,10 +133,10 @@ class RelayApi:
         verified = await self._key_auth.verify(request, Scope.CHAT)
         return verified.key.account_id, request.path.removeprefix(RESPONSES_PREFIX)
 
-    def _handler(self, plan: Callable[[UnverifiedCaller, bytes], Awaitable[RelayPlan]]) -> Handler:
+    def _handler(self, plan: Plan) -> Handler:
         async def handle(request: Request) -> Response | ResponseStream:
             caller, body = await self._key_auth.caller_and_body(request, Scope.CHAT)
-            return await self._relay.answer(caller, lambda: plan(caller, body), request)
+            return await self._relay.answer(caller, partial(plan, caller, body), request)
 
         return handle
 

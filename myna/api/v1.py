@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 from msgspec import structs
@@ -14,8 +15,11 @@ from myna.config import ConfigCache
 from myna.engines.interface import EngineVoice
 from myna.errors import InvalidRequest, ModelNotFound, NotFound
 from myna.farm.nodes import Capacity
-from myna.gateway.relay.v1 import Chat
+from myna.gateway.relay.plan import RelayPlanner
+from myna.gateway.relay.relay import Relay
+from myna.gateway.relay.v1 import V1_CHAT
 from myna.http.asgi import Routes
+from myna.http.exchange import ResponseStream
 from myna.http.request import Request
 from myna.http.responses import Response
 from myna.lib.telemetry.requests import RequestDetails
@@ -87,7 +91,8 @@ class V1Api:
     config: ConfigCache
     channels: Channels
     capacity: Capacity
-    chat: Chat
+    relay: Relay
+    planner: RelayPlanner
     synthesizer: Synthesizer
 
     def routes(self) -> Routes:
@@ -108,13 +113,12 @@ class V1Api:
         models = [Model(id=name, object="model", created=MODELS_CREATED, owned_by=owner) for name in MODELS]
         return Response(to_json(ModelList("list", models)))
 
-    async def completions(self, request: Request) -> Response:
+    async def completions(self, request: Request) -> Response | ResponseStream:
         caller, body = await self.key_auth.caller_and_body(request, Scope.CHAT)
         try:
-            answer = await self.chat.complete(caller, body, request.disconnected)
+            return await self.relay.answer(caller, partial(self.planner.plan, V1_CHAT, caller, body), request)
         except ModelNotFound as error:
             raise model_refused(error) from None
-        return Response(answer, headers=unit_headers(caller.details))
 
     async def speak(self, request: Request) -> Response:
         caller, body = await self.key_auth.caller_and_body(request, Scope.TTS)

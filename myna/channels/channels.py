@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from myna.channels.circuits import CircuitChange, Circuits, Outbound
 from myna.channels.keys import ChannelKeys, LoadedKeys
-from myna.channels.routes import Route
+from myna.channels.routes import Route, RouteKind
 from myna.engines import registry
 from myna.engines.interface import Engine, EngineVoice
 from myna.engines.openai.engine import OpenAISpeech
@@ -98,18 +98,18 @@ class Channels:
         self._loads = 0
         self._seen: Config | None = None
         self._all: list[Channel] = []
-        self._enabled: dict[str, list[Channel]] = {}
+        self._enabled: dict[RouteKind, list[Channel]] = {}
         self._known: dict[Hashable, Any] = {}
 
     def chat(self, config: Config) -> list[Channel]:
         """The enabled chat channels in the order to try; those with an open circuit last."""
         self._read(config)
-        return self._to_try(self._enabled.get("chat", []))
+        return self._to_try(self._enabled[RouteKind.CHAT])
 
     def of_route(self, config: Config, route: Route) -> list[Channel]:
         """The enabled channels that serve the route, in the order to try; those with an open circuit last."""
         self._read(config)
-        found = self._enabled.get(route.kind.channel_kind, [])
+        found = self._enabled[route.kind]
         if route.channels:
             found = [channel for channel in found if channel.name in route.channels]
         return self._to_try(found)
@@ -153,8 +153,9 @@ class Channels:
             rows = [resolved(row, self._environ, self._keys.read) for row in config.channels]
             self._all = [*self._first, *rows]
             enabled = [channel for channel in self._all if channel.enabled]
-            kinds = {channel.kind for channel in enabled}
-            self._enabled = {kind: [one for one in enabled if one.kind == kind] for kind in kinds}
+            self._enabled = {
+                kind: [one for one in enabled if one.kind == kind.channel_kind] for kind in RouteKind
+            }
             self._known = {}
             self._seen = config
 

@@ -204,9 +204,11 @@ class ChannelClient:
         seconds: float,
         kind: str = RouteKind.CHAT,
         fair_try_s: float | None = None,
+        adapt: Callable[[Channel, FailedAttempt], bool] = lambda channel, failure: False,
     ) -> T:
         """The result of the first attempt that doesn't raise FailedAttempt. `attempt` gets a channel and the
-        seconds that are left, and makes a request of this kind. Raises the error of `error_for` if no channel
+        seconds that are left, and makes a request of this kind; `adapt` returns whether the next one to the
+        same channel is another, which is then made at once. Raises the error of `error_for` if no channel
         answers within `seconds`, and Overloaded if the account has no place for it.
 
         After a timeout the next channel is tried only with at least `fair_try_s` left, by default that of the
@@ -230,7 +232,13 @@ class ChannelClient:
                 asked = (kind, channel.name, channel.url, channel.model, asker.details)
                 with traces.attempt(*asked) if traces.tracer else traces.OFF:
                     async with self.channels.place(channel, asker.account_id):
-                        answer = await attempt(channel, until - time.monotonic())
+                        while True:
+                            try:
+                                answer = await attempt(channel, until - time.monotonic())
+                                break
+                            except FailedAttempt as failure:
+                                if failure.final or not adapt(channel, failure):
+                                    raise
             except ChannelFull:
                 metrics.UPSTREAM_FAILURES.labels(channel.name, ChannelFull.__name__).inc()
                 failures.append(FailedAttempt(ChannelFull.__name__, "it has no place"))

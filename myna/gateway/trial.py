@@ -13,9 +13,10 @@ import os
 import re
 import time
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -28,7 +29,8 @@ from myna.errors import CommandError, Overloaded, UpstreamFailed
 from myna.errors.sentences import SentenceError
 from myna.gateway.failover import ChannelClient, FailedAttempt, Nobody, without_secrets
 from myna.gateway.models import ask, models_in
-from myna.gateway.relay import v1 as complete
+from myna.gateway.relay.plan import CHAT
+from myna.gateway.relay.v1 import first_choice
 from myna.http.client import HttpClient, RequestFailed
 from myna.lib.net import without_login
 from myna.store.files.named_files import AudioStore
@@ -71,18 +73,22 @@ async def chat(channel_client: ChannelClient, channel: Channel, deadline_s: floa
     """Sends a chat channel MESSAGE. Raises CommandError."""
     began = time.monotonic()
     try:
-        answer = await complete.ask(
-            channel_client,
-            [channel],
-            channel.model,
-            msgspec.json.encode({"messages": MESSAGES}),
-            MESSAGE,
-            asker=Nobody(),
-            seconds=deadline_s,
-        )
+        asking = partial(_content, channel_client, {"model": channel.model, "messages": MESSAGES})
+        answer = await channel_client.first_answer([channel], asking, asker=Nobody(), seconds=deadline_s)
     except (UpstreamFailed, Overloaded) as failure:
         raise await _failed(channel_client.http_client, channel, failure) from None
-    return Trial(ms=_ms_since(began), answer=answer.content[:ANSWER_MAX_CHARS])
+    return Trial(ms=_ms_since(began), answer=answer[:ANSWER_MAX_CHARS])
+
+
+async def _content(
+    channel_client: ChannelClient, request: dict[str, Any], channel: Channel, left_s: float
+) -> str:
+    """The content of a channel's answer to a chat. Raises FailedAttempt."""
+    if channel.url == PARROT:
+        return f"🦜 {MESSAGE}"
+    body = msgspec.json.encode({"stream": False, **request})
+    answer = await channel_client.answer_of(channel, CHAT.path, body, deadline_s=left_s)
+    return first_choice(answer.body, channel).message.content
 
 
 async def speech(
@@ -277,25 +283,16 @@ class Prober:
 
     async def _chat(self, channel: Channel, kind: str, model: str) -> None:
         async def attempt(channel: Channel, left_s: float) -> None:
-            await self._request(channel, kind, model, left_s)
+            if kind == RouteKind.CHAT:
+                request = {"messages": MESSAGES, "max_tokens": PROBE_TOKENS_MAX, "model": model or CHAT_MODEL}
+                await _content(self.channel_client, request, channel, left_s)
+            else:
+                await self._request(channel, kind, model, left_s)
 
         try:
-            if kind == RouteKind.CHAT:
-                conversation = {"messages": MESSAGES, "max_tokens": PROBE_TOKENS_MAX}
-                await complete.ask(
-                    self.channel_client,
-                    [channel],
-                    model or CHAT_MODEL,
-                    msgspec.json.encode(conversation),
-                    "",
-                    asker=Nobody(),
-                    seconds=self._deadline_s,
-                    fair_try_s=0,
-                )
-            else:
-                await self.channel_client.first_answer(
-                    [channel], attempt, asker=Nobody(), seconds=self._deadline_s, fair_try_s=0
-                )
+            await self.channel_client.first_answer(
+                [channel], attempt, asker=Nobody(), seconds=self._deadline_s, kind=kind, fair_try_s=0
+            )
         except (UpstreamFailed, Overloaded) as error:
             failed = error.__cause__
             if (

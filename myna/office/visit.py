@@ -30,7 +30,6 @@ from myna.farm.nodes import Capacity
 from myna.gateway.failover import ChannelClient
 from myna.gateway.relay.plan import RelayPlanner
 from myna.gateway.relay.relay import Relay
-from myna.gateway.relay.v1 import Chat
 from myna.http.exchange import EXCHANGE, Exchange, ResponseStream
 from myna.http.request_head import Receive, Scope, Send
 from myna.lib.net import is_loopback, is_origin
@@ -66,7 +65,6 @@ class Parts(Struct, frozen=True, kw_only=True):
     config: ConfigCache
     channels: Channels
     capacity: Capacity
-    chat: Chat
     relay: Relay
     """Streams the answer of a channel, with the headers of a page: see `pages/try_chat.py`."""
     relay_planner: RelayPlanner

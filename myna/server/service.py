@@ -19,7 +19,7 @@ from myna.api.health import HealthApi
 from myna.api.openai import ModelsApi, OpenAIAudio, RelayApi
 from myna.api.openapi import OpenApi
 from myna.api.uploads import UploadsApi
-from myna.api.v1 import V1Api, unit_headers
+from myna.api.v1 import V1Api, headers_with_channel, unit_headers
 from myna.billing.ledger import Ledger
 from myna.billing.quota import Quota
 from myna.channels.channels import Channels, restore_circuits
@@ -31,9 +31,8 @@ from myna.farm.tasks import Tasks
 from myna.gateway.failover import ChannelClient
 from myna.gateway.models import ContextLengths
 from myna.gateway.relay.plan import RelayPlanner
-from myna.gateway.relay.relay import Relay, UnitHeaders
+from myna.gateway.relay.relay import Headers, Relay
 from myna.gateway.relay.stored_responses import StoredResponses
-from myna.gateway.relay.v1 import Chat
 from myna.gateway.trial import Prober
 from myna.http.asgi import METRICS_PATH, MODEL_ROUTE, RESPONSE_ROUTE, Routes
 from myna.http.client import HttpClient
@@ -105,8 +104,7 @@ class Service:
             settings, ledger, config, channels, self.tasks, self.planner, self.audio
         )
         self.channel_client = ChannelClient(settings, channels, self.http_client)
-        self.chat = Chat(self.channel_client, ledger, config, self.planner, self.synthesizer)
-        self.relay_planner = RelayPlanner(config, channels)
+        self.relay_planner = RelayPlanner(settings, config, channels, self.planner, self.synthesizer)
         self.openai_audio = self._openai_audio()
         self.health = HealthApi(
             db, self.audio, settings.metrics_token, self._missing, self.commits.try_commit
@@ -147,8 +145,8 @@ class Service:
         """The group commit of charges and ends."""
         return GroupCommit(db, settings.queue_max)
 
-    def _relay(self, unit_headers: UnitHeaders) -> Relay:
-        return Relay(self.channel_client, self.ledger, self.config, self.chat, unit_headers)
+    def _relay(self, headers: Headers) -> Relay:
+        return Relay(self.channel_client, self.ledger, self.config, self.synthesizer, headers)
 
     def _openai_audio(self) -> OpenAIAudio:
         return OpenAIAudio(
@@ -228,10 +226,19 @@ class Service:
         throttle = KeyThrottle()
         key_auth = KeyAuth(self.db, self.settings.charge_wait_s, throttle)
         stored = StoredResponses(self.settings, self.db, self.ledger, self.config, self.quota, self.space)
-        relayed = RelayApi(key_auth, self._relay(unit_headers), self.relay_planner, stored)
+        relayed = RelayApi(key_auth, self._relay(headers_with_channel), self.relay_planner, stored)
         lengths = ContextLengths(self.http_client, self.channels)
         models = ModelsApi(key_auth, self.db, self.config, self.openai_audio.whisper, lengths)
-        v1 = V1Api(key_auth, self.db, self.config, self.channels, self.capacity, self.chat, self.synthesizer)
+        v1 = V1Api(
+            key_auth=key_auth,
+            db=self.db,
+            config=self.config,
+            channels=self.channels,
+            capacity=self.capacity,
+            relay=self._relay(unit_headers),
+            planner=self.relay_planner,
+            synthesizer=self.synthesizer,
+        )
         farm = FarmApi(
             settings=self.settings,
             db=self.db,
@@ -270,7 +277,6 @@ class Service:
                 config=self.config,
                 channels=self.channels,
                 capacity=self.capacity,
-                chat=self.chat,
                 relay=self._relay(partial(stream_headers, self.settings.base_url.startswith("https:"))),
                 relay_planner=self.relay_planner,
                 synthesizer=self.synthesizer,

@@ -184,8 +184,8 @@ NULL: Final = Raw(b"null")
 def reports_error(members: Mapping[str, Raw]) -> bool:
     """Whether an answer with the status 200, or an event of a stream, with these members reports an error:
     in `error`, as an object of the kind "error" (vLLM), or in `base_resp` (MiniMax), whose code of a success
-    is 0. An `error` whose members are all null, 0 or empty is none. `model_answer` and
-    `gateway/relay/events.py` look for the names of the members in the bytes before."""
+    is 0. An `error` whose members are all null, 0 or empty is none. `gateway/relay/events.py` looks for the
+    names of the members in the bytes before."""
     error, base_resp = members.get("error", NULL), members.get("base_resp", NULL)
     if error is not NULL and is_set(error):
         found = loads(bytes(error))

@@ -15,6 +15,7 @@ from myna.channels.channels import Channel
 from myna.errors import MynaError, UpstreamFailed
 from myna.gateway.failover import FailedAttempt, error_for, of_error, of_status
 from myna.gateway.relay import answers, responses
+from myna.gateway.relay.answers import RequestSummary
 from myna.http.client import ClientResponse
 from myna.wire.failures import MEANINGS, SLOW
 
@@ -164,7 +165,7 @@ def test_an_error_with_the_status_200_has_its_own_status() -> None:
             expected = CONTEXT
         data = json.dumps(body).encode()
         failures = [of_error("ErrorEvent", "an error", data, CHANNEL)]
-        wholes = partial(answers.completion, data, "m", 1), partial(responses.checked, data)
+        wholes = partial(answers.completion, data, RequestSummary("m", 1)), partial(responses.checked, data)
         for read in wholes:
             with pytest.raises(FailedAttempt) as raised:
                 read(CHANNEL)

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +14,6 @@ from myna.channels.channels import Channel, Channels
 from myna.channels.circuits import FAILURES_MAX
 from myna.errors import Overloaded
 from myna.gateway.failover import ChannelClient, Nobody
-from myna.gateway.relay.v1 import ask
 from myna.http.client import HttpClient
 from myna.lib.telemetry import metrics
 from myna.settings import Settings
@@ -54,10 +54,18 @@ class Site:
         return Channel(kind="chat", name=name, url=url, model="", key="", concurrent=concurrent)
 
     async def ask(self, account_id: int, *candidates: Channel, text: str = "hello") -> str:
-        said = b'{"messages":[{"role":"user","content":"%b"}]}' % text.encode()
-        asker = Nobody(account_id)
-        answer = await ask(self._channel_client, list(candidates), "m", said, "", asker=asker, seconds=SOON_S)
-        return answer.content
+        said = b'{"model":"m","messages":[{"role":"user","content":"%b"}]}' % text.encode()
+
+        async def attempt(channel: Channel, left_s: float) -> bytes:
+            answer = await self._channel_client.answer_of(
+                channel, "/chat/completions", said, deadline_s=left_s
+            )
+            return answer.body
+
+        answer = await self._channel_client.first_answer(
+            candidates, attempt, asker=Nobody(account_id), seconds=SOON_S
+        )
+        return str(json.loads(answer)["choices"][0]["message"]["content"])
 
     @asynccontextmanager
     async def silent(self, counts: dict[tuple[int, Channel], int]) -> AsyncIterator[None]:

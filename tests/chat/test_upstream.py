@@ -10,10 +10,10 @@ from myna.channels.channels import PARROT, Channel, Channels
 from myna.channels.circuits import FAILURES_MAX
 from myna.errors import UpstreamFailed
 from myna.gateway.failover import ChannelClient, FailedAttempt, Nobody
-from myna.gateway.relay.v1 import TOOL_CALLS_MAX_BYTES, ModelAnswer, ask
-from myna.http.client import ClientResponse
+from myna.gateway.relay.v1 import TOOL_CALLS_MAX_BYTES, first_choice
 from myna.http.client.client import HttpClient
 from myna.settings import Settings
+from myna.wire.v1 import ChatChoice, ChatMessage
 from tests.rig.upstream import Upstream
 
 FAIR_TRY_S = 5.0
@@ -22,19 +22,27 @@ FAIR_TRY_S = 5.0
 class Outbound:
     """A client, and the channels `one` and `two` of an upstream. `limits` are those of the client."""
 
-    def __init__(self, upstream: Upstream | None = None, client: Any = None, **limits: Any) -> None:
-        self.client = client or HttpClient(**{"connections_max": 2} | limits)
+    def __init__(self, upstream: Upstream, **limits: Any) -> None:
+        self.client = HttpClient(**{"connections_max": 2} | limits)
         settings = Settings(speech="none", answer_max_bytes=1000)
         self.channels = Channels(settings=settings, environ={}, http_client=self.client, local={})
         self.channel_client = ChannelClient(settings, self.channels, self.client)
-        url = upstream.url if upstream else "http://h/v1"
-        self.both = [Channel(kind="chat", name=name, url=url, model="", key="") for name in ("one", "two")]
+        self.both = [
+            Channel(kind="chat", name=name, url=upstream.url, model="", key="") for name in ("one", "two")
+        ]
 
-    async def ask(self, *candidates: Channel, fair_try_s: float = FAIR_TRY_S) -> ModelAnswer:
-        return await ask(
-            self.channel_client, list(candidates) or self.both, "svc-chat", b'{"messages":[]}', "",
-            asker=Nobody(), seconds=60, fair_try_s=fair_try_s,
-        )  # fmt: skip
+    async def ask(self, *candidates: Channel, fair_try_s: float = FAIR_TRY_S) -> ChatChoice | None:
+        async def attempt(channel: Channel, left_s: float) -> ChatChoice | None:
+            if channel.url == PARROT:
+                return None
+            answer = await self.channel_client.answer_of(
+                channel, "/chat/completions", b'{"messages":[]}', deadline_s=left_s
+            )
+            return first_choice(answer.body, channel)
+
+        return await self.channel_client.first_answer(
+            candidates or self.both, attempt, asker=Nobody(), seconds=60, fair_try_s=fair_try_s
+        )
 
 
 @pytest.mark.parametrize(("fault", "others"), [("status:500", 0), ("close", 1), ("broken", 0)])
@@ -92,26 +100,16 @@ async def test_a_timeout_counts_as_a_failure_if_the_channel_had_enough_time(
     assert channels.circuits.open("one") == opened
 
 
-class Answering:
-    """A client whose every answer is this body."""
-
-    def __init__(self, body: str) -> None:
-        self._body = body.encode()
-
-    async def request(self, *_: object, **__: object) -> ClientResponse:
-        return ClientResponse(200, (), self._body)
-
-
-async def read(body: str) -> ModelAnswer:
+def read(body: str) -> ChatChoice:
     """What a channel's answer is read as."""
-    outbound = Outbound(client=Answering(body))
-    return await outbound.ask(outbound.both[0])
+    return first_choice(body.encode(), Channel(kind="chat", name="one", url="http://h/v1", model="", key=""))
 
 
 @pytest.mark.parametrize(("tool_calls", "taken"), [("null", None), ("[]", []), ('[{"id":"a"}]', [])])
-async def test_of_several_choices_the_first_is_taken(tool_calls: str, taken: object) -> None:
+def test_of_several_choices_the_first_is_taken(tool_calls: str, taken: Any) -> None:
     first = f'{{"message":{{"content":"x","tool_calls":{tool_calls}}},"finish_reason":"length"}}'
-    assert await read(f'{{"choices":[{first},{{"message":1}}]}}') == ModelAnswer("x", taken, "length")  # type: ignore[arg-type]
+    read_as = ChatChoice(0, ChatMessage("assistant", "x", taken), "length")
+    assert read(f'{{"choices":[{first},{{"message":1}}]}}') == read_as
 
 
 @pytest.mark.parametrize(
@@ -125,25 +123,29 @@ async def test_of_several_choices_the_first_is_taken(tool_calls: str, taken: obj
     ],
     ids=["long", "many", "numbers", "an object", "none"],
 )
-async def test_invalid_or_too_large_tool_calls_are_a_failure(
-    tool_calls: str, said: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with pytest.raises(UpstreamFailed):
-        await read(f'{{"choices":[{{"message":{{"tool_calls":{tool_calls}}}}}]}}')
-    assert said in caplog.text
+def test_invalid_or_too_large_tool_calls_are_a_failure(tool_calls: str, said: str) -> None:
+    with pytest.raises(FailedAttempt, match=said):
+        read(f'{{"choices":[{{"message":{{"tool_calls":{tool_calls}}}}}]}}')
 
 
-@pytest.mark.parametrize("error", ['"error":{"message":"no"}', '"base_resp":{"status_code":1027}'])
-async def test_choices_beside_an_error_are_a_failure(error: str, caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(UpstreamFailed):
-        await read(f'{{{error},"choices":[{{"message":{{"content":"x"}}}}]}}')
-    assert "the answer reports an error" in caplog.text
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"error":{"message":"no"},"choices":[{"message":{"content":"x"}}]}',
+        '{"base_resp":{"status_code":1027},"choices":[{"message":{"content":"x"}}]}',
+        '{"choices":[{"error":{"message":"no"},"message":{"content":"x"}}]}',
+        '{"choices":[{"finish_reason":"error","message":{"content":"x"}}]}',
+    ],
+)
+def test_choices_beside_an_error_are_a_failure(body: str) -> None:
+    with pytest.raises(FailedAttempt, match="the answer reports an error"):
+        read(body)
 
 
-async def test_an_error_that_says_nothing_is_none() -> None:
+def test_an_error_that_says_nothing_is_none() -> None:
     """Some servers always have the member."""
     error = '"error":{"message":"","type":null,"code":0}'
-    assert (await read(f'{{{error},"choices":[{{"message":{{"content":"x"}}}}]}}')).content == "x"
+    assert read(f'{{{error},"choices":[{{"message":{{"content":"x"}}}}]}}').message.content == "x"
 
 
 async def test_an_empty_answer_caused_by_the_request_opens_no_circuit(upstream: Upstream) -> None:

@@ -16,15 +16,14 @@ from uvicorn.server import ServerState
 
 from myna.accounts import keys
 from myna.api.v1 import read_integer
-from myna.channels.channels import Channel, Channels
+from myna.channels.channels import Channel
 from myna.engines.openai.api import cut
 from myna.errors import InvalidRequest
-from myna.gateway.failover import ChannelClient, Nobody
+from myna.gateway.failover import FailedAttempt
 from myna.gateway.intent import speech_text
-from myna.gateway.relay import v1 as complete
-from myna.gateway.relay.v1 import instruction_of
+from myna.gateway.relay.plan import read
+from myna.gateway.relay.v1 import TOOL_CALLS_MAX_BYTES, V1_CHAT, first_choice
 from myna.http import server
-from myna.http.client import ClientResponse
 from myna.http.connection import Protocol
 from myna.http.exchange import Exchange
 from myna.http.request import BodyBudget, BodyLimits, Request
@@ -57,8 +56,7 @@ def chat_body(content: str) -> bytes:
 
 def chat(body: bytes) -> None:
     """The work on a chat request before its charge."""
-    request = decode(body, v1.ChatRequest)[1]
-    speech_text(instruction_of(request.messages))
+    speech_text(read(V1_CHAT, body).instruction)
 
 
 def request(headers: list[tuple[bytes, bytes]], query: bytes = b"") -> Request:
@@ -181,30 +179,13 @@ COMPLETIONS = {
 }
 
 
-class Answering:
-    """A client whose every answer is this body."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    async def request(self, *_: object, **__: object) -> ClientResponse:
-        return ClientResponse(200, (), self._body)
-
-
-@pytest.mark.parametrize("size", [complete.TOOL_CALLS_MAX_BYTES - 100, Settings().answer_max_bytes])
+@pytest.mark.parametrize("size", [TOOL_CALLS_MAX_BYTES - 100, Settings().answer_max_bytes])
 def test_the_largest_completion_blocks_the_event_loop_only_briefly(size: int, reference_s: float) -> None:
     channel = Channel(kind="chat", name="a", url="http://h/v1", model="", key="")
 
     def completion(body: bytes) -> None:
-        client: Any = Answering(body)
-        settings = Settings(speech="none", answer_max_bytes=size)
-        channels = Channels(settings=settings, environ={}, http_client=client, local={})
-        asked = complete.ask(
-            ChannelClient(settings, channels, client), [channel], "svc-chat", b'{"messages":[]}', "",
-            asker=Nobody(), seconds=60,
-        )  # fmt: skip
-        with contextlib.suppress(StopIteration):  # it has ended: it waited for nothing
-            asked.send(None)
+        with contextlib.suppress(FailedAttempt):
+            first_choice(body, channel)
 
     for kind, make in COMPLETIONS.items():
         judge(kind, completion, make(size), make(size // 4), reference_s)

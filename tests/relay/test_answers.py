@@ -9,6 +9,7 @@ import pytest
 from myna.channels.channels import Channel
 from myna.gateway.failover import FailedAttempt
 from myna.gateway.relay import answers, responses
+from myna.gateway.relay.answers import RequestSummary
 from myna.gateway.relay.events import EventRelay
 from myna.wire import completions
 from myna.wire.body import CONTAINERS_MAX
@@ -23,7 +24,7 @@ COMPLETION = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"
 
 def completed(answer: Any) -> Any:
     body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-    return json.loads(answers.completion(body, "gpt", 3, CHANNEL))
+    return json.loads(answers.completion(body, RequestSummary("gpt", 3), CHANNEL))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ def test_texts_and_contents_that_are_no_text_count_too() -> None:
 
 def test_the_members_of_an_answer_stay_as_they_are() -> None:
     body = b'{"choices":[{"message":{"content":"x"}}],"more":1.50,"big":12345678901234567890123}'
-    found = answers.completion(body, "gpt", 0, CHANNEL)
+    found = answers.completion(body, RequestSummary("gpt", 0), CHANNEL)
     assert b'"more":1.50' in found and b'"big":12345678901234567890123' in found
 
 

@@ -7,14 +7,16 @@ import pytest
 
 from myna.channels.channels import Channel
 from myna.gateway.relay import answers
-from myna.gateway.relay import v1 as complete
+from myna.gateway.relay.answers import RequestSummary
 from myna.gateway.relay.events import EventRelay
+from myna.gateway.relay.v1 import first_choice
 from myna.wire import lenient
 from myna.wire.body import to_event
 from tests.rig.answers import event
 from tests.wire.responses.stream import parsed, response_to, translated
 
 CHANNEL = Channel(kind="chat", name="up", url="http://127.0.0.1", model="m", key="k")
+REQUEST = RequestSummary("m", 1)
 HELLO = {"role": "assistant", "content": "Hello"}
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
 MISTRAL = [
@@ -62,13 +64,13 @@ WHOLE: dict[str, tuple[bytes, str]] = {
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_whole_answer_is_read_by_each_reader(name: str) -> None:
     body, text = WHOLE[name]
-    assert complete.model_answer(body, CHANNEL).content == text
-    passed = answers.completion(body, "m", 1, CHANNEL)
+    assert first_choice(body, CHANNEL).message.content == text
+    passed = answers.completion(body, REQUEST, CHANNEL)
     assert json.loads(passed)["choices"][0]["message"]["role"] == "assistant"
     assert b"NaN" not in passed and not passed.startswith(lenient.BOM)
     (sent,) = answers.as_events(body, with_usage=False)
     assert "delta" in json.loads(sent.removeprefix(b"data: "))["choices"][0]
-    members, choices = answers.completed(body, "m", 1, CHANNEL)
+    members, choices = answers.completed(body, REQUEST, CHANNEL)
     response = response_to(members | {"choices": choices})
     assert response["output"][-1]["content"][0]["text"] == text
     assert response["status"] == "completed"
@@ -84,8 +86,8 @@ def test_a_whole_answer_is_read_by_each_reader(name: str) -> None:
 def test_a_reason_to_finish_is_one_of_openais_for_each_reader(reason: str, known: str) -> None:
     answer = completion(HELLO, finish=reason)
     body = json.dumps(answer).encode()
-    assert complete.model_answer(body, CHANNEL).finish_reason == known
-    assert json.loads(answers.completion(body, "gpt", 1, CHANNEL))["choices"][0]["finish_reason"] == known
+    assert first_choice(body, CHANNEL).finish_reason == known
+    assert json.loads(answers.completion(body, REQUEST, CHANNEL))["choices"][0]["finish_reason"] == known
     choice = {"index": 0, "delta": {}, "finish_reason": reason}
     chunk = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
     sent = EventRelay(model=b'"m"').feed(event(chunk))
@@ -103,8 +105,8 @@ def test_thinking_among_the_parts_of_a_content_is_reasoning() -> None:
 def test_the_arguments_of_a_call_may_be_an_object() -> None:
     answer = completion({"content": None, "tool_calls": [CALL]}, finish="tool_calls")
     body = json.dumps(answer).encode()
-    (called,) = complete.model_answer(body, CHANNEL).tool_calls or []
-    passed = json.loads(answers.completion(body, "gpt", 1, CHANNEL))["choices"][0]
+    (called,) = first_choice(body, CHANNEL).message.tool_calls or []
+    passed = json.loads(answers.completion(body, REQUEST, CHANNEL))["choices"][0]
     assert (passed["message"]["tool_calls"], passed["finish_reason"]) == ([called], "tool_calls")
     (item,) = response_to(answer)["output"]
     assert called["function"]["arguments"] == item["arguments"] == '{"city":"Oslo"}'
@@ -243,7 +245,7 @@ SAID: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def passed(choice: dict[str, Any], members: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """A whole answer, and a chunk of a stream, after a good one, as clients get them."""
     whole = completion(None) | members | {"choices": [choice]}
-    answer: dict[str, Any] = json.loads(answers.completion(json.dumps(whole).encode(), "m", 1, CHANNEL))
+    answer: dict[str, Any] = json.loads(answers.completion(json.dumps(whole).encode(), REQUEST, CHANNEL))
     delta = {"delta": choice["message"], "finish_reason": None, "index": 0}
     good = completion(None) | {"object": "chat.completion.chunk", "choices": [delta | {"delta": {}}]}
     relay = EventRelay(model=b'"m"')

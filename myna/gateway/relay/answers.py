@@ -13,14 +13,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from myna.channels.channels import Channel
 from myna.gateway.failover import FailedAttempt, of_error, unusable
 from myna.lib.ids import new_name
 from myna.wire import completions
-from myna.wire.body import has_too_many_containers, to_event
+from myna.wire.body import has_too_many_containers, to_event, to_json
 from myna.wire.completions import han_count
-from myna.wire.failures import reports_error
+from myna.wire.failures import NULL, reports_error
 from myna.wire.lenient import (
     UNREADABLE,
     count_of,
@@ -32,13 +33,12 @@ from myna.wire.lenient import (
     strict,
     text_of,
 )
+from myna.wire.v1 import ChatChoice, ChatCompletion, ChatMessage, SpokenAnswer, Usage
 
 _MODEL: Final = re.compile(rb'"model"\s*:\s*"(?:[^"\\]|\\.)*+"')
 _CALLS: Final = re.compile(rb'"tool_calls"\s*:\s*\[\s*\{')
 _CONTENT: Final = re.compile(rb'"content" ?: ?"((?:[^"\\]|\\.)*+)"')
-_NULL: Final = msgspec.Raw(b"null")
 TOO_MANY: Final = "the answer has too many objects and arrays"
-_REPORTS: Final = "the answer reports an error"
 _NAMED: Final = b'"model"'
 _OBJECT: Final = re.compile(rb"\[\s*\{")
 
@@ -49,24 +49,33 @@ _floats = msgspec.json.Decoder(list[float])
 _encode = msgspec.json.Encoder().encode
 
 
-def completion(body: bytes, model: str, prompt_tokens: int, channel: Channel) -> bytes:
+class RequestSummary(Struct, frozen=True):
+    """What an answer needs of its request: the model, as the caller named it, the count of Han characters,
+    and whether vectors are wanted in base64."""
+
+    model: str
+    prompt_tokens: int
+    in_base64: bool = False
+
+
+def completion(body: bytes, request: RequestSummary, channel: Channel) -> bytes:
     """The JSON of `completed`."""
-    members, choices = completed(body, model, prompt_tokens, channel)
+    members, choices = completed(body, request, channel)
     return _encode(members if choices is None else members | {"choices": msgspec.Raw(dumps(choices))})
 
 
 def completed(
-    body: bytes, model: str, prompt_tokens: int, channel: Channel
+    body: bytes, request: RequestSummary, channel: Channel
 ) -> tuple[dict[str, Any], list[dict[str, Any]] | None]:
     """A channel's completion with the name that the caller gave the model, with the usage, counted if there
     is none, and with what servers leave out and clients with types need, and its choices, None if they have
     very many objects and arrays. These and other members stay as they are. Raises FailedAttempt, also if it
     reports an error."""
     try:
-        members, found = _checked(body, "choices", channel)
+        members, found = checked(body, "choices", channel)
         choices = None if has_too_many_containers(found) else _objects(found)
-        if any(one.get("finish_reason") == "error" or is_set(one.get("error")) for one in choices or ()):
-            raise of_error("ErrorAnswer", _REPORTS, body, channel)
+        if any(failed(one.get("finish_reason"), one.get("error")) for one in choices or ()):
+            raise reported(body, channel)
         named = {name: loads(bytes(members.pop(name))) for name in completions.MEMBERS if name in members}
     except UNREADABLE as error:
         raise _no_completion(error) from error
@@ -79,20 +88,30 @@ def completed(
     }
     if choices is not None:
         if not is_set(named.get("usage")):
-            named["usage"] = completions.counted_usage(prompt_tokens, sum(map(_han_count, choices)))
+            named["usage"] = completions.counted_usage(request.prompt_tokens, sum(map(_han_count, choices)))
         choices = [_choice(place, each, part) for place, each in enumerate(choices)]
-    return completions.members(named, missing) | members | {"model": model}, choices
+    return completions.members(named, missing) | members | {"model": request.model}, choices
 
 
-def _checked(body: bytes, list_name: str, channel: Channel) -> tuple[_Members, bytes]:
+def failed(finish_reason: Any, error: Any) -> bool:
+    """Whether a choice with these members reports an error (OpenRouter)."""
+    return finish_reason == "error" or is_set(error)
+
+
+def reported(body: bytes, channel: Channel) -> FailedAttempt:
+    """The failed attempt of an answer that reports an error."""
+    return of_error("ErrorAnswer", "the answer reports an error", body, channel)
+
+
+def checked(body: bytes, list_name: str, channel: Channel) -> tuple[_Members, bytes]:
     """The members of a channel's answer, and its list of objects. Raises UNREADABLE, and FailedAttempt if
     there is no such list or if the answer reports an error."""
     members = strict(_members.decode, body)
-    found = bytes(members.get(list_name, _NULL))
+    found = bytes(members.get(list_name, NULL))
     if not _OBJECT.match(found.lstrip()):
         raise unusable("NoChoices", f"the answer has no {list_name}", body, channel)
     if reports_error(members):
-        raise of_error("ErrorAnswer", _REPORTS, body, channel)
+        raise reported(body, channel)
     return members, found
 
 
@@ -114,31 +133,32 @@ def _han_count(choice: dict[str, Any]) -> int:
     return han_count(text_of(message.get("content") if isinstance(message, dict) else choice.get("text")))
 
 
-def embeddings(body: bytes, model: str, prompt_tokens: int, channel: Channel, *, in_base64: bool) -> bytes:
+def embeddings(body: bytes, request: RequestSummary, channel: Channel) -> bytes:
     """A channel's embeddings with the name that the caller gave the model, with what clients with types need,
     and each vector as the client asked for it, whatever the channel sends: in base64, of 32-bit floats in
     little-endian order (openai-node decodes whatever comes), or as numbers. Raises FailedAttempt."""
+    prompt_tokens, in_base64 = request.prompt_tokens, request.in_base64
     try:
-        members, found = _checked(body, "data", channel)
+        members, found = checked(body, "data", channel)
         if has_too_many_containers(body):
             if in_base64:
                 raise FailedAttempt("LargeAnswer", TOO_MANY)
-            return with_model(body, model)
+            return with_model(body, request.model)
         vectors: list[dict[str, Any]] = []
         for place, item in enumerate(_lists.decode(found)):
-            if is_set(item.get("error", _NULL)):
-                raise of_error("ErrorAnswer", _REPORTS, body, channel)
-            index = completions.place_of(loads(bytes(item.get("index", _NULL))), place)
+            if is_set(item.get("error", NULL)):
+                raise reported(body, channel)
+            index = completions.place_of(loads(bytes(item.get("index", NULL))), place)
             given: dict[str, Any] = item | {"object": "embedding", "index": index}
-            vector = bytes(item.get("embedding", _NULL))
+            vector = bytes(item.get("embedding", NULL))
             if vector[:1] == (b"[" if in_base64 else b'"'):
                 given["embedding"] = _packed(vector) if in_base64 else _unpacked(vector)
             vectors.append(given)
     except (*UNREADABLE, OverflowError, struct.error, ValueError) as error:
         raise _no_completion(error) from error
-    usage = completions.usage(loads(bytes(members.get("usage", _NULL)))) or {"prompt_tokens": prompt_tokens}
+    usage = completions.usage(loads(bytes(members.get("usage", NULL)))) or {"prompt_tokens": prompt_tokens}
     usage = {name: usage.get(name, prompt_tokens) for name in ("prompt_tokens", "total_tokens")}
-    return _encode(members | {"object": "list", "model": model, "data": vectors, "usage": usage})
+    return _encode(members | {"object": "list", "model": request.model, "data": vectors, "usage": usage})
 
 
 def _packed(vector: bytes) -> str:
@@ -176,11 +196,11 @@ def as_events(body: bytes, *, with_usage: bool) -> list[bytes]:
             choices.append({**choice, "delta": _delta(message)} if message is not None else choice)
     except UNREADABLE as error:
         raise FailedAttempt("NoChoices", "the answer has no choices", f": {error}") from error
-    is_chat = bytes(members.get("object", _NULL)) != b'"text_completion"'
+    is_chat = bytes(members.get("object", NULL)) != b'"text_completion"'
     kind = "chat.completion.chunk" if is_chat else "text_completion"
-    usage = members.pop("usage", _NULL)
+    usage = members.pop("usage", NULL)
     events = [to_event(members | {"object": kind, "choices": choices})]
-    if with_usage and usage != _NULL:
+    if with_usage and usage != NULL:
         events.append(to_event(members | {"object": kind, "choices": [], "usage": usage}))
     return events
 
@@ -190,26 +210,33 @@ def _delta(message: msgspec.Raw) -> Any:
     if not bytes(message).startswith(b"{"):
         return {}
     members = _members.decode(message)
-    calls = members.get("tool_calls", _NULL)
+    calls = members.get("tool_calls", NULL)
     if not bytes(calls).startswith(b"["):
         return message
     indexed = [{"index": index, **call} for index, call in enumerate(_lists.decode(calls))]
     return members | {"tool_calls": indexed}
 
 
-def parrot(instruction: str, model: str, prompt_tokens: int) -> bytes:
+def parrot(instruction: str, request: RequestSummary) -> bytes:
     """The completion of the built-in parrot."""
-    content = f"🦜 {instruction}"
-    message = {"role": "assistant", "content": content}
-    return _encode(
-        {
-            "id": completions.ID_PREFIX + new_name(),
-            "object": "chat.completion",
-            "created": int(time.time()),
-            "model": model,
-            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-            "usage": completions.counted_usage(prompt_tokens, han_count(content)),
-        }
+    return to_json(
+        chat_completion(request, ChatChoice(0, ChatMessage("assistant", f"🦜 {instruction}"), "stop"))
+    )
+
+
+def chat_completion(
+    request: RequestSummary, choice: ChatChoice, audio: SpokenAnswer | None = None
+) -> ChatCompletion:
+    """A completion of our own, with its tokens counted."""
+    prompt, completion = request.prompt_tokens, han_count(choice.message.content)
+    return ChatCompletion(
+        id=completions.ID_PREFIX + new_name(),
+        object="chat.completion",
+        created=int(time.time()),
+        model=request.model,
+        choices=[choice],
+        usage=Usage(prompt, completion, prompt + completion),
+        audio=audio,
     )
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from myna.gateway.relay.answers import Chunks
 from myna.wire.body import has_too_many_containers
-from myna.wire.failures import reports_error
+from myna.wire.failures import NULL, reports_error
 from myna.wire.lenient import BOM, UNREADABLE, count_of, loads, object_of, objects_of, strict
 
 BUFFERED_MAX_BYTES: Final = 128 * 1024
@@ -52,7 +52,6 @@ class _Typed(msgspec.Struct):
     type: Any = None
 
 
-_NULL: Final = msgspec.Raw(b"null")
 _typed = msgspec.json.Decoder(_Typed)
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -231,7 +230,7 @@ class EventRelay:
         if not self.begun or at_end or name in _FAILED or _ERROR in data or _BASE_RESP in data:
             members = _check(data, name)
             if not self.begun:
-                if not self._typed and members.get("choices", _NULL) == _NULL:
+                if not self._typed and members.get("choices", NULL) == NULL:
                     self._no_choices = self._no_choices or data
                     return b""
                 self._chunks.begin(members, data)

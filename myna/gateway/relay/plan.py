@@ -1,6 +1,8 @@
 """What a request asks for: its route, the channels to try in order, the body to send them, and how a stream
-looks to the client: what is read of each event, the last ones, and an error."""
+looks to the client: what is read of each event, the last ones, and an error. Or the speech that it asks for.
+"""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
@@ -8,41 +10,56 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import Struct
 
-from myna.accounts.keys import UnverifiedCaller
+from myna.accounts.keys import Scope, UnverifiedCaller
+from myna.billing.ledger import Call, ChargeOrder
 from myna.channels import routes
 from myna.channels.channels import PARROT, Channel, Channels
 from myna.channels.routes import Route, RouteKind
 from myna.config import ConfigCache
+from myna.engines.pool.admission import Slot
 from myna.errors import InvalidRequest, MynaError
 from myna.gateway.failover import FailedAttempt
 from myna.gateway.intent import speech_text
 from myna.gateway.relay import answers
-from myna.gateway.relay import v1 as complete
-from myna.gateway.relay.events import EventRelay, Observer
+from myna.gateway.relay.answers import RequestSummary
+from myna.gateway.relay.events import DONE, EventRelay, Observer
 from myna.http.request import read_body
 from myna.http.responses import openai_error
-from myna.wire.body import decode, to_event
+from myna.settings import Settings
+from myna.speech.plan import CheckedSpeech, Planner
+from myna.speech.synthesize import SpokenPlan, SpokenSound, Synthesizer
+from myna.wire.body import decode, to_event, to_json
 from myna.wire.completions import han_count
+from myna.wire.lenient import text_of
 from myna.wire.openai import CompletionRequest, EmbeddingsRequest, OpenAIChatRequest, RelayedRequest
+from myna.wire.v1 import ChatChoice, ChatMessage, ChatRequest, SpokenAnswer
 
 N_MAX_UNITS: Final = 2**53 - 1
+Asked = OpenAIChatRequest | CompletionRequest | EmbeddingsRequest | ChatRequest
 LeftOut = dict[tuple[str, str, str], frozenset[str]]
 """The members that servers refused and that are not sent any more, by channel, its URL and the model."""
 
 
 class Endpoint(Struct, frozen=True):
     """An endpoint that is relayed: its path below the base URL of a channel, the kind of its routes, the
-    shape of its requests, and the list that its answers must have."""
+    shape of its requests, and what makes its whole answer of a channel's, which raises FailedAttempt.
+
+    Of a request these `members` pass to a channel, or without any all of them. If it `speaks`, an instruction
+    to speak is spoken on each route. A call without an idempotency key `ends_with_client`: it is refunded if
+    the client disconnects before its answer is complete."""
 
     path: str
     kind: RouteKind
-    shape: type[RelayedRequest] | type[EmbeddingsRequest]
-    list_name: str
+    shape: type[Asked]
+    answer: Callable[[bytes, RequestSummary, Channel], bytes] = answers.completion
+    members: frozenset[str] = frozenset()
+    speaks: bool = False
+    ends_with_client: bool = True
 
 
-CHAT: Final = Endpoint("/chat/completions", RouteKind.CHAT, OpenAIChatRequest, "choices")
-COMPLETIONS: Final = Endpoint("/completions", RouteKind.CHAT, CompletionRequest, "choices")
-EMBEDDINGS: Final = Endpoint("/embeddings", RouteKind.EMBEDDINGS, EmbeddingsRequest, "data")
+CHAT: Final = Endpoint("/chat/completions", RouteKind.CHAT, OpenAIChatRequest)
+COMPLETIONS: Final = Endpoint("/completions", RouteKind.CHAT, CompletionRequest)
+EMBEDDINGS: Final = Endpoint("/embeddings", RouteKind.EMBEDDINGS, EmbeddingsRequest, answers.embeddings)
 
 
 class Shape(Protocol):
@@ -72,24 +89,20 @@ class Passed:
         return to_event(openai_error(error))
 
 
-class ReadRequest(Struct, frozen=True):
+class ReadRequest(RequestSummary, frozen=True, kw_only=True):
     """A request as far as a plan needs it. `fields` is the body for a channel, without its model, as a JSON
-    object: a call keeps bytes while it is open. `choices` is how many choices the answer has.
-    `counts_usage`: the client wants an event with the usage; `in_base64`: vectors in base64. `instruction` is
-    the last user message. It is refused, once its model is known, if it `has_no_message` or makes more
-    answers than are charged, `makes_more`."""
+    object: a call keeps bytes while it is open, since decoded objects take several times the memory and each
+    full garbage collection visits them. `choices` is how many choices the answer has. `counts_usage`: the
+    client wants an event with the usage. `instruction` is the text of the last user message. `refusal` is the
+    field for which it is refused, once its model is known, and why."""
 
     endpoint: Endpoint
-    model: str
     fields: bytes
     choices: int
     streams: bool
     counts_usage: bool
-    prompt_tokens: int
     instruction: str
-    has_no_message: bool
-    makes_more: bool
-    in_base64: bool
+    refusal: tuple[str, str] | None
 
 
 def read(endpoint: Endpoint, body: bytes) -> ReadRequest:
@@ -98,43 +111,45 @@ def read(endpoint: Endpoint, body: bytes) -> ReadRequest:
     return read_fields(endpoint, fields, request)
 
 
-def read_fields(
-    endpoint: Endpoint, fields: dict[str, Any], request: RelayedRequest | EmbeddingsRequest
-) -> ReadRequest:
-    """A request that is decoded, or was translated from another shape."""
-    streams, counts_usage, choices = False, False, 1
+def read_fields(endpoint: Endpoint, fields: dict[str, Any], request: Asked) -> ReadRequest:
+    """A request that is decoded, or was translated from another shape. Raises InvalidRequest."""
+    text, instruction = _texts(request)
+    streams, counts_usage, choices, refusal = False, False, 1, None
     if isinstance(request, RelayedRequest):
         streams = bool(request.stream)
         counts_usage = streams and bool(request.stream_options and request.stream_options.include_usage)
         choices = (request.n or 1) * _prompts(fields.get("prompt"))
-    messages = fields.get("messages", [])
-    passed = {name: value for name, value in fields.items() if name not in ("model", "stream")}
-    if isinstance(request, RelayedRequest):
+    if isinstance(request, OpenAIChatRequest) and not request.messages:
+        refusal = ("messages", "must hold at least one message.")
+    elif isinstance(request, CompletionRequest) and (request.best_of or 0) > (request.n or 1):
+        refusal = ("best_of", "must be at most n, the number of answers that are charged.")
+    elif isinstance(request, ChatRequest) and not instruction.strip():
+        raise _without_instruction(request.messages)
+    kept = (endpoint.members or fields.keys()) - {"model", "stream"}
+    passed = {name: value for name, value in fields.items() if name in kept}
+    if endpoint.kind is RouteKind.CHAT:
         passed["stream"] = streams
     return ReadRequest(
-        endpoint=endpoint,
         model=request.model,
+        prompt_tokens=han_count(text),
+        in_base64=isinstance(request, EmbeddingsRequest) and request.encoding_format == "base64",
+        endpoint=endpoint,
         fields=msgspec.json.encode(passed),
         choices=choices,
         streams=streams,
         counts_usage=counts_usage,
-        prompt_tokens=_prompt_tokens(fields),
-        instruction=_last_user_text(messages),
-        has_no_message=isinstance(request, OpenAIChatRequest) and not messages,
-        makes_more=isinstance(request, CompletionRequest) and (request.best_of or 0) > (request.n or 1),
-        in_base64=isinstance(request, EmbeddingsRequest) and request.encoding_format == "base64",
+        instruction=instruction,
+        refusal=refusal,
     )
 
 
 class RelayPlan(Struct, frozen=True):
-    """A request, its route, the channels to try in order, and the price. `speaks`: its instruction is to be
-    spoken, and no channel is asked."""
+    """A request, its route, the channels to try in order, and what to charge."""
 
     request: ReadRequest
     route: Route
     channels: list[Channel]
-    units: int
-    speaks: bool
+    order: ChargeOrder
 
     def path_for(self, channel: Channel) -> str:
         """The path to ask, below the base URL of this channel."""
@@ -149,34 +164,26 @@ class RelayPlan(Struct, frozen=True):
         """Whether this channel is to be asked again at once, with another body."""
         return False
 
-    def answered(self, channel: Channel) -> None:
-        """This channel has answered what `body_for` returned last."""
-
     def answer_of(self, channel: Channel, body: bytes) -> bytes:
         """The whole answer, made from this channel's. Raises FailedAttempt."""
-        request = self.request
-        if request.endpoint is EMBEDDINGS:
-            return answers.embeddings(
-                body, request.model, request.prompt_tokens, channel, in_base64=request.in_base64
-            )
-        return answers.completion(body, request.model, request.prompt_tokens, channel)
+        return self.request.endpoint.answer(body, self.request, channel)
 
-    def parrot(self) -> bytes:
-        """The completion of the built-in parrot."""
-        return answers.parrot(self.request.instruction, self.request.model, self.request.prompt_tokens)
+    def parrot(self, channel: Channel) -> bytes:
+        """The whole answer of the built-in parrot."""
+        return answers.parrot(self.request.instruction, self.request)
 
     def streamed(self, channel: Channel, body: bytes) -> bytes:
         """The whole completion of a channel that was asked for a stream and does not stream. Raises
         FailedAttempt."""
-        return answers.completion(body, self.request.model, self.request.prompt_tokens, channel)
+        return answers.completion(body, self.request, channel)
 
     def has_typed_events(self, channel: Channel) -> bool:
         """Whether the events of this channel are those of a response, which have a type."""
         return False
 
-    async def store_answer(self, account_id: int, answer: bytes) -> None:
-        """Called with a complete answer, or with the last events of one, before the call is kept. Raises
-        DatabaseUnavailable."""
+    async def ended(self, call: Call, answer: bytes) -> None:
+        """Called with a complete answer of the call's channel, or with the last events of one, before the
+        call is kept. Raises DatabaseUnavailable."""
 
     def shape(self, answer_max_bytes: int) -> Shape:
         """The shape of a stream's events. At most `answer_max_bytes` of the answer are kept in memory."""
@@ -187,37 +194,75 @@ class RelayPlan(Struct, frozen=True):
 class RelayPlanner:
     """Plans requests from this process's copy of the configuration."""
 
+    settings: Settings
     config: ConfigCache
     channels: Channels
+    speech: Planner
+    synthesizer: Synthesizer
     left_out: LeftOut = field(default_factory=dict)
 
-    async def plan(self, endpoint: Endpoint, caller: UnverifiedCaller, body: bytes) -> RelayPlan:
-        """Raises InvalidRequest, ModelNotFound, TooManyBodies."""
-        return self.planned(
-            await read_body(partial(read, endpoint, body), len(body), caller.details.account_id)
-        )
+    async def plan(
+        self, endpoint: Endpoint, caller: UnverifiedCaller, body: bytes, slot: Slot
+    ) -> RelayPlan | SpokenPlan:
+        """Raises InvalidRequest, ModelNotFound, TooManyBodies, and for speech what its planner raises."""
+        request = await read_body(partial(read, endpoint, body), len(body), caller.details.account_id)
+        plan = self.planned(request)
+        if endpoint.path == CHAT.path and (endpoint.speaks or plan.route.intent):
+            text = speech_text(request.instruction)
+            if text is not None:
+                return await self._spoken(caller, text, plan, slot)
+        return plan
 
     def planned(self, request: ReadRequest) -> RelayPlan:
-        """The plan of a request. Raises InvalidRequest, ModelNotFound."""
-        config, endpoint = self.config.current, request.endpoint
+        """The plan of a request for channels. Raises InvalidRequest, ModelNotFound."""
+        config, endpoint, settings = self.config.current, request.endpoint, self.settings
         route = routes.find(config, self.config.settings, request.model, endpoint.kind)
         channels = self.channels.of_route(config, route)
-        if request.makes_more:
-            raise InvalidRequest(
-                "must be at most n, the number of answers that are charged.", field="best_of"
-            )
-        if request.has_no_message:
-            raise InvalidRequest("must hold at least one message.", field="messages")
-        if endpoint is not CHAT:
+        if request.refusal is not None:
+            name, why = request.refusal
+            raise InvalidRequest(why, field=name)
+        if endpoint.path != CHAT.path:
             channels = [channel for channel in channels if channel.url != PARROT]  # it only chats
-        is_spoken = route.intent and endpoint is CHAT and speech_text(request.instruction) is not None
-        return RelayPlan(
-            request=request,
-            route=route,
-            channels=channels,
+        order = ChargeOrder(
+            pays=Scope.CHAT,
             units=min(route.units * request.choices, N_MAX_UNITS),
-            speaks=is_spoken,
+            seconds=settings.stream_deadline_s if request.streams else settings.call_deadline_s,
+            route=route.name,
+            model=request.model,
         )
+        return RelayPlan(request, route, channels, order)
+
+    async def _spoken(self, caller: UnverifiedCaller, text: str, plan: RelayPlan, slot: Slot) -> SpokenPlan:
+        """The plan of a chat that speaks this text; the content of its answer is the address of the audio.
+        Raises MynaError."""
+        request = plan.request
+        checked = CheckedSpeech(
+            text=text,
+            voice_id=None,
+            speed=1.0,
+            channel_s=self.settings.call_deadline_s,
+            node_s=self.settings.chat_speech_wait_s,
+        )
+        speech = await self.speech.plan(caller, checked, slot)
+
+        def answer(sound: SpokenSound) -> str:
+            """The same completion for a channel and for a node."""
+            url, mode = self.synthesizer.url(sound.audio), "async" if sound.by_node else "sync"
+            audio = SpokenAnswer(
+                url=url,
+                task_id=sound.task_id,
+                mode=mode,
+                voice_id=speech.voice_id,
+                text=text,
+                chars=len(text),
+            )
+            choice = ChatChoice(0, ChatMessage("assistant", url), "stop")
+            whole = to_json(answers.chat_completion(request, choice, audio))
+            if request.streams:
+                whole = b"".join([*answers.as_events(whole, with_usage=request.counts_usage), DONE])
+            return whole.decode()
+
+        return SpokenPlan(speech, answer, self.config.settings.tts_units, plan.route.name)
 
 
 def _prompts(prompt: Any) -> int:
@@ -226,15 +271,25 @@ def _prompts(prompt: Any) -> int:
     return len(prompt) if several else 1
 
 
-def _prompt_tokens(fields: dict[str, Any]) -> int:
-    """The Han characters of the request."""
-    messages, prompt = fields.get("messages"), fields.get("prompt", fields.get("input"))
-    if isinstance(messages, list):
-        return han_count("".join(map(complete.text_of, messages)))
-    texts = prompt if isinstance(prompt, list) else [prompt]
-    return han_count("".join(text for text in texts if isinstance(text, str)))
+def _texts(request: Asked) -> tuple[str, str]:
+    """All text of a request, and that of its last user message, empty if there is none."""
+    instruction, texts = "", []
+    if isinstance(request, OpenAIChatRequest | ChatRequest):
+        for message in request.messages:
+            texts.append(text := text_of(message.get("content")))
+            if message.get("role") == "user":
+                instruction = text
+    else:
+        given = request.input if isinstance(request, EmbeddingsRequest) else request.prompt
+        texts = [text for text in (given if isinstance(given, list) else [given]) if isinstance(text, str)]
+    return "".join(texts), instruction
 
 
-def _last_user_text(messages: list[dict[str, Any]]) -> str:
-    """The text of the last user message; empty if there is none."""
-    return next((complete.text_of(each) for each in reversed(messages) if each.get("role") == "user"), "")
+def _without_instruction(messages: list[dict[str, Any]]) -> InvalidRequest:
+    """The error of a chat of /v1 whose last user message has no text."""
+    why = "there is no message with the role user."
+    if not messages:
+        why = "must hold at least one user message."
+    elif any(message.get("role") == "user" for message in messages):
+        why = "the last user message has no text."
+    return InvalidRequest(why, field="messages")

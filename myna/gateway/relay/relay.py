@@ -1,22 +1,20 @@
-"""Use case: a call of /openai/v1 that a channel answers. Plan, charge, channel, keep or refund.
+"""Use case: a call that channels answer, of /v1 or /openai/v1. Plan, charge, channel, keep or refund; a call
+that is to be spoken is a call of speech.
 
 A stream is kept once its answer is complete, before the last events leave, and when the client leaves after
 a part of the answer was sent. It is refunded where nothing was sent. Where the channel fails after a part was
 sent, the site setting `broken_stream` decides. The client's disconnect ends the request to the channel,
-unless the call has an idempotency key, whose retry gets the whole answer.
+unless the call is of /v1, or has an idempotency key, whose retry gets the whole answer.
 """
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
-from msgspec import Struct
-
-from myna.accounts.keys import Scope, UnverifiedCaller
-from myna.billing.ledger import Call, ChargeOrder, Ledger
+from myna.accounts.keys import UnverifiedCaller
+from myna.billing.ledger import Call, Ledger
 from myna.channels import routes
 from myna.channels.channels import PARROT, Channel
 from myna.channels.routes import RouteKind
@@ -31,19 +29,15 @@ from myna.errors import (
     UpstreamFailed,
 )
 from myna.gateway.failover import ChannelClient, FailedAttempt, note_tokens
-from myna.gateway.intent import speech_text
-from myna.gateway.relay import answers
-from myna.gateway.relay.events import DONE
 from myna.gateway.relay.plan import RelayPlan
 from myna.gateway.relay.streaming import EVENTS, HEADERS, ChannelStream, ClientLeft, StreamedAnswer
-from myna.gateway.relay.v1 import Chat, RequestSummary
 from myna.http.client import IdleTimedOut, TimedOut
 from myna.http.exchange import ResponseStream
 from myna.http.request import read_body
 from myna.http.responses import Response
 from myna.lib.telemetry import metrics
 from myna.lib.telemetry.requests import RequestDetails
-from myna.speech.synthesize import SpokenPlan
+from myna.speech.synthesize import SpokenPlan, Synthesizer
 from myna.store.batch import Replayed
 
 
@@ -51,13 +45,13 @@ class Client(Protocol):
     """What is needed of the client's request."""
 
     def stream(self) -> ResponseStream:
-        """The response as a stream, of which nothing is sent yet."""
+        """The response as a stream, of which nothing is sent yet. Called once."""
 
     async def disconnected(self) -> None:
         """Returns when the client has disconnected."""
 
 
-UnitHeaders = Callable[[RequestDetails], Mapping[str, str]]
+Headers = Callable[[RequestDetails], Mapping[str, str]]
 KEPT_SETTING: Final = "keep"
 REASONS: Final = {
     TimedOut.__name__: "it took longer than a stream may",
@@ -66,120 +60,64 @@ REASONS: Final = {
 """Why a stream is incomplete, by the kind of its failure."""
 
 
-class ToRelay(Struct, frozen=True):
-    """A plan, what it costs, and the stream of its client, or the speech that is the answer."""
-
-    plan: RelayPlan
-    order: ChargeOrder
-    answer: StreamedAnswer | SpokenPlan
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Relay:
-    """Relays calls for one process. `unit_headers` makes the headers about the units of a charged call."""
+    """Relays calls for one process. `headers` makes those of an answer to a charged call."""
 
     channel_client: ChannelClient
     ledger: Ledger
     config: ConfigCache
-    chat: Chat
-    unit_headers: UnitHeaders
+    synthesizer: Synthesizer
+    headers: Headers
 
     async def answer(
         self,
         caller: UnverifiedCaller,
-        plan: Callable[[], Awaitable[RelayPlan]],
+        plan: Callable[[Slot], Awaitable[RelayPlan | SpokenPlan]],
         client: Client,
     ) -> Response | ResponseStream:
         """Answers a request. `plan` is called again if the configuration was stale. Raises MynaError."""
-        out = client.stream()
-
-        async def planned() -> ToRelay:
-            found = await plan()
-            if not found.speaks:
-                return ToRelay(found, self._order(found), self._answer_to(caller, found, out))
-            summary = RequestSummary(found.request.model, found.request.prompt_tokens)
-            text = speech_text(found.request.instruction) or found.request.instruction
-            speech = await self.chat.plan_speech(caller, text, summary, slot, found.route.name)
-            return ToRelay(found, speech.order, speech)
-
         with Slot() as slot:
-            outcome = await self.ledger.charge_plan(caller, planned)
+            outcome = await self.ledger.charge_plan(caller, partial(plan, slot))
             if isinstance(outcome, Replayed):
-                return self._sent(outcome.answer.encode(), self.unit_headers(caller.details), out)
-            charged, relayed = outcome
-            if isinstance(relayed.answer, SpokenPlan):
-                answer = await self.chat.speak(charged, relayed.answer, client.disconnected)
-                return self._spoken(answer.encode(), relayed.plan, caller.details, out)
-        if not relayed.plan.request.streams:
-            async with charged as call:
-                return await self._whole(call, relayed.plan, out)
-        await self._streamed(charged, relayed.plan, relayed.answer)
-        return out
+                return self._sent(outcome.answer, caller.details, client)
+            charged, planned = outcome
+            if isinstance(planned, SpokenPlan):
+                return self._sent(await self._speak(charged, planned, client), caller.details, client)
+        if planned.request.streams:
+            return await self._streamed(charged, planned, client.stream())
+        async with charged as call:
+            answering = self._first(call, planned, partial(self._request, call, planned))
+            if call.repeatable or not planned.request.endpoint.ends_with_client:
+                answer = await answering
+            else:
+                answer = await unless_left(client.stream(), answering)
+            await planned.ended(call, answer)
+            await call.keep(answer.decode(errors="replace") if call.repeatable else "")
+            return Response(answer, headers=self.headers(call.details))
 
-    def _answer_to(self, caller: UnverifiedCaller, plan: RelayPlan, out: ResponseStream) -> StreamedAnswer:
-        """The stream of one client. Made before the charge, after which nothing may fail outside the call."""
-        shape = plan.shape(self.channel_client.settings.answer_max_bytes)
-        stores = caller.idempotency_key is not None
-        return StreamedAnswer(out, shape, partial(self._headers, caller.details), stores=stores)
-
-    def _order(self, plan: RelayPlan) -> ChargeOrder:
-        settings = self.channel_client.settings
-        seconds = settings.stream_deadline_s if plan.request.streams else settings.call_deadline_s
-        return ChargeOrder(
-            pays=Scope.CHAT,
-            units=plan.units,
-            seconds=seconds,
-            route=plan.route.name,
-            model=plan.request.model,
-        )
-
-    def _headers(self, details: RequestDetails) -> dict[str, str]:
-        return {**self.unit_headers(details), "X-Myna-Channel": details.channel}
-
-    def _spoken(
-        self, answer: bytes, plan: RelayPlan, details: RequestDetails, out: ResponseStream
-    ) -> Response | ResponseStream:
-        """The answer of a call that was spoken. Its content is the address of the audio."""
-        if plan.request.streams:
-            answer = b"".join([*answers.as_events(answer, with_usage=plan.request.counts_usage), DONE])
-        return self._sent(answer, self._headers(details), out)
-
-    def _sent(
-        self, answer: bytes, headers: Mapping[str, str], out: ResponseStream
-    ) -> Response | ResponseStream:
+    def _sent(self, answer: str, details: RequestDetails, client: Client) -> Response | ResponseStream:
         """A whole answer: one JSON object, or the events of a stream."""
-        if answer.startswith(b"{"):
-            return Response(answer, headers=headers)
-        out.start({**HEADERS, **headers}, EVENTS)
-        out.write(answer)
+        if answer.startswith("{"):
+            return Response(answer.encode(), headers=self.headers(details))
+        out = client.stream()
+        out.start({**HEADERS, **self.headers(details)}, EVENTS)
+        out.write(answer.encode())
         out.end()
         return out
 
-    # Whole answers:
-
-    async def _whole(self, call: Call, plan: RelayPlan, out: ResponseStream) -> Response:
-        async def attempt(channel: Channel, left_s: float) -> bytes:
-            if channel.url == PARROT:
-                return plan.answer_of(channel, plan.parrot())
-            return await self._request(call, plan, channel, left_s)
-
-        try:
-            async with asyncio.timeout(None) as limit:
-                if not call.repeatable:
-                    out.on_disconnect = lambda: limit.reschedule(0)
-                    if out.disconnected:
-                        limit.reschedule(0)
-                answer = await self._first(call, plan, attempt)
-        except TimeoutError:
-            raise ClientDisconnected from None
-        finally:
-            out.on_disconnect = None
-        await plan.store_answer(call.account_id, answer)
-        await call.keep(answer.decode(errors="replace") if call.repeatable else "")
-        return Response(answer, headers=self._headers(call.details))
+    async def _speak(self, charged: Call, plan: SpokenPlan, client: Client) -> str:
+        """The answer with the audio's URL. Waits for the task if a node speaks."""
+        async with charged as call:
+            spoken = await self.synthesizer.deliver(call, plan, client.disconnected)
+        if spoken is not None:
+            return spoken
+        return plan.filled(call.task_id, await self.synthesizer.ended(call, plan.speech))
 
     async def _request(self, call: Call, plan: RelayPlan, channel: Channel, left_s: float) -> bytes:
-        """The checked answer of a channel. Raises FailedAttempt, TooManyBodies."""
+        """The whole answer, made from a channel's. Raises FailedAttempt, TooManyBodies."""
+        if channel.url == PARROT:
+            return plan.parrot(channel)
         embeds = plan.route.kind is RouteKind.EMBEDDINGS
         answer = await self.channel_client.answer_of(
             channel,
@@ -193,32 +131,25 @@ class Relay:
         size = len(answer.body)
         return await read_body(partial(plan.answer_of, channel, answer.body), size, call.account_id)
 
-    async def _first(
+    def _first(
         self, call: Call, plan: RelayPlan, attempt: Callable[[Channel, float], Awaitable[bytes]]
-    ) -> bytes:
+    ) -> Coroutine[Any, Any, bytes]:
         """The first answer of a channel. Raises MynaError."""
-
-        async def adapted(channel: Channel, left_s: float) -> bytes:
-            until = time.monotonic() + left_s
-            while True:
-                try:
-                    answer = await attempt(channel, until - time.monotonic())
-                except FailedAttempt as failed:
-                    if failed.final or not plan.adapt(channel, failed):
-                        raise
-                else:
-                    plan.answered(channel)
-                    return answer
-
-        return await self.channel_client.first_answer(
-            plan.channels, adapted, asker=call, seconds=call.seconds_left, kind=plan.route.kind
+        return self.channel_client.first_answer(
+            plan.channels,
+            attempt,
+            asker=call,
+            seconds=call.seconds_left,
+            kind=plan.route.kind,
+            adapt=plan.adapt,
         )
 
-    # Streams:
-
-    async def _streamed(self, charged: Call, plan: RelayPlan, streamed: StreamedAnswer) -> None:
+    async def _streamed(self, charged: Call, plan: RelayPlan, out: ResponseStream) -> ResponseStream:
         """Sends the answer and ends the call. Raises MynaError while nothing was sent; an error after that is
         an event, which leaves after the refund is committed."""
+        shape = plan.shape(self.channel_client.settings.answer_max_bytes)
+        headers = partial(self.headers, charged.details)
+        streamed = StreamedAnswer(out, shape, headers, stores=charged.repeatable)
         metrics.levels[metrics.STREAMS_OPEN] += 1
         try:
             async with charged as call:
@@ -240,6 +171,7 @@ class Relay:
         finally:
             metrics.levels[metrics.STREAMS_OPEN] -= 1
             streamed.stop()
+        return out
 
     async def _stream(self, call: Call, plan: RelayPlan, streamed: StreamedAnswer) -> MynaError | None:
         """Passes on the answer, all but its last events, and keeps the call. Returns why a call is kept whose
@@ -276,9 +208,24 @@ class Relay:
             return failure
         if streamed.out.disconnected and not streamed.sent and not streamed.stores:
             raise ClientDisconnected
-        await plan.store_answer(call.account_id, last)
+        await plan.ended(call, last)
         await call.keep(streamed.complete(last))
         return None
+
+
+async def unless_left(out: ResponseStream, work: Awaitable[bytes]) -> bytes:
+    """The result of the work, which ends when the client of the response, of which nothing is sent yet,
+    disconnects. Raises ClientDisconnected."""
+    try:
+        async with asyncio.timeout(None) as limit:
+            out.on_disconnect = lambda: limit.reschedule(0)
+            if out.disconnected:
+                limit.reschedule(0)
+            return await work
+    except TimeoutError:
+        raise ClientDisconnected from None
+    finally:
+        out.on_disconnect = None
 
 
 def _fail(streamed: StreamedAnswer, details: RequestDetails, error: MynaError) -> None:

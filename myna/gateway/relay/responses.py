@@ -14,8 +14,10 @@ import msgspec
 from msgspec import Struct
 
 from myna.accounts.keys import UnverifiedCaller
+from myna.billing.ledger import Call
 from myna.channels import routes
 from myna.channels.channels import Channel
+from myna.engines.pool.admission import Slot
 from myna.errors import MynaError
 from myna.gateway.failover import FailedAttempt, of_error, unusable
 from myna.gateway.relay import answers
@@ -123,13 +125,6 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
         self.leaves_out[channel.name] = left_out | refused
         return bool(refused)
 
-    def answered(self, channel: Channel) -> None:
-        left_out = self.leaves_out.get(channel.name)
-        if left_out:
-            if len(self.left_out) >= _LEFT_OUT_MAX:
-                self.left_out.clear()
-            self.left_out[self._asked(channel)] = left_out
-
     def _leaves_out(self, channel: Channel) -> frozenset[str]:
         known = self.left_out.get(self._asked(channel), frozenset())
         return self.leaves_out.get(channel.name, known)
@@ -141,7 +136,7 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
         if self.passes_to(channel):
             return answers.with_model(checked(body, channel), self.request.model)
         request = self.request
-        members, choices = answers.completed(body, request.model, request.prompt_tokens, channel)
+        members, choices = answers.completed(body, request, channel)
         if choices is None:
             raise FailedAttempt("LargeAnswer", answers.TOO_MANY)
         completion = members | {"choices": choices}
@@ -152,6 +147,9 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
         except UnusableAnswer as error:
             raise FailedAttempt("NoCompletion", "the answer is no chat completion", f": {error}") from error
 
+    def parrot(self, channel: Channel) -> bytes:
+        return self.answer_of(channel, super().parrot(channel))
+
     def streamed(self, channel: Channel, body: bytes) -> bytes:
         if self.passes_to(channel):
             raise FailedAttempt("NoEvents", "the channel's response is not a stream")
@@ -160,13 +158,18 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
     def has_typed_events(self, channel: Channel) -> bool:
         return self.passes_to(channel)
 
-    async def store_answer(self, account_id: int, answer: bytes) -> None:
+    async def ended(self, call: Call, answer: bytes) -> None:
+        if left_out := self.leaves_out.get(call.channel):
+            if len(self.left_out) >= _LEFT_OUT_MAX:
+                self.left_out.clear()
+            channel = next(channel for channel in self.channels if channel.name == call.channel)
+            self.left_out[self._asked(channel)] = left_out
         if self.store is None:
             return
         _, _, data = answer.rpartition(b"\ndata: ")  # of the last event, if there are events
         response = _event.decode(data).response or answer
         row = StoredResponse(self.response_id, self.previous_id, self.translated.own_items, bytes(response))
-        await self.store.put(account_id, row)
+        await self.store.put(call.account_id, row)
 
     def shape(self, answer_max_bytes: int) -> "ResponseShape":
         return ResponseShape(self, answer_max_bytes)
@@ -290,7 +293,7 @@ def read(
 
 
 async def plan(
-    planner: RelayPlanner, stored: StoredResponses, caller: UnverifiedCaller, body: bytes
+    planner: RelayPlanner, stored: StoredResponses, caller: UnverifiedCaller, body: bytes, _: Slot
 ) -> ResponsesPlan:
     """The plan of a request. Instructions are not spoken, also where the route has intents. Raises
     InvalidRequest, ModelNotFound, TooManyBodies, and what `StoredResponses.earlier` raises."""
@@ -306,8 +309,7 @@ async def plan(
         request=chat.request,
         route=chat.route,
         channels=chat.channels,
-        units=chat.units,
-        speaks=False,
+        order=chat.order,
         translated=request,
         left_out=planner.left_out,
         leaves_out={},

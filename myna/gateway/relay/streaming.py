@@ -158,7 +158,8 @@ class ChannelStream:
         FailedAttempt, which is final once the response has begun, and ClientLeft."""
         try:
             if self._channel.url == PARROT:
-                self._send_whole(self._plan.parrot())
+                request = self._plan.request
+                self._send_whole(answers.parrot(request.instruction, request))
             else:
                 await self._request(http_client, left_s)
                 if self._whole is None:

@@ -24,8 +24,8 @@ from myna.accounts import keys
 from myna.accounts.keys import Scope, UnverifiedCaller
 from myna.channels.routes import NAME_MAX_CHARS, RouteKind, listed
 from myna.errors import CommitInDoubt, MynaError
-from myna.gateway.intent import speech_text
-from myna.gateway.relay.plan import CHAT, RelayPlan
+from myna.gateway.relay.plan import CHAT
+from myna.gateway.relay.v1 import V1_CHAT
 from myna.http.responses import Response as WholeResponse
 from myna.lib.telemetry import logs
 from myna.office.client_lines import chat_lines
@@ -165,9 +165,8 @@ async def submit(visit: Visit) -> Response:
     body = msgspec.json.encode(request_of(form.model, said))
 
     async def work(caller: UnverifiedCaller, disconnected: Disconnected) -> str | bytes:
-        if form.model in MODELS:
-            return await visit.parts.chat.complete(caller, body, disconnected)
-        plan = partial(visit.parts.relay_planner.plan, CHAT, caller, body)
+        endpoint = V1_CHAT if form.model in MODELS else CHAT
+        plan = partial(visit.parts.relay_planner.plan, endpoint, caller, body)
         whole = await visit.parts.relay.answer(caller, plan, visit)
         return whole.body if isinstance(whole, WholeResponse) else b""
 
@@ -255,12 +254,8 @@ async def stream(visit: Visit) -> Response:
     body = msgspec.json.encode({**request_of(form.model, said), "stream": True})
 
     async def work(caller: UnverifiedCaller, disconnected: Disconnected) -> bytes:
-        async def plan() -> RelayPlan:
-            planned = await visit.parts.relay_planner.plan(CHAT, caller, body)
-            if form.model not in MODELS:
-                return planned
-            return structs.replace(planned, speaks=speech_text(planned.request.instruction) is not None)
-
+        endpoint = structs.replace(CHAT, speaks=form.model in MODELS)
+        plan = partial(visit.parts.relay_planner.plan, endpoint, caller, body)
         await visit.parts.relay.answer(caller, plan, visit)
         return b""
 
