@@ -102,7 +102,7 @@ async def _all(folder: Path) -> dict[str, float]:
 async def _layers(service: Service) -> dict[str, float]:
     channel_client = ChannelClient(service.settings, service.channels, Instant(connections_max=1))
     relay = Relay(channel_client, service.ledger, service.config, service.synthesizer, unit_headers)
-    key_auth = KeyAuth(service.db, 1.0, KeyThrottle())
+    key_auth = KeyAuth(service.db, service.config, 1.0, KeyThrottle())
     api = V1Api(
         key_auth=key_auth,
         db=service.db,

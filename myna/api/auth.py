@@ -9,11 +9,12 @@ from msgspec import structs
 from myna.accounts import keys
 from myna.accounts.keys import Scope, UnverifiedCaller
 from myna.accounts.throttle import KeyThrottle
+from myna.config import ConfigCache
 from myna.errors import InvalidRequest, ModelNotFound, MynaError, Unauthorized
 from myna.http.request import Request
 from myna.store.batch import IdempotencyKey
 from myna.store.database import Database, in_time
-from myna.store.queries.keys import KeySnapshot
+from myna.store.queries.keys import KeyRow, KeySnapshot
 
 T = TypeVar("T")
 
@@ -31,14 +32,17 @@ def model_refused(error: ModelNotFound) -> Unauthorized:
 class KeyAuth:
     """Authenticates requests. Every request queries the database: keys are not cached."""
 
-    def __init__(self, db: Database, wait_s: float, throttle: KeyThrottle) -> None:
+    def __init__(self, db: Database, config: ConfigCache, wait_s: float, throttle: KeyThrottle) -> None:
         self._db = db
+        self._config = config
         self._wait_s = wait_s
         self._throttle = throttle
 
-    async def verify(self, request: Request, scope: Scope) -> KeySnapshot:
-        """The key of a GET. Raises Unauthorized, RateLimited."""
-        return await self._verify(self._unverified(request, scope))
+    async def verify(self, request: Request, scope: Scope) -> KeyRow:
+        """The key of a GET, with the current configuration loaded. Raises Unauthorized, RateLimited."""
+        verified = await self._verify(self._unverified(request, scope))
+        await self.in_time(self._config.at(verified.config_version))
+        return verified.key
 
     async def caller_and_body(self, request: Request, scope: Scope) -> tuple[UnverifiedCaller, bytes]:
         """The caller of a POST, and its body. The charge verifies the key in its transaction. If the request

@@ -79,12 +79,11 @@ class ModelsApi:
         return Response(to_json(model))
 
     async def _usable(self, request: Request) -> list[Route]:
-        verified = await self.key_auth.verify(request, Scope.CHAT)
-        await self.key_auth.in_time(self.config.at(verified.config_version))
+        key = await self.key_auth.verify(request, Scope.CHAT)
         found = routes.listed(self.config.current, self.config.settings)
         if await self.whisper.missing():
             found = [route for route in found if route.name != routes.TRANSCRIPTION_ROUTE]
-        allowed = await self.key_auth.in_time(store.routes_of_key(self.db, verified.key.id))
+        allowed = await self.key_auth.in_time(store.routes_of_key(self.db, key.id))
         return found if allowed is None else [route for route in found if route.name in allowed]
 
     async def _models(self, named: dict[str, Route]) -> list[RoutedModel]:
@@ -130,8 +129,8 @@ class RelayApi:
 
     async def _one(self, request: Request) -> tuple[int, str]:
         """The account and the id of the response."""
-        verified = await self._key_auth.verify(request, Scope.CHAT)
-        return verified.key.account_id, request.path.removeprefix(RESPONSES_PREFIX)
+        key = await self._key_auth.verify(request, Scope.CHAT)
+        return key.account_id, request.path.removeprefix(RESPONSES_PREFIX)
 
     def _handler(self, plan: Plan) -> Handler:
         async def handle(request: Request) -> Response | ResponseStream:

@@ -107,8 +107,7 @@ class V1Api:
         }
 
     async def models(self, request: Request) -> Response:
-        verified = await self.key_auth.verify(request, Scope.CHAT)
-        await self.key_auth.in_time(self.config.at(verified.config_version))
+        await self.key_auth.verify(request, Scope.CHAT)
         owner = self.config.settings.owner
         models = [Model(id=name, object="model", created=MODELS_CREATED, owned_by=owner) for name in MODELS]
         return Response(to_json(ModelList("list", models)))
@@ -135,28 +134,26 @@ class V1Api:
 
     async def usable_voices(self, request: Request) -> tuple[list[EngineVoice], list[EngineVoice]]:
         """The public voices that can be used now, and the cloned ones of the caller's account."""
-        verified = await self.key_auth.verify(request, Scope.TTS)
-        await self.key_auth.in_time(self.config.at(verified.config_version))
+        key = await self.key_auth.verify(request, Scope.TTS)
         config = await self.key_auth.in_time(self.config.with_nodes())
         nodes = await self.key_auth.in_time(self.capacity.nodes(config))
-        own = clones.ready(self.db, verified.key.account_id) if nodes else None
+        own = clones.ready(self.db, key.account_id) if nodes else None
         cloned = voices.usable_clones(await self.key_auth.in_time(own), config, nodes) if own else []
         return voices.usable(self.channels, config, nodes), cloned
 
     async def task(self, request: Request) -> Response:
-        verified = await self.key_auth.verify(request, Scope.TTS)
+        key = await self.key_auth.verify(request, Scope.TTS)
         task_id = read_integer("id", request.query().get("id"))
         found = None
         if 0 < task_id <= ID_MAX:
-            query = store.of_account(self.db, verified.key.account_id, task_id)
+            query = store.of_account(self.db, key.account_id, task_id)
             found = await self.key_auth.in_time(query)
         if found is None:
             raise NotFound("There is no such task; check the id.")
-        await self.key_auth.in_time(self.config.at(verified.config_version))
         return Response(to_json(TaskAnswer(1, self._task(found))))
 
     async def records(self, request: Request) -> Response:
-        verified = await self.key_auth.verify(request, Scope.RECORDS)
+        key = await self.key_auth.verify(request, Scope.RECORDS)
         query = request.query()
         limit = read_integer("limit", query.get("limit", str(RECORDS_DEFAULT)))
         before = read_integer("before", query.get("before", str(ID_MAX)))
@@ -164,9 +161,8 @@ class V1Api:
             raise InvalidRequest(f"must be from 1 to {RECORDS_MAX}.", field="limit")
         if before < 1:
             raise InvalidRequest("must be the id of a record.", field="before")
-        page = store.page(self.db, verified.key.account_id, min(before, ID_MAX), limit + 1)
+        page = store.page(self.db, key.account_id, min(before, ID_MAX), limit + 1)
         rows = await self.key_auth.in_time(page)
-        await self.key_auth.in_time(self.config.at(verified.config_version))
         data = [self._record(row) for row in rows[:limit]]
         return Response(
             to_json(RecordList(object="list", count=len(data), data=data, has_more=len(rows) > limit))
@@ -186,7 +182,7 @@ class V1Api:
         return Record(**structs.asdict(self._task(row)), create_time=row.created_at // 1000)
 
     async def me(self, request: Request) -> Response:
-        key = (await self.key_auth.verify(request, Scope(0))).key
+        key = await self.key_auth.verify(request, Scope(0))
         used = await self.key_auth.in_time(keys_store.usage(self.db, key.id))
         stats = KeyStats(used.calls, used.cost, used.ok_calls)
         scopes, expires_at = Scope(key.scopes).names, key.expires_at // 1000

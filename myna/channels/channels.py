@@ -19,6 +19,7 @@ from myna.channels.keys import ChannelKeys, LoadedKeys
 from myna.channels.routes import Route, RouteKind
 from myna.engines import registry
 from myna.engines.interface import Engine, EngineVoice
+from myna.engines.openai.api import request_headers
 from myna.engines.openai.engine import OpenAISpeech
 from myna.engines.voices import can_make
 from myna.errors import CommandError
@@ -48,11 +49,8 @@ class Channel(ChannelRow, frozen=True, kw_only=True):
     source: str = "database"
 
     def headers(self, accept: str = "application/json") -> dict[str, str]:
-        """The headers of a request in JSON to the channel, with its key; all but speech send these."""
-        headers = {"content-type": "application/json", "accept": accept}
-        if self.key:
-            headers["authorization"] = f"Bearer {self.key}"
-        return headers
+        """The headers of a request in JSON to the channel, with its key."""
+        return request_headers(self.key, accept)
 
 
 class SpeechChannel(Struct, frozen=True):
@@ -182,14 +180,14 @@ class Channels:
         local engine that isn't in this process."""
         if is_local(channel):
             return self._local.get(channel.name)
-        limit = self._settings.speech_answer_max_bytes
         return OpenAISpeech(
             self._http_client,
             self._disk,
             url=channel.url,
-            key=channel.key or None,
+            key=channel.key,
+            headers=channel.headers,
             model=channel.model,
-            answer_max_bytes=limit,
+            answer_max_bytes=self._settings.speech_answer_max_bytes,
         )
 
     def _speaks(self, channel: Channel, config: Config) -> list[SpeechChannel]:

@@ -17,6 +17,7 @@ from myna.channels import routes
 from myna.channels.channels import PARROT, Channel, Channels
 from myna.channels.routes import Route, RouteKind
 from myna.config import context_lengths
+from myna.engines.openai.api import request_headers
 from myna.http.client import ClientResponse, HttpClient, RequestFailed
 from myna.lib.names import MODEL_MAX_CHARS, is_line
 from myna.store.queries.config import Config
@@ -101,7 +102,7 @@ async def find_servers(
 
 async def models_of(http_client: HttpClient, url: str, key: str = "") -> list[str] | None:
     """The models of the server at this base URL; None if there is none that lists models within a second."""
-    response = await ask(http_client, url, {"authorization": f"Bearer {key}"} if key else {})
+    response = await ask(http_client, url, request_headers(key, "application/json"))
     models = models_in(response) if response else None
     return None if models is None else models[:MODELS_MAX]
 

@@ -224,7 +224,7 @@ class Service:
     def routes(self) -> Routes:
         """The routes of /v1 and /farm/v1, by exact path."""
         throttle = KeyThrottle()
-        key_auth = KeyAuth(self.db, self.settings.charge_wait_s, throttle)
+        key_auth = KeyAuth(self.db, self.config, self.settings.charge_wait_s, throttle)
         stored = StoredResponses(self.settings, self.db, self.ledger, self.config, self.quota, self.space)
         relayed = RelayApi(key_auth, self._relay(headers_with_channel), self.relay_planner, stored)
         lengths = ContextLengths(self.http_client, self.channels)

@@ -16,6 +16,7 @@ from myna.engines.espeak.engine import Espeak
 from myna.engines.interface import Client, EngineLimits, SoundParts, SpeechResult, Utterance
 from myna.engines.kokoro.engine import Kokoro, KokoroConfig
 from myna.engines.media.media import Inspector
+from myna.engines.openai.api import request_headers
 from myna.engines.openai.engine import OpenAISpeech
 from myna.engines.pool.child_handle import Child, PendingJob
 from myna.engines.pool.child_main import JobDone, JobFailed
@@ -105,10 +106,10 @@ async def outbound() -> AsyncIterator[HttpClient]:
     await client.close()
 
 
-def speech_server(outbound: HttpClient, url: str, key: str | None = KEY, **changes: Any) -> OpenAISpeech:
+def speech_server(outbound: HttpClient, url: str, key: str = KEY, **changes: Any) -> OpenAISpeech:
     """The engine of a speech server. `changes` are other parameters of `OpenAISpeech`."""
     given = {"disk": DiskExecutor(), "model": "kokoro", "answer_max_bytes": 200_000, **changes}
-    return OpenAISpeech(outbound, url=url, key=key, **given)
+    return OpenAISpeech(outbound, url=url, key=key, headers=partial(request_headers, key), **given)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Speech that the service began and leaves to the compute nodes."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from myna.billing.ledger import Call
 from myna.billing.quota import Quota
 from myna.channels.channels import Channels, SpeechChannel
 from myna.engines.interface import EngineVoice, SpeechResult
+from myna.engines.openai.api import request_headers
 from myna.engines.openai.engine import OpenAISpeech
 from myna.engines.pool.admission import Admission, Slot
 from myna.errors import CommitInDoubt, UpstreamFailed
@@ -48,7 +50,13 @@ class SpeechService:
         self.admission, slot = Admission(processes=1, queue_max=0, account_max=1), Slot()
         slot.acquire(self.admission, 1, 2.0, 60.0)
         engine = OpenAISpeech(
-            self.outbound, DiskExecutor(), url=CLOSED_PORT_URL, key=None, model="m", answer_max_bytes=1
+            self.outbound,
+            DiskExecutor(),
+            url=CLOSED_PORT_URL,
+            key="",
+            headers=partial(request_headers, ""),
+            model="m",
+            answer_max_bytes=1,
         )
         channel = SpeechChannel("a channel", engine, (), up=True)
         choice = VoiceChoice(
@@ -176,7 +184,13 @@ async def test_a_channel_that_refused_the_text_is_not_asked(postgres_books: Book
     async with ledger_service_on(books.db) as service:
         speaks = SpeechService(books, service, Tasks(books.db, lease_s=30))
         never = NeverAsked(
-            speaks.outbound, DiskExecutor(), url=CLOSED_PORT_URL, key=None, model="m", answer_max_bytes=1
+            speaks.outbound,
+            DiskExecutor(),
+            url=CLOSED_PORT_URL,
+            key="",
+            headers=partial(request_headers, ""),
+            model="m",
+            answer_max_bytes=1,
         )
         full = SpeechChannel("full", never, (), up=True, full=True)
         choice = structs.replace(speaks.plan.choice, channels=(full, *speaks.plan.choice.channels))

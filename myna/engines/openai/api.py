@@ -67,6 +67,13 @@ _LANGUAGE: Final = re.compile(r"([A-Za-z]{2,3})((?:[-_][A-Za-z0-9]{2,8})*)")
 log = logging.getLogger(__name__)
 
 
+def request_headers(key: str, accept: str) -> dict[str, str]:
+    """The headers of a request in JSON to a server, which has this key, or none if it is empty, for an answer
+    of the type `accept`."""
+    headers = {"content-type": "application/json", "accept": accept}
+    return headers | {"authorization": f"Bearer {key}"} if key else headers
+
+
 class SpeechBody(msgspec.Struct, frozen=True):
     """The body of POST /audio/speech."""
 
@@ -95,7 +102,7 @@ def failure(error: RequestFailed) -> EngineFailed:
     return EngineFailed("The connection to the speech server broke.")
 
 
-def refusal(answer: ClientResponse, url: str, key: str | None) -> EngineFailed:
+def refusal(answer: ClientResponse, url: str, key: str) -> EngineFailed:
     """The error for a response without audio. Its body is logged, without the key and the password of the
     URL, and not shown to the client."""
     body = answer.body[: 4 * LOGGED_MAX_CHARS].decode(errors="replace")

@@ -34,7 +34,16 @@ from myna.engines.interface import (
     UnsupportedUtterance,
     Utterance,
 )
-from myna.engines.openai.api import CLASSIC, SpeechBody, cut, failure, is_mp3, read_voices, refusal
+from myna.engines.openai.api import (
+    CLASSIC,
+    SpeechBody,
+    cut,
+    failure,
+    is_mp3,
+    read_voices,
+    refusal,
+    request_headers,
+)
 from myna.engines.output_file import store_s
 from myna.engines.voices import VoiceIds, check_unique
 from myna.errors import ConfigError
@@ -77,7 +86,8 @@ class OpenAISpeech:
     disk: DiskExecutor
     _: KW_ONLY
     url: str
-    key: str | None
+    key: str
+    headers: Callable[[str], dict[str, str]]
     model: str
     answer_max_bytes: int
     only: Collection[str] | None = None
@@ -115,7 +125,7 @@ class OpenAISpeech:
             answer = await self.http_client.request(
                 "GET",
                 f"{self._address('voices')}?model={quote(self.model, safe='')}",
-                headers=self._headers("application/json"),
+                headers=self.headers("application/json"),
                 body=None,
                 deadline_s=VOICES_WAIT_S,
                 answer_max_bytes=VOICES_MAX_BYTES,
@@ -241,7 +251,7 @@ class OpenAISpeech:
                 answer = await self.http_client.request(
                     "POST",
                     self._address("speech"),
-                    headers=self._headers("audio/mpeg") | {"Content-Type": "application/json"},
+                    headers=self.headers("audio/mpeg"),
                     body=msgspec.json.encode(body),
                     deadline_s=ends_at - asyncio.get_running_loop().time(),
                     answer_max_bytes=self.answer_max_bytes - before,
@@ -258,9 +268,6 @@ class OpenAISpeech:
 
     def _address(self, resource: str) -> str:
         return f"{self.url.rstrip('/')}/audio/{resource}"
-
-    def _headers(self, accept: str) -> dict[str, str]:
-        return {"Accept": accept} | ({"Authorization": f"Bearer {self.key}"} if self.key else {})
 
 
 def _finish(output: AtomicFile, sound_max_s: float) -> SpeechResult:
@@ -298,7 +305,8 @@ class OpenAIConfig(Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
             HttpClient(connections_max=limits.processes),
             DiskExecutor(limits.processes),
             url=self.url,
-            key=key or None,
+            key=key,
+            headers=partial(request_headers, key),
             model=self.model,
             answer_max_bytes=AUDIO_MAX_BYTES,
             only=self.voices,
