@@ -244,9 +244,7 @@ class OpenAIAudioApi:
                     return structs.replace(envelope(refusal, request.path), close=True)
                 asked = transcripts.read(form.fields, form.file, translate=translate)
                 caller = self.key_auth.with_idempotency_key(request, caller, form.fingerprint)
-                answer = await self.parts.transcriber.answer(
-                    caller, asked, request.limits.budget, request.disconnected
-                )
+                answer = await self.parts.transcriber.answer(caller, asked, request.limits.budget, request)
                 headers = headers_with_channel(caller.details)
                 return Response(answer, headers=headers, media_type=asked.media_type)
         finally:

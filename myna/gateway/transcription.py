@@ -6,11 +6,11 @@ The embedded Whisper is offered where its model and its library are installed, a
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -26,13 +26,13 @@ from myna.engines.media.job import Transcript, TranscriptionJob
 from myna.engines.media.media import Whisper, whisper_is_installed
 from myna.engines.models.published import WHISPER, installed
 from myna.engines.pool.child_main import path_bytes
-from myna.errors import ClientDisconnected, InvalidRequest, ModelNotFound, Overloaded, UpstreamFailed
+from myna.errors import InvalidRequest, ModelNotFound, Overloaded, UpstreamFailed
 from myna.gateway.failover import ChannelClient, FailedAttempt
+from myna.gateway.relay.relay import Client, unless_left
 from myna.gateway.transcripts import TranscriptFormat, TranscriptionRequest, encoded, events
 from myna.http.client import ClientResponse
 from myna.http.request import BodyBudget
 from myna.lib.files import DiskExecutor
-from myna.speech.synthesize import Disconnected
 from myna.store.batch import Replayed
 
 log = logging.getLogger(__name__)
@@ -199,10 +199,11 @@ class Transcriber:
         caller: UnverifiedCaller,
         request: TranscriptionRequest,
         memory: BodyBudget,
-        disconnected: Disconnected,
+        client: Client,
     ) -> bytes:
         """The transcript in the request's format. A recording for a channel is read into memory, and counts
-        against `memory` until the answer. Raises MynaError."""
+        against `memory` until the answer; the request ends when the client disconnects, unless the call has
+        an idempotency key. Raises MynaError."""
         with ExitStack() as taken:
 
             async def planned() -> TranscriptionPlan:
@@ -223,36 +224,18 @@ class Transcriber:
                 if plan.embedded:
                     call.channel = EMBEDDED
                     transcript = await self.whisper.transcribe(
-                        request, call.account_id, call.seconds_left, disconnected
+                        request, call.account_id, call.seconds_left, client.disconnected
                     )
                     answer = encoded(
                         transcript, request.format, translated=request.translate, words=request.words
                     )
                 else:
-                    answer = await self._unless(disconnected, call, self._relay(call, request, plan))
+                    work = self._relay(call, request, plan)
+                    answer = await (work if call.repeatable else unless_left(client.stream(), work))
                 if request.stream:
                     answer = events(answer)
                 await call.keep(answer.decode())
             return answer
-
-    async def _unless(
-        self, disconnected: Disconnected, call: Call, work: Coroutine[Any, Any, bytes]
-    ) -> bytes:
-        """The result of the work, which ends when the client disconnects, unless the call has an idempotency
-        key. Raises ClientDisconnected."""
-        if call.repeatable:
-            return await work
-        working, leaving = asyncio.create_task(work), asyncio.ensure_future(disconnected())
-        try:
-            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if not working.done():
-                raise ClientDisconnected
-            return await working
-        finally:
-            for task in (working, leaving):
-                task.cancel()
-            await asyncio.gather(working, leaving, return_exceptions=True)
-            del working  # else its exception, whose traceback has this frame, is in a reference cycle
 
     async def _plan(self, model: str) -> TranscriptionPlan:
         config = self.config.current

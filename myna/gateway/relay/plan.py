@@ -93,8 +93,8 @@ class ReadRequest(RequestSummary, frozen=True, kw_only=True):
     """A request as far as a plan needs it. `fields` is the body for a channel, without its model, as a JSON
     object: a call keeps bytes while it is open, since decoded objects take several times the memory and each
     full garbage collection visits them. `choices` is how many choices the answer has. `counts_usage`: the
-    client wants an event with the usage. `instruction` is the text of the last user message. `refusal` is the
-    field for which it is refused, once its model is known, and why."""
+    client wants an event with the usage. `instruction` is the text of the last user message. `refusal` makes
+    the error for which it is refused, once its model is known."""
 
     endpoint: Endpoint
     fields: bytes
@@ -102,7 +102,7 @@ class ReadRequest(RequestSummary, frozen=True, kw_only=True):
     streams: bool
     counts_usage: bool
     instruction: str
-    refusal: tuple[str, str] | None
+    refusal: Callable[[], InvalidRequest] | None
 
 
 def read(endpoint: Endpoint, body: bytes) -> ReadRequest:
@@ -120,9 +120,9 @@ def read_fields(endpoint: Endpoint, fields: dict[str, Any], request: Asked) -> R
         counts_usage = streams and bool(request.stream_options and request.stream_options.include_usage)
         choices = (request.n or 1) * _prompts(fields.get("prompt"))
     if isinstance(request, OpenAIChatRequest) and not request.messages:
-        refusal = ("messages", "must hold at least one message.")
+        refusal = _without_messages
     elif isinstance(request, CompletionRequest) and (request.best_of or 0) > (request.n or 1):
-        refusal = ("best_of", "must be at most n, the number of answers that are charged.")
+        refusal = _with_more_answers
     elif isinstance(request, ChatRequest) and not instruction.strip():
         raise _without_instruction(request.messages)
     kept = (endpoint.members or fields.keys()) - {"model", "stream"}
@@ -219,8 +219,7 @@ class RelayPlanner:
         route = routes.find(config, self.config.settings, request.model, endpoint.kind)
         channels = self.channels.of_route(config, route)
         if request.refusal is not None:
-            name, why = request.refusal
-            raise InvalidRequest(why, field=name)
+            raise request.refusal()
         if endpoint.path != CHAT.path:
             channels = [channel for channel in channels if channel.url != PARROT]  # it only chats
         order = ChargeOrder(
@@ -287,9 +286,16 @@ def _texts(request: Asked) -> tuple[str, str]:
 
 def _without_instruction(messages: list[dict[str, Any]]) -> InvalidRequest:
     """The error of a chat of /v1 whose last user message has no text."""
-    why = "there is no message with the role user."
     if not messages:
-        why = "must hold at least one user message."
-    elif any(message.get("role") == "user" for message in messages):
-        why = "the last user message has no text."
-    return InvalidRequest(why, field="messages")
+        return InvalidRequest("must hold at least one user message.", field="messages")
+    if any(message.get("role") == "user" for message in messages):
+        return InvalidRequest("the last user message has no text.", field="messages")
+    return InvalidRequest("there is no message with the role user.", field="messages")
+
+
+def _without_messages() -> InvalidRequest:
+    return InvalidRequest("must hold at least one message.", field="messages")
+
+
+def _with_more_answers() -> InvalidRequest:
+    return InvalidRequest("must be at most n, the number of answers that are charged.", field="best_of")
