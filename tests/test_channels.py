@@ -25,8 +25,8 @@ from myna.settings import Settings
 from myna.speech import catalogue
 from myna.store.queries.config import ChannelRow, ChannelVoiceRow, Config, VoiceOverride, load
 from tests.rig.actors import perform
+from tests.rig.waiting import until
 from tests.store.books import Books
-from tests.store.stalls import until
 
 URL = "https://up.example/v1"
 KEY = "sk-an-entered-key"

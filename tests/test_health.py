@@ -94,8 +94,7 @@ async def test_a_stalled_disk_fails_readiness_and_blocks_nothing_else(
     health = make_health(folder)
     waiting = [asyncio.create_task(health.readyz(request())) for _ in range(40)]
     assert await asyncio.to_thread(lambda: "at once") == "at once"
-    async with asyncio.timeout(SOON_S):
-        answers = await asyncio.gather(*waiting)
+    answers = await asyncio.wait_for(asyncio.gather(*waiting), SOON_S)
     assert folder.probes == 1
     assert {answer.status_code for answer in answers} == {503}
     checks = msgspec.json.decode(bytes(answers[0].body))["checks"]
@@ -156,8 +155,7 @@ async def test_a_service_that_cannot_read_capabilities_is_not_ready(
     make_health: MakeHealth, monkeypatch: pytest.MonkeyPatch, missing: Callable[[], Awaitable[dict[str, str]]]
 ) -> None:
     monkeypatch.setattr(module, "READY_WAIT_S", 0.1)
-    async with asyncio.timeout(30):
-        answer = await make_health(missing=missing).readyz(request())
+    answer = await asyncio.wait_for(make_health(missing=missing).readyz(request()), 30)
     report = msgspec.json.decode(bytes(answer.body))
     assert (answer.status_code, report["checks"]["database"]) == (503, False)
     assert (report["capabilities"], report["reasons"]) == ({}, {})

@@ -14,8 +14,8 @@ import pytest
 
 from myna.lib.aio import FlushQueue, WriteBuffer
 from myna.lib.files import DiskThreads, wait_shielded
-from tests.engines.conftest import until
 from tests.rig.disks import StalledDisk
+from tests.rig.waiting import until
 
 SOON_S = 60.0
 
@@ -89,8 +89,7 @@ async def test_buffered_data_is_sent_before_the_end(end: str) -> None:
         getattr(buffer, end)()
         assert buffer.is_closing()
         assert await received(reader, 14) == b"the last words"
-        async with asyncio.timeout(SOON_S):
-            await reader.ended.wait()
+        await asyncio.wait_for(reader.ended.wait(), SOON_S)
 
 
 async def test_abort_discards_buffered_data() -> None:
@@ -98,8 +97,7 @@ async def test_abort_discards_buffered_data() -> None:
         buffer = WriteBuffer(transport, FlushQueue())
         buffer.write(b"never")
         buffer.abort()
-        async with asyncio.timeout(SOON_S):
-            await reader.ended.wait()
+        await asyncio.wait_for(reader.ended.wait(), SOON_S)
         assert reader.pieces == []
 
 

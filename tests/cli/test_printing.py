@@ -18,6 +18,7 @@ from rich.cells import cell_len
 
 from myna.cli.console import moment
 from tests.cli.conftest import SAID_DATABASE, Cli
+from tests.rig.commands import output_of
 
 LONG = "n" * 90
 LISTS = ["account list", f"key list {LONG}", "channel list", "voice list", "settings list"]
@@ -163,11 +164,9 @@ def test_success_says_the_next_step_on_a_terminal_alone(cli: Cli) -> None:
 def test_myna_without_arguments_lists_its_commands(cli: Cli) -> None:
     """In a new process, which has not imported the module of the command yet."""
     program = [sys.executable, "-m", "myna"]
-    ended = subprocess.run(
-        program, env=cli.service.env, capture_output=True, text=True, timeout=30, check=True
-    )
+    printed = output_of(program, cli.service.env, cli.service.folder)
     for words in ("--help", "-h"):
-        assert "\n".join(cli.lines(words)) in ended.stdout
+        assert "\n".join(cli.lines(words)) in printed
     for command, line in (
         ("serve", "Serve until SIGTERM or Ctrl-C."),
         ("account", "Accounts and their units."),
@@ -177,9 +176,9 @@ def test_myna_without_arguments_lists_its_commands(cli: Cli) -> None:
         ("audit", "Check the books:"),
         ("version", "Print the version."),
     ):
-        assert re.search(rf"\b{command} +{re.escape(line)}", ended.stdout), command
-    assert re.findall(r"─ ([A-Z].+?) ─", ended.stdout) == ["Service", *GROUPS, "Options"]
-    assert ended.stdout.index("serve ") < ended.stdout.index("account ")
+        assert re.search(rf"\b{command} +{re.escape(line)}", printed), command
+    assert re.findall(r"─ ([A-Z].+?) ─", printed) == ["Service", *GROUPS, "Options"]
+    assert printed.index("serve ") < printed.index("account ")
 
 
 GROUPS = ["People and what they use", "Models and voices"]
@@ -205,10 +204,7 @@ def test_bash_completes_commands_and_options(cli: Cli) -> None:
             f"COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; COMP_LINE='{typed}'; COMP_POINT={len(typed)}"
         )
         program = f'source {script}; {asked}; _myna; echo "${{COMPREPLY[@]}}"'
-        ended = subprocess.run(
-            ["bash", "-c", program], capture_output=True, text=True, timeout=30, check=True
-        )
-        assert ended.stdout.split() == found.split(), typed
+        assert output_of(["bash", "-c", program], os.environ, Path.cwd()).split() == found.split(), typed
 
 
 WRONG = [

@@ -1,7 +1,6 @@
 """Every example of docs/quick-start.md, in each language, against a service with scripted upstreams."""
 
 import runpy
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +10,7 @@ import pytest
 from tests.clients.page import blocks
 from tests.docs.pages import DOCS
 from tests.rig.clients import NodeJsClient
+from tests.rig.commands import output_of
 from tests.rig.upstream import Upstream
 
 _SITE = {"whisper-1": "hear-1", "text-embedding-3-small": "vectors"}
@@ -80,16 +80,8 @@ def test_an_example_for_curl_works(
     example: Example, client_env: Mapping[str, str], chat_upstream: Upstream, folder: Path
 ) -> None:
     prepare(example, chat_upstream, folder)
-    ended = subprocess.run(
-        ["sh", "-ec", example.text.replace("curl ", "curl --silent --show-error --fail-with-body ")],
-        env=client_env,
-        cwd=folder,
-        capture_output=True,
-        timeout=30,
-        check=False,
-    )
-    assert ended.returncode == 0, ended
-    printed = ended.stdout.decode()
+    text = example.text.replace("curl ", "curl --silent --show-error --fail-with-body ")
+    printed = output_of(["sh", "-ec", text], client_env, folder, 30)
     if example.section in _PRINTED:
         check(example, printed, folder)
     else:

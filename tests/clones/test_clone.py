@@ -18,9 +18,9 @@ from myna.store.states import CloneStatus
 from myna.voices import clones
 from myna.voices.clones import CONSENT
 from tests.clones.conftest import CloneSetup
-from tests.engines.conftest import until
 from tests.rig.actors import perform
 from tests.rig.disks import StuckFile
+from tests.rig.waiting import until
 from tests.store.books import books_of
 from tests.store.fixtures import each_database
 from tests.store.postgres_proxy import proxy_to

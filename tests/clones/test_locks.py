@@ -9,8 +9,8 @@ import pytest
 from myna.actions.media import CLONES_MAX
 from myna.errors import CommandError
 from tests.clones.conftest import CloneSetup
+from tests.rig.waiting import until
 from tests.store.books import Books
-from tests.store.stalls import until
 
 WAITING = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 LOCK = "UPDATE accounts SET balance = balance WHERE id = $1"

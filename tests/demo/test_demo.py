@@ -14,6 +14,7 @@ import pytest
 import soundfile
 
 from myna.engines.models.published import KOKORO, installed
+from tests.rig.commands import output_of
 from tests.rig.processes import proc_file, tethered
 from tests.rig.waiting import free_port, wait_until
 
@@ -51,16 +52,11 @@ class Demo:
         """Waits until the condition is true or the demo has ended."""
         wait_until(lambda: condition() or self.process.poll() is not None, DEADLINE_S, what)
 
-    def paste(self) -> bytes:
+    def paste(self) -> str:
         """Runs the lines that the demo prints for another terminal; returns their output."""
         lines = [line for line in self.text.splitlines() if line.startswith(("export ", "curl "))]
-        return subprocess.run(
-            ["sh", "-e", "-c", "\n".join(lines)],
-            env={**os.environ, "NO_PROXY": "127.0.0.1"},
-            capture_output=True,
-            timeout=DEADLINE_S,
-            check=True,
-        ).stdout
+        env = {**os.environ, "NO_PROXY": "127.0.0.1"}
+        return output_of(["sh", "-e", "-c", "\n".join(lines)], env, Path.cwd(), DEADLINE_S)
 
     def check_nothing_is_left(self) -> None:
         """No process of the demo is running."""

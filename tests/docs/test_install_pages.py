@@ -12,6 +12,7 @@ import pytest
 
 from tests.docs.pages import DOCS, ROOT, fences
 from tests.rig.calls import call
+from tests.rig.commands import output_of
 from tests.rig.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -86,19 +87,11 @@ class Machine:
         text = text.replace("make install", f"make install PREFIX={self.path('/opt/myna')}")
         path = f"{self._programs}:{self.path('/usr/local/bin')}:{os.environ['PATH']}"
         env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        ended = subprocess.run(
-            ["sh", "-e", "-c", text],
-            cwd=self.checkout,
-            env={**env, "PATH": path, "PYTHON": "python3", "MYNA_PORT": str(self.port)},
-            capture_output=True,
-            text=True,
-            timeout=INSTALL_MAX_S,
-            check=False,
-        )
-        assert ended.returncode == 0, (text, ended.stdout[-2000:], ended.stderr[-2000:])
+        env |= {"PATH": path, "PYTHON": "python3", "MYNA_PORT": str(self.port)}
+        printed = output_of(["sh", "-e", "-c", text], env, self.checkout, INSTALL_MAX_S)
         if re.search(r"systemctl (re)?start|--now", text):
             wait_until(self.is_ready, 60, "the service serves")
-        return ended.stdout
+        return printed
 
     def _here(self, text: str) -> str:
         return re.sub("|".join(FOLDERS), lambda found: str(self.path(found[0])), text)

@@ -16,6 +16,7 @@ import pytest
 from tests.docs.pages import DOCS, ROOT
 from tests.docs.test_install_pages import STUBS
 from tests.rig.calls import call
+from tests.rig.commands import output_of
 from tests.rig.postgres import SYSTEM_PATH
 from tests.rig.processes import tethered
 from tests.rig.upstream import Upstream
@@ -78,17 +79,7 @@ class Machines:
             "MYNA_DISK_RESERVE_BYTES": "0",
             **more,
         }
-        ended = subprocess.run(
-            ["sh", "-e", "-c", text],
-            env=env,
-            cwd=root,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert ended.returncode == 0, (text, ended.stdout, ended.stderr)
-        return ended.stdout
+        return output_of(["sh", "-e", "-c", text], env | more, root)
 
     def is_ready(self, number: int) -> bool:
         try:

@@ -3,12 +3,12 @@
 import json
 import os
 import re
-import subprocess
 import sys
 
 import pytest
 
 from tests.docs.pages import DOCS, README, README_ZH, Command, Fence, commands, fences
+from tests.rig.commands import output_of
 from tests.rig.compute_node import ComputeNode, NodeMaker
 from tests.rig.service import Account, Service, ServiceMaker
 
@@ -55,16 +55,8 @@ class Newcomer:
                 self._token = token[0]
 
     def _run(self, arguments: list[str]) -> str:
-        ended = subprocess.run(
-            arguments,
-            cwd=self._service.folder,
-            env={**os.environ, **self._env, "NO_PROXY": "127.0.0.1", "PYTHONIOENCODING": "utf-8"},
-            capture_output=True,
-            timeout=RUN_DEADLINE_S,
-            check=False,
-        )
-        assert ended.returncode == 0, (arguments[-1], ended)
-        return ended.stdout.decode()
+        env = {**os.environ, **self._env, "NO_PROXY": "127.0.0.1", "PYTHONIOENCODING": "utf-8"}
+        return output_of(arguments, env, self._service.folder, RUN_DEADLINE_S)
 
 
 def followed() -> list[Fence]:

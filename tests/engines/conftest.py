@@ -1,8 +1,7 @@
 """Engines for the tests of a file: starting one takes a second, so a file shares it."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,7 @@ from myna.lib.files import DiskExecutor, wait_shielded
 from myna.lib.sandbox import AllowedPaths
 from tests.engines.process_child import Command, Word
 from tests.engines.speech_upstream import SpeechUpstream
-from tests.rig.waiting import SOON_S
+from tests.rig.waiting import until
 
 KEY = "sk-very-secret"
 DAMAGED = r"^The file breaks off before its end, or is damaged; send it whole, or export it again\.$"
@@ -75,14 +74,6 @@ async def started(engine: Started, **files: Sequence[Path]) -> AsyncIterator[Sta
 async def espeak() -> AsyncIterator[Espeak]:
     async with started(Espeak(EngineLimits(processes=2, queue_max=400, job_deadline_s=60))) as engine:
         yield engine
-
-
-async def until(condition: Callable[[], bool], deadline_s: float = SOON_S) -> None:
-    """Returns once the condition is true; fails the test at the deadline."""
-    ends_at = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < ends_at, "what the test waits for didn't come"
-        await asyncio.sleep(0.01)
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from myna.engines.pool.pool import Pool
 from tests.engines.conftest import child_pool, started
 from tests.engines.process_child import Command, Word
 from tests.rig.calls import call
+from tests.rig.commands import output_of
 from tests.rig.processes import children, proc_file
 from tests.rig.service import ServiceMaker
 
@@ -257,7 +258,4 @@ asyncio.run(main())
 
 def test_a_child_reads_the_package_where_it_is_installed(tmp_path: Path) -> None:
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    ended = subprocess.run(
-        [sys.executable, "-c", INSTALLED], cwd=tmp_path, env=env, capture_output=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr.decode()
+    output_of([sys.executable, "-c", INSTALLED], env, tmp_path)

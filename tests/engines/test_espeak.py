@@ -20,8 +20,9 @@ from myna.engines.interface import (
     UnsupportedUtterance,
     Utterance,
 )
-from tests.engines.conftest import names, started, until
+from tests.engines.conftest import names, started
 from tests.rig.processes import cpu_ticks, runs
+from tests.rig.waiting import until
 
 _SENTENCES = {
     "zh-CN": "今天天气很好，我们一起去公园散步吧。",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from myna.engines.interface import EngineFailed, EngineUnavailable, NoAudio, SampleRefused
 from myna.engines.media.job import Measured
 from myna.engines.media.media import Inspector
-from tests.engines.conftest import DAMAGED, names, put, until
+from tests.engines.conftest import DAMAGED, names, put
 from tests.rig import processes
 from tests.rig.disks import StuckFile
 from tests.rig.processes import runs
@@ -31,6 +31,7 @@ from tests.rig.samples import (
     write_voice,
     write_wav,
 )
+from tests.rig.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 

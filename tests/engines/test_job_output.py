@@ -41,11 +41,11 @@ from myna.engines.pool.pool import Pool
 from myna.engines.sherpa.engine import Sherpa
 from myna.engines.sherpa.models import inspect
 from myna.lib.files import QUEUE_MAX, DiskExecutor
-from tests.engines.conftest import child_pool, names, started, until
+from tests.engines.conftest import child_pool, names, started
 from tests.engines.process_child import Command, Word
 from tests.rig.disks import StalledDisk, read_only
 from tests.rig.processes import runs
-from tests.rig.waiting import LoopClock
+from tests.rig.waiting import LoopClock, until
 
 DEADLINE_S = 60
 PLAIN = VOICES[0].voice_id

@@ -12,11 +12,11 @@ from myna.engines.interface import EngineBusy, EngineFailed, EngineTimedOut, Eng
 from myna.engines.openai.engine import OpenAISpeech
 from myna.http.client import HttpClient
 from myna.lib.files import QUEUE_MAX, THREADS, DiskExecutor
-from tests.engines.conftest import HELLO, KEY, names, speak, speech_server, until
+from tests.engines.conftest import HELLO, KEY, names, speak, speech_server
 from tests.engines.speech_upstream import AUDIO_MPEG, SpeechUpstream
 from tests.http_client.faulty_server import PeerConnection, answer
 from tests.rig.samples import mp3
-from tests.rig.waiting import LoopClock
+from tests.rig.waiting import LoopClock, until
 
 
 async def test_the_request_has_all_fields(

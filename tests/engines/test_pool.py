@@ -20,9 +20,10 @@ from myna.engines.interface import (
 )
 from myna.engines.pool.child_handle import Child
 from myna.engines.pool.pool import Pool
-from tests.engines.conftest import busy, child_pool, started, until
+from tests.engines.conftest import busy, child_pool, started
 from tests.engines.process_child import Command, Word
 from tests.rig.processes import runs, state
+from tests.rig.waiting import until
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["asyncio", "uvloop"])

@@ -19,9 +19,9 @@ from myna.engines.media.media import Transcoder
 from myna.engines.media.whisper import Writer, punctuated
 from myna.lib.sandbox import AllowedPaths
 from tests.audio.test_encoders import heard
-from tests.engines.conftest import until
 from tests.rig.disks import StuckFile
 from tests.rig.samples import voice, write_mp3
+from tests.rig.waiting import until
 
 SECONDS = 4
 CODED = tuple(SoundFormat)

@@ -27,10 +27,10 @@ from myna.store.database import Transaction, connect
 from myna.store.migrate import migrate
 from myna.wire.farm import PREFIX
 from tests.farm.node_client import mp3
-from tests.http.local_server import RawConnection, until
+from tests.http.local_server import RawConnection
 from tests.rig.actors import perform
 from tests.rig.disks import read_only
-from tests.rig.waiting import SOON_S, free_port
+from tests.rig.waiting import SOON_S, free_port, until
 from tests.store import stalls
 from tests.tasks.task_service import farm_api, join_node
 

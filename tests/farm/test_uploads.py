@@ -9,9 +9,8 @@ from myna.wire.farm import AUDIO_MAX_BYTES, JOB_HEADER, SHA256_HEADER, LeaseProo
 from tests.farm.node_client import NodeClient, NodeSite, each_database, mp3, new_voice
 from tests.rig.calls import Wire, call
 from tests.rig.service import ServiceMaker
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import until, wait_until
 from tests.store.postgres_proxy import proxy_to
-from tests.store.stalls import until
 
 PROMPT_S = 30
 Leased = tuple[NodeClient, LeaseProof]

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from myna.http.request_head import Message, Receive, Scope, Send
 from myna.http.responses import Response
 from myna.lib.telemetry.access_log import AccessLog
 from myna.settings import Settings
-from tests.rig.waiting import free_port
+from tests.rig.waiting import free_port, until
 
 WAIT_S = 60
 
@@ -114,8 +114,7 @@ class RawConnection:
     async def is_closed(self) -> bool:
         """Whether the server closes without another byte. Raises TimeoutError if it does neither."""
         try:
-            async with asyncio.timeout(WAIT_S):
-                return await self.reader.read(1) == b""
+            return await asyncio.wait_for(self.reader.read(1), WAIT_S) == b""
         except ConnectionError:
             return True
 
@@ -170,10 +169,3 @@ async def local_server(
         for connection in local.connections_opened:
             await connection.disconnect()
         await task
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Waits for the condition. Raises TimeoutError after WAIT_S."""
-    async with asyncio.timeout(WAIT_S):
-        while not condition():  # noqa: ASYNC110 - the server has no event for it
-            await asyncio.sleep(0.005)

@@ -8,10 +8,10 @@ import pytest
 from myna.errors import TooManyBodies
 from myna.http import exchange
 from myna.http.request import SMALL_BODY_BYTES, BodyBudget
-from tests.http.local_server import LocalServer, RawConnection, local_server, until
+from tests.http.local_server import LocalServer, RawConnection, local_server
 from tests.rig.calls import Wire, call
 from tests.rig.service import ServiceMaker
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import until, wait_until
 
 LARGE = 2**20
 BUDGET = 3 * LARGE

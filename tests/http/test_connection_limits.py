@@ -9,7 +9,8 @@ import pytest
 
 from myna.http import connection
 from myna.http.server_config import ADDRESS_MIN
-from tests.http.local_server import LocalServer, RawConnection, local_server, until
+from tests.http.local_server import LocalServer, RawConnection, local_server
+from tests.rig.waiting import until
 
 SHORT_S = 0.1
 LONG_S = 600.0

@@ -16,10 +16,11 @@ from myna.http.request import SMALL_BODY_BYTES, Request, read_body
 from myna.http.responses import Response
 from myna.http.server import OTHER_FILES, fitted
 from myna.settings import Settings
-from tests.http.local_server import LocalServer, local_server, until
+from tests.http.local_server import LocalServer, local_server
 from tests.rig.calls import call
 from tests.rig.service import ServiceMaker
 from tests.rig.upstream import Upstream
+from tests.rig.waiting import until
 
 LARGE = SMALL_BODY_BYTES + 1000
 COUNT = 8

@@ -9,7 +9,8 @@ import pytest
 from myna.http.exchange import ResponseStream
 from myna.http.request import Request
 from myna.http.responses import Response
-from tests.http.local_server import WAIT_S, LocalServer, RawConnection, local_server, until
+from tests.http.local_server import WAIT_S, LocalServer, RawConnection, local_server
+from tests.rig.waiting import until
 
 Handler = Callable[[LocalServer, Request], Awaitable[ResponseStream | Response]]
 TYPE = b"text/event-stream"
@@ -17,13 +18,11 @@ HIGH_WATER_BYTES = 65536
 
 
 async def head(client: RawConnection) -> bytes:
-    async with asyncio.timeout(WAIT_S):
-        return await client.reader.readuntil(b"\r\n\r\n")
+    return await asyncio.wait_for(client.reader.readuntil(b"\r\n\r\n"), WAIT_S)
 
 
 async def rest(client: RawConnection) -> bytes:
-    async with asyncio.timeout(WAIT_S):
-        return await client.reader.read()
+    return await asyncio.wait_for(client.reader.read(), WAIT_S)
 
 
 @contextlib.asynccontextmanager
@@ -141,8 +140,7 @@ async def test_a_disconnect_is_reported_at_once(monkeypatch: pytest.MonkeyPatch,
             client.reset()
         else:
             client.writer.write_eof()
-        async with asyncio.timeout(WAIT_S):
-            await reported.wait()
+        await asyncio.wait_for(reported.wait(), WAIT_S)
         local.release.set()
         await until(lambda: bool(seen))
         assert seen[0].disconnected and not seen[0].sent

@@ -9,10 +9,11 @@ from myna.errors import CommitInDoubt, DatabaseUnavailable, UpstreamFailed
 from myna.store.batch import CallState, Charged, TaskStatus
 from myna.store.postgresql import Postgresql
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
+from tests.rig.waiting import until
 from tests.store.books import AUDIO, Books, charge_of, keep_of, speech
 from tests.store.fixtures import each_database
 from tests.store.postgres_proxy import proxy_to
-from tests.store.stalls import ends_as, stalled_commits, until
+from tests.store.stalls import ends_as, stalled_commits
 from tests.tasks.task_service import TaskService, proof_of, task_service_on
 
 VOICE = speech().voice_id

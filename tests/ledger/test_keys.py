@@ -17,9 +17,9 @@ from myna.store.queries import keys as store
 from myna.store.rows import ID_MAX
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.rig.actors import perform
+from tests.rig.waiting import until
 from tests.store.books import KEY_REFUSED, Books, Customer, charge_of, disable, revoke
 from tests.store.fixtures import each_database
-from tests.store.stalls import until
 
 DAY_MS = 86_400_000
 

@@ -16,8 +16,9 @@ from myna.store.queries import stored_responses
 from myna.store.queries.stored_responses import StoredResponse
 from tests.maintenance.test_jobs import OLD_S, there, write
 from tests.rig.actors import perform
+from tests.rig.waiting import until
 from tests.store.books import Books, keep_of, speech
-from tests.store.stalls import ends_as, until
+from tests.store.stalls import ends_as
 
 UNREADABLE = "INSERT INTO settings (name, value) VALUES ($1, $2)"
 OLD_AUDIO = Audio("a" * 32 + ".mp3", 1, b"s" * 32)

@@ -25,11 +25,10 @@ from tests.maintenance.conftest import AUDIT_EVERY_S
 from tests.rig.actors import perform
 from tests.rig.service import ServiceMaker
 from tests.rig.upstream import Upstream
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import until, wait_until
 from tests.sign_in.conftest import ADDRESS, BROWSER, ELSEWHERE, OTHER_PASSWORD, PASSWORD, person
 from tests.store.books import Books, keep_of
 from tests.store.fixtures import each_database
-from tests.store.stalls import until
 
 
 async def test_an_audit_runs_when_due_and_sets_the_metrics(books: Books, service: Service) -> None:

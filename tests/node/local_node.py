@@ -14,7 +14,7 @@ from myna.node.main import NodeProgram, StopSignals
 from myna.node.server_client import OutageLog, ServerClient
 from myna.node.work import References, Work
 from tests.rig.farm_site import FarmSite
-from tests.store.stalls import until
+from tests.rig.waiting import until
 
 
 def voice(voice_id: str = "zh-female-1") -> EngineVoice:

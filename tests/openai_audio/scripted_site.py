@@ -37,10 +37,9 @@ from myna.lib.sandbox import AllowedPaths
 from myna.server import app, service
 from myna.settings import Settings
 from myna.store.batch import CallState, TaskStatus
-from tests.engines.conftest import until
 from tests.http.local_server import RawConnection
 from tests.rig.actors import perform
-from tests.rig.waiting import SOON_S, free_port
+from tests.rig.waiting import SOON_S, free_port, until
 
 UNITS = 100
 _numbers = itertools.count(1)

@@ -9,10 +9,10 @@ import pytest
 from myna.engines.audio.encoders import SoundFormat
 from myna.store.batch import CallState, TaskStatus
 from tests.audio.test_encoders import heard
-from tests.engines.conftest import until
 from tests.engines.speech_upstream import AUDIO_MPEG, SpeechUpstream, mp3
 from tests.http_client.faulty_server import PeerConnection
 from tests.openai_audio.scripted_site import UNITS, Answer, Visitor, scripted_site
+from tests.rig.waiting import until
 
 SOUND = mp3(4.0)
 ONE, TWO, THREE = SOUND[:16_000], SOUND[16_000:24_000], SOUND[24_000:]

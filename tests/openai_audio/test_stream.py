@@ -17,8 +17,8 @@ from myna.engines.registry import KOKORO
 from myna.speech import delivery
 from myna.speech.delivery import Delivery
 from myna.store.batch import CallState, TaskStatus
-from tests.engines.conftest import until
 from tests.openai_audio.scripted_site import UNITS, Answer, Visitor, scripted_site, tone
+from tests.rig.waiting import until
 
 ONE, TWO, THREE = tone(1.0), tone(0.5), tone(0.25)
 

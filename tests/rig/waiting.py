@@ -4,13 +4,14 @@ moves: a deadline passes when the test says so, and not when the machine is slow
 import asyncio
 import contextlib
 import fcntl
+import inspect
 import os
 import secrets
 import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,6 +33,17 @@ def wait_until(condition: Callable[[], bool], deadline_s: float, what: str, *, e
         if time.monotonic() > end:
             raise TimeoutError(f"not within {deadline_s} s: {what}")
         _PAUSE.wait(every_s)
+
+
+async def until(
+    condition: Callable[[], bool | Awaitable[bool]], what: str = "", deadline_s: float = SOON_S
+) -> None:
+    """Returns once the condition is true; raises TimeoutError(what) at the deadline."""
+    end = time.monotonic() + deadline_s
+    while not (found := condition()) or (inspect.isawaitable(found) and not await found):
+        if time.monotonic() > end:
+            raise TimeoutError(f"not within {deadline_s} s: {what}")
+        await asyncio.sleep(0.005)
 
 
 def free_port() -> int:

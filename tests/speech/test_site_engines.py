@@ -38,7 +38,7 @@ from myna.speech.engine_host import host_process
 from myna.speech.shared_engines import SOCKET, HostConnection, SharedEngine
 from myna.speech.site_engines import SiteEngines, speech_engines
 from tests.rig import processes
-from tests.store.stalls import until
+from tests.rig.waiting import until
 
 VOICE = "en-us-female-1"
 LONG = "This sentence is spoken again and again. " * 2000

@@ -1,9 +1,6 @@
 """Stalls a database in the middle of a COMMIT, and waits for conditions."""
 
-import asyncio
 import contextlib
-import inspect
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -13,7 +10,7 @@ import asyncpg
 from myna.store.batch import CallState
 from myna.store.database import Database
 from myna.store.group_commit import GroupCommit
-from tests.rig.waiting import SOON_S
+from tests.rig.waiting import SOON_S, until
 from tests.store.books import Books
 
 STALL = """
@@ -29,17 +26,6 @@ INSERT INTO stall VALUES (1);
 END_STALL = "DROP TRIGGER stalls ON ledger; DROP FUNCTION wait_in_commit; DROP TABLE stall"
 """A deferred trigger runs in the COMMIT, after everything else of the transaction."""
 STALLED = "SELECT pid FROM pg_stat_activity WHERE application_name = 'myna-writer' AND wait_event = 'PgSleep'"
-
-
-async def until(
-    condition: Callable[[], bool | Awaitable[bool]], what: str, deadline_s: float = SOON_S
-) -> None:
-    """Returns once the condition is true; raises TimeoutError(what) at the deadline."""
-    end = time.monotonic() + deadline_s
-    while not (found := condition()) or (inspect.isawaitable(found) and not await found):
-        if time.monotonic() > end:
-            raise TimeoutError(f"not within {deadline_s} s: {what}")
-        await asyncio.sleep(0.005)
 
 
 async def ends_as(books: Books, call_id: bytes, state: CallState) -> None:

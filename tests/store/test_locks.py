@@ -18,8 +18,9 @@ from myna.store.batch import ChargeRefused, RefusalReason
 from myna.store.database import Database, Transaction
 from myna.store.postgresql_session import shares
 from tests.rig.actors import perform
+from tests.rig.waiting import until
 from tests.store.books import AUDIO, KEY_REFUSED, Books, Customer, charge_of, charged_of, disable, revoke
-from tests.store.stalls import locked, stalled_commits, until
+from tests.store.stalls import locked, stalled_commits
 from tests.tasks.task_service import TaskService, proof_of, task_service_on
 
 LOCK_ACCOUNT = "UPDATE accounts SET balance = balance WHERE id = $1"

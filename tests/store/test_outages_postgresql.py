@@ -24,10 +24,10 @@ from myna.store.postgresql import Postgresql
 from myna.store.postgresql_session import shares
 from tests.rig import postgres as rig
 from tests.rig.disks import temporary_folder
-from tests.rig.waiting import SOON_S
+from tests.rig.waiting import SOON_S, until
 from tests.store.books import Books, Customer, books_of, charge_of, charged_of, keep_of, refund_of
 from tests.store.postgres_proxy import PostgresProxy, proxy_to
-from tests.store.stalls import committing, ends_as, stalled_commits, until
+from tests.store.stalls import committing, ends_as, stalled_commits
 
 
 @pytest.fixture

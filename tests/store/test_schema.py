@@ -25,9 +25,8 @@ from myna.store.postgresql_session import PROCESS_LOCK
 from myna.store.queries import config as store
 from myna.store.schema import newest
 from myna.store.tables import Table, TableQueries
-from tests.rig.waiting import SOON_S
+from tests.rig.waiting import SOON_S, until
 from tests.store.books import Books, charge_of
-from tests.store.stalls import until
 
 
 async def copied(db: TableQueries) -> dict[str, Table]:

@@ -9,7 +9,7 @@ import pytest
 from myna.store.postgresql import Postgresql, PostgresqlConnection
 from myna.store.postgresql_batch import BatchWriter, LockPolicy
 from myna.store.schema import SchemaWatch
-from tests.store.stalls import until
+from tests.rig.waiting import until
 
 _SSL_REQUEST = 80877103
 _TRACKED = {"user", "database", "application_name", "client_encoding"}

@@ -20,9 +20,9 @@ from myna.store.migrate import migrate
 from myna.store.sqlite import Sqlite
 from myna.store.sqlite_writer import Checkpoints, WriterHandover
 from tests.rig.commands import CommandLine, Ended
-from tests.rig.waiting import SOON_S
+from tests.rig.waiting import SOON_S, until
 from tests.store.books import Books, Customer, charge_of, charged_of, keep_of
-from tests.store.stalls import committing, stalled_commits, until
+from tests.store.stalls import committing, stalled_commits
 
 COMMAND_MAX_S = 60.0
 

@@ -140,8 +140,7 @@ async def test_a_charge_waits_for_one_transaction_of_sqlite_however_many_wait(sq
 
     changes = [asyncio.create_task(change()) for _ in range(1 + OWNER_WAITING_MAX)]
     await asyncio.sleep(0)
-    async with asyncio.timeout(SOON_S):
-        (outcome,) = await sqlite_books.charge(charge_of(customer))
+    (outcome,) = await asyncio.wait_for(sqlite_books.charge(charge_of(customer)), SOON_S)
     assert isinstance(outcome, Charged)
     before = ended
     await asyncio.gather(*changes)
@@ -185,8 +184,7 @@ async def test_queries_of_pages_of_one_owner_leave_turns_to_others(books: Books)
         if owner == "one":
             other_was_served.set()
 
-    async with asyncio.timeout(SOON_S):
-        await asyncio.gather(*(query(owner) for owner in ["many"] * 30 + ["one"]))
+    await asyncio.wait_for(asyncio.gather(*(query(owner) for owner in ["many"] * 30 + ["one"])), SOON_S)
     assert order.index("one") <= 3
 
 
@@ -203,7 +201,6 @@ async def test_who_is_signed_in_does_not_wait_for_others_of_the_same_address(pos
     with transactions_of(f"address {ADDRESS}"):
         held = [asyncio.create_task(postgres_books.db.transaction(hold)) for _ in range(30)]
         await asyncio.sleep(0)
-        async with asyncio.timeout(SOON_S):
-            assert await sessions.find(postgres_books.db, token)
+        assert await asyncio.wait_for(sessions.find(postgres_books.db, token), SOON_S)
     go.set()
     await asyncio.gather(*held, return_exceptions=True)

@@ -22,10 +22,9 @@ from myna.store.queries.config import Config, NodesOffer
 from myna.store.queries.farm.nodes import CHANGE_EVERY_MS, CHANGES_AT_ONCE, NodeRow
 from myna.wire.farm import PROTOCOL, PROTOCOL_HEADER, Hello, NodeVoice
 from tests.rig.actors import perform
-from tests.rig.waiting import SOON_S
+from tests.rig.waiting import SOON_S, until
 from tests.store.books import Customer
 from tests.store.fixtures import each_database
-from tests.store.stalls import until
 from tests.tasks.task_service import FREE, VOICE, TaskService, farm_api, join_node
 
 WAIT_S = 20.0

@@ -17,9 +17,9 @@ from myna.store.batch import (
     Replayed,
 )
 from myna.wire.farm import Job, LeaseProof
+from tests.rig.waiting import until
 from tests.store.books import AUDIO, DIFFERENT_AUDIO, broken_refunds, charge_of, idempotency_key_of
 from tests.store.fixtures import each_database
-from tests.store.stalls import until
 from tests.tasks.task_service import LEASE_MS, TaskService, failure, proof_of
 
 COMPLETED = (2, AUDIO.name, AUDIO.size_bytes, AUDIO.sha256, "")

@@ -18,9 +18,9 @@ from myna.speech import catalogue as voices
 from myna.store.queries import clones
 from myna.store.queries import config as config_store
 from tests.rig.actors import perform
+from tests.rig.waiting import until
 from tests.store.books import AUDIO, Books, Customer
 from tests.store.fixtures import each_database
-from tests.store.stalls import until
 from tests.tasks.task_service import LEASE_MS, TaskService, failure, proof_of, task_service_on
 
 T = TypeVar("T")

@@ -8,10 +8,9 @@ import pytest
 
 from myna.actions.site import DisableNode, DrainNode, EnrollNode, RemoveNode
 from tests.rig.actors import perform
-from tests.rig.waiting import SOON_S
+from tests.rig.waiting import SOON_S, until
 from tests.store.books import AUDIO
 from tests.store.fixtures import each_database
-from tests.store.stalls import until
 from tests.tasks.task_service import FREE, TaskService, proof_of
 
 Queries = list[tuple[str, tuple[object, ...]]]
