@@ -13,6 +13,7 @@ import jinja2
 
 from myna import config, errors
 from myna.accounts import limits, throttle
+from myna.accounts.sign_in.oidc.provider import Failure
 from myna.engines.models.published import MODELS
 from myna.errors import sentences
 from myna.errors.sentences import SentenceError
@@ -58,6 +59,7 @@ def error_sentences() -> set[str]:
     modules = _modules()  # imports them, and so their classes
     names = {kind.__name__ for kind in error_classes()}
     found = set(limits.SENTENCES.values()) | set(synthesize.SENTENCES.values())
+    found |= {failure.value for failure in Failure}
     found |= {meaning.sentence for meaning in channel_failures.MEANINGS}
     found |= {kind.default for kind in error_classes() if issubclass(kind, errors.MynaError) and kind.default}
     found |= {throttle.WRONG, errors.sentences.REPORT_SLOW}

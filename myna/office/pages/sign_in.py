@@ -8,7 +8,6 @@ attempt.
 """
 
 import logging
-from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlencode
 
@@ -22,7 +21,6 @@ from myna.accounts.sign_in.oidc.provider import CALLBACK_PATH, Failure, OidcRefu
 from myna.actions.accounts import SetIdentity
 from myna.errors import CommandError, NotFound, Unavailable
 from myna.office.page import Page
-from myna.office.render import N_
 from myna.office.visit import LANGUAGE, ROOT, Visit
 from myna.office.web_security import OIDC_COOKIE, SESSION_COOKIE
 
@@ -128,27 +126,6 @@ RETRY_AFTER_S: Final = 10
 TARGET_MAX_CHARS: Final = 2000
 """A longer address is not stored: the start page opens instead."""
 PARAMETERS: Final = ("state", "code", "error", "iss")
-SENTENCES: Final[Mapping[Failure, str]] = {
-    Failure.PROVIDER: N_(
-        "The sign-in provider does not answer as it should. Nothing was changed. Try again later, or use your"
-        " password."
-    ),
-    Failure.NOT_VALID: N_(
-        "The provider's answer failed a check, so nothing was changed. Begin again; if it happens again, ask"
-        " the operator."
-    ),
-    Failure.EXPIRED: N_(
-        "This sign-in was used already, is older than ten minutes, or began in another browser. Begin again."
-    ),
-    Failure.CANCELLED: N_("The provider ended the sign-in, or you cancelled it there. Nothing was changed."),
-    Failure.TOO_MANY: N_("Too many sign-ins began at your address. Try again in a minute."),
-    Failure.NOT_LINKED: N_(
-        "No account is linked to you at the provider. Sign in with your password and link it on its page, or"
-        " ask the operator."
-    ),
-    Failure.OTHER_IDENTITY: N_("At the provider you are signed in as another person than the linked one."),
-}
-"""The messages of the error page."""
 
 
 async def begin_sign_in(visit: Visit) -> Response:
@@ -242,7 +219,7 @@ def _shown(visit: Visit, refused: OidcRefused) -> CommandError | Unavailable:
     """Logs the failure. Returns the error that the page shows."""
     account_id = visit.session.account.id if visit.session else 0
     log.warning("OpenID Connect from %s failed, account %d: %s", visit.address, account_id, refused)
-    sentence = visit.text(SENTENCES[refused.failure])
+    sentence = visit.text(refused.failure)
     if refused.failure is Failure.PROVIDER:
         return Unavailable(sentence, RETRY_AFTER_S)
     return CommandError(sentence)

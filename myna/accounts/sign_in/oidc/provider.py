@@ -10,7 +10,7 @@ import re
 import stat
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from enum import Enum, auto
+from enum import StrEnum
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 from urllib.parse import quote_plus, urlencode
@@ -41,23 +41,27 @@ CALLBACK_PATH: Final = "/office/sign-in/oidc/callback"
 SECRET_MAX_BYTES: Final = 4096
 
 
-class Failure(Enum):
-    """The reason of a refusal, which selects the message."""
+class Failure(StrEnum):
+    """The reason of a refusal, as the page says it."""
 
-    PROVIDER = auto()
-    """The provider does not answer, or not as the specifications say."""
-    NOT_VALID = auto()
-    """The answer fails a check."""
-    EXPIRED = auto()
-    """The attempt was used, has expired, or began in another browser or session."""
-    CANCELLED = auto()
-    """The provider sent the person back without a code."""
-    TOO_MANY = auto()
-    """Too many sign-ins began at this address."""
-    NOT_LINKED = auto()
-    """No account that may sign in is linked to the identity."""
-    OTHER_IDENTITY = auto()
-    """A confirmation came from an identity that isn't the account's."""
+    PROVIDER = (
+        "The sign-in provider does not answer as it should. Nothing was changed. Try again later, or use your"
+        " password."
+    )
+    NOT_VALID = (
+        "The provider's answer failed a check, so nothing was changed. Begin again; if it happens again, ask"
+        " the operator."
+    )
+    EXPIRED = (
+        "This sign-in was used already, is older than ten minutes, or began in another browser. Begin again."
+    )
+    CANCELLED = "The provider ended the sign-in, or you cancelled it there. Nothing was changed."
+    TOO_MANY = "Too many sign-ins began at your address. Try again in a minute."
+    NOT_LINKED = (
+        "No account is linked to you at the provider. Sign in with your password and link it on its page, or"
+        " ask the operator."
+    )
+    OTHER_IDENTITY = "At the provider you are signed in as another person than the linked one."
 
 
 class OidcRefused(Exception):
