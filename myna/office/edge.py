@@ -298,7 +298,6 @@ class Office:
         before = self._page_before(visit)
         response = visit.page(
             "confirm.html",
-            status=400 if error else 200,
             fields=fields,
             secrets=[name for name in page.secrets if visit.form.get(name)],
             error=error,

@@ -290,13 +290,15 @@ class Visit:
         return self.renderer.said(failure) if isinstance(failure, SentenceError) else str(failure)
 
     def page(self, template: str, *, status: int = 200, **context: object) -> Response:
-        """The page of a template. Each has `account`, `session`, `path`, `zone` and `notice`. The page of a
-        refused form is filled with what was typed, and says beside the field what is wrong."""
+        """The page of a template, with the status 400 for an `error`. Each has `account`, `session`, `path`,
+        `zone` and `notice`. The page of a refused form is filled with what was typed, and says beside the
+        field what is wrong."""
         notice = unquote(self.cookies.get(self.request, NOTICE_COOKIE))
         values = {"notice": notice, **context}
         html, path, refill = None, self.request.url.path, self.refill
-        if status == 400 and self.form and (said := context.get("error")):
-            refill = Refill(path, self.form, str(said), self._error)
+        if (said := context.get("error")) and status == 200:
+            status = 400
+            refill = Refill(path, self.form, str(said), self._error) if self.form else refill
         if refill:
             if not refill.said:
                 values["notice"] = notice or self.text(FILLED_AGAIN)
@@ -332,6 +334,7 @@ class Visit:
             "on_loopback": is_loopback(self.base_url),
             "notice": "",
             "error": "",
+            "is_first": not self.parameter("before"),
         }
         return self.renderer.page(template, {**shared, **context}, block)
 

@@ -152,7 +152,6 @@ async def show_start(
     )
     return visit.page(
         "start.html",
-        status=400 if error else 200,
         found=found,
         form=form or NewServer(),
         parrot=PARROT,

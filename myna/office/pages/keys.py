@@ -85,7 +85,6 @@ async def show(visit: Visit) -> Response:
         "keys.html",
         rows=rows,
         following=following,
-        is_first=not visit.parameter("before"),
         base_url=visit.base_url + "/openai/v1",
     )
 

@@ -92,8 +92,7 @@ def _enrol(visit: Visit, enrolment: Enrolment, error: str = "") -> Response:
         scale=5, border=2, light="#fff", dark="#000", omitsize=True
     )
     qr = Markup(picture)  # noqa: S704  made of modules, not of text
-    status = 400 if error else 200
-    return visit.page("second_factor_begin.html", status=status, enrolment=enrolment, qr=qr, error=error)
+    return visit.page("second_factor_begin.html", enrolment=enrolment, qr=qr, error=error)
 
 
 async def new_recovery_codes(visit: Visit) -> Response:

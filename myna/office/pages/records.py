@@ -91,7 +91,6 @@ async def show_records(visit: Visit) -> Response:
         q=text,
         voice=voice,
         filtered=bool(state or text or voice),
-        first=not visit.parameter("before"),
     )
 
 
@@ -250,9 +249,8 @@ class Found(Struct, frozen=True):
 async def search(visit: Visit) -> Response:
     """The calls that match what was typed: a request's or call's id, or the name of an account."""
     wanted = visit.parameter("q").strip()[:300]
-    before = visit.parameter("before")
-    found = await _find(visit, wanted, before) if wanted else Found([])
-    return visit.page("site/calls.html", found=found, q=wanted, first=not before, state_of=state_of)
+    found = await _find(visit, wanted, visit.parameter("before")) if wanted else Found([])
+    return visit.page("site/calls.html", found=found, q=wanted, state_of=state_of)
 
 
 async def _find(visit: Visit, wanted: str, before: str) -> Found:

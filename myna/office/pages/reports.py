@@ -210,7 +210,6 @@ async def show_ledger(visit: Visit) -> Response:
         labels=LABELS,
         memo_of=partial(memo_of, visit),
         names={key.id: visit.key_name(key) for key in keys},
-        first=not visit.parameter("before"),
         proof=await reports.balance_proof(visit.db, visit.account.id),
         redeem_words=RedeemCode(account=visit.account.name, code="CODE").words,
     )

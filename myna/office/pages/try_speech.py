@@ -118,7 +118,7 @@ async def _page(
     named = Counter((voice.name, voice.language) for voice in every)
     return visit.page(
         "try_speech.html",
-        status=run.status if run else 400 if error else 200,
+        status=run.status if run else 200,
         error=error,
         reading=reading,
         form=form,

@@ -34,11 +34,8 @@ ACTIVITY_ROWS = 10
 async def show(visit: Visit) -> Response:
     """Accounts, newest first, by the beginning of their name or e-mail address."""
     prefix = visit.parameter("q").strip()[:200]
-    before = visit.row_id("before")
-    rows = await visit.read(store.search, prefix=prefix, before=before, limit=ROWS + 1)
-    return visit.page(
-        "site/accounts.html", rows=rows[:ROWS], more=len(rows) > ROWS, q=prefix, first=before == ID_MAX
-    )
+    rows = await visit.read(store.search, prefix=prefix, before=visit.row_id("before"), limit=ROWS + 1)
+    return visit.page("site/accounts.html", rows=rows[:ROWS], more=len(rows) > ROWS, q=prefix)
 
 
 async def show_new(visit: Visit) -> Response:

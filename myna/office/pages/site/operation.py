@@ -25,7 +25,6 @@ from myna.office.visit import Visit
 from myna.store.queries import accounts as accounts_store
 from myna.store.queries import audit, audit_state
 from myna.store.queries import config as store
-from myna.store.rows import ID_MAX
 from myna.store.schema import newest, schema_version
 
 SOURCES = (N_("default"), N_("database"), N_("environment"), N_("unreadable"))
@@ -99,14 +98,13 @@ async def show_activity(visit: Visit) -> Response:
     """A page of changes, by the beginning of the command and by account."""
     prefix = visit.parameter("q").strip()[:200]
     name = visit.parameter("account").strip()[:200]
-    before = visit.row_id("before")
     owner = await visit.read(accounts_store.by_name, name=name) if name else None
     rows = (
         []
         if name and owner is None
         else await visit.read(
             activity.page,
-            before=before,
+            before=visit.row_id("before"),
             limit=ROWS + 1,
             prefix=prefix,
             account_id=owner.id if owner else None,
@@ -118,7 +116,6 @@ async def show_activity(visit: Visit) -> Response:
         more=len(rows) > ROWS,
         q=prefix,
         name=name,
-        first=before == ID_MAX,
         command_words=activity.words("activity", account=name or None),
     )
 
