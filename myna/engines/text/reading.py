@@ -22,6 +22,7 @@ from myna.engines.text.mandarin import amounts, codes
 from myna.engines.text.mandarin.dates import DATES
 from myna.engines.text.mandarin.numerals import by_one
 from myna.engines.text.mandarin.tables import NAMED_SIGNS, OPERATORS
+from myna.engines.text.mandarin.traditional import simplified
 from myna.engines.text.rule import any_of, applied
 from myna.engines.text.sentences import sentences
 from myna.engines.text.signs import fractions_in_han, plain, unified, visible
@@ -41,8 +42,8 @@ _MANDARIN: Final = (
     *codes.NAMES,
     *amounts.LEFT,
 )
-_SIGNS: Final = re.escape("".join((*OPERATORS, *NAMED_SIGNS))) + "⁰¹²³⁴-⁹₀-₉%°^&#@Ͱ-Ͽ"
-_WRITTEN: Final = re.compile(rf"[0-9{_SIGNS}]|[-~–—](?:周|今)|[Nn][Oo]\.|(?<=[一-鿿 ])[IVXL]|[A-F]-")
+_SIGNS: Final = re.escape("".join((*OPERATORS, *NAMED_SIGNS))) + "⁰¹²³⁴-⁹⁺⁻₀-₉%°^&#@Ͱ-Ͽ"
+_WRITTEN: Final = re.compile(rf"[0-9{_SIGNS}]|[-~–—](?:周|今)|[Nn][Oo]\.|(?<=[一-鿿 ])[IVXL]|[A-F]-|\(-\)")
 """What some rule of Mandarin matches; most sentences have none of it."""
 _ENGLISH: Final = (
     *english_amounts.NOTATIONS,
@@ -91,9 +92,10 @@ _NAMES_OF_OTHERS: Final = {
 
 
 def in_mandarin(text: str) -> str:
-    """`text` in Mandarin words. Accepts any `str`, also lone surrogates, and raises nothing."""
+    """`text` in Mandarin words, if it has numbers or signs in simplified characters. Accepts any `str`, also
+    lone surrogates, and raises nothing."""
     text = unified(fractions_in_han(_addresses_in_words(plain(text), chinese=True)))
-    return applied(_MANDARIN, text) if _WRITTEN.search(text) else text
+    return applied(_MANDARIN, simplified(text)) if _WRITTEN.search(text) else text
 
 
 def in_english(text: str) -> str:

@@ -17,6 +17,7 @@ import regex
 from myna.engines.interface import UnsupportedUtterance
 from myna.engines.kokoro.text import english as english_sounds
 from myna.engines.kokoro.text import mandarin as mandarin_sounds
+from myna.engines.text.mandarin.traditional import simplified
 from myna.engines.text.notation import MARK_OF_PINYIN, OTHER_MARK, Marked, Said, given
 from myna.engines.text.reading import in_english, in_mandarin, others_in_words
 from myna.engines.text.signs import MEANS, kind_of
@@ -245,7 +246,7 @@ def _written(said: str, sentence: str) -> Mapping[int, int]:
     """The places of the sentence by those of `said`, where both go on alike."""
     if said == sentence:
         return {place: place for place in range(len(said))}
-    ours, theirs = _WORD.findall(said), _WORD.findall(sentence)
+    ours, theirs = _WORD.findall(said), _WORD.findall(simplified(sentence))
     if len(ours) * len(theirs) > _COMPARED_MAX:
         return {}
     at, there = _ends(ours), _ends(theirs)

@@ -15,6 +15,8 @@ from myna.engines.text.mandarin.tables import (
     MONARCHS,
     NAMED_SIGNS,
     OPERATORS,
+    PER,
+    PRICED,
     SCORED,
     TWO_NAMES,
     TWO_UNITS,
@@ -41,7 +43,11 @@ from myna.engines.text.rule import (
 
 _ALL_CURRENCIES = CURRENCIES | CURRENCY_CODES
 _SCALES = {"k": 3, "K": 3, "M": 6, "m": 6, "B": 9, "b": 9, "bn": 9, "w": 4, "W": 4}
-_LEFT, _RIGHT = r"[\w)）\]}一-鿿%°′!π∞]", r"[\w(（\[{√∛π∞±一-鿿|.-]"
+_FORMULA = rf"[\w.()（）+×÷*/^√π=≈≠≥≤<>{SUPERSCRIPTS} -]"
+_MINUS = re.compile(rf"(?<=[0-9a-z)）π{SUPERSCRIPTS}]) ?- ?(?=[\w(（√π])|(?<=[A-Z])-(?=[A-Z])", re.ASCII)
+_IS_FORMULA = re.compile(rf"[=≈≠×÷√*+{SUPERSCRIPTS}]|-[^-]*[<>≥≤]")
+_IS_NAMES = re.compile(r"(?!sin|cos|tan|log|lim)[A-Za-z]{3}|\d{4}-\d\d?-\d|^\d+-\d+-")
+_LEFT, _RIGHT = r"[\w)）\]}一-鿿%°′!Ͱ-Ͽ∞|]", r"[\w(（\[{√∛Ͱ-Ͽ∞±一-鿿|.△∠∅-]"
 
 
 def counted(written: str) -> str:
@@ -81,8 +87,7 @@ def _unit(match: re.Match[str]) -> str:
 
 
 def _per(match: re.Match[str]) -> str:
-    """`/500ml` is 每五百毫升, `/s` 每秒."""
-    return "每" + (number(match[1]) if match[1] else "") + UNITS[match[2]]
+    return "每" + UNITS[match[1]]
 
 
 def _percent(match: re.Match[str]) -> str:
@@ -103,6 +108,16 @@ def _power(match: re.Match[str]) -> str:
         return "的平方"
     read = number(power) if re.fullmatch(r"[-+]?\d+(?:\.\d+)?", power) else power.replace("-", "负")
     return f"的{read}次方"
+
+
+def _power_of_unit(match: re.Match[str]) -> str:
+    return _power(match) + UNITS[match[3]]
+
+
+def _minus(match: re.Match[str]) -> str:
+    """The hyphens of a formula are minus signs: `x²-2x+1=0`, `-15-(-8)=-7`."""
+    run = match[0]
+    return _MINUS.sub("减", run) if _IS_FORMULA.search(run) and not _IS_NAMES.search(run) else run
 
 
 def _roman(letters: str) -> str:
@@ -137,7 +152,7 @@ def _fraction(match: re.Match[str]) -> str:
 
 def _ratio(match: re.Match[str]) -> str:
     """`16:9` as 十六比九, `1:2:3` as 一比二比三."""
-    return "比".join(ordinal(part) for part in match.groups() if part)
+    return "比".join(ordinal(part) if part.isdigit() else number(part) for part in match.groups() if part)
 
 
 def _left(match: re.Match[str]) -> str:
@@ -148,11 +163,31 @@ def _left(match: re.Match[str]) -> str:
     return number(written)
 
 
+def _sets(match: re.Match[str]) -> str:
+    """Several scores, if one of them is no time and no range: `11:9、8:11`, `6-4/3-6`."""
+    pairs = [pair.split(match[1]) for pair in re.findall(r"[\d:-]+", match[0])]
+    around = match.string[max(0, match.start() - 6) : match.start()] + match.string[match.end() :][:8]
+    scored = re.search(rf"{SCORED}|[第前首两三四次末].?局", around)
+    times = match[1] == ":" and all(len(low) == 2 for _, low in pairs)
+    ranges = match[1] == "-" and all(int(low) <= int(high) for low, high in pairs)
+    return (
+        match[0]
+        if (times or ranges) and not scored
+        else "、".join(f"{ordinal(a)}比{ordinal(b)}" for a, b in pairs)
+    )
+
+
 NOTATIONS: tuple[Rule, ...] = (
     rule(r"(?<=零下)[-−](?=\d)", ""),
     rule(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([-+]?\d{1,3})(?![\w.])", r"\1乘以10^\2"),
     rule(r"(?<=\d)#(?=[一-鿿])", "号"),
+    rule(r"(?<=\d)\.(?=[xX](?![A-Za-z]))", "点"),
     rule("(?<=[0-9])[★☆]", "星"),
+    rule("[↑▲](?=\\s?[0-9])|(?<=[0-9%])[↑▲]", "上升"),
+    rule("[↓▼](?=\\s?[0-9])|(?<=[0-9%])[↓▼]", "下降"),
+    rule(r"(?<=\d)!(?==\d)|(?<=[\dn])!(?=\s?[≈≠+×÷*/]|\s=|的)", "的阶乘"),
+    rule(r"(?<=[A-Za-z])[(（]([+-])[)）]", lambda m: {"+": "阳性", "-": "阴性"}[m[1]]),
+    rule(r"(?:华氏|摄氏)(?=[约为 ]?-?[\d.]+ ?°[CF])", ""),
     rule(r">=|=>(?=\s?[\d-])", "≥"),
     rule(r"!=|<>|=/=", "≠"),
     *SPELLINGS,
@@ -162,26 +197,26 @@ FORMULAS: tuple[Rule, ...] = (
     spoken(
         r"(?<=第)[IVXL]{1,6}(?![A-Za-z])|(?<=[一-鿿 ])[IVXL]{1,6}(?= ?(?:世|期|型|级|类|度烧伤|区))", _roman
     ),
+    rule(r"(?<=路易)([IVX]{1,5})(?![A-Za-z])", lambda m: _roman(m[1])),
     rule(rf"({MONARCHS})([IVX]{{1,5}})(?![A-Za-z世])", lambda m: f"{m[1]}{_roman(m[2])}世"),
-    rule("[₀-₉]+", lambda m: name_part(m[0].translate(SUBSCRIPTS))),
-    # 10-3=7, 计算10-3, x-1>0.
-    rule(
-        rf"(?<![\w.-])({NUM}|[A-Za-z])\s?-\s?(?={NUM}(?![\w./]|-\d)\s?[-+×÷*=≈≥≤<>]|[A-Za-z]\s?[=≈≥≤<>])(?!\d+-\d+-)",
-        r"\1减",
-    ),
-    rule(rf"(?<=[=≈+×÷])(\s?{NUM})-(?={NUM})", r"\1减"),
-    rule(rf"((?:计算|算|求|等于|口算|得数|结果是?)[：: ]?{NUM})\s?-\s?(?={NUM})", r"\1减"),
-    # Fe³⁺, SO₄²⁻.
+    # Fe³⁺, SO₄²⁻, ¹⁴C.
     rule(
         r"(?<=[\w₀-₉)）\]])([¹²³⁴-⁹]?)([⁺⁻])(?![⁰-⁹¹²³])",
         lambda m: (number(m[1].translate(EXPONENTS)) if m[1] else "") + {"⁺": "正", "⁻": "负"}[m[2]],
     ),
+    rule(r"(?<![\w)）\]⁰-⁹¹²³])([⁰-⁹¹²³]{1,3})(?=[A-Z])", lambda m: name_part(m[1].translate(EXPONENTS))),
+    rule("[₀-₉]+", lambda m: name_part(m[0].translate(SUBSCRIPTS))),
+    # 10-3=7, 计算10-3, x-1>0.
+    rule(rf"(?<!{_FORMULA}){_FORMULA}{{3,200}}", _minus),
+    rule(rf"((?:计算|算|求|等于|口算|得数|结果是?)[：: ]?{NUM})\s?-\s?(?={NUM})", r"\1减"),
     rule(
         rf"(?<=[\w)）\]π])(?:([{SUPERSCRIPTS}]+)|\^(\([^()\s]{{1,8}}\)|[-+]?\d+(?:\.\d+)?|[A-Za-z]))", _power
     ),
+    rule(rf"(?<=方) ?/ ?({UNIT})", _per),
     rule(r"(?<=[\dπ)）]) ?[xX×✕*] ?(?=[\d√π(（])", "乘"),
-    rule(r"(?<=[\w)）])\s?\*\s?(?=[\w(（])", "乘"),
-    rule(rf"(?:(?<={_LEFT})|(?<=^))\s?[×÷≈≠≥≤≡∝≫≪∈∉⊂∪∩→⇒]\s?(?={_RIGHT})", _operator),
+    rule(rf"(?<=[\w)）])\s?\*\s?(?=[\w(（])|(?<={PRICED}) ?\* ?(?=[\d一二两三四五六七八九十])", "乘"),
+    rule(r"\|([\w.+-]{1,12})\|(?=\s?[=<>≥≤])", r"\1的绝对值"),
+    rule(rf"(?:(?<={_LEFT})|(?<=^))\s?[×÷≈≠≥≤≡∝≫≪∈∉⊂∪∩→⇒⊥∥∽≌]\s?(?={_RIGHT})", _operator),
     rule(
         r"(?<=[\w)）%°一-鿿])\s?[<>]\s?(?=[\d√π零一二两三四五六七八九十百千负-]|[A-Za-z](?![A-Za-z]*>))",
         _operator,
@@ -194,6 +229,8 @@ FORMULAS: tuple[Rule, ...] = (
     rule(r"√(?=[\w(（π])", "根号"),
 )
 AMOUNTS: tuple[Rule, ...] = (
+    # 9.1×10⁻³¹kg, 3×10^8m/s.
+    rule(rf"(?<=\d)(?:([{SUPERSCRIPTS}]+)|\^([-+]?\d+)) ?({UNIT})", _power_of_unit),
     # $5-10, A$50, $1.5亿, $100M, USD 20, 100€.
     rule(
         rf"(?P<sign>[-+]?)(?:(?P<cur>{any_of(_ALL_CURRENCIES)}))(?<![A-Za-z][A-Z]{{3}})\s?(?P<low>{NUM})"
@@ -210,7 +247,12 @@ AMOUNTS: tuple[Rule, ...] = (
     rule(r"(?<![\w.])(\d+)(?:min|m)(\d+)s(?!\w)", lambda m: f"{counted(m[1])}分{number(m[2])}秒"),
     # 120/80mmHg.
     rule(r"(?<![\w./])(\d{2,3})/(\d{2,3})(?= ?(?:mmHg|毫米汞柱))", lambda m: f"{ordinal(m[1])}、{m[2]}"),
-    rule(r"(\d+)[′'](\d{1,2})[″\"]", lambda m: f"{number(m[1])}分{number(m[2])}秒"),
+    # 5'30", 9″98; 65"电视.
+    rule(
+        r"(?:(\d+)[′'])?(\d{1,2})(?:″|(?<=['′]\d\d)\")(\d\d)?(?!\d)",
+        lambda m: (f"{number(m[1])}分" if m[1] else "") + f"{number(m[2])}秒{by_one(m[3] or '')}",
+    ),
+    rule(r"(?<![\w\".])(\d{1,3}(?:\.\d)?) ?[″\"](?=[^\"]{0,6}(?:电视|屏|显示|轮|管|笔记本|投影))", r"\1英寸"),
     rule(r"(?<=\d)[wW](?=\+|[人次元粉]|用户|阅读|点赞|粉丝|播放)", "万"),
     # 39°54′, 6'2"; 5km/h, 10-15kg.
     rule(
@@ -218,16 +260,17 @@ AMOUNTS: tuple[Rule, ...] = (
         lambda m: f"{number(m[1])}度{number(m[2])}分" + (f"{number(m[3])}秒" if m[3] else ""),
     ),
     rule(
-        rf"(?<![\w.])(?P<low>{SIGNED})(?: ?°C?)?(?: ?{TO} ?(?P<high>-?{NUM}))?"
+        rf"(?<![\w.])(?P<low>{SIGNED})(?:(?: ?°C?)? ?{TO} ?(?P<high>-?{NUM}))?"
         rf" ?(?P<unit>{UNIT})(?!-?[A-Za-z0-9])",
         _unit,
     ),
     rule(r"(时速[^\d，。；]{0,4}[^，。；]{1,12}公里)每小时", r"\1"),
-    rule(rf"(?<=[A-Za-z元块角分钱万亿个次斤克升米秒吨人尔时瓦帕赫焦卡牛]) ?/ ?({NUM})? ?({UNIT})", _per),
     rule(
-        rf"(?<=[元块角分钱万亿克升米吨次个人度]) ?/ ?({NUM})?(?=[一-鿿])",
-        lambda m: "每" + (counted(m[1]) if m[1] else ""),
+        rf"(?<=[A-Za-z元块角分钱万亿个次斤克升米秒吨人尔时瓦帕赫焦卡牛方]) ?/ ?({UNIT})",
+        lambda m: f"每{UNITS[m[1]]}",
     ),
+    rule(rf"(?<={PRICED}) ?/ ?({NUM})?(?={PER})", lambda m: "每" + (counted(m[1]) if m[1] else "")),
+    rule("(?<=[伏安瓦兹特时]) ?/ ?(?=[一二两三四五六七八九十])", "、"),
     # 15%, 5%-10%, +3‰.
     rule(
         rf"(?<![\w.])(?P<low>{SIGNED})(?: ?[%‰‱]?(?: ?{TO} ?|到|至)(?P<high>-?{NUM}))? ?(?P<of>[%‰‱])",
@@ -235,7 +278,8 @@ AMOUNTS: tuple[Rule, ...] = (
     ),
 )
 SCORES: tuple[Rule, ...] = (
-    # Scores and ratios: 比分3-2, 112-108胜, 16:9.
+    # Scores and ratios: 6-4/3-6/7-5, 比分3-2, 112-108胜, 16:9.
+    rule(r"(?<![\w.:/-])\d{1,3}([:-])\d{1,3}(?:[/、，, ]{1,2}\d{1,3}\1\d{1,3}){1,6}(?![\w:/-]|\.\d)", _sets),
     rule(r"((?:比分|比例|配比|比率|比值|宽高比|总分)[^\d，。；]{0,4}\d+)\s?[:–—-]\s?(?=\d)", r"\1比"),
     rule(
         rf"(?<![\w.:-])(\d{{1,3}})[:–—-](\d{{1,3}})(?=的?(?:总?比分|优势|[^\d，。；]{{0,4}}{SCORED}))", _ratio
@@ -248,18 +292,24 @@ SCORES: tuple[Rule, ...] = (
 )
 SPANS: tuple[Rule, ...] = (
     # 16:9, 3:2:1.
-    rule(r"(?<![\w.:])(\d{1,5}):(\d{1,5})(?::(\d{1,5}))?(?![\w:]|\.\d)", _ratio),
+    rule(rf"(?<![\w.:])({NUM}):({NUM})(?::({NUM}))?(?![\w:]|\.\d)", _ratio),
     rule(
         r"第(\d{1,5})/(\d{1,5})(?=[页集章题张步关])",
         lambda m: f"第{ordinal(m[1])}{m.string[m.end()]}，共{ordinal(m[2])}",
     ),
-    # 24/7, 3/4, 1又1/2.
+    # 24/7, 3/4, 1又1/2; 4/4拍.
+    rule(r"(?<![\w./])(\d{1,2})/(\d{1,2})(?=拍)", lambda m: f"{ordinal(m[2])}分之{ordinal(m[1])}"),
     rule(r"(?<![\w./])24/7(?![\w/])", "二十四七"),
+    rule(r"(?<![\w./])(\d{1,2})/(?=\d{1,2}(?:月|年级|号线))", r"\1、"),
     rule(r"(?<![\w./])(\d{1,7})/(\d{1,7})(?![\w/]|\.\d)", _fraction),
     # 3-5天, 8k-12k, -5~3.
     rule(rf"(?<![\w.:/+*×÷=-])(-?{NUM}){TO}(-?{NUM})(?!\d|[.:/]\d|-\d|[=+*×÷]|等于)", _range),
     rule(rf"(\d[kKwWMGT]) ?{TO} ?(?=\d)", r"\1到"),
-    rule(rf"(?<=[元块个天月日号年岁人次页章节度时分点米克升秒周期届楼层室班级万亿]){TO}(?=\d)", "到"),
+    rule(rf"(?<=分之[一二三四五六七八九十]) ?{TO} ?(?=[一二三四五六七八九十]{{1,3}}分之)", "到"),
+    rule(
+        rf"([\d零一二两三四五六七八九十百千万亿几半]个?[元块个天月日号年岁人次页章节度时分点米克升秒周期届楼层室班级万亿]){TO}(?=\d)",
+        r"\1到",
+    ),
 )
 LEFT: tuple[Rule, ...] = (
     # 1米75, 3块5, 2万5.
@@ -281,6 +331,7 @@ LEFT: tuple[Rule, ...] = (
         "两",
     ),
     rule(rf"(?<![\w.])2{TO}(?=\d)", "二到"),
+    rule(rf"(?<![\w.、])2、(?=3{TWO_UNITS})", "两、"),
     rule(r"(?<=\d)/(?=\d)", "、"),
     rule(r"\d+(?:\.\d+)?", _left),
     rule(any_of(NAMED_SIGNS), lambda m: NAMED_SIGNS[m[0]]),

@@ -6,13 +6,14 @@ from myna.engines.text.mandarin.numerals import by_one, called, cardinal, number
 from myna.engines.text.mandarin.tables import (
     CODE_WORDS,
     COUNTED,
+    EMERGENCY,
     HOTLINE_WORDS,
     HOTLINES,
     MAKERS,
     NAMED_DATES,
     SERVICE_NUMBERS,
 )
-from myna.engines.text.rule import Rule, any_of, rule, spoken
+from myna.engines.text.rule import TO, YEAR, Rule, any_of, rule, spoken
 
 _PROVINCES = "京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼"
 
@@ -34,6 +35,10 @@ def _version(match: re.Match[str]) -> str:
 def _called(match: re.Match[str]) -> str:
     """The digits one by one, without what separates them."""
     return ("加" if match[0][0] == "+" else "") + called(re.sub(r"[^0-9A-Za-z转一-鿿]", "", match[0]))
+
+
+def _emergency(match: re.Match[str]) -> str:
+    return called(match[0].replace("/", "、"))
 
 
 def _code(match: re.Match[str]) -> str:
@@ -74,7 +79,7 @@ def _long_run(match: re.Match[str]) -> str:
 CODES: tuple[Rule, ...] = (
     # 192.168.1.1:80, 10.0.0.0/8; 1.2.3
     rule(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5}|/\d{1,2})?(?!\d|\.\d)", _address),
-    rule(r"(?<![\d.])(?!(?:19|20)\d\d\.\d\d?\.\d\d?(?!\d|\.\d))\d+(?:\.\d+){2,}(?!\d)", _version),
+    rule(rf"(?<![\d.])(?!{YEAR}\.\d\d?\.\d\d?(?!\d|\.\d))\d+(?:\.\d+){{2,}}(?!\d)", _version),
     # GB/T 7714-2015; ISBN 978-7-111-12345-6.
     rule(r"((?:GB|ISO|IEC|IEEE|DB|RFC|JGJ|ASTM)(?:/[A-Z])? ?)(\d[\d.]*)(?:-(\d{4}))?(?![\w-])", _standard),
     rule(
@@ -87,7 +92,7 @@ CODES: tuple[Rule, ...] = (
     # Phones: mobile, area code, abroad, 400 800 1234.
     rule(r"(?<![\w.])(?:\+?86[- ]?)?1[3-9]\d([- ]?)\d{4}\1\d{4}(?!\d|\.\d|[万元个人])", _called),
     rule(
-        r"(?<![\w.])(?:\+?86[- ]?)?(?:[(（]0?\d{2,3}[)）]|0\d{2,3}[- ]?) ?\d{3,4}[- ]?\d{4}"
+        r"(?<![\w.])(?:\+?86[- ]?)?(?:[(（]0?\d{1,3}[)）]|0\d{2,3}[- ]?|0\d[- ]) ?\d{3,4}[- ]?\d{4}"
         r"(?:(?:[-转]| ?转 ?)\d{1,6})?(?!\d|\.\d)",
         _called,
     ),
@@ -99,18 +104,28 @@ CODES: tuple[Rule, ...] = (
         rf"({MAKERS}-?)(\d{{3}})-(\d{{3,4}})(?!\d|\.\d)", lambda m: f"{m[1]}{by_one(m[2])}杠{name_part(m[3])}"
     ),
     spoken(r"(?<![\w.-])\d{3}(?=(?:型)?(?:客机|飞机|战机|轰炸机))", by_one),
-    rule(rf"(?<=号楼|单元|[A-Z]座|[0-9][栋幢])(\d{{3,4}})(?!\d|[.,:/%-]\d|{COUNTED})", _called),
+    rule(rf"(?<=号楼|单元|[A-Z]座|[0-9][栋幢层楼])(\d{{3,4}})(?!\d|[.,:/%-]\d|{COUNTED})", _called),
+    # 图3-1; 4-3-3阵型.
+    rule(
+        rf"((?<![代发手外仪电填年报课列地])[图表]|公式|[例习]题)(\d{{1,3}})[-–—](?=\d{{1,3}}(?![\d-]|{COUNTED}))",
+        r"\1\2杠",
+    ),
+    spoken(
+        r"(?<![\w.])\d(?:-?\d){2,3}(?=[^\d，。；]{0,2}(?:阵型|阵式|站位|铁桶阵))",
+        lambda digits: by_one(digits.replace("-", "")),
+    ),
     # 京A·12345, room 3-2-501.
     rule(rf"(?<=[{_PROVINCES}][A-Z])[·•.]?(?=[A-Z0-9]{{5,6}}(?!\w))[A-Z0-9]*\d[A-Z0-9]*", _called),
     rule(r"(?<![\w.-])(?!(?:19|20)\d\d-\d\d?-\d\d?(?!\d))\d{1,4}(?:-\d{1,4}){2,}(?![\w-])", _parts),
     rule(r"(?<![\w.-])\d{1,2}-\d{3,4}(?=室|房|号)", _parts),
     # Digits after a word that announces a code, and short numbers that are called.
     rule(rf"({CODE_WORDS}[：:是为 #]{{0,3}}[A-Z]{{0,3}})(\d{{3,}})(?!\d|[.:/-]\d|[%年月]|{COUNTED})", _code),
+    rule(rf"(?<![\w.,:/=-]){EMERGENCY}(?:[、或和/]{EMERGENCY})+(?![\w.%]|{COUNTED})", _emergency),
+    rule(rf"((?:火警|急救|报警|匪警|[打叫呼])[：: “了过]?)({EMERGENCY})(?![\w.%]|{COUNTED})", _code),
     rule(rf"({HOTLINE_WORDS}[：: ]?)(\d{{3,6}})(?!\d|[-.]\d|{COUNTED})", _code),
     rule(rf"(?<![\w.-])\d{{3,6}}(?={HOTLINES})", _called),
     rule(r"(?<![\w.-])[45][01][0-9](?=错误|状态|页面|报错)", _called),
-    rule(rf"(?<![\w.,:/-]){SERVICE_NUMBERS}(?![\w.:/%-]|{COUNTED})", _called),
-    rule(rf"(?<![\w.,:/-])11[09](?!\w|[.,:/%-]\d|%|级|以[上下]|{COUNTED})", _called),
+    rule(rf"(?<![\w.,:/=-]){SERVICE_NUMBERS}(?![\w.:/%-]|{COUNTED})", _called),
     rule(
         r"(?<![\w.-])(?:\d{2}[1-9]|\d[1-9]0|\d{4}(?<!00))"
         r"(?=室|房(?!价)|教室|病房|路(?![人程口])|国道|省道|县道|次列车|次航班|医院|厂(?!家))",
@@ -136,6 +151,10 @@ NAMES: tuple[Rule, ...] = (
     rule(r"(?<![A-Za-z0-9])(\d{1,2})([vV])(\d{1,2})(?!\w)", lambda m: ordinal(m[1]) + m[2] + ordinal(m[3])),
     rule(r"(?<![A-Za-z])([A-Z]\d+)[-~–—](?=[A-Z]\d)", r"\1到"),
     rule(r"(?<![A-Za-z])[Nn][Oo](?:\.|．) ?(\d{1,6})(?!\d|\.\d)", lambda m: f"number {ordinal(m[1])}"),
+    rule(
+        rf"(?<![A-Za-z])([Pp]{{1,2}}\.? ?)(\d{{1,4}}){TO}(\d{{1,4}})(?![\w-])",
+        lambda m: f"{m[1]}{ordinal(m[2])}到{ordinal(m[3])}",
+    ),
     # GPT-4, COVID-19, iPhone 15, RTX 4090, Mate60.
     rule(r"(?<![A-Za-z0-9])([A-Za-z]+)(-?)((?!2[A-Z](?![A-Za-z0-9]))\d+(?:[.-]\d+)*)", _latin_name),
     rule(

@@ -18,8 +18,7 @@ _LASTS = (  # a number of years, not a year
 
 
 def _date(match: re.Match[str]) -> str:
-    year, _, month, day = match.groups()
-    return f"{by_one(year)}年{ordinal(month)}月{ordinal(day)}日"
+    return f"{by_one(match[1])}年{ordinal(match[3])}月{ordinal(match[4])}日"
 
 
 def _month(match: re.Match[str]) -> str:
@@ -59,15 +58,37 @@ def _times(match: re.Match[str]) -> str:
     return _HALVES.get(half, "") + "到".join(_time(part) for part in re.split(TO, match["times"]))
 
 
-def _hour(match: re.Match[str]) -> str:
-    return f"{_HALVES[match[2].upper()[0] + 'M']}{'两' if match[1] == '2' else ordinal(match[1])}点"
+def _hours(match: re.Match[str]) -> str:
+    """`3pm`, `3-5pm`."""
+    hours = ["两" if hour == "2" else ordinal(hour) for hour in match.group(1, 2) if hour]
+    return _HALVES[match[3].upper() + "M"] + "到".join(f"{hour}点" for hour in hours)
 
 
 def _lasting(match: re.Match[str]) -> str:
     return cardinal(match[0]) if int(match[0]) != 2 else "两"
 
 
+def _to_date(match: re.Match[str]) -> str:
+    return _date(match) + f"到{ordinal(match[5])}月{ordinal(match[6])}日"
+
+
+def _two_years(match: re.Match[str]) -> str:
+    """Two years that follow each other: `2023/24`."""
+    follows = (int(match[1]) + 1) % 100 == int(match[2])
+    return f"{by_one(match[1])}到{by_one(match[2])}" if follows else match[0]
+
+
 DATES: tuple[Rule, ...] = (
+    # 2024-11-05T08:30:00Z; 2024.08.14–08.20; （2021）, （1881—1936）.
+    rule(r"(?<=\d-\d\d)T(?=\d\d:\d\d)", " "),
+    rule(
+        rf"(?<![\w.])({YEAR})([-/.])({_MONTH})\2({_DAY}) ?[~–—-] ?({_MONTH})\2({_DAY})(?![\w-]|[./]\d)",
+        _to_date,
+    ),
+    spoken(rf"(?<=[(（〔\[【]){YEAR}(?=[)）〕\]】])", by_one),
+    rule(
+        rf"(?<=[(（])({YEAR})年? ?{TO} ?({YEAR})年?(?=[)）])", lambda m: f"{by_one(m[1])}到{by_one(m[2])}年"
+    ),
     # 2024-05-01, 2024/5/1, 2024.5.1; 20240501 is a code.
     rule(rf"(?<![\w.])({YEAR})([-/.])({_MONTH})\2({_DAY})(?:日|号)?(?![\w-]|\.\d)", _date),
     rule(rf"(?<![\w.-])({YEAR})[-/]({_MONTH})(?:月)?(?![\w/-]|[.:]\d|年|学年|赛季)", _month),
@@ -83,18 +104,19 @@ DATES: tuple[Rule, ...] = (
         r"(?<!\w)(1[5-9]|20)(\d)0['’]?s(?!\w)",
         lambda m: f"{ordinal(str(int(m[1]) + 1))}世纪{ordinal(m[2])}十年代",
     ),
-    # 14:30, 9:00-18:00, 8:05 AM.
+    # 14:30, 9:00-18:00, 8:05 AM, AM 8:05.
+    rule(r"(?<![\w])(?<!\d )([AaPp])\.?[Mm]\.? ?(?=\d{1,2}[:：]\d\d)", lambda m: _HALVES[m[1].upper() + "M"]),
     rule(
         rf"(?<![\w.])(?<!\d:)(?P<times>{_CLOCK}(?: ?{TO} ?{_CLOCK})?)分?"
         r"(?: ?(?P<half>[AaPp]\.?[Mm]\.?)(?!\w))?(?![\w:]|\.\d)",
         _times,
     ),
-    rule(r"(?<![\w:.])(\d{1,2}) ?([AaPp])\.?[Mm]\.?(?!\w)", _hour),
+    rule(rf"(?<![\w:.])(?:(\d{{1,2}}) ?{TO} ?)?(\d{{1,2}}) ?([AaPp])\.?[Mm]\.?(?!\w)", _hours),
     rule(r"(\d[点时分])(0\d)(?!\d|\.\d|%)", lambda m: m[1] + _sixtieth(m[2])),
     # 12/25是圣诞节, 5/1放假, 5.20号; 1.2024年 is an item of a list.
     rule(rf"(?<![\w./])({_MONTH})/({_DAY})(?=(?:[(（]|日|号)?{HOLIDAYS})(?:日|号)?", _day),
     rule(rf"(?<![\w.])({_MONTH})[./]({_DAY})[号日]", _day),
-    rule(rf"(?<=[于在到至从日期：:期])({_MONTH})/({_DAY})(?![\w./%]|的)", _day),
+    rule(rf"(?<![等大小低高多少]于)(?<=[于在到至从日期：:期])({_MONTH})/({_DAY})(?![\w./%]|的)", _day),
     rule(
         rf"(?<![\d.])(\d{{1,2}})[·•.](\d{{1,2}})(?={_EVENTS}|放假|小?长假|大促|假期|黄金周|国庆|劳动节|妇女节|儿童节)",
         _event,
@@ -102,14 +124,22 @@ DATES: tuple[Rule, ...] = (
     rule(r"(?<![\d.])(\d{1,2})[·•](\d{1,2})(?!\d)", _event),
     spoken(rf"(?<![\w.-])\d{{3}}(?={_EVENTS})", by_one),
     rule(r"(?<![\w.])(\d{1,2})\.(?=(?:19|20)\d\d年)", r"\1、"),
-    rule(rf"(?<=[日号月年点分周期一二三四五六末]){TO}(?=\d|{_RESUMED})", "到"),
+    rule(
+        rf"([\d零〇一二两三四五六七八九十周期月年][日号月年点分一二三四五六末初底]){TO}"
+        rf"(?=\d(?!\d?(?:\.\d)? ?(?:°|度))|[一二][一二三四五六七八九零]{{3}}年|{_RESUMED})",
+        r"\1到",
+    ),
     rule(rf"(?<![\w.])({_MONTH})月({_DAY})(?=[日号])", lambda m: f"{ordinal(m[1])}月{ordinal(m[2])}"),
     # 2023-24赛季, 2020—2024年, 80、90后.
     rule(
         rf"(?<!\d)({YEAR})(?:[/~～–—-]|到|至)((?:19|20)?\d\d)(?=年(?!级)|赛季|财年|学年|度|届)",
         lambda m: f"{by_one(m[1])}到{by_one(m[2])}",
     ),
-    spoken(rf"(?<!\d)({YEAR})(?=年?(?:{TO}|到|至){YEAR})", by_one),
+    rule(
+        rf"(?<![\d.])({YEAR})(?<!00)(年?)(?:{TO}|到|至)({YEAR})(?<!00)(?![\d%‰°A-Za-z]|[.-]\d|{COUNTED})",
+        lambda m: f"{by_one(m[1])}{m[2]}到{by_one(m[3])}",
+    ),
+    rule(rf"(?<![\d.])({YEAR})[-/–](\d\d)(?![\w/%-]|[.:]\d|{COUNTED})", _two_years),
     spoken(
         rf"(?<![\d.])({YEAR})(?=届|款|赛季|财年|学年|奥运|冬奥|亚运|世界杯|欧洲杯|春晚|高考|新年|财报|版|级|秋|春|夏|冬|Q\d|H\d)",
         by_one,
