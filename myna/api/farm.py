@@ -19,7 +19,6 @@ from myna.engines.interface import EngineFailed, NoAudio
 from myna.engines.media.media import Inspector
 from myna.errors import (
     BodyTooLarge,
-    BodyTooSlow,
     DatabaseUnavailable,
     DiskFull,
     InvalidRequest,
@@ -66,8 +65,6 @@ from myna.wire.farm import (
 NO_REASON = "the node gave no reason"
 STOPPING_CHECK_S = 1.0
 """How often an open poll checks whether the process is shutting down."""
-PATIENCE_S = 30.0
-"""How long a client may send nothing."""
 SLOWEST_BYTES_PER_S = 8 * 1024
 """Minimum average rate of an upload: a slower one would occupy a slot for hours."""
 NODE_BYTES_MAX = 2 * AUDIO_MAX_BYTES
@@ -304,7 +301,7 @@ class Uploads:
         file = AtomicFile(path)
         try:
             await self._disk.run_metadata(file.begin)
-            await _receive_into(request, file)
+            await request.receive(lambda data, more: file.write(data), SLOWEST_BYTES_PER_S)
             if file.sha256 != headers.sha256:
                 raise InvalidRequest("differs from the body's; send the audio again.", field=SHA256_HEADER)
             await self._disk.run(file.flush)
@@ -329,21 +326,6 @@ class Uploads:
             reason = f"The audio has {inspected.seconds:.1f} s; this text makes at most {most_s:.1f} s."
             await self.tasks.fail(node_id, Failure(lease, reason))
             raise InvalidRequest(reason)
-
-
-async def _receive_into(request: Request, file: AtomicFile) -> None:
-    """Writes the body to `file`. Raises BodyTooSlow below SLOWEST_BYTES_PER_S or after PATIENCE_S of
-    silence."""
-    clock = asyncio.get_running_loop().time
-    began, more = clock(), True
-    while more:
-        until = min(clock(), began + file.size_bytes / SLOWEST_BYTES_PER_S) + PATIENCE_S
-        try:
-            async with asyncio.timeout_at(until):
-                data, more = await request.part()
-        except TimeoutError:
-            raise BodyTooSlow(round(clock() - began, 1)) from None
-        file.write(data)
 
 
 def _upload_headers(request: Request) -> UploadHeaders:

@@ -4,7 +4,6 @@ The body arrives in parts of any size. A file is written to the page cache as it
 memory as a whole.
 """
 
-import asyncio
 import hashlib
 from functools import partial
 from types import TracebackType
@@ -13,14 +12,12 @@ from typing import BinaryIO, Final, Self
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from myna.errors import BodyTooLarge, BodyTooSlow, InvalidRequest, ShuttingDown
+from myna.errors import BodyTooLarge, InvalidRequest, ShuttingDown
 from myna.gateway.transcripts import Upload
 from myna.http.request import Request
 from myna.lib.files import DiskExecutor, remove
 from myna.store.files.named_files import Spool
 
-PATIENCE_S: Final = 30.0
-"""How long a client may send nothing."""
 SLOWEST_BYTES_PER_S: Final = 32 * 1024
 """Minimum average rate of an upload: a slower one would occupy its place for hours."""
 FIELDS_MAX: Final = 100
@@ -99,24 +96,21 @@ class Form:
 
     async def _receive(self, request: Request, parser: MultipartParser) -> None:
         """Parses the body to its end."""
-        clock = asyncio.get_running_loop().time
-        began, size_bytes, more = clock(), 0, True
-        while more:
-            until = min(clock(), began + size_bytes / SLOWEST_BYTES_PER_S) + PATIENCE_S
-            try:
-                async with asyncio.timeout_at(until):
-                    data, more = await request.part()
-            except TimeoutError:
-                raise BodyTooSlow(round(clock() - began, 1)) from None
+        left_bytes = limit_bytes = self._file_max_bytes + _OVERHEAD_BYTES
+
+        def parse(data: bytes, more: bool) -> None:
+            nonlocal left_bytes
+            left_bytes -= len(data)
             if more and request.stopping:
                 raise ShuttingDown
-            size_bytes += len(data)
-            if size_bytes > self._file_max_bytes + _OVERHEAD_BYTES:
-                raise BodyTooLarge(self._file_max_bytes + _OVERHEAD_BYTES)
+            if left_bytes < 0:
+                raise BodyTooLarge(limit_bytes)
             try:
                 parser.write(data)
             except FormParserError as error:
                 raise _unreadable(error) from None
+
+        await request.receive(parse, SLOWEST_BYTES_PER_S)
         if not self._complete:
             raise InvalidRequest("The form ended early; send it whole.")
 

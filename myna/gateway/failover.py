@@ -147,10 +147,15 @@ class Asker(Protocol):
     """The one that is asked, or answered."""
     details: RequestDetails
 
+    @property
+    def seconds_left(self) -> float:
+        """For the answer."""
+
 
 class Nobody(Struct):
     """An `Asker` without an account."""
 
+    seconds_left: float
     account_id: int = 0
     channel: str = ""
     details: RequestDetails = field(default_factory=RequestDetails)
@@ -201,7 +206,6 @@ class ChannelClient:
         attempt: Callable[[Channel, float], Awaitable[T]],
         *,
         asker: Asker,
-        seconds: float,
         kind: str = RouteKind.CHAT,
         fair_try_s: float | None = None,
         adapt: Callable[[Channel, FailedAttempt], bool] = lambda channel, failure: False,
@@ -209,7 +213,7 @@ class ChannelClient:
         """The result of the first attempt that doesn't raise FailedAttempt. `attempt` gets a channel and the
         seconds that are left, and makes a request of this kind; `adapt` returns whether the next one to the
         same channel is another, which is then made at once. Raises the error of `error_for` if no channel
-        answers within `seconds`, and Overloaded if the account has no place for it.
+        answers in the asker's time, and Overloaded if the account has no place for it.
 
         After a timeout the next channel is tried only with at least `fair_try_s` left, by default that of the
         settings, since the first one may still be generating. A timeout after less than that doesn't count as
@@ -222,7 +226,7 @@ class ChannelClient:
         circuits = self.channels.circuits
         fair_try_s = self.settings.fair_try_s if fair_try_s is None else fair_try_s
         failures: list[FailedAttempt] = []
-        until = time.monotonic() + seconds
+        until = time.monotonic() + asker.seconds_left
         for channel in candidates:
             left = until - time.monotonic()
             if left <= 0:

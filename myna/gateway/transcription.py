@@ -270,5 +270,5 @@ class Transcriber:
             return _checked(answer, request.format)
 
         return await self.channel_client.first_answer(
-            plan.channels, attempt, asker=call, seconds=call.seconds_left, kind=plan.route.kind
+            plan.channels, attempt, asker=call, kind=plan.route.kind
         )

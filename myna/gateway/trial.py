@@ -74,7 +74,7 @@ async def chat(channel_client: ChannelClient, channel: Channel, deadline_s: floa
     began = time.monotonic()
     try:
         asking = partial(_content, channel_client, {"model": channel.model, "messages": MESSAGES})
-        answer = await channel_client.first_answer([channel], asking, asker=Nobody(), seconds=deadline_s)
+        answer = await channel_client.first_answer([channel], asking, asker=Nobody(deadline_s))
     except (UpstreamFailed, Overloaded) as failure:
         raise await _failed(channel_client.http_client, channel, failure) from None
     return Trial(ms=_ms_since(began), answer=answer[:ANSWER_MAX_CHARS])
@@ -291,7 +291,7 @@ class Prober:
 
         try:
             await self.channel_client.first_answer(
-                [channel], attempt, asker=Nobody(), seconds=self._deadline_s, kind=kind, fair_try_s=0
+                [channel], attempt, asker=Nobody(self._deadline_s), kind=kind, fair_try_s=0
             )
         except (UpstreamFailed, Overloaded) as error:
             failed = error.__cause__

@@ -30,6 +30,8 @@ ACCOUNT_SHARES = 4
 """One account may use at most 1 / ACCOUNT_SHARES of the budget."""
 T = TypeVar("T")
 WAIT_S: Final = 20.0
+PATIENCE_S = 30.0
+"""How long the client of a large body may send nothing."""
 _thread = ThreadPoolExecutor(1, thread_name_prefix="large-body")
 """One: several threads would take the interpreter from the event loop for longer."""
 _turns = Shares[int](1, 1, TooManyBodies)
@@ -208,6 +210,21 @@ class Request:
         if message["type"] != "http.request":
             raise InvalidRequest("The body ended early.")
         return message["body"], message["more_body"]
+
+    async def receive(self, sink: Callable[[bytes, bool], None], slowest_bytes_per_s: float) -> None:
+        """Receives a large body: `sink` gets each part, and whether more follow. Raises BodyTooSlow below this
+        average rate or after PATIENCE_S without a part, and what `part` and `sink` raise."""
+        clock = asyncio.get_running_loop().time
+        began, size_bytes, more = clock(), 0, True
+        while more:
+            until = min(clock(), began + size_bytes / slowest_bytes_per_s) + PATIENCE_S
+            try:
+                async with asyncio.timeout_at(until):
+                    data, more = await self.part()
+            except TimeoutError:
+                raise BodyTooSlow(round(clock() - began, 1)) from None
+            size_bytes += len(data)
+            sink(data, more)
 
     @property
     def stopping(self) -> bool:

@@ -63,7 +63,7 @@ class Site:
             return answer.body
 
         answer = await self._channel_client.first_answer(
-            candidates, attempt, asker=Nobody(account_id), seconds=SOON_S
+            candidates, attempt, asker=Nobody(SOON_S, account_id)
         )
         return str(json.loads(answer)["choices"][0]["message"]["content"])
 

@@ -41,7 +41,7 @@ class Outbound:
             return first_choice(answer.body, channel)
 
         return await self.channel_client.first_answer(
-            candidates or self.both, attempt, asker=Nobody(), seconds=60, fair_try_s=fair_try_s
+            candidates or self.both, attempt, asker=Nobody(60), fair_try_s=fair_try_s
         )
 
 

@@ -18,6 +18,7 @@ from myna.api.farm import FarmApi
 from myna.engines.media.media import Inspector
 from myna.farm.nodes import Nodes
 from myna.farm.tasks import Tasks
+from myna.http import request as http_request
 from myna.http import server
 from myna.http.asgi import Application
 from myna.http.request import BodyBudget, BodyLimits
@@ -85,7 +86,7 @@ class LocalFarm:
 
 @pytest.fixture
 async def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LocalFarm]:
-    monkeypatch.setattr(edge, "PATIENCE_S", PATIENCE_S)
+    monkeypatch.setattr(http_request, "PATIENCE_S", PATIENCE_S)
     monkeypatch.setattr(edge, "SLOWEST_BYTES_PER_S", SLOWEST_BYTES_PER_S)
     db = await connect(Settings(data=str(tmp_path / "data")))
     await migrate(db)
@@ -257,7 +258,7 @@ async def test_an_upload_above_the_minimum_rate_may_take_long(
     patience_s = 3.0  # a loaded machine may stall this test for a second or two
     audio = mp3(2)
     bytes_per_s = len(audio) / (2.2 * patience_s)
-    monkeypatch.setattr(edge, "PATIENCE_S", patience_s)
+    monkeypatch.setattr(http_request, "PATIENCE_S", patience_s)
     monkeypatch.setattr(edge, "SLOWEST_BYTES_PER_S", bytes_per_s / 4)
     client = await farm.upload(audio)
     await send_slowly(client, audio, bytes_per_s)

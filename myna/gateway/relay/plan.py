@@ -275,9 +275,10 @@ def _texts(request: Asked) -> tuple[str, str]:
     instruction, texts = "", []
     if isinstance(request, OpenAIChatRequest | ChatRequest):
         for message in request.messages:
-            texts.append(text := text_of(message.get("content")))
+            content = message.get("content")
+            texts.append(content if isinstance(content, str) else text_of(content))
             if message.get("role") == "user":
-                instruction = text
+                instruction = texts[-1]
     else:
         given = request.input if isinstance(request, EmbeddingsRequest) else request.prompt
         texts = [text for text in (given if isinstance(given, list) else [given]) if isinstance(text, str)]

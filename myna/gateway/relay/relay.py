@@ -8,10 +8,10 @@ unless the call is of /v1, or has an idempotency key, whose retry gets the whole
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from myna.accounts.keys import UnverifiedCaller
 from myna.billing.ledger import Call, Ledger
@@ -87,7 +87,13 @@ class Relay:
         if planned.request.streams:
             return await self._streamed(charged, planned, client.stream())
         async with charged as call:
-            answering = self._first(call, planned, partial(self._request, call, planned))
+            answering = self.channel_client.first_answer(
+                planned.channels,
+                partial(self._request, call, planned),
+                asker=call,
+                kind=planned.route.kind,
+                adapt=planned.adapt,
+            )
             if call.repeatable or not planned.request.endpoint.ends_with_client:
                 answer = await answering
             else:
@@ -131,19 +137,6 @@ class Relay:
         size = len(answer.body)
         return await read_body(partial(plan.answer_of, channel, answer.body), size, call.account_id)
 
-    def _first(
-        self, call: Call, plan: RelayPlan, attempt: Callable[[Channel, float], Awaitable[bytes]]
-    ) -> Coroutine[Any, Any, bytes]:
-        """The first answer of a channel. Raises MynaError."""
-        return self.channel_client.first_answer(
-            plan.channels,
-            attempt,
-            asker=call,
-            seconds=call.seconds_left,
-            kind=plan.route.kind,
-            adapt=plan.adapt,
-        )
-
     async def _streamed(self, charged: Call, plan: RelayPlan, out: ResponseStream) -> ResponseStream:
         """Sends the answer and ends the call. Raises MynaError while nothing was sent; an error after that is
         an event, which leaves after the refund is committed."""
@@ -186,7 +179,9 @@ class Relay:
                 stream.note(call.details)
 
         try:
-            last = await self._first(call, plan, attempt)
+            last = await self.channel_client.first_answer(
+                plan.channels, attempt, asker=call, kind=plan.route.kind, adapt=plan.adapt
+            )
         except ClientLeft:
             if not streamed.sent:
                 raise ClientDisconnected from None
