@@ -1,5 +1,5 @@
 """The edge of /openai/v1, with the shapes of OpenAI's API: models, calls that a channel answers, stored
-responses, and audio with the parts that only it needs."""
+responses, speech and recordings."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -11,17 +11,12 @@ from myna.accounts.keys import Scope, UnverifiedCaller
 from myna.api.auth import KeyAuth
 from myna.api.multipart import Form
 from myna.api.v1 import MODELS_CREATED, V1Api, headers_with_channel
-from myna.billing.ledger import Ledger
 from myna.channels import routes
-from myna.channels.channels import Channels
 from myna.channels.routes import Route
 from myna.config import ConfigCache
-from myna.engines.media.media import Transcoder
 from myna.engines.pool.admission import Slot
 from myna.errors import DiskFull, ModelNotFound, MynaError
-from myna.farm.nodes import Capacity
 from myna.gateway import transcripts
-from myna.gateway.failover import ChannelClient
 from myna.gateway.models import ContextLengths
 from myna.gateway.relay import responses
 from myna.gateway.relay.plan import CHAT, COMPLETIONS, EMBEDDINGS, RelayPlan, RelayPlanner
@@ -32,15 +27,12 @@ from myna.http.asgi import MODELS_PREFIX, RESPONSES_PREFIX, Handler, Routes
 from myna.http.exchange import ResponseStream
 from myna.http.request import BodyBudget, Request
 from myna.http.responses import Response, envelope
-from myna.lib.files import DiskExecutor
-from myna.lib.sandbox import AllowedPaths
-from myna.settings import Settings, usable_cores
-from myna.speech.delivery import DeliveryTools, SoundResponse
-from myna.speech.plan import Planner
+from myna.settings import Settings
+from myna.speech.delivery import SoundResponse
 from myna.speech.streamed import StreamedSpeech, named
-from myna.speech.synthesize import SpokenPlan, Synthesizer
+from myna.speech.synthesize import SpokenPlan
 from myna.store.database import Database
-from myna.store.files.named_files import AudioStore, Spool
+from myna.store.files.named_files import Spool
 from myna.store.files.storage import FreeSpace
 from myna.store.queries import config as store
 from myna.wire.body import to_json
@@ -141,82 +133,35 @@ class RelayApi:
 
 
 @dataclass(eq=False)
-class OpenAIAudio:
-    """Makes the parts of one process. Its child processes start at their first job and end with `close`."""
-
-    settings: Settings
-    ledger: Ledger
-    config: ConfigCache
-    channels: Channels
-    capacity: Capacity
-    planner: Planner
-    synthesizer: Synthesizer
-    audio: AudioStore
-    spool: Spool
-    space: FreeSpace
-    channel_client: ChannelClient
-
-    def __post_init__(self) -> None:
-        settings, spool = self.settings, self.spool
-        self.disk = DiskExecutor()
-        self.transcoder = Transcoder(
-            files=AllowedPaths.of(reads=(self.audio.folder,), writes=(spool.folder,))
-        )
-        self.whisper = EmbeddedWhisper(
-            settings.data_folder,
-            spool.folder,
-            cores=max(1, usable_cores() // settings.workers),
-            deadline_s=settings.call_deadline_s,
-        )
-        self.streamed = StreamedSpeech(
-            settings=settings,
-            ledger=self.ledger,
-            config=self.config,
-            channels=self.channels,
-            capacity=self.capacity,
-            planner=self.planner,
-            synthesizer=self.synthesizer,
-            audio=self.audio,
-            tools=DeliveryTools(spool, self.transcoder, self.disk, settings.upstream_idle_s),
-        )
-        self.transcriber = Transcriber(
-            channel_client=self.channel_client,
-            ledger=self.ledger,
-            config=self.config,
-            whisper=self.whisper,
-            disk=self.disk,
-        )
-        self.spooled = BodyBudget(SPOOLED_MAX * settings.upload_max_bytes, settings.upload_max_bytes)
-
-    def routes(self, key_auth: KeyAuth, v1: V1Api) -> Routes:
-        """The handlers by exact path."""
-        api = OpenAIAudioApi(key_auth, v1, self)
-        return {
-            "/openai/v1/audio/speech": {"POST": api.speak},
-            "/openai/v1/audio/voices": {"GET": api.voices},
-            "/openai/v1/audio/transcriptions": {"POST": partial(api.transcribe, translate=False)},
-            "/openai/v1/audio/translations": {"POST": partial(api.transcribe, translate=True)},
-        }
-
-    async def close(self) -> None:
-        """Ends the child processes."""
-        await self.transcoder.close()
-        await self.whisper.close()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class OpenAIAudioApi:
-    """The handlers."""
+    """Handlers of speech and of recordings, which are in the spool folder until they are transcribed."""
 
     key_auth: KeyAuth
     v1: V1Api
-    parts: OpenAIAudio
+    settings: Settings
+    streamed: StreamedSpeech
+    transcriber: Transcriber
+    spool: Spool
+    space: FreeSpace
+
+    def __post_init__(self) -> None:
+        upload_max_bytes = self.settings.upload_max_bytes
+        self._spooled = BodyBudget(SPOOLED_MAX * upload_max_bytes, upload_max_bytes)
+
+    def routes(self) -> Routes:
+        """The handlers by exact path."""
+        return {
+            "/openai/v1/audio/speech": {"POST": self.speak},
+            "/openai/v1/audio/voices": {"GET": self.voices},
+            "/openai/v1/audio/transcriptions": {"POST": partial(self.transcribe, translate=False)},
+            "/openai/v1/audio/translations": {"POST": partial(self.transcribe, translate=True)},
+        }
 
     async def speak(self, request: Request) -> ResponseStream:
         caller, body = await self.key_auth.caller_and_body(request, Scope.TTS)
         stream = request.stream()
         response = SoundResponse(stream, partial(headers_with_channel, caller.details))
-        await self.parts.streamed.speak(caller, body, response, request.disconnected)
+        await self.streamed.speak(caller, body, response, request.disconnected)
         return stream
 
     async def voices(self, request: Request) -> Response:
@@ -227,13 +172,13 @@ class OpenAIAudioApi:
     async def transcribe(self, request: Request, *, translate: bool) -> Response:
         """Transcribes a recording, or translates it to English."""
         caller = await self.key_auth.verified_caller(request, Scope.CHAT)
-        account_id, file_max_bytes = caller.details.account_id, self.parts.settings.upload_max_bytes
+        account_id, file_max_bytes = caller.details.account_id, self.settings.upload_max_bytes
         size_bytes = min(request.declared_bytes or file_max_bytes, file_max_bytes)
-        form = Form(self.parts.spool, self.parts.disk, file_max_bytes)
+        form = Form(self.spool, self.transcriber.disk, file_max_bytes)
         try:
-            if self.parts.space.low:
+            if self.space.low:
                 raise DiskFull(NO_SPACE)
-            self.parts.spooled.take(account_id, size_bytes)
+            self._spooled.take(account_id, size_bytes)
         except MynaError as refusal:  # the body is not read
             return structs.replace(envelope(refusal, request.path), close=True)
         try:
@@ -244,8 +189,8 @@ class OpenAIAudioApi:
                     return structs.replace(envelope(refusal, request.path), close=True)
                 asked = transcripts.read(form.fields, form.file, translate=translate)
                 caller = self.key_auth.with_idempotency_key(request, caller, form.fingerprint)
-                answer = await self.parts.transcriber.answer(caller, asked, request.limits.budget, request)
+                answer = await self.transcriber.answer(caller, asked, request.limits.budget, request)
                 headers = headers_with_channel(caller.details)
                 return Response(answer, headers=headers, media_type=asked.media_type)
         finally:
-            self.parts.spooled.release(account_id, size_bytes)
+            self._spooled.release(account_id, size_bytes)

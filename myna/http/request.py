@@ -212,8 +212,8 @@ class Request:
         return message["body"], message["more_body"]
 
     async def receive(self, sink: Callable[[bytes, bool], None], slowest_bytes_per_s: float) -> None:
-        """Receives a large body: `sink` gets each part, and whether more follow. Raises BodyTooSlow below this
-        average rate or after PATIENCE_S without a part, and what `part` and `sink` raise."""
+        """Receives a large body: `sink` gets each part, and whether more follow. Raises BodyTooSlow below
+        this average rate or after PATIENCE_S without a part, and what `part` and `sink` raise."""
         clock = asyncio.get_running_loop().time
         began, size_bytes, more = clock(), 0, True
         while more:

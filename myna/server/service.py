@@ -16,7 +16,7 @@ from myna.accounts.throttle import KeyThrottle
 from myna.api.auth import KeyAuth
 from myna.api.farm import FarmApi
 from myna.api.health import HealthApi
-from myna.api.openai import ModelsApi, OpenAIAudio, RelayApi
+from myna.api.openai import ModelsApi, OpenAIAudioApi, RelayApi
 from myna.api.openapi import OpenApi
 from myna.api.uploads import UploadsApi
 from myna.api.v1 import V1Api, headers_with_channel, unit_headers
@@ -24,7 +24,7 @@ from myna.billing.ledger import Ledger
 from myna.billing.quota import Quota
 from myna.channels.channels import Channels, restore_circuits
 from myna.config import ConfigCache
-from myna.engines.media.media import Inspector
+from myna.engines.media.media import Inspector, Transcoder
 from myna.errors import NoSpeechChannel, sentences
 from myna.farm.nodes import Capacity, Nodes
 from myna.farm.tasks import Tasks
@@ -33,20 +33,24 @@ from myna.gateway.models import ContextLengths
 from myna.gateway.relay.plan import RelayPlanner
 from myna.gateway.relay.relay import Headers, Relay
 from myna.gateway.relay.stored_responses import StoredResponses
+from myna.gateway.transcription import EmbeddedWhisper, Transcriber
 from myna.gateway.trial import Prober
 from myna.http.asgi import METRICS_PATH, MODEL_ROUTE, RESPONSE_ROUTE, Routes
 from myna.http.client import HttpClient
+from myna.lib.files import DiskExecutor
 from myna.lib.sandbox import AllowedPaths
 from myna.office.edge import Office
 from myna.office.model_fetching import ModelFetching
 from myna.office.visit import Parts
 from myna.office.web_security import stream_headers
 from myna.server.maintenance import Maintenance
-from myna.settings import Settings
+from myna.settings import Settings, usable_cores
 from myna.speech.catalogue import require_channel
+from myna.speech.delivery import DeliveryTools
 from myna.speech.plan import Planner
 from myna.speech.previews import Previews
 from myna.speech.site_engines import SiteEngines, speech_engines
+from myna.speech.streamed import StreamedSpeech
 from myna.speech.synthesize import Synthesizer
 from myna.store.database import Database, connect
 from myna.store.files.named_files import AudioStore, SampleStore, Spool
@@ -105,7 +109,15 @@ class Service:
         )
         self.channel_client = ChannelClient(settings, channels, self.http_client)
         self.relay_planner = RelayPlanner(settings, config, channels, self.planner, self.synthesizer)
-        self.openai_audio = self._openai_audio()
+        self.transcoder = Transcoder(
+            files=AllowedPaths.of(reads=(self.audio.folder,), writes=(self.spool.folder,))
+        )
+        self.whisper = EmbeddedWhisper(
+            settings.data_folder,
+            self.spool.folder,
+            cores=max(1, usable_cores() // settings.workers),
+            deadline_s=settings.call_deadline_s,
+        )
         self.health = HealthApi(
             db, self.audio, settings.metrics_token, self._missing, self.commits.try_commit
         )
@@ -148,8 +160,9 @@ class Service:
     def _relay(self, headers: Headers) -> Relay:
         return Relay(self.channel_client, self.ledger, self.config, self.synthesizer, headers)
 
-    def _openai_audio(self) -> OpenAIAudio:
-        return OpenAIAudio(
+    def _openai_audio(self, key_auth: KeyAuth, v1: V1Api) -> OpenAIAudioApi:
+        disk = DiskExecutor()
+        streamed = StreamedSpeech(
             settings=self.settings,
             ledger=self.ledger,
             config=self.config,
@@ -158,10 +171,10 @@ class Service:
             planner=self.planner,
             synthesizer=self.synthesizer,
             audio=self.audio,
-            spool=self.spool,
-            space=self.space,
-            channel_client=self.channel_client,
+            tools=DeliveryTools(self.spool, self.transcoder, disk, self.settings.upstream_idle_s),
         )
+        transcriber = Transcriber(self.channel_client, self.ledger, self.config, self.whisper, disk)
+        return OpenAIAudioApi(key_auth, v1, self.settings, streamed, transcriber, self.spool, self.space)
 
     def _maintenance(self) -> Maintenance:
         return Maintenance(
@@ -201,8 +214,9 @@ class Service:
         await self.jobs.close()
         await self.ledger.finish(FINISH_WAIT_S)
         await self.commits.close(FINISH_WAIT_S)
-        for part in (self.site_engines, self.inspector, self.recordings, self.openai_audio, self.http_client):
-            await part.close()
+        for child in (self.site_engines, self.inspector, self.recordings, self.transcoder, self.whisper):
+            await child.close()
+        await self.http_client.close()
 
     async def _missing(self) -> dict[str, str]:
         """Why chat and speech are unavailable; "" if available. Raises DatabaseUnavailable."""
@@ -228,7 +242,7 @@ class Service:
         stored = StoredResponses(self.settings, self.db, self.ledger, self.config, self.quota, self.space)
         relayed = RelayApi(key_auth, self._relay(headers_with_channel), self.relay_planner, stored)
         lengths = ContextLengths(self.http_client, self.channels)
-        models = ModelsApi(key_auth, self.db, self.config, self.openai_audio.whisper, lengths)
+        models = ModelsApi(key_auth, self.db, self.config, self.whisper, lengths)
         v1 = V1Api(
             key_auth=key_auth,
             db=self.db,
@@ -252,7 +266,7 @@ class Service:
         )
         return {
             **farm.routes(),
-            **self.openai_audio.routes(key_auth, v1),
+            **self._openai_audio(key_auth, v1).routes(),
             **v1.routes(),
             "/openai/v1/chat/completions": {"POST": relayed.chat_completions},
             "/openai/v1/responses": {"POST": relayed.responses},
@@ -290,7 +304,7 @@ class Service:
                 commits=self.commits,
                 missing=self._missing,
                 models=ModelFetching(self.settings.data_folder, self.environ),
-                whisper_missing=self.openai_audio.whisper.missing,
+                whisper_missing=self.whisper.missing,
                 oidc=self.oidc,
             )
         )
