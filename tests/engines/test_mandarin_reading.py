@@ -258,6 +258,11 @@ Mate60 → Mate六十
 B2B → B to B
 5v5 → 五v五
 No.5 → number 五
+老师说I have 3 apples，对吗 → 老师说I have three apples，对吗
+我看了3 days，是The 2nd one。 → 我看了三 days，是The second one。
+打开config.yaml和src/main/app.py → 打开config点yaml和src斜杠main斜杠app点py
+变量user_name → 变量user下划线name
+Switch 2支持 → Switch 二支持
 第VII集团军 → 第七集团军
 伊丽莎白II世 → 伊丽莎白二世
 Ⅱ型 → 二型

@@ -43,7 +43,9 @@ _MANDARIN: Final = (
     *amounts.LEFT,
 )
 _SIGNS: Final = re.escape("".join((*OPERATORS, *NAMED_SIGNS))) + "⁰¹²³⁴-⁹⁺⁻₀-₉%°^&#@Ͱ-Ͽ"
-_WRITTEN: Final = re.compile(rf"[0-9{_SIGNS}]|[-~–—](?:周|今)|[Nn][Oo]\.|(?<=[一-鿿 ])[IVXL]|[A-F]-|\(-\)")
+_WRITTEN: Final = re.compile(
+    rf"[0-9{_SIGNS}]|[-~–—](?:周|今)|[Nn][Oo]\.|(?<=[一-鿿 ])[IVXL]|[A-F]-|\(-\)|[_*]|\w[./]\w| -", re.ASCII
+)
 """What some rule of Mandarin matches; most sentences have none of it."""
 _ENGLISH: Final = (
     *english_amounts.NOTATIONS,
@@ -74,6 +76,18 @@ _IN_MANDARIN: Final = "点 斜杠 艾特 冒号 问号 等于 和 百分号 井�
 _IN_ENGLISH: Final = "dot/slash/at/colon/question mark/equals/and/percent/hash/underscore/plus/tilde/dash"
 _CHINESE_SIGNS: Final = dict(zip(_SIGNS_OF_ADDRESSES, _IN_MANDARIN.split(), strict=True))
 _ENGLISH_SIGNS: Final = dict(zip(_SIGNS_OF_ADDRESSES, _IN_ENGLISH.split("/"), strict=True))
+_RUN: Final = re.compile(r"(?:(?<![一-鿿])[0-9$€£]|[A-Za-z])[ -~‘’€£°–—]*(?:[A-Za-z.!?%]|[0-9](?![一-鿿]))")
+"""Words that are not Han in a Mandarin text; a number beside a Han character is its."""
+_GRAMMAR: Final = (
+    "the|an|is|are|was|were|am|i|you|we|they|he|she|it|my|your|our|his|her|their|this|that|these|those|have|has|"
+    "had|do|does|did|will|would|can|could|should|at|in|on|of|to|for|with|from|by|and|or|but|not|no|be|been|"
+    "than|about|after|before|until|there|what|how|when|who|get|me|us|them"
+)
+_CLAUSE: Final = re.compile(
+    rf"^(?=.*[0-9])(?=.*[A-Za-z][^A-Za-z]+[A-Za-z]).*(?<![\w.@/-])(?:{_GRAMMAR})(?![\w.@/(-])",
+    re.ASCII | re.IGNORECASE,
+)
+"""An English clause with a number: two words, one of them a word of grammar."""
 _NUMBER: Final = r"[0-9][0-9.,\u00a0\u202f]*"
 _NAMES_OF_OTHERS: Final = {
     "fr": "$ dollars|US$ dollars|€ euros|£ livres|¥ yuans|°C degrés Celsius|km/h kilomètres par heure|"
@@ -92,9 +106,10 @@ _NAMES_OF_OTHERS: Final = {
 
 
 def in_mandarin(text: str) -> str:
-    """`text` in Mandarin words, if it has numbers or signs in simplified characters. Accepts any `str`, also
-    lone surrogates, and raises nothing."""
-    text = unified(fractions_in_han(_addresses_in_words(plain(text), chinese=True)))
+    """`text` in Mandarin words, if it has numbers or signs in simplified characters, and its English clauses
+    in English ones. Accepts any `str`, also lone surrogates, and raises nothing."""
+    text = _RUN.sub(lambda run: in_english(run[0]) if _CLAUSE.search(run[0]) else run[0], plain(text))
+    text = unified(fractions_in_han(_addresses_in_words(text, chinese=True)))
     return applied(_MANDARIN, simplified(text)) if _WRITTEN.search(text) else text
 
 

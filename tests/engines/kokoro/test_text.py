@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from myna.engines.kokoro.job import Piece, TextJob
 from myna.engines.kokoro.symbols import NUMBERS
-from myna.engines.kokoro.text.english import spelled, symbols, with_letter_a
+from myna.engines.kokoro.text.english import Spelled, spelled, symbols, with_letter_a
 from myna.engines.kokoro.text.pieces import PIECE_SYMBOLS_MAX, read
 
 NOT_LETTERS = regex.compile(r"[^a-z ]+")
@@ -99,6 +99,8 @@ def test_all_pieces_of_a_mixed_text_are_mixed() -> None:
     [
         ("PDF 文件", "pʰˈi dˈi ˈɛf wə↗nʨjɛ↘n"),
         ("NASA 的", "nasa tɤ"),
+        ("APIs 是", "ˈA pʰˈi ˈIz ʂɨ↘"),
+        ("As I 说", "as ˈI ʂwo→"),
         ("iPhone 十五", "ˈI phɔnA ʂɨ↗u↓"),
         ("iPhone 15 好", "ˈI phɔnA ʂɨ↗u↓ xau↓"),
         ("SaaS 和 vip 卡", "sass xɤ↗ vˈi ˈI pʰˈi kʰa↓"),
@@ -282,7 +284,7 @@ def test_an_article_and_a_part_of_a_word_stay(text: str) -> None:
 
 
 def test_letters_one_by_one() -> None:
-    assert spelled("pdfé") == "pʰˈi dˈi ˈɛf ˈi"
+    assert spelled(Spelled("PDFÉ")) == "pʰˈi dˈi ˈɛf ˈi"
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ _LETTER_A: Final = re.compile(
 )
 """In A P I, U S A, vitamin A deficiency."""
 _PART: Final = regex.compile(
-    r"(?P<letters>(?:\p{Lu}{2,}|(?<!\p{L})\p{L})(?=s?(?!\p{Ll}))|\p{Lu}+(?=\p{Lu}\p{Ll}))"
+    r"(?P<letters>\p{Lu}{2,}+(?P<several>['’]?s)?(?!\p{Ll})|(?<!\p{L})\p{L}(?!\p{Ll}|['’]\p{L})|\p{Lu}+(?=\p{Lu}\p{Ll}))"
     r"|(?P<word>\p{Lu}?(?:\p{Ll}|\p{M}|['’](?=\p{L}))+|\p{L}+)|(?P<digits>\d+)|."
 )
 _WORDS_IN_CAPITALS: Final = (
@@ -63,9 +63,10 @@ _LETTERS_MAX: Final = 5
 
 
 class Spelled(msgspec.Struct, frozen=True):
-    """Letters that are said one by one."""
+    """Letters that are said one by one; `several` of what they mean, such as APIs."""
 
     letters: str
+    several: bool = False
 
 
 def spoken_words(text: str) -> Iterator[tuple[str | Spelled, list[int]]]:
@@ -76,12 +77,13 @@ def spoken_words(text: str) -> Iterator[tuple[str | Spelled, list[int]]]:
     words: dict[int, str] = {}
     for found in _PART.finditer(text):
         part, place = found[0], found.start()
-        spelled = part in _SPELLED_WORDS or (found["letters"] and not _is_word(part))
+        letters = part.removesuffix(found["several"] or "")
+        spelled = part in _SPELLED_WORDS or (found["letters"] and not _is_word(letters))
         if words and (spelled or found["digits"]):
             yield " ".join(words.values()), list(words)
             words = {}
         if spelled:
-            yield Spelled(part.upper()), [place]
+            yield Spelled(letters.upper(), several=letters != part), [place]
         elif found["digits"]:
             yield ordinal(part) if len(part) <= 2 else by_one(part), [place]
         elif found["letters"] or found["word"]:
@@ -99,10 +101,13 @@ def with_letter_a(text: str) -> str:
     return _LETTER_A.sub("eigh", text)
 
 
-def spelled(letters: str) -> str:
+def spelled(said: Spelled) -> str:
     """The phonemes of letters said one by one, in a Mandarin voice."""
-    plain = unicodedata.normalize("NFD", letters.upper())
-    return _aspirated(" ".join(_LETTERS[letter] for letter in plain if letter in _LETTERS))
+    plain = unicodedata.normalize("NFD", said.letters)
+    sounds = _aspirated(" ".join(_LETTERS[letter] for letter in plain if letter in _LETTERS))
+    if not said.several:
+        return sounds
+    return sounds + ("ᵻz" if sounds.endswith(("s", "ʧ")) else "s" if sounds.endswith("f") else "z")
 
 
 def symbols(ipa: str, *, british: bool = False, mandarin: bool = False) -> str:

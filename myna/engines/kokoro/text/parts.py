@@ -150,7 +150,7 @@ class Reader:
             for word, begins in english_sounds.spoken_words(text):
                 places_of_words = [places[at] for at in begins]
                 if isinstance(word, english_sounds.Spelled):
-                    yield Part(english_sounds.spelled(word.letters), True, [(0, places_of_words[0])])
+                    yield Part(english_sounds.spelled(word), True, [(0, places_of_words[0])])
                 elif _HAN.search(word):
                     yield from self._words("han", word, places_of_words * len(word), mandarin)
                 else:

@@ -2,6 +2,7 @@
 
 import re
 
+from myna.engines.text.english.tables import FILE_ENDINGS
 from myna.engines.text.mandarin.numerals import by_one, called, cardinal, number, ordinal
 from myna.engines.text.mandarin.tables import (
     CODE_WORDS,
@@ -162,6 +163,15 @@ NAMES: tuple[Rule, ...] = (
         _latin_name,
     ),
     rule(rf"({MAKERS})(-?)(\d{{1,4}})(?!\d|\.\d|{COUNTED})", _latin_name),
+    # README.md, user_name, SELECT *, ls -l, src/main.
+    rule(rf"(?<=[A-Za-z0-9_])\.(?=(?:{FILE_ENDINGS})(?![A-Za-z0-9]))", "点"),
+    rule(r"(?<=[A-Za-z0-9])_+(?=[A-Za-z0-9一-鿿])", "下划线"),
+    rule(r"(?<=[A-Za-z] )\*(?![*\w])", "星号"),
+    rule(r"(?<=[A-Za-z0-9] )-{1,2}(?=[A-Za-z])", lambda m: "杠" * len(m[0])),
+    spoken(
+        r"(?<![^\s一-鿿])~?(?:/[A-Za-z_.][\w.点-]*)+/?|(?<![\w./])[A-Za-z_][\w-]*(?:/[\w点.-]+){2,}",
+        lambda path: path.replace("~", "波浪号").replace("/", "斜杠"),
+    ),
     # 1080P, 24H2.
     rule(r"(?<![\w.])(\d{3,4})(?=[PpIi](?![A-Za-z0-9]))", lambda m: by_one(m[1])),
 )
