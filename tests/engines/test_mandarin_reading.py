@@ -260,9 +260,7 @@ B2B → B to B
 No.5 → number 五
 老师说I have 3 apples，对吗 → 老师说I have three apples，对吗
 我看了3 days，是The 2nd one。 → 我看了三 days，是The second one。
-打开config.yaml和src/main/app.py → 打开config点yaml和src斜杠main斜杠app点py
-变量user_name → 变量user下划线name
-Switch 2支持 → Switch 二支持
+打开a.yaml和src/main/user_id.py → 打开a点yaml和src斜杠main斜杠user下划线id点py
 第VII集团军 → 第七集团军
 伊丽莎白II世 → 伊丽莎白二世
 Ⅱ型 → 二型
