@@ -25,16 +25,24 @@ from myna.store.queries.accounts import AccountRow
 from myna.store.queries.config import Config
 
 R = TypeVar("R")
+YES_OR_NO = "YES_OR_NO"
+"""The `value` of an option that is a bool, or None to leave it as it is."""
 
 
 class Field(Struct, frozen=True):
-    """What a field of an action means. One with an `argument` is written without an option, and has this name
-    in the usage. `hyphen`: its value may begin with one. A `secret` is no option, and is never recorded."""
+    """What a field of an action means: in the command, its `help`. One with an `argument` is written without
+    an option, and has this name in the usage; an option's value is called `value` there. `hyphen`: its value
+    may begin with one. A `secret` is no option, and is never recorded.
+
+    The pages call it `label`. One with a `note` is drawn by the macro `declared_fields`, above this text."""
 
     help: str
     argument: str = ""
+    value: str = ""
     hyphen: bool = False
     secret: bool = False
+    label: str = ""
+    note: str = ""
 
 
 class Change(Struct):
@@ -174,6 +182,19 @@ def fields_of(kind: type[Action[Any]]) -> dict[str, Field]:
     """What the fields of an action mean, in their order."""
     hints = get_type_hints(kind, include_extras=True)
     return {name: hints[name].__metadata__[0] for name in kind.__struct_fields__}
+
+
+def actions() -> list[type[Action[Any]]]:
+    """All that are imported, with what they have in common."""
+    found: list[type[Action[Any]]] = [Action]
+    for kind in found:
+        found += kind.__subclasses__()
+    return found
+
+
+def declared(name: str) -> list[Field]:
+    """What actions declare of a field of this name. It has one `value` and one `label`, where it has any."""
+    return [fields_of(kind)[name] for kind in actions() if name in kind.__struct_fields__]
 
 
 async def perform(

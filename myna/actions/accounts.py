@@ -38,7 +38,10 @@ class AddAccount(Action[AccountRow], frozen=True):
     name: Name
     units: Annotated[int, Field("Units that the account starts with.")] = 0
     email: Annotated[
-        str, Field("An e-mail address, with which its holder can sign in too. Nothing is sent to it.")
+        str,
+        Field(
+            "An e-mail address, with which its holder can sign in too. Nothing is sent to it.", label="E-mail"
+        ),
     ] = ""
     operator: Annotated[bool, Field("Its holder is an operator, who runs the site in the back office.")] = (
         False
@@ -184,7 +187,10 @@ class SetPreferences(Action[Preferences], frozen=True):
         str | None, Field('The language of the pages: zh, en, or "" for that of the browser.')
     ] = None
     low_balance: Annotated[
-        int | None, Field("Units below which the pages warn of a low balance; 0: never.")
+        int | None,
+        Field(
+            "Units below which the pages warn of a low balance; 0: never.", value="UNITS", label="Low balance"
+        ),
     ] = None
 
     def check(self) -> None:

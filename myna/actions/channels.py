@@ -2,12 +2,12 @@
 
 import asyncio
 import re
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from msgspec import structs
 
-from myna.actions import Action, Change, Field
+from myna.actions import YES_OR_NO, Action, Change, Field
 from myna.channels import keys as channel_keys
 from myna.channels.channels import FROM_SETTINGS, OF_NODE, PARROT, from_settings, no_channel
 from myna.channels.keys import server_of
@@ -33,12 +33,41 @@ SPEECH_MODEL = "tts-1"
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 Name = Annotated[str, Field("The name of the channel.", argument="NAME")]
 _URL = "An OpenAI-compatible base URL, or parrot: for chat."
-_MODEL = Field("The model to request.")
-_KEY_ENV = Field("The environment variable that contains the key.")
-_PRIORITY = Field("Channels with a lower number are tried first.", hyphen=True)
-_WEIGHT = Field("Its share among the channels of its priority; 0 for none.")
-_RESPONSES = Field("Whether the server offers POST /responses: yes or no.")
-_CONCURRENT = Field("How many requests of a process to it may be open; 0 for its share of all.")
+_MODEL = Field("The model to request.", label="Model")
+_KEY_ENV = Field(
+    "The environment variable that contains the key.", value="VARIABLE", label="Variable with the key"
+)
+_PRIORITY = Field(
+    "Channels with a lower number are tried first.",
+    value="NUMBER",
+    hyphen=True,
+    label="Priority",
+    note="Channels with a lower number are tried first. Empty: after all others.",
+)
+_WEIGHT = Field(
+    "Its share among the channels of its priority; 0 for none.",
+    value="NUMBER",
+    label="Weight",
+    note=(
+        "Its share of the calls among channels of one priority. Empty or 0: they are tried one after the"
+        " other."
+    ),
+)
+_RESPONSES = Field(
+    "Whether the server offers POST /responses: yes or no.",
+    value=YES_OR_NO,
+    label="Its server offers POST /responses",
+    note="For chat: such requests are passed on as they are, instead of being translated.",
+)
+_CONCURRENT = Field(
+    "How many requests of a process to it may be open; 0 for its share of all.",
+    value="NUMBER",
+    label="Concurrent requests",
+    note=(
+        "How many requests to this channel may be open at a time. Empty or 0: three quarters of all"
+        " outbound connections."
+    ),
+)
 
 
 class AddChannel(Action[ChannelRow], frozen=True):
@@ -47,7 +76,7 @@ class AddChannel(Action[ChannelRow], frozen=True):
     command = "channel add"
     kind: Annotated[Literal["chat", "speech"], Field("What the channel does.", argument="KIND")]
     name: Name
-    url: Annotated[str, Field(_URL, argument="URL")]
+    url: Annotated[str, Field(_URL, argument="URL", label="Base URL")]
     model: Annotated[str, _MODEL] = ""
     key_env: Annotated[str, _KEY_ENV] = ""
     priority: Annotated[int, _PRIORITY] = PRIORITY_DEFAULT
@@ -58,9 +87,9 @@ class AddChannel(Action[ChannelRow], frozen=True):
 
     @property
     def row(self) -> ChannelRow:
-        values = {name: getattr(self, name) for name in ChannelRow.__struct_fields__ if hasattr(self, name)}
+        values = _given(self)
         values["model"] = self.model or (SPEECH_MODEL if self.kind == "speech" else "")
-        return ChannelRow(**{**values, "responses": int(self.responses or False)})
+        return ChannelRow(**values)
 
     def check(self) -> None:
         check(self.row)
@@ -107,16 +136,13 @@ class SetChannel(Action[ChannelRow], frozen=True):
     async def run(self, change: Change) -> ChannelRow:
         await change.compare_configuration()
         before = await _row(change, self.name)
-        values = structs.asdict(self)
-        if self.responses is not None:
-            values["responses"] = int(self.responses)
-        row = structs.replace(before, **{name: value for name, value in values.items() if value is not None})
+        row = structs.replace(before, **_given(self))
         check(row)
         if server_of(row.url) != server_of(before.url):  # a stored key is for one server alone
             row = structs.replace(row, stored_key="")
             change.last.append(lambda: change.keys.remove(row.name))
         await store.put_channel(change.db, row)
-        present = {name: getattr(before, name) for name in values if name != "name"}
+        present = {name: getattr(before, name) for name in self.__struct_fields__ if name != "name"}
         change.performed = [self.differing(present)]
         return row
 
@@ -251,6 +277,12 @@ class RemoveChannel(Action[None], frozen=True):
         await _row(change, self.name)
         await store.remove_channel(change.db, self.name)
         change.last.append(lambda: change.keys.remove(self.name))
+
+
+def _given(action: AddChannel | SetChannel) -> dict[str, Any]:
+    """The values that are given, as fields of the row."""
+    values = {name: getattr(action, name, None) for name in ChannelRow.__struct_fields__}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def check(row: ChannelRow) -> None:

@@ -53,9 +53,9 @@ class AddCodes(Action[NewBatch], frozen=True):
 
     command = "code add"
     units: Annotated[int, Field("The units that a code gives.")]
-    count: Annotated[int, Field("How many codes to make.")] = 1
-    uses: Annotated[int, Field("How many accounts may redeem each code.")] = 1
-    expires: Annotated[str, Field("Such as 30d, 12h, 90s.", hyphen=True)] = ""
+    count: Annotated[int, Field("How many codes to make.", label="How many codes")] = 1
+    uses: Annotated[int, Field("How many accounts may redeem each code.", label="Uses")] = 1
+    expires: Annotated[str, Field("Such as 30d, 12h, 90s.", value="SPAN", hyphen=True)] = ""
     memo: Annotated[str, Field("A note that the ledger stores with the units.", hyphen=True)] = ""
 
     def check(self) -> None:

@@ -19,14 +19,24 @@ from myna.store.queries import keys as store
 from myna.store.queries.keys import KeyRow
 
 _VALUES = "a number, none, or default for the site's."
-Rpm = Annotated[str | None, Field(f"Calls in a minute: {_VALUES}", hyphen=True)]
-Concurrent = Annotated[str | None, Field(f"Concurrent calls: {_VALUES}", hyphen=True)]
-UnitsPerDay = Annotated[str | None, Field(f"Units in 24 hours: {_VALUES}", hyphen=True)]
+Rpm = Annotated[
+    str | None,
+    Field(f"Calls in a minute: {_VALUES}", value="NUMBER", hyphen=True, label="Calls per minute at most"),
+]
+Concurrent = Annotated[str | None, Field(f"Concurrent calls: {_VALUES}", value="NUMBER", hyphen=True)]
+UnitsPerDay = Annotated[
+    str | None,
+    Field(f"Units in 24 hours: {_VALUES}", value="NUMBER", hyphen=True, label="Units in 24 hours at most"),
+]
 NO_CAP = "none"
 """Written in a command for the removal of a cap."""
 _ID = re.compile(r"[1-9][0-9]{0,15}")
 _CAP = "Units per day, week or month, such as 1000/month."
-_ROUTE = Field("A route that the key may use; may be given often; any by default.")
+_ROUTE = Field(
+    "A route that the key may use; may be given often; any by default.",
+    value="NAME",
+    label="Models it may use",
+)
 
 
 class _Limited(Protocol):
@@ -50,9 +60,12 @@ class IssueKey(Action[Issued], frozen=True):
     account: Annotated[str, Field("The name of the account.", argument="ACCOUNT")]
     name: Annotated[str | None, Field("A name for the key, such as its purpose; key N by default.")] = None
     scope: Annotated[
-        tuple[str, ...] | None, Field("chat, tts or records; may be given often; all by default.")
+        tuple[str, ...] | None,
+        Field("chat, tts or records; may be given often; all by default.", label="Scopes"),
     ] = None
-    expires_in: Annotated[str, Field("Such as 30d, 12h, 90s.", hyphen=True)] = ""
+    expires_in: Annotated[
+        str, Field("Such as 30d, 12h, 90s.", value="SPAN", hyphen=True, label="Expires")
+    ] = ""
     cap: Annotated[str, Field(_CAP, hyphen=True)] = ""
     route: Annotated[tuple[str, ...] | None, _ROUTE] = None
     rpm: Rpm = None
@@ -168,7 +181,15 @@ class RollKey(_KeyAction[Rolled], frozen=True):
     """Replace a key by a new one with the same name and scopes, printed once. The old one expires."""
 
     command = "key roll"
-    grace: Annotated[str, Field("How long the old key still works.", hyphen=True)] = "7d"
+    grace: Annotated[
+        str,
+        Field(
+            "How long the old key still works.",
+            value="SPAN",
+            hyphen=True,
+            label="The old key works for another",
+        ),
+    ] = "7d"
 
     def check(self) -> None:
         times.parse_duration(self.grace)

@@ -44,10 +44,12 @@ class CloneVoice(Action[CloneRow], frozen=True):
     account: Annotated[str, Field("The account that the voice belongs to.", argument="ACCOUNT")]
     name: Annotated[str, Field("The name of the voice.")]
     language: Annotated[str, Field("The language of the sample: zh, yue, en, …")]
-    sample: Annotated[str, Field("A recording of 3 to 60 s of one voice.")]
-    transcript: Annotated[str, Field("The words spoken in the sample, exactly.")]
+    sample: Annotated[str, Field("A recording of 3 to 60 s of one voice.", value="FILE", label="Recording")]
+    transcript: Annotated[str, Field("The words spoken in the sample, exactly.", value="TEXT")]
     consent: Annotated[bool, Field(f"Confirm and record this statement: {CONSENT}")] = False
-    consent_by: Annotated[str, Field("Who gives the consent; default: the account.")] = ""
+    consent_by: Annotated[
+        str, Field("Who gives the consent; default: the account.", value="NAME", label="Who declares this")
+    ] = ""
     statement: Annotated[str, Field("The statement, as it was shown.", secret=True)] = CONSENT
     stored: Annotated[StoredSample | None, Field("The sample, checked and stored.", secret=True)] = None
 
@@ -131,7 +133,7 @@ class DeleteVoice(Action[Deleted], frozen=True):
     """Delete a blend, or a cloned voice with its sample and its preview, whose tasks are refunded."""
 
     command = "voice delete"
-    voice_id: Annotated[str, Field("The id of the voice in `myna voice list`.", argument="ID")]
+    voice_id: Annotated[str, Field("The id of the voice in `myna voice list`.", argument="ID", label="Voice")]
 
     async def prepare(self, db: Database, settings: Settings, owner_id: int | None) -> None:
         """Deletes the preview first, since it is public."""

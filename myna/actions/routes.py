@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import structs
 
-from myna.actions import Action, Change, Field
+from myna.actions import YES_OR_NO, Action, Change, Field
 from myna.channels.channels import from_settings
 from myna.channels.routes import Route, RouteKind, check, of_row, price_setting
 from myna.errors import CommandError
@@ -13,9 +13,13 @@ from myna.store.queries.config import RouteRow
 
 Name = Annotated[str, Field("What callers send as model; it may end in *.", argument="NAME")]
 OldName = Annotated[str, Field("The name of the route.", argument="NAME")]
-_UNITS = Field("Units that a call costs.")
-_CHANNEL = Field("A channel that serves it; may be given often; any of its kind by default.")
-_UPSTREAM_MODEL = Field("The model to request; by default the channel's, or else the caller's.")
+_UNITS = Field("Units that a call costs.", label="Units")
+_CHANNEL = Field("A channel that serves it; may be given often; any of its kind by default.", value="NAME")
+_UPSTREAM_MODEL = Field(
+    "The model to request; by default the channel's, or else the caller's.",
+    value="MODEL",
+    label="Model to request",
+)
 
 
 class AddRoute(Action[Route], frozen=True):
@@ -29,7 +33,12 @@ class AddRoute(Action[Route], frozen=True):
     kind: Annotated[
         Literal["chat", "embeddings", "speech", "transcription"], Field("What the route does.")
     ] = "chat"
-    intent: Annotated[bool, Field("Instructions to speak are spoken, as on /v1.")] = False
+    intent: Annotated[
+        bool,
+        Field(
+            "Instructions to speak are spoken, as on /v1.", label="Answer requests to read aloud with speech"
+        ),
+    ] = False
 
     @property
     def route(self) -> Route:
@@ -61,7 +70,9 @@ class SetRoute(Action[Route], frozen=True):
     channel: Annotated[tuple[str, ...] | None, _CHANNEL] = None
     any_channel: Annotated[bool, Field("Any channel of its kind serves it.")] = False
     upstream_model: Annotated[str | None, _UPSTREAM_MODEL] = None
-    intent: Annotated[bool | None, Field("Whether instructions to speak are spoken: yes or no.")] = None
+    intent: Annotated[
+        bool | None, Field("Whether instructions to speak are spoken: yes or no.", value=YES_OR_NO)
+    ] = None
 
     def check(self) -> None:
         if self.channel and self.any_channel:

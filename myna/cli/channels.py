@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_type_hints
 
 from cyclopts import App, Parameter
 from msgspec import structs
@@ -152,7 +152,8 @@ def _shown(row: ChannelRow) -> Row:
     """What is shown of a channel, without a secret."""
     shown = {**structs.asdict(row), "url": without_login(row.url)}
     del shown["stored_key"]
-    return {**shown, "enabled": bool(row.enabled), "responses": bool(row.responses)}
+    flags = [name for name, kind in get_type_hints(ChannelRow).items() if kind is bool]
+    return {**shown, **{name: bool(shown[name]) for name in flags}}
 
 
 def _to_test(action: AddChannel | SetChannel | SetChannelKey, _: object) -> str:

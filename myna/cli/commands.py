@@ -26,6 +26,7 @@ from myna.cli.console import (
     whole_numbers,
     with_database,
 )
+from myna.cli.wrong_usage import VALUES
 from myna.errors import CommandError
 from myna.http.client import HttpClient
 from myna.store.database import Database
@@ -71,6 +72,9 @@ def register(
         name: _type_of(hints[name]) for name, about in fields_of(kind).items() if not about.secret
     }  # a secret would stay in the shell's history
     arguments = Signature([*(_argument(kind, name, type_) for name, type_ in types.items()), JSON])
+    VALUES.update(
+        {name.replace("_", "-"): about.value for name, about in fields_of(kind).items() if about.value}
+    )
 
     def command(*args: Any, **options: Any) -> None:
         given = arguments.bind(*args, **options).arguments

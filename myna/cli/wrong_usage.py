@@ -52,21 +52,21 @@ ELSEWHERE: Final = {
 
 
 VALUES: Final = {
-    "FILE": {"config", "progress", "sample", "save"},
-    "FOLDER": {"data"},
-    "ID": {"before", "id", "voice"},
-    "MODEL": {"upstream-model"},
-    "NAME": {"by", "channel", "consent-by", "route"},
-    "NUMBER": {"concurrent", "limit", "priority", "rpm", "threads", "units-per-day", "weight"},
-    "SOURCE": {"from"},
-    "SPAN": {"expires", "expires-in", "grace"},
-    "TARGET": {"to"},
-    "TEXT": {"transcript"},
-    "UNITS": {"low-balance"},
-    "VARIABLE": {"key-env"},
-    "YES_OR_NO": {"intent", "responses"},
+    "before": "ID",
+    "by": "NAME",
+    "channel": "NAME",
+    "config": "FILE",
+    "data": "FOLDER",
+    "from": "SOURCE",
+    "id": "ID",
+    "limit": "NUMBER",
+    "progress": "FILE",
+    "save": "FILE",
+    "threads": "NUMBER",
+    "to": "TARGET",
+    "voice": "ID",
 }
-"""What the values of options are, where the option does not say it."""
+"""What an option's value is, where the option does not say it. Commands made from actions add theirs."""
 
 
 def sentence(app: App, error: CycloptsError) -> str:
@@ -101,7 +101,7 @@ def with_names(usage: str) -> str:
 def value_name(option: str) -> str:
     """The name of an option's value: that of the option, or what it is."""
     name = option.lstrip("-")
-    return next((value for value, names in VALUES.items() if name in names), name.upper().replace("-", "_"))
+    return VALUES.get(name, name.upper().replace("-", "_"))
 
 
 def _unknown_command(error: CycloptsError) -> str:

@@ -24,6 +24,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from myna.actions import declared
 from myna.errors import BodyTooLarge, BodyTooSlow, InvalidRequest
 from myna.http.request_head import Message
 from myna.office.render import N_
@@ -36,32 +37,8 @@ F = TypeVar("F", bound=Struct)
 
 FORM_MAX_BYTES = 64 * 1024
 FIELDS_MAX = 100
-LABELS = {
-    "cap_period": N_("The cap renews"),
-    "cap_units": N_("Units at most"),
-    "concurrent": N_("Concurrent requests"),
-    "consent_by": N_("Who declares this"),
-    "count": N_("How many codes"),
-    "email": N_("E-mail"),
-    "expires_in": N_("Expires"),
-    "grace": N_("The old key works for another"),
-    "intent": N_("Answer requests to read aloud with speech"),
-    "key_env": N_("Variable with the key"),
-    "low_balance": N_("Low balance"),
-    "model": N_("Model"),
-    "responses": N_("Its server offers POST /responses"),
-    "route": N_("Models it may use"),
-    "rpm": N_("Calls per minute at most"),
-    "sample": N_("Recording"),
-    "scope": N_("Scopes"),
-    "units": N_("Units"),
-    "units_per_day": N_("Units in 24 hours at most"),
-    "upstream_model": N_("Model to request"),
-    "url": N_("Base URL"),
-    "uses": N_("Uses"),
-    "voice_id": N_("Voice"),
-}
-"""What the pages call a field, where it is not its name."""
+LABELS = {"cap_period": N_("The cap renews"), "cap_units": N_("Units at most")}
+"""What the pages call a field that no action has, where it is not its name."""
 _LISTS = {list, tuple}
 _NO_TEXT = re.compile(r"[\0\ud800-\udfff]")
 _NO_CHOICE = "Invalid enum value"
@@ -134,7 +111,8 @@ def upload(form: FormData, name: str) -> UploadFile | None:
 
 def label_of(name: str) -> str:
     """What an error calls a field, in English."""
-    return LABELS.get(name, name.replace("_", " ").capitalize())
+    labels = [LABELS.get(name, ""), *(about.label for about in declared(name))]
+    return next(filter(None, labels), name.replace("_", " ").capitalize())
 
 
 def _refused(wrong: FieldError) -> InvalidRequest:

@@ -14,6 +14,7 @@ import jinja2
 from myna import config, errors
 from myna.accounts import limits, throttle
 from myna.accounts.sign_in.oidc.provider import Failure
+from myna.actions import actions, fields_of
 from myna.engines.models.published import MODELS
 from myna.errors import sentences
 from myna.errors.sentences import SentenceError
@@ -147,6 +148,8 @@ def used() -> set[str]:
                 given = node.args[1:] if name == "redirect" else node.args
                 texts |= {arg.value for arg in given if isinstance(arg, ast.Constant)}
     texts |= {setting.kind.requirement for setting in config.SETTINGS.values()}
+    for about in (about for kind in actions() for about in fields_of(kind).values()):
+        texts |= {text for text in (about.label, about.note) if text}
     return texts | error_sentences() | set(audit.RULES) | set(sentences.UNAVAILABLE)
 
 

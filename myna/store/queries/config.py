@@ -30,10 +30,11 @@ _STATE = "CASE WHEN open_until = 0 THEN 'closed' WHEN open_until > now_ms() THEN
 
 
 class ChannelRow(Struct, frozen=True):
-    """An upstream channel; the key itself stays in the environment variable `key_env`. `weight` is its share
-    among the channels of its priority, 0 for none. `responses`: its server offers POST /responses.
-    `concurrent` is how many requests of a process it may have open, 0 for a share of all. `stored_key` is the
-    key that was entered for it, encrypted, or where it is: see `channels/keys.py`."""
+    """An upstream channel, with 0 and 1 in place of a bool if it was read; the key itself stays in the
+    environment variable `key_env`. `weight` is its share among the channels of its priority, 0 for none.
+    `responses`: its server offers POST /responses. `concurrent` is how many requests of a process it may have
+    open, 0 for a share of all. `stored_key` is the key that was entered for it, encrypted, or where it is:
+    see `channels/keys.py`."""
 
     kind: str
     name: str
@@ -41,9 +42,9 @@ class ChannelRow(Struct, frozen=True):
     model: str
     key_env: str = ""
     priority: int = 0
-    enabled: int = 1
+    enabled: bool = True
     weight: int = 0
-    responses: int = 0
+    responses: bool = False
     concurrent: int = 0
     stored_key: str = ""
 

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from msgspec import Struct, structs
 from starlette.responses import Response
 
+from myna.actions import YES_OR_NO, fields_of
 from myna.actions.channels import (
     PRIORITY_DEFAULT,
     PRIORITY_MAX,
@@ -273,6 +274,7 @@ async def show_new(visit: Visit) -> Response:
     """Asks for a new channel."""
     return visit.page(
         "site/channel_new.html",
+        fields=fields_of(AddChannel),
         form=AddChannel(kind="chat", name="", url=""),
         kinds=KINDS,
         vendors=VENDORS,
@@ -282,21 +284,29 @@ async def show_new(visit: Visit) -> Response:
 
 async def add(visit: Visit) -> Response:
     """Adds the channel, with its key; behind the others, unless the form says otherwise."""
-    last = max((one.priority for one in await known(visit)), default=0)
-    behind = min(PRIORITY_MAX, max(PRIORITY_DEFAULT, last + PRIORITY_STEP))
-    given = {} if visit.typed("priority") else {"priority": behind}
+    given = {} if visit.typed("priority") else {"priority": await _last_priority(visit)}
     row = await visit.perform(visit.fields(AddChannel, **given))
     channel = await _look_up_voices(visit, row.name)
     notice = visit.text("{name} is added. Test it: it answers in a moment.").format(name=row.name)
     return visit.redirect(PATH, notice + await _warning(visit, channel))
 
 
+async def _last_priority(visit: Visit) -> int:
+    """The priority of a channel that is tried after all others."""
+    last = max((one.priority for one in await known(visit)), default=0)
+    return min(PRIORITY_MAX, max(PRIORITY_DEFAULT, last + PRIORITY_STEP))
+
+
 async def show_change(visit: Visit) -> Response:
     """The forms about one channel of the database."""
     channel = await _stored(visit, visit.parameter("name"))
+    fields = fields_of(SetChannel)
+    if channel.kind != "chat":
+        del fields["responses"]
     return visit.page(
         "site/channel.html",
         channel=channel,
+        fields=fields,
         form=SetChannel(name=channel.name, **{**_present(channel), "url": without_login(channel.url)}),
         routes=[
             row.name
@@ -324,13 +334,15 @@ def _present(channel: Channel) -> dict[str, Any]:
 
 
 async def change(visit: Visit) -> Response:
-    """Changes the channel. What the form has no field for stays as it is; a field that was emptied gets the
-    default of a new channel."""
+    """Changes the channel. What the form has no field for stays as it is; a field that was emptied is as in
+    the form of a new channel."""
     before = await _stored(visit, visit.typed("name"))
     present = _present(before)
-    defaults = {one.name: one.default for one in structs.fields(AddChannel)}
-    given = {name: visit.typed(name) or defaults[name] for name in present if name in visit.form}
-    given |= {"url": visit.typed("url") or None, "responses": bool(visit.typed("responses"))}
+    empty = {one.name: one.default for one in structs.fields(AddChannel)}
+    empty |= {"url": None, "priority": await _last_priority(visit)}
+    given = {name: visit.typed(name) or empty[name] for name in present if name in visit.form}
+    flags = [name for name, about in fields_of(SetChannel).items() if about.value == YES_OR_NO]
+    given |= {name: bool(visit.typed(name)) for name in flags}  # a browser sends nothing of an unchecked box
     row = await visit.perform(visit.fields(SetChannel, **given))
     if all(getattr(row, name) == value for name, value in present.items()):
         return visit.redirect(PATH)
