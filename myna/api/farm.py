@@ -6,9 +6,7 @@ once, unless the commit is in doubt: then the maintenance job that removes unref
 
 import asyncio
 import re
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
 from dataclasses import dataclass
 
 from msgspec import Struct, structs
@@ -33,6 +31,7 @@ from myna.http.asgi import Routes
 from myna.http.request import Request
 from myna.http.responses import Response, envelope
 from myna.lib.files import AtomicFile, DiskExecutor
+from myna.lib.shares import Shares
 from myna.settings import Settings
 from myna.speech.plan import sound_s
 from myna.store.batch import Audio
@@ -242,8 +241,8 @@ class Uploads:
 
     def __post_init__(self) -> None:
         self._disk = DiskExecutor()
-        self._leases: set[LeaseKey] = set()
-        self._bytes: Counter[int] = Counter()
+        self._leases = Shares[LeaseKey](sys.maxsize, 1, _is_sent_already)
+        self._bytes = Shares[int](sys.maxsize, NODE_BYTES_MAX, _too_many_bytes)
 
     async def complete(self, request: Request) -> Response:
         """Completes a job; succeeds again for a completed one. An error closes the connection, since the rest
@@ -261,7 +260,7 @@ class Uploads:
         headers = _upload_headers(request)
         if not await self.node_auth.in_time(self.tasks.has_lease(node.id, headers.lease)):
             raise StaleLease
-        with self._in_flight(node.id, headers):
+        with self._leases.place(headers.lease.key), self._bytes.place(node.id, headers.size_bytes):
             audio = await self._received(request, headers, node.id)
         try:
             in_use = await self.tasks.complete(node.id, headers.lease, audio)
@@ -270,28 +269,6 @@ class Uploads:
             raise
         if not in_use:
             await self.audio.discard(audio.name)
-
-    @contextmanager
-    def _in_flight(self, node_id: int, headers: UploadHeaders) -> Iterator[None]:
-        """Raises Unavailable for a second upload of one lease, or if the node's uploads exceed
-        NODE_BYTES_MAX."""
-        size_bytes = headers.size_bytes
-        lease = headers.lease.key
-        if lease in self._leases:
-            raise Unavailable("Audio for this job is being sent already; send it again when that has ended.")
-        if self._bytes[node_id] + size_bytes > NODE_BYTES_MAX:
-            raise Unavailable(
-                f"The uploads of this node would exceed {NODE_BYTES_MAX} bytes; send it again later."
-            )
-        self._leases.add(lease)
-        self._bytes[node_id] += size_bytes
-        try:
-            yield
-        finally:
-            self._leases.discard(lease)
-            self._bytes[node_id] -= size_bytes
-            if not self._bytes[node_id]:
-                del self._bytes[node_id]
 
     async def _received(self, request: Request, headers: UploadHeaders, node_id: int) -> Audio:
         """Writes the body to a file, checks its hash and audio, and makes it durable."""
@@ -326,6 +303,14 @@ class Uploads:
             reason = f"The audio has {inspected.seconds:.1f} s; this text makes at most {most_s:.1f} s."
             await self.tasks.fail(node_id, Failure(lease, reason))
             raise InvalidRequest(reason)
+
+
+def _is_sent_already() -> Unavailable:
+    return Unavailable("Audio for this job is being sent already; send it again when that has ended.")
+
+
+def _too_many_bytes() -> Unavailable:
+    return Unavailable(f"The uploads of this node would exceed {NODE_BYTES_MAX} bytes; send it again later.")
 
 
 def _upload_headers(request: Request) -> UploadHeaders:

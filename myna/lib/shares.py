@@ -53,13 +53,13 @@ class Shares(Generic[H]):
             self._serve()
 
     @contextlib.contextmanager
-    def place(self, holder: H) -> Iterator[None]:
-        """Has a place inside. Raises the refusal."""
-        self.take(holder)
+    def place(self, holder: H, places: int = 1) -> Iterator[None]:
+        """Has places inside. Raises the refusal."""
+        self.take(holder, places)
         try:
             yield
         finally:
-            self.release(holder)
+            self.release(holder, places)
 
     def try_take(self, holder: H, share: int = 0, places: int = 1, *, is_next: bool = False) -> bool:
         """Takes places if there are as many, the holder may have them, by its `share` if it has another one,
