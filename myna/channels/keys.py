@@ -9,7 +9,6 @@ it elsewhere.
 import asyncio
 import contextlib
 import logging
-import os
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from myna.errors import CommandError, ConfigError
-from myna.lib.files import AtomicFile
+from myna.lib.files import write_atomically
 from myna.lib.setting_kinds import IN_FOLDER, listed
 from myna.settings import Settings
 from myna.store.queries.config import ChannelRow
@@ -37,8 +36,6 @@ KEY_MAX_CHARS = 4096
 LOAD_MAX_S = 1.0
 """How long a new configuration waits for the keys of its channels."""
 _NAME_MAX_BYTES = 250
-_FOLDER_MODE = 0o700
-_FILE_MODE = 0o600
 
 
 class _StoredKey(Struct, frozen=True):
@@ -100,18 +97,9 @@ class ChannelKeys:
             self.remove(row.name)
             return
         content = msgspec.json.encode(_StoredKey(server_of(row.url), key))
-        file = AtomicFile(self._path(row.name))
         try:
-            self._folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-            file.begin()
-            file.part.chmod(_FILE_MODE)
-            file.write(content)
-            if self._owner:
-                for path in (self._folder, file.part):
-                    os.chown(path, *self._owner)
-            file.commit()
+            write_atomically(self._path(row.name), content, private=True, owner=self._owner)
         except OSError as error:
-            file.abort()
             raise CommandError(
                 "The key can't be stored in {folder}: {strerror}.",
                 folder=self._folder,

@@ -26,6 +26,9 @@ from typing import Any, BinaryIO, Final, TypeVar
 log = logging.getLogger(__name__)
 _BUFFER_BYTES: Final = 262_144
 T = TypeVar("T")
+FILE_MODE: Final = 0o600
+FOLDER_MODE: Final = 0o700
+"""Of private files and their folders: this user alone can read them."""
 CLEANUP_WAIT_S = 1.0
 """How long a caller waits for its files to be removed. The removal completes in any case."""
 THREADS = 16
@@ -147,11 +150,22 @@ class AtomicFile:
             raise FileNotFoundError(errno.ENOENT, "the file was aborted", str(self.part))
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Writes a file durably; an existing one is replaced by the whole new one. Raises OSError."""
+def write_atomically(
+    path: Path, data: bytes, *, private: bool = False, owner: tuple[int, int] | None = None
+) -> None:
+    """Writes a file durably; an existing one is replaced by the whole new one. A `private` one, and a folder
+    that is made for it, can be read by its user alone. Root may give both to an `owner`, a user and a group
+    id. Raises OSError."""
     file = AtomicFile(path)
     try:
+        if private:
+            path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         file.begin()
+        if private:
+            file.part.chmod(FILE_MODE)
+        if owner:
+            for made in (path.parent, file.part):
+                os.chown(made, *owner)
         file.write(data)
         file.commit()
     finally:

@@ -27,7 +27,7 @@ import msgspec
 from msgspec import Struct
 
 from myna.errors import CommandError
-from myna.lib.files import remove, sync_folder
+from myna.lib.files import FILE_MODE, remove, sync_folder
 
 FORMAT = 1
 HEADER = "myna-backup.json"
@@ -37,7 +37,6 @@ S = TypeVar("S", bound=Struct)
 _ROWS = re.compile(r"rows/([a-z_]+)/[0-9]{9}\.jsonl\.gz")
 NO_BACKUP = "isn't a backup of Myna"
 _BLOCK_BYTES = 2**18
-_FILE_MODE = 0o600
 _COMPRESSION = 3
 
 
@@ -107,7 +106,7 @@ class ArchiveWriter:
     def __enter__(self) -> Self:
         self._check_free()
         try:
-            handle = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE)
+            handle = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
         except OSError as error:
             raise CommandError(f"{self._path} can't be written: {error.strerror}.") from None
         self._file = os.fdopen(handle, "wb")
@@ -163,7 +162,7 @@ class ArchiveWriter:
     def _add(self, name: str, content: IO[bytes], size: int) -> None:
         member = tarfile.TarInfo(name)
         member.size = size
-        member.mode = _FILE_MODE
+        member.mode = FILE_MODE
         member.mtime = int(time.time())
         self._hashed.update(_hashed_head(name, size))
         self._tar.addfile(member, _HashingReader(content, self._hashed))

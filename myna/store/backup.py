@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from myna import __version__
 from myna.errors import CommandError
-from myna.lib.files import DiskThreads, remove, sync_folder
+from myna.lib.files import FILE_MODE, FOLDER_MODE, DiskThreads, remove, sync_folder
 from myna.store import migrate, schema, tables
 from myna.store.archive import (
     FORMAT,
@@ -48,8 +48,6 @@ KINDS = {
 MISSING_SHOWN_MAX = 20
 _NUMBER_BYTES = 8
 _AT_ONCE = 32
-_FOLDER_MODE = 0o700
-_FILE_MODE = 0o600
 
 
 class BackupResult(Struct, frozen=True):
@@ -311,11 +309,11 @@ class _StagedFiles(_Files):
         self._check_not_stopped()
         path = self._staging(folder) / name[:2] / name
         try:
-            path.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
             with path.open("xb") as file:
                 for data in content:
                     file.write(data)
-            path.chmod(_FILE_MODE)
+            path.chmod(FILE_MODE)
         except OSError as error:
             raise CommandError(f"{self.data} can't be written to: {error.strerror}.") from None
 
@@ -326,7 +324,7 @@ class _StagedFiles(_Files):
         for name in FOLDERS:
             staging, folder = self._staging(name), self.data / name
             if staging.is_dir():
-                staging.chmod(_FOLDER_MODE)
+                staging.chmod(FOLDER_MODE)
                 staging.replace(folder)  # replaces an empty folder
                 self._moved.append(folder)
         sync_folder(self.data)

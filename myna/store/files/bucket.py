@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from myna.errors import ConfigError, StorageUnavailable
-from myna.lib.files import remove
+from myna.lib.files import FOLDER_MODE, remove
 from myna.lib.setting_kinds import with_secret_files
-from myna.store.files.storage import FOLDER_MODE, MARKER, Stored
+from myna.store.files.storage import MARKER, Stored
 
 try:
     import obstore

@@ -12,14 +12,13 @@ from typing import Final, TypeVar
 
 from myna.engines.audio import word_times
 from myna.engines.interface import WordTime
-from myna.lib.files import DiskExecutor, DiskThreads, remove, wait_shielded
-from myna.store.files.storage import FOLDER_MODE, Storage, Stored
+from myna.lib.files import FILE_MODE, FOLDER_MODE, DiskExecutor, DiskThreads, remove, wait_shielded
+from myna.store.files.storage import Storage, Stored
 
 T = TypeVar("T")
 R = TypeVar("R")
 _REQUESTS = 32
 """Concurrent ones, to a remote storage."""
-_FILE_MODE: Final = 0o600
 _TEMPORARY: Final = ".tmp"
 
 
@@ -147,7 +146,7 @@ class SampleStore(NamedFiles):
     def make_private(self, name: str) -> None:
         """Makes the file readable by this user only."""
         path = self._path(name)
-        path.chmod(_FILE_MODE)
+        path.chmod(FILE_MODE)
         if self._owner:
             for found in (self.folder, path.parent, path):
                 os.chown(found, *self._owner)

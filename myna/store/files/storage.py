@@ -21,7 +21,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from myna.errors import CommandError, DiskFull, StorageUnavailable
-from myna.lib.files import AtomicFile, DiskThreads
+from myna.lib.files import DiskThreads, write_atomically
 from myna.lib.setting_kinds import IN_FOLDER
 from myna.lib.telemetry import metrics
 from myna.settings import Settings
@@ -30,7 +30,6 @@ from myna.store.queries import site as queries
 
 log = logging.getLogger(__name__)
 
-FOLDER_MODE: Final = 0o700
 FOLDERS: Final = ("audio", "samples")
 MARKER: Final = "audio/myna-site"
 WRONG_STORAGE: Final = (
@@ -45,7 +44,6 @@ UNREADABLE_STORAGE: Final = (
     "The storage {storage} can't be read: its {marker} needs to be a file that this process may read; the log"
     " has what a bucket answers."
 )
-_FILE_MODE: Final = 0o600
 _PROBE_BYTES: Final = 4096
 _MIB: Final = 2**20
 _BUCKET: Final = "myna.store.files.bucket:Bucket"
@@ -109,17 +107,7 @@ class Folder:
         return
 
     def put(self, key: str, data: bytes) -> None:
-        path = self.working / key
-        path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        file = AtomicFile(path)
-        try:
-            file.begin()
-            file.write(data)
-            file.part.chmod(_FILE_MODE)
-            file.commit()
-        except BaseException:
-            file.abort()
-            raise
+        write_atomically(self.working / key, data, private=True)
 
     def stat(self, key: str) -> Stored | None:
         try:
