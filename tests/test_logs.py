@@ -234,12 +234,8 @@ def test_every_line_of_the_log_is_json_whatever_callers_send(make_service: Servi
         assert call("GET", service.root_url + path).status == 404
     wait_until(lambda: service.stderr.count('"status":404') == 5, 60, "the lines are written")
     assert service.stop() == 0
-    levels = [line["level"] for line in service_lines(service)]
+    levels = [json.loads(line)["level"] for line in service.log_lines if line]
     assert set(levels) <= {"info", "warning"}
-
-
-def service_lines(service: Service) -> list[dict[str, str]]:
-    return [json.loads(line) for line in service.log_lines if line]
 
 
 def test_an_action_shows_no_value() -> None:

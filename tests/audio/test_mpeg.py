@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from numpy.typing import NDArray
 
 from myna.engines.audio import word_times
 from myna.engines.audio.containers import Container, is_truncated, kind, parts
@@ -99,11 +98,6 @@ def _sndfile(name: str, seconds: float = 4) -> bytes:
     return file.getvalue()
 
 
-def _recording(name: str, sound: NDArray[np.float32]) -> bytes:
-    """The sound in one of FFMPEG_SHAPES. The amr is of empty frames: not every FFmpeg writes one."""
-    return AMR if name == "amr" else ffmpeg_file(name, sound)
-
-
 def _our_mp3(folder: Path, seconds: float) -> bytes:
     return write_mp3(folder / f"{seconds}.mp3", voice(seconds)).read_bytes()
 
@@ -142,7 +136,7 @@ def test_a_file_cut_anywhere_is_truncated(name: str) -> None:
 
 @pytest.mark.parametrize("name", FFMPEG_SHAPES)
 def test_a_cut_file_that_states_its_size_is_truncated(name: str) -> None:
-    data = _recording(name, voice(4, 48_000))
+    data = AMR if name == "amr" else ffmpeg_file(name, voice(4, 48_000))  # not every FFmpeg writes amr
     what = kind(data)
     assert what is not None and not is_truncated(data, what)
     states_its_size = name not in WITHOUT_LENGTH

@@ -30,11 +30,8 @@ def attempt(
     status: int, body: Any = None, headers: Mapping[str, str] | None = None, *, callers: bool = False
 ) -> FailedAttempt:
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return of_status(ClientResponse(status, _pairs(headers or {}), text), CHANNEL, model_is_callers=callers)
-
-
-def _pairs(headers: Mapping[str, str]) -> tuple[tuple[bytes, bytes], ...]:
-    return tuple((name.encode(), value.encode()) for name, value in headers.items())
+    pairs = tuple((name.encode(), value.encode()) for name, value in (headers or {}).items())
+    return of_status(ClientResponse(status, pairs, text), CHANNEL, model_is_callers=callers)
 
 
 def error(message: str = "", **members: Any) -> dict[str, Any]:

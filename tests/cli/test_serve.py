@@ -27,7 +27,6 @@ from myna.store.files.named_files import SampleStore
 from myna.store.files.storage import Folder
 from tests.cli.conftest import SAID_DATABASE, Cli
 from tests.rig.calls import call
-from tests.rig.commands import CommandLine
 from tests.rig.forks import Forks
 from tests.rig.postgres import Postgres
 from tests.rig.service import Service, ServiceMaker
@@ -136,12 +135,8 @@ class Terminal:
                 self.printed += data.decode()
 
 
-@pytest.fixture
-def terminal(tmp_path: Path, commands: CommandLine, forks: Forks) -> Terminal:
-    return Terminal(Service(tmp_path, commands, chat_url="parrot:", speech="none"), forks)
-
-
-def test_a_terminal_gets_a_link_until_an_operator_can_sign_in(terminal: Terminal) -> None:
+def test_a_terminal_gets_a_link_until_an_operator_can_sign_in(bare_cli: Cli, forks: Forks) -> None:
+    terminal = Terminal(bare_cli.service, forks)
     with terminal.serving():
         first = terminal.link(1)
         assert "within 15 minutes" in terminal.printed and "works once" in terminal.printed

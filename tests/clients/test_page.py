@@ -23,10 +23,6 @@ IN_NODE = ("openai-node", "Vercel AI SDK")
 pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(INSTALL_DEADLINE_S + RUN_DEADLINE_S)]
 
 
-def named(example: Example) -> str:
-    return f"{example.client} {example.number}"
-
-
 def test_every_client_of_the_table_has_an_example() -> None:
     assert {example.client for example in examples()} == set(packages())
 
@@ -38,7 +34,7 @@ def test_the_clients_that_are_installed_have_the_versions_of_the_table() -> None
     assert packages()["openai-python"] == (f"openai=={importlib.metadata.version('openai')}",)
 
 
-@pytest.mark.parametrize("example", examples(), ids=named)
+@pytest.mark.parametrize("example", examples(), ids=lambda one: f"{one.client} {one.number}")
 def test_an_example_streams(
     example: Example,
     client_env: Mapping[str, str],

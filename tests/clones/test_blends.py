@@ -21,7 +21,6 @@ from myna.speech import catalogue as voices
 from myna.store.queries import config as config_store
 from myna.store.queries.config import BlendRow, Config
 from myna.voices import overrides as voice_overrides
-from myna.voices.overrides import PublicVoice
 from myna.wire.farm import NodeVoice
 from tests.clones.conftest import Do
 from tests.rig.actors import perform
@@ -66,19 +65,13 @@ async def usable(books: Books, channels: Channels) -> list[str]:
     return [voice.voice_id for voice in voices.usable(channels, await config_of(books))]
 
 
-async def listed(books: Books, channels: Channels) -> PublicVoice:
-    """The blend in the operator's list."""
-    rows = await voice_overrides.list_public(books.db, channels)
-    (row,) = (row for row in rows if row.voice.voice_id == BLEND)
-    return row
-
-
 async def test_a_blend_is_a_public_voice_of_the_channel_after_its_own(
     do: Do, books: Books, channels: Channels
 ) -> None:
     await do(BlendVoice(voice_id=BLEND, recipe=RECIPE))
     assert await usable(books, channels) == [*PARTS, BLEND]
-    row = await listed(books, channels)
+    rows = await voice_overrides.list_public(books.db, channels)
+    (row,) = (row for row in rows if row.voice.voice_id == BLEND)
     assert row.voice == BlendRow(BLEND, "晓晓 + 晓北", "female", "zh-CN", RECIPE)
     assert (row.sources, row.recipe) == ((f"channel {CHANNEL}",), RECIPE)
     others = [row for row in await voice_overrides.list_public(books.db, channels) if row.recipe == ""]

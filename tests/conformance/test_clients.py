@@ -1,7 +1,7 @@
 """The official clients, and a real language model server as the upstream."""
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,24 +19,15 @@ def openai() -> Any:
     return importlib.import_module("openai")
 
 
-@pytest.fixture
-def python_client(openai: Any, caller: Caller) -> Iterator[Any]:
-    with openai.OpenAI(base_url=caller.service.base_url, api_key=caller.key.plain, max_retries=0) as client:
-        yield client
-
-
-def test_the_python_client_lists_the_models_and_chats(python_client: Any) -> None:
-    listed = python_client.models.list()
+def test_the_python_client_lists_the_models_and_chats(openai: Any, caller: Caller) -> None:
+    client = openai.OpenAI(base_url=caller.service.base_url, api_key=caller.key.plain, max_retries=0)
+    listed = client.models.list()
     assert sorted(model.id for model in listed) == ["svc-agent", "svc-chat"]
-    completion = python_client.chat.completions.create(
-        model="svc-chat",
-        messages=[
-            {"role": "system", "content": "Be brief."},
-            {"role": "user", "content": [{"type": "text", "text": "hello"}]},
-        ],
-        temperature=0,
-        max_completion_tokens=50,
-    )
+    parts = [{"type": "text", "text": "hello"}]
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": parts}]
+    asked = {"model": "svc-chat", "messages": messages, "temperature": 0, "max_completion_tokens": 50}
+    completion = client.chat.completions.create(**asked)
+    client.close()
     assert completion.choices[0].message.content == "hello"
     assert completion.usage is not None
     assert completion.usage.total_tokens == 0

@@ -5,14 +5,14 @@ The node is a client of the real protocol in the test; the service has no speech
 
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.conformance.caller import DELIVERED, REFUNDED, Caller, check_error, make_caller
 from tests.farm.node_client import NodeClient, NodeSite, mp3, new_voice
-from tests.rig.calls import Answer, call
+from tests.rig.calls import call
 from tests.rig.samples import write_voice
 from tests.rig.service import RunningService, ServiceMaker
 
@@ -45,12 +45,6 @@ def node(site: NodeSite, voice: str) -> Iterator[NodeClient]:
     node = site.node(voice)
     yield node
     site.service.cli("node", "remove", node.name)
-
-
-@pytest.fixture
-def meanwhile() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(4) as pool:
-        yield pool
 
 
 def speak(node: NodeClient, audio: bytes = mp3()) -> None:
@@ -97,25 +91,21 @@ def test_a_retried_order_gets_the_same_task_uncharged(caller: Caller, node: Node
 
 
 def test_a_chat_waits_for_the_node_and_returns_the_audio_url(
-    site: NodeSite, caller: Caller, node: NodeClient, voice: str, meanwhile: ThreadPoolExecutor
+    site: NodeSite, caller: Caller, node: NodeClient, voice: str
 ) -> None:
-    only(site, voice)
+    site.service.cli("voice", "order", voice)  # the first is the default of chats
     named = {"Idempotency-Key": "the chat"}
-    asked = [meanwhile.submit(caller.chat, "请朗读：春眠不觉晓", named) for _ in range(2)]
     audio = mp3(0.6)
-    speak(node, audio)
-    first, copy = (answered(future) for future in asked)
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(caller.chat, "请朗读：春眠不觉晓", named) for _ in range(2)]
+        speak(node, audio)
+        first, copy = (future.result(PATIENCE_S) for future in asked)
+    assert first.status == copy.status == 200, (first, copy)
     assert first.json == copy.json
     url = first.json["choices"][0]["message"]["content"]
     assert re.fullmatch(r"http://[^/]+/uploads/[0-9a-f]{32}\.mp3", url)
-    assert first.json["audio"] == {
-        "url": url,
-        "task_id": first.json["audio"]["task_id"],
-        "mode": "async",
-        "voice_id": voice,
-        "text": "春眠不觉晓",
-        "chars": 5,
-    }
+    order = {"mode": "async", "voice_id": voice, "text": "春眠不觉晓", "chars": 5}
+    assert first.json["audio"] == {"url": url, "task_id": first.json["audio"]["task_id"], **order}
     assert call("GET", url).body == audio
     assert caller.stats() == DELIVERED
 
@@ -159,14 +149,3 @@ def test_a_cloned_voice_is_private_to_its_account(site: NodeSite, caller: Caller
     assert caller.stats() == REFUNDED
     check_error(caller.speak("你好", voice_id=own), 400)
     site.service.cli("node", "remove", cloner.name)
-
-
-def only(site: NodeSite, voice: str) -> None:
-    """Puts the voice first in the list, where it is the default of chats."""
-    site.service.cli("voice", "order", voice)
-
-
-def answered(future: "Future[Answer]") -> Answer:
-    answer = future.result(PATIENCE_S)
-    assert answer.status == 200, answer
-    return answer

@@ -10,7 +10,7 @@ import pytest
 from tests.docs.pages import DOCS, README, README_ZH, Command, Fence, commands, fences
 from tests.rig.commands import output_of
 from tests.rig.compute_node import ComputeNode, NodeMaker
-from tests.rig.service import Account, Service, ServiceMaker
+from tests.rig.service import Service, ServiceMaker
 
 pytestmark = pytest.mark.slow
 RUN_DEADLINE_S = 60
@@ -97,20 +97,13 @@ def test_the_commands_of_the_chinese_readme_work(make_service: ServiceMaker, mak
     assert (service.folder / "hello.mp3").stat().st_size > 1000
 
 
-@pytest.fixture
-def talkative(make_service: ServiceMaker, make_node: NodeMaker) -> Account:
-    """An account of a running service that has spoken."""
+def test_a_backup_made_as_documented_is_whole(make_service: ServiceMaker, make_node: NodeMaker) -> None:
+    """The service keeps running; the copy becomes a separate data folder."""
     service = make_service(chat_url="parrot:").start()
-    account = service.account(name="talkative")
+    service.account(name="talkative")
     newcomer = Newcomer(service, make_node())
     newcomer.follow(next(fence for fence in fences(DOCS / "api.md") if "/tts" in fence.text))
     assert len(newcomer.answers) == 1
-    return account
-
-
-def test_a_backup_made_as_documented_is_whole(talkative: Account) -> None:
-    """The service keeps running; the copy becomes a separate data folder."""
-    service = talkative.service
     typed = [
         command
         for fence in fences(DOCS / "operations.md")

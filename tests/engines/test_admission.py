@@ -86,14 +86,9 @@ def test_a_streamed_text_is_limited_until_it_begins_and_as_a_whole() -> None:
     assert admission.refusal("b", 100.0, within_s=200.0, begins_s=8.1) == TOO_LATE
 
 
-def slow(processes_per_text: int = 1) -> Admission:
-    """An engine that takes a second for a second of sound."""
-    return Admission(2, 100, 10, pace=1.0, processes_per_text=processes_per_text)
-
-
 @pytest.mark.parametrize("processes_per_text", [1, 2])
 def test_a_text_that_even_an_idle_engine_cannot_speak_in_time_is_refused(processes_per_text: int) -> None:
-    admission = slow(processes_per_text)
+    admission = Admission(2, 100, 10, pace=1.0, processes_per_text=processes_per_text)
     possible_s = processes_per_text * SOON_S
     assert admission.refusal("a", possible_s - 1, SOON_S) == ""
     assert admission.refusal("a", possible_s + 1, SOON_S) == TOO_LONG

@@ -59,13 +59,6 @@ def stuck(tmp_path: Path) -> Iterator[StuckFile]:
     stuck.close()
 
 
-async def _stalled(own: Inspector, stuck: StuckFile, target: Path) -> "asyncio.Task[Measured]":
-    """A sample that the child reads without end."""
-    task = asyncio.create_task(own.sample(stuck.path, target))
-    await until(stuck.has_reader)
-    return task
-
-
 async def test_a_closed_inspector_has_no_process_and_refuses_files(
     own: Inspector, good: Path, tmp_path: Path
 ) -> None:
@@ -84,7 +77,8 @@ async def test_a_closed_inspector_has_no_process_and_refuses_files(
 async def test_a_file_that_crashes_the_child_is_refused_and_the_next_is_accepted(
     own: Inspector, good: Path, stuck: StuckFile, tmp_path: Path
 ) -> None:
-    reading = await _stalled(own, stuck, tmp_path / "sample.wav")
+    reading = asyncio.create_task(own.sample(stuck.path, tmp_path / "sample.wav"))
+    await until(stuck.has_reader)
     [pid] = own.pids()
 
     os.kill(pid, signal.SIGSEGV)

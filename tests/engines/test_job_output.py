@@ -14,7 +14,7 @@ import pytest
 import soundfile
 
 from demo import tiny_voices
-from myna.engines.audio.loudness import TARGET_LUFS, Sound, integrated
+from myna.engines.audio.loudness import TARGET_LUFS, integrated
 from myna.engines.audio.mp3 import Mp3File
 from myna.engines.espeak.engine import VOICES, Espeak
 from myna.engines.interface import (
@@ -139,10 +139,6 @@ async def relayed(engine: StreamingEngine, utterance: Utterance) -> bytes:
     return b"".join([part.pcm async for part in engine.sound(utterance, DEADLINE_S)])
 
 
-def samples_of(pcm: bytes) -> Sound:
-    return np.frombuffer(pcm, "<i2").astype(np.float32) * np.float32(1 / 32768)
-
-
 def tones(sherpa: Sherpa, text: str = TONES, speed: float = 1.0) -> Utterance:
     return Utterance(text, sherpa.voices[0].voice_id, speed)
 
@@ -162,7 +158,8 @@ async def test_the_parts_of_espeak_are_the_sound_of_its_file(
 ) -> None:
     utterance = Utterance(text, voice_id, speed)
     whole = await espeak.speak(utterance, tmp_path / "whole.mp3", DEADLINE_S)
-    sound = samples_of(await relayed(espeak, utterance))
+    pcm = await relayed(espeak, utterance)
+    sound = np.frombuffer(pcm, "<i2").astype(np.float32) * np.float32(1 / 32768)
     assert len(sound) / STREAM_RATE_HZ == pytest.approx(whole.seconds, rel=0.02, abs=0.01)
     samples, rate_hz = soundfile.read(tmp_path / "whole.mp3", dtype="float32")
     assert integrated(sound, STREAM_RATE_HZ) - integrated(samples, rate_hz) == pytest.approx(LAME_DB, abs=0.2)

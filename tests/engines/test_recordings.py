@@ -101,20 +101,8 @@ async def test_real_speech_is_a_good_sample(inspector: Inspector, espeak: Espeak
     )
 
 
-def _silent() -> NDArray[np.float32]:
-    return voice(5) * np.float32(0.003)
-
-
-def _mostly_silence() -> NDArray[np.float32]:
-    return np.concatenate([np.zeros(20 * RATE_HZ, np.float32), voice(2)])
-
-
 def _noisy() -> NDArray[np.float32]:
     return 0.2 * voice(6) + _NOISE.normal(0, 0.05, 6 * RATE_HZ).astype(np.float32)
-
-
-def _distorted() -> NDArray[np.float32]:
-    return np.clip(voice(5) * 8, -1, 1)
 
 
 def _tone() -> NDArray[np.float32]:
@@ -127,15 +115,15 @@ def _tone() -> NDArray[np.float32]:
         (lambda: voice(2.99), r"^The recording is 2\.9 s long; send at least 3 s\.$"),
         (lambda: voice(60.6), r"^The recording is longer than 60 s; send a part of it\.$"),
         (lambda: voice(5) * 0, r"^The recording is silent or nearly so; speak closer to the microphone\.$"),
-        (_silent, r"^The recording is silent or nearly so"),
+        (lambda: voice(5) * np.float32(0.003), r"^The recording is silent or nearly so"),
         (
-            _mostly_silence,
+            lambda: np.concatenate([np.zeros(20 * RATE_HZ, np.float32), voice(2)]),
             r"^Only 1\.\d s of the recording are clearly louder than its background; send at least 2 s",
         ),
         (_noisy, r"^Only \d\.\d s of the recording are clearly louder"),
         (_tone, r"^Only 0\.0 s of the recording are clearly louder"),
         (
-            _distorted,
+            lambda: np.clip(voice(5) * 8, -1, 1),
             r"^The recording is too loud and distorted; turn the microphone down and record again\.$",
         ),
     ],

@@ -121,10 +121,6 @@ def test_punctuation_beside_chinese_characters_has_full_width(heard: str, text: 
 MARKS = str.maketrans("", "", "，。")
 
 
-def segment(text: str) -> Segment:
-    return Segment(0, 0, 0.0, 1.0, text, [], 0.0, -0.5, 1.0, 0.1)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "heard", "text"),
@@ -139,6 +135,7 @@ def segment(text: str) -> Segment:
 def test_a_transcript_is_in_one_script(script: Script, heard: str, text: str) -> None:
     """Of a word alone 乾 would be 干, whose neighbours decide. Needs OpenCC, which the extra `hear` has."""
     words = [Word(character, 0.0, 1.0) for character in heard]
-    segments, found = Writer().written([segment(heard)], words, script)
+    segment = Segment(0, 0, 0.0, 1.0, heard, [], 0.0, -0.5, 1.0, 0.1)
+    segments, found = Writer().written([segment], words, script)
     assert [one.text for one in segments] == [text]
     assert "".join(one.word for one in found if one.word not in ",.，。") == text.translate(MARKS)

@@ -69,15 +69,10 @@ SIZE_BYTES = 930_000
 LOOP_MAX_S = 0.02
 
 
-def body_of(size_bytes: int) -> bytes:
-    """A hostile body of POST /responses: as many items as fit."""
-    item = {"role": "user", "content": "hi"}
-    count = size_bytes // len(msgspec.json.encode(item))
-    return msgspec.json.encode({"model": "m", "input": [item] * count})
-
-
 async def test_a_large_response_request_takes_nothing_from_the_event_loop() -> None:
-    body = body_of(SIZE_BYTES)
+    item = {"role": "user", "content": "hi"}
+    count = SIZE_BYTES // len(msgspec.json.encode(item))
+    body = msgspec.json.encode({"model": "m", "input": [item] * count})
     began = time.thread_time()
     fields, given, referenced = await read_body(partial(responses.decoded, body), len(body), 1)
     translate = partial(responses.read, fields, given, None, refuses_hosted=False)

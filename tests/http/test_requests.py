@@ -108,20 +108,15 @@ def test_a_query_has_a_bounded_number_of_parameters(edge: Edge) -> None:
     assert "100 parameters" in message
 
 
-def half_closed(edge: Edge, *requests: str) -> bytes:
-    """Sends the requests, closes the sending side and returns everything received."""
-    with edge.wire() as wire:
-        wire.send("".join(requests).encode())
-        wire.socket.shutdown(socket.SHUT_WR)
-        return wire.rest()
-
-
 def test_a_client_that_half_closes_after_a_request_is_answered(edge: Edge) -> None:
     post = f"{CHAT}\r\nHost: x\r\n{edge.bearer}\r\nContent-Length: {len(BODY)}\r\n\r\n{BODY.decode()}"
     get = f"GET /v1/me HTTP/1.1\r\nHost: x\r\n{edge.bearer}\r\n\r\n"
     for requests in ([post], [get], [get, post, get], [post, "GET /v1/"]):
         whole = [request for request in requests if request.endswith(("}", "\n"))]
-        answers = half_closed(edge, *requests)
+        with edge.wire() as wire:
+            wire.send("".join(requests).encode())
+            wire.socket.shutdown(socket.SHUT_WR)
+            answers = wire.rest()
         assert answers.count(b"HTTP/1.1 200 OK") == len(whole), requests
 
 

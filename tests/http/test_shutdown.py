@@ -115,7 +115,11 @@ def test_two_workers_share_metrics_and_engines_and_exit_with_0(
     assert len(speaking) == 2
     text = {"text": "Good morning.", "voice_id": "en-us-female-1"}
     assert call("POST", f"{pair.base_url}/tts", key=key, data=text).json["mode"] == "sync"
-    check_a_killed_worker_is_replaced(pair)
+    before = set(workers(pair))
+    os.kill(min(before), signal.SIGKILL)
+    wait_until(lambda: len(set(workers(pair)) - before) == 1, WAIT_S, "another worker has started")
+    started = "Application startup complete"
+    wait_until(lambda: pair.stderr.count(started) == 3, WAIT_S, "the other worker serves")
     assert speakers(pair) == speaking
     last = [*workers(pair), *speaking]
     os.kill(pair.pid, signal.SIGKILL)
@@ -141,14 +145,6 @@ def check_starting_workers_end_with_their_parent(pair: Service) -> None:
         wait_until(lambda: not any(map(processes.runs, starting)), WAIT_S, "the workers end")
     finally:
         processes.send(host, signal.SIGCONT)
-
-
-def check_a_killed_worker_is_replaced(pair: Service) -> None:
-    before = set(workers(pair))
-    os.kill(min(before), signal.SIGKILL)
-    wait_until(lambda: len(set(workers(pair)) - before) == 1, WAIT_S, "another worker has started")
-    started = "Application startup complete"
-    wait_until(lambda: pair.stderr.count(started) == 3, WAIT_S, "the other worker serves")
 
 
 def workers(service: Service) -> list[int]:

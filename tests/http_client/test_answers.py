@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import logging
 import select
-import socket
 from collections.abc import Iterator
 
 import pytest
@@ -23,12 +22,6 @@ pytestmark = on_both_loops
 STRAYS = [answer(b"two"), b"!"]
 
 
-def send_unnoticed(client: asyncio.Transport, server: socket.socket, stray: bytes) -> None:
-    """The client's kernel has the bytes; its event loop has not read them yet."""
-    server.sendall(stray)
-    assert select.select([client.get_extra_info("socket").fileno()], (), (), SOON_S)[0]
-
-
 @pytest.mark.parametrize("stray", STRAYS, ids=["whole", "a byte"])
 async def test_bytes_received_before_the_call_are_not_its_answer(
     outbound: HttpClient, stray: bytes, monkeypatch: pytest.MonkeyPatch
@@ -40,7 +33,8 @@ async def test_bytes_received_before_the_call_are_not_its_answer(
     serving_two = asyncio.ensure_future(asyncio.to_thread(server.serve_one, kept, answer(b"two")))
     await post(outbound, server.url, b"2")
     await serving_two
-    send_unnoticed(made[-1], kept, stray)
+    kept.sendall(stray)  # the client's kernel has the bytes; its event loop has not read them yet
+    assert select.select([made[-1].get_extra_info("socket").fileno()], (), (), SOON_S)[0]
     call = post(outbound, server.url, b"3")
     serving = asyncio.ensure_future(asyncio.to_thread(server.accept_and_serve, answer(b"three")))
     assert (await call).body == b"three"

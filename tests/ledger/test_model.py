@@ -172,7 +172,8 @@ class Machine(BooksMachine):
 
         ended, charged = self.run(self.books.db.commit_batch(batch_ends, batch_charges))
         assert ended == expected_ends
-        assert [without_task(outcome) for outcome in charged] == expected
+        found = [structs.replace(one, task_id=0) if isinstance(one, Charged) else one for one in charged]
+        assert found == expected
         pairs = zip(batch_charges, charged, strict=True)
         self.sent.append([new for new, outcome in pairs if isinstance(outcome, Charged)])
 
@@ -247,10 +248,6 @@ def wished(customer: Customer, wish: dict[str, Any]) -> Charge:
         task=task,
         idempotency_key=idempotency_key_of(wish["order"], wish["body"]) if wish["order"] else None,
     )
-
-
-def without_task(outcome: ChargeOutcome) -> ChargeOutcome:
-    return structs.replace(outcome, task_id=0) if isinstance(outcome, Charged) else outcome
 
 
 @pytest.mark.timeout(1800)

@@ -21,12 +21,6 @@ def module_people(site: Service) -> People:
     return People(site)
 
 
-def balance_of(site: Service, key: str) -> int:
-    """The balance as the API says it."""
-    answer = call("GET", f"{site.base_url}/me", headers={"authorization": f"Bearer {key}"})
-    return int(answer.headers["x-units-balance"])
-
-
 def test_the_balance_is_the_one_of_the_api_and_the_sum_of_its_entries(
     site: Service, module_people: People
 ) -> None:
@@ -35,7 +29,8 @@ def test_the_balance_is_the_one_of_the_api_and_the_sum_of_its_entries(
     for _ in range(3):
         assert send(site, "/chat/completions", CHAT, plain).status == 200
     text = visitor.page("")
-    balance = balance_of(site, plain)
+    me = call("GET", f"{site.base_url}/me", key=plain)
+    balance = int(me.headers["x-units-balance"])
     assert f"Balance in units {balance:,} the sum of 4 entries" in text
     used = 1234 - balance
     assert f"Units used in 30 days {used:,}" in text

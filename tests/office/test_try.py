@@ -128,7 +128,8 @@ def test_the_key_of_the_page_is_not_listed_and_not_changed(
     site: Service, visitor: Visitor, request: pytest.FixtureRequest
 ) -> None:
     name = name_of(request)
-    (key_id,) = {row["key"] for row in used(site, visitor)}
+    answers = [visitor.post("/try", text="Hello"), visitor.post("/try/speech", text="Hello")]
+    (key_id,) = {row["key"] for one in answers for row in site.cli("calls", "--call", call_of(one))}
     assert site.cli("key", "list", name) == []
     assert "No key yet" in visitor.page("/keys")
     assert f"curl {site.root_url}/openai/v1/chat/completions" in visitor.page("/keys")
@@ -139,19 +140,7 @@ def test_the_key_of_the_page_is_not_listed_and_not_changed(
     assert refused.code == 1 and f"There is no key {key_id}." in refused.stderr
 
 
-def used(site: Service, visitor: Visitor) -> list[dict[str, object]]:
-    """Tries chat and speech; the two calls."""
-    answers = [visitor.post("/try", text="Hello"), visitor.post("/try/speech", text="Hello")]
-    return [dict(row) for one in answers for row in site.cli("calls", "--call", call_of(one))]
-
-
 # ---- view code
-
-
-def code_of(answer: Answer, client: str) -> str:
-    found = re.search(rf'<pre id="lines-{client}" tabindex="0">(.*?)</pre>', answer.body.decode(), re.DOTALL)
-    assert found
-    return html.unescape(found[1])
 
 
 @pytest.mark.parametrize(
@@ -163,7 +152,8 @@ def test_the_code_for_curl_works(
     _, key = make(visitor, "code")
     answer = visitor.post(path, text=SAID, voice_id="zh-female-1")
     program = tmp_path / "code"
-    program.write_text(code_of(answer, "curl").replace("YOUR_KEY", key), encoding="utf-8")
+    (lines,) = re.findall(r'<pre id="lines-curl" tabindex="0">(.*?)</pre>', answer.body.decode(), re.DOTALL)
+    program.write_text(html.unescape(lines).replace("YOUR_KEY", key), encoding="utf-8")
     ended = subprocess.run(["bash", str(program)], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stderr
     said = json.loads(ended.stdout)["choices"][0]["message"]["content"] if path == "/try" else ended.stdout

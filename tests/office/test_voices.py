@@ -11,7 +11,7 @@ from myna.voices.clones import CONSENT, CONSENTS
 from tests.farm.node_client import NodeClient, NodeSite, mp3
 from tests.office.conftest import MakeSite
 from tests.office.test_keys import make
-from tests.rig.calls import Answer, call
+from tests.rig.calls import call
 from tests.rig.office import People, Visitor
 from tests.rig.samples import write_voice
 from tests.rig.service import Service
@@ -191,16 +191,11 @@ def test_a_refused_recording_is_explained_as_by_the_command(
     assert clone_site.service.cli("voice", "list", "--account", "ben") == []
 
 
-def others(visitor: Visitor, voice_id: str) -> list[Answer]:
-    """What a visitor gets for a voice by all its addresses."""
-    paths = ("", "/live", "/preview", "/delete")
-    seen = [visitor.get(f"/voices/{voice_id}{path}") for path in paths]
-    return [*seen, visitor.post(f"/voices/{voice_id}/delete", typed=NAME)]
-
-
 def test_clones_of_others_are_404(clone_site: NodeSite, ann: Visitor, ben: Visitor, recording: bytes) -> None:
     voice_id = cloned(ann, recording)
-    assert [answer.status for answer in others(ben, voice_id)] == [404] * 5
+    pages = [ben.get(f"/voices/{voice_id}{path}") for path in ("", "/live", "/preview", "/delete")]
+    deletion = ben.post(f"/voices/{voice_id}/delete", typed=NAME)
+    assert [answer.status for answer in (*pages, deletion)] == [404] * 5
     assert voice_id not in ben.get("/voices").body.decode()
     assert listed(clone_site.service, voice_id)["account"] == "ann"
     ann.submit(f"/voices/{voice_id}/delete", typed=NAME)  # so that no node of another test takes it

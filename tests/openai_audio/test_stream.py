@@ -36,11 +36,6 @@ async def visitor(site: Visitor) -> AsyncIterator[Visitor]:
         yield visitor
 
 
-async def until_said(visitor: Visitor, parts: int) -> None:
-    """Returns when the voice has said so many parts and waits for the next one."""
-    await until(lambda: visitor.voice.said >= parts)
-
-
 async def begun(visitor: Visitor, **asked: Any) -> Answer:
     """A response of which the client has got a part of the first sound."""
     answer = await visitor.speak(**asked)
@@ -71,7 +66,7 @@ async def test_the_last_bytes_leave_after_the_keep(visitor: Visitor) -> None:
     answer = await visitor.speak()
     visitor.voice.say(ONE)
     await answer.head()
-    await until_said(visitor, 1)
+    await until(lambda: visitor.voice.said >= 1)
     received = b""
     while len(received) < len(ONE) - 1024:
         received += await answer.more()

@@ -44,10 +44,6 @@ def splits(size: int, *ends: int) -> Iterator[list[int]]:
             yield [at, size - at]
 
 
-def ends_of(body: bytes) -> list[int]:
-    return [found.end() for found in re.finditer(rb"[\r\n]", body)]
-
-
 def same(body: bytes) -> tuple[bytes, bytes]:
     """A stream that passes as it is, but for its end."""
     return body + DONE, body
@@ -99,7 +95,8 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_good_stream_leaves_whole_however_it_arrives(name: str) -> None:
     body, expected = CASES[name]
-    for sizes in splits(len(body), *ends_of(body)):
+    ends = [found.end() for found in re.finditer(rb"[\r\n]", body)]
+    for sizes in splits(len(body), *ends):
         sent, relay = relayed(body, sizes)
         assert sent == expected, sizes
         assert relay.finished

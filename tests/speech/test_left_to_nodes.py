@@ -32,12 +32,6 @@ from tests.store.books import AUDIO, Books, speech
 from tests.store.postgres_proxy import proxy_to
 from tests.tasks.task_service import proof_of, task_service_on
 
-
-async def stays() -> None:
-    """A client that never disconnects."""
-    await asyncio.Event().wait()
-
-
 VOICE = speech().voice_id
 CLOSED_PORT_URL = "http://127.0.0.1:9"
 
@@ -101,7 +95,8 @@ class SpeechService:
         try:
             async with call:
                 try:
-                    spoken = await self.speaks.deliver(call, SpokenPlan(self.plan, lambda _: "", 1), stays)
+                    plan, never = SpokenPlan(self.plan, lambda _: "", 1), asyncio.Event().wait
+                    spoken = await self.speaks.deliver(call, plan, disconnected=never)
                 finally:
                     assert not self.admission.refusal(1, 2.0, 60.0)
                 assert spoken is None

@@ -2,7 +2,6 @@
 the status of a failed task says."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,7 @@ from myna.speech.plan import check_sound, check_text, read_speed, sound_s
 from myna.speech.synthesize import OTHERWISE, WHY, error_for, status_text
 from myna.store.queries.clones import VOICE_DELETED
 from myna.store.queries.tasks import TaskRow
+from tests.engines.conftest import started
 
 
 @pytest.mark.parametrize(
@@ -107,24 +107,17 @@ DENSE = [
 ]
 
 
-@pytest.fixture
-async def espeak() -> AsyncIterator[Espeak]:
-    engine = Espeak(EngineLimits(processes=2, queue_max=400, job_deadline_s=60))
-    await engine.start()
-    yield engine
-    await engine.close()
-
-
-async def test_no_text_is_longer_than_its_estimate(espeak: Espeak, tmp_path: Path) -> None:
+async def test_no_text_is_longer_than_its_estimate(tmp_path: Path) -> None:
     """The length of a text's sound is estimated before the charge: never less than the engine then makes."""
 
-    async def check(number: int, text: str, voice_id: str) -> None:
+    async def check(espeak: Espeak, number: int, text: str, voice_id: str) -> None:
         path = tmp_path / f"{number}-{voice_id}.mp3"
         spoken = await espeak.speak(Utterance(text, voice_id, 1.0), path, 60)
         assert spoken.seconds <= sound_s(text, 1.0), (text, voice_id)
 
     texts = [(*numbered, voice_id) for numbered in enumerate(ORDINARY + DENSE) for voice_id in VOICES]
-    await asyncio.gather(*(check(*one) for one in texts))
+    async with started(Espeak(EngineLimits(processes=2, queue_max=400, job_deadline_s=60))) as espeak:
+        await asyncio.gather(*(check(espeak, *one) for one in texts))
 
 
 @pytest.mark.parametrize("speed", [0.25, 1.0, 4.0])

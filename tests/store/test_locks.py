@@ -34,14 +34,10 @@ def books(postgres_books: Books) -> Books:
 
 
 @pytest.fixture
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch waits for an account without a timeout, so that a test can observe it."""
+async def other(books: Books, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Database]:
+    """The connection of a second process. A batch waits for an account without a timeout, so that a test can
+    observe it."""
     monkeypatch.setattr(postgresql_batch, "LOCK_TIMEOUT_MS", 30_000)
-
-
-@pytest.fixture
-async def other(books: Books, patience: None) -> AsyncIterator[Database]:
-    """The connection of a second process."""
     db = await books.open_again()
     yield db
     await db.close()

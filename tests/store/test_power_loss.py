@@ -130,17 +130,13 @@ async def test_every_answered_call_is_in_the_books_after_the_power_failed(
         await asyncio.gather(*clients, return_exceptions=True)
     lost = 0
     for number, (kept, begun, files) in enumerate(cuts):
-        folder = restored(tmp_path / f"cut-{number}", files)
+        folder = tmp_path / f"cut-{number}"
+        folder.mkdir(mode=0o700)
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
         lost += await check(folder, customers, kept, begun)
         shutil.rmtree(folder)
     assert len(cuts[-1][0]) > CUTS and lost, "no charge was lost, so no power was cut"
-
-
-def restored(folder: Path, files: dict[str, bytes]) -> Path:
-    folder.mkdir(mode=0o700)
-    for name, data in files.items():
-        (folder / name).write_bytes(data)
-    return folder
 
 
 async def check(folder: Path, customers: list[Customer], kept: list[bytes], begun: set[bytes]) -> int:

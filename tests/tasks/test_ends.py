@@ -120,10 +120,6 @@ async def test_concurrent_completions_keep_one_audio(service: TaskService) -> No
 # ---- requests under a stale lease
 
 
-async def beat(service: TaskService, node: int, proof: LeaseProof) -> bool:
-    return await service.beats(node, proof)
-
-
 async def complete(service: TaskService, node: int, proof: LeaseProof) -> bool:
     try:
         return await service.tasks.complete(node, proof, AUDIO)
@@ -145,15 +141,7 @@ async def upload(service: TaskService, node: int, proof: LeaseProof) -> bool:
 
 
 Send = Callable[[TaskService, int, LeaseProof], Awaitable[bool]]
-each_request = pytest.mark.parametrize("send", [beat, complete, fail, upload])
-
-
-async def is_unchanged(service: TaskService, node: int) -> bool:
-    """Whether the task is still leased to the node and its call is open."""
-    rows = await service.books.sql(
-        "SELECT t.status, t.node_id, c.state FROM tasks t JOIN calls c ON c.id = t.call_id"
-    )
-    return rows == [(1, node, 0)]
+each_request = pytest.mark.parametrize("send", [TaskService.beats, complete, fail, upload])
 
 
 @pytest.mark.parametrize("wrong", ["epoch", "token", "node", "expired"])
@@ -167,7 +155,8 @@ async def test_a_request_without_the_lease_is_stale(service: TaskService, send: 
     if wrong == "expired":
         await service.books.move_clock(LEASE_MS + 1)
     assert not await send(service, other if wrong == "node" else node, proof_of(job, **changes))
-    assert await is_unchanged(service, node)
+    states = "SELECT t.status, t.node_id, c.state FROM tasks t JOIN calls c ON c.id = t.call_id"
+    assert await service.books.sql(states) == [(1, node, 0)]  # leased, and the call is open
     assert await send(service, node, proof_of(job)) is (wrong != "expired")
 
 

@@ -30,40 +30,30 @@ CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments
 
 def completion(message: Any, usage: Any = None, finish: Any = "stop", **members: Any) -> dict[str, Any]:
     choice = {"index": 0, "message": message, "finish_reason": finish, **members}
-    return {
-        "id": "x",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "m",
-        "choices": [choice],
-        "usage": usage,
-    }
+    about = {"id": "x", "object": "chat.completion", "created": 1, "model": "m"}
+    return {**about, "choices": [choice], "usage": usage}
 
 
-WHOLE: dict[str, tuple[bytes, str]] = {
-    "parts": (json.dumps(completion(HELLO | {"content": MISTRAL})).encode(), "Hello"),
-    "texts": (json.dumps(completion(HELLO | {"content": ["Hel", {"text": "lo"}]})).encode(), "Hello"),
-    "a part alone": (json.dumps(completion(HELLO | {"content": {"text": "Hello"}})).encode(), "Hello"),
-    "an error that says nothing": (json.dumps(completion(HELLO) | {"error": {}}).encode(), "Hello"),
-    "an error of a choice that says nothing": (json.dumps(completion(HELLO, error="")).encode(), "Hello"),
-    "half of a surrogate pair": (
-        json.dumps(completion(HELLO | {"content": "Hi \ud83d"})).encode(),
-        "Hi \ufffd",
-    ),
-    "not a number": (json.dumps(completion(HELLO, logprobs=float("nan"))).encode(), "Hello"),
-    "a byte order mark": (lenient.BOM + json.dumps(completion(HELLO)).encode(), "Hello"),
-    "odd counts": (
-        json.dumps(completion(HELLO, {"prompt_tokens": "3", "completion_tokens": 2.0})).encode(),
-        "Hello",
-    ),
-    "a reason that is none": (json.dumps(completion(HELLO, finish=7)).encode(), "Hello"),
-    "an index that is text": (json.dumps(completion(HELLO, index="0")).encode(), "Hello"),
+WHOLE: dict[str, dict[str, Any]] = {
+    "parts": completion(HELLO | {"content": MISTRAL}),
+    "texts": completion(HELLO | {"content": ["Hel", {"text": "lo"}]}),
+    "a part alone": completion(HELLO | {"content": {"text": "Hello"}}),
+    "an error that says nothing": completion(HELLO) | {"error": {}},
+    "an error of a choice that says nothing": completion(HELLO, error=""),
+    "half of a surrogate pair": completion(HELLO | {"content": "Hello\ud83d"}),
+    "not a number": completion(HELLO, logprobs=float("nan")),
+    "a byte order mark": completion(HELLO),
+    "odd counts": completion(HELLO, {"prompt_tokens": "3", "completion_tokens": 2.0}),
+    "a reason that is none": completion(HELLO, finish=7),
+    "an index that is text": completion(HELLO, index="0"),
 }
 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_whole_answer_is_read_by_each_reader(name: str) -> None:
-    body, text = WHOLE[name]
+    body, text = json.dumps(WHOLE[name]).encode(), "Hello\ufffd" if "surrogate" in name else "Hello"
+    if name == "a byte order mark":
+        body = lenient.BOM + body
     assert first_choice(body, CHANNEL).message.content == text
     passed = answers.completion(body, REQUEST, CHANNEL)
     assert json.loads(passed)["choices"][0]["message"]["role"] == "assistant"

@@ -49,6 +49,21 @@ def usage(prompt: int, completion: int, **more: Any) -> dict[str, Any]:
     return {"choices": [], "usage": counts | more}
 
 
+def output_text(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def message(item_id: str, *content: dict[str, Any], status: str = "completed") -> dict[str, Any]:
+    """An item with what the assistant says."""
+    item = {"id": item_id, "type": "message", "role": "assistant", "status": status}
+    return item | {"content": list(content)}
+
+
+def function_call(item_id: str, call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    item = {"id": item_id, "type": "function_call", "status": "completed"}
+    return item | {"call_id": call_id, "name": name, "arguments": arguments}
+
+
 def translated(chunks: Iterable[dict[str, Any]]) -> bytes:
     """The whole stream."""
     events = translator()

@@ -6,18 +6,23 @@ import pytest
 from openai.types.responses import Response
 
 from myna.wire.responses.events import UnusableAnswer
-from tests.wire.responses.stream import CREATED_AT, ENDED_AT, REQUEST, response_to
+from tests.wire.responses.stream import (
+    CREATED_AT,
+    ENDED_AT,
+    REQUEST,
+    function_call,
+    message,
+    output_text,
+    response_to,
+)
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}}
 
 
 def response(
-    message: dict[str, Any],
-    finish_reason: str | None = "stop",
-    request: dict[str, Any] = REQUEST,
-    **more: Any,
+    said: dict[str, Any], finish_reason: str | None = "stop", request: dict[str, Any] = REQUEST, **more: Any
 ) -> dict[str, Any]:
-    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish_reason}
+    choice = {"index": 0, "message": {"role": "assistant", **said}, "finish_reason": finish_reason}
     translated = response_to({"choices": [choice], **more}, request)
     Response.model_validate(translated)
     return translated
@@ -40,15 +45,7 @@ def test_a_text_becomes_a_message() -> None:
         "max_tool_calls": None,
         "metadata": {"a": "b"},
         "model": "svc-chat",
-        "output": [
-            {
-                "id": "msg_abc_0",
-                "type": "message",
-                "role": "assistant",
-                "status": "completed",
-                "content": [{"type": "output_text", "text": "Hello!", "annotations": [], "logprobs": []}],
-            }
-        ],
+        "output": [message("msg_abc_0", output_text("Hello!"))],
         "parallel_tool_calls": True,
         "presence_penalty": 0,
         "previous_response_id": None,
@@ -71,46 +68,14 @@ def test_a_text_becomes_a_message() -> None:
 
 
 def test_reasoning_a_text_a_refusal_and_calls_become_items_in_this_order() -> None:
-    message = {
-        "content": "Let me look.",
-        "refusal": "Not there.",
-        "reasoning_content": "Hm.",
-        "tool_calls": [CALL, {"type": "function", "function": {"name": "now", "arguments": "{}"}}],
-    }
-    assert response(message, "tool_calls")["output"] == [
-        {
-            "id": "rs_abc_0",
-            "type": "reasoning",
-            "summary": [],
-            "status": "completed",
-            "content": [{"type": "reasoning_text", "text": "Hm."}],
-        },
-        {
-            "id": "msg_abc_1",
-            "type": "message",
-            "role": "assistant",
-            "status": "completed",
-            "content": [
-                {"type": "output_text", "text": "Let me look.", "annotations": [], "logprobs": []},
-                {"type": "refusal", "refusal": "Not there."},
-            ],
-        },
-        {
-            "id": "fc_abc_2",
-            "type": "function_call",
-            "status": "completed",
-            "call_id": "call_1",
-            "name": "weather",
-            "arguments": '{"city":"Oslo"}',
-        },
-        {
-            "id": "fc_abc_3",
-            "type": "function_call",
-            "status": "completed",
-            "call_id": "call_abc_3",
-            "name": "now",
-            "arguments": "{}",
-        },
+    calls = [CALL, {"type": "function", "function": {"name": "now", "arguments": "{}"}}]
+    said = {"content": "Let me look.", "refusal": "Not there.", "reasoning_content": "Hm."}
+    thought = [{"type": "reasoning_text", "text": "Hm."}]
+    assert response(said | {"tool_calls": calls}, "tool_calls")["output"] == [
+        {"id": "rs_abc_0", "type": "reasoning", "summary": [], "status": "completed", "content": thought},
+        message("msg_abc_1", output_text("Let me look."), {"type": "refusal", "refusal": "Not there."}),
+        function_call("fc_abc_2", "call_1", "weather", '{"city":"Oslo"}'),
+        function_call("fc_abc_3", "call_abc_3", "now", "{}"),
     ]
 
 

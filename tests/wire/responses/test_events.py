@@ -7,20 +7,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myna.wire.responses.events import UnusableAnswer
-from tests.wire.responses.stream import accumulated, chunk, parsed, response_to, translated, translator, usage
-
-BEGIN = ["created", "in_progress"]
+from tests.wire.responses.stream import (
+    accumulated,
+    chunk,
+    function_call,
+    message,
+    output_text,
+    parsed,
+    response_to,
+    translated,
+    translator,
+    usage,
+)
 
 
 def call(
     index: int | None, call_id: str | None = None, name: str | None = None, arguments: str | None = None
 ) -> Any:
-    return {
-        "index": index,
-        "id": call_id,
-        "type": "function",
-        "function": {"name": name, "arguments": arguments},
-    }
+    function = {"name": name, "arguments": arguments}
+    return {"index": index, "id": call_id, "type": "function", "function": function}
 
 
 def kinds(events: list[dict[str, Any]]) -> list[str]:
@@ -28,39 +33,22 @@ def kinds(events: list[dict[str, Any]]) -> list[str]:
 
 
 def test_a_text_becomes_one_message() -> None:
-    chunks = [
-        chunk(role="assistant", content=""),
-        chunk(content="Hel"),
-        chunk(content="lo\u2028!"),
-        chunk("stop"),
-    ]
-    events = parsed(translated([*chunks, usage(11, 22)]))
+    texts = [chunk(content="Hel"), chunk(content="lo\u2028!")]
+    chunks = [chunk(role="assistant", content=""), *texts, chunk("stop"), usage(11, 22)]
+    events = parsed(translated(chunks))
     assert kinds(events) == [
-        *BEGIN,
-        "output_item.added",
-        "content_part.added",
-        "output_text.delta",
-        "output_text.delta",
-        "output_text.done",
-        "content_part.done",
-        "output_item.done",
-        "completed",
+        *("created", "in_progress", "output_item.added", "content_part.added"),
+        *("output_text.delta", "output_text.delta", "output_text.done", "content_part.done"),
+        *("output_item.done", "completed"),
     ]
-    part = {"type": "output_text", "text": "Hello\u2028!", "annotations": [], "logprobs": []}
+    part = output_text("Hello\u2028!")
     at = {"item_id": "msg_abc_0", "output_index": 0, "content_index": 0}
-    assert events[2]["item"] == {
-        "id": "msg_abc_0",
-        "type": "message",
-        "role": "assistant",
-        "status": "in_progress",
-        "content": [],
-    }
+    assert events[2]["item"] == message("msg_abc_0", status="in_progress")
     assert events[3]["part"] == part | {"text": ""}
     assert [event["delta"] for event in events[4:6]] == ["Hel", "lo\u2028!"]
-    assert events[6]["text"] == part["text"]
-    assert events[7]["part"] == part
+    assert (events[6]["text"], events[7]["part"]) == (part["text"], part)
     assert all(event | at == event for event in events[3:8])
-    assert events[8]["item"] == events[2]["item"] | {"status": "completed", "content": [part]}
+    assert events[8]["item"] == message("msg_abc_0", part)
 
 
 def test_parts_of_calls_may_alternate() -> None:
@@ -80,15 +68,8 @@ def test_parts_of_calls_may_alternate() -> None:
         *("output_item.done", "completed"),
     ]
     _, first, second = events[-1]["response"]["output"]
-    assert first == {
-        "id": "fc_abc_1",
-        "type": "function_call",
-        "status": "completed",
-        "call_id": "call_1",
-        "name": "weather",
-        "arguments": '{"city":"Oslo"}',
-    }
-    assert (second["call_id"], second["name"], second["arguments"]) == ("call_2", "now", "{}")
+    assert first == function_call("fc_abc_1", "call_1", "weather", '{"city":"Oslo"}')
+    assert second == function_call("fc_abc_2", "call_2", "now", "{}")
 
 
 @pytest.mark.parametrize("index", [0, None])
@@ -193,7 +174,7 @@ def test_a_stream_ends_with_the_response_of_the_whole_answer(
     for index, (name, parts) in enumerate(calls):
         chunks.append(chunk(tool_calls=[call(index, f"call_{index}", name, "")]))
         chunks += [chunk(tool_calls=[call(index, None, None, part)]) for part in parts]
-    message = {
+    said = {
         "content": "".join(content),
         "refusal": "".join(refusal),
         "reasoning_content": "".join(reasoning),
@@ -201,7 +182,7 @@ def test_a_stream_ends_with_the_response_of_the_whole_answer(
             call(None, f"call_{n}", name, "".join(parts)) for n, (name, parts) in enumerate(calls)
         ],
     }
-    whole = {"choices": [{"index": 0, "message": message, "finish_reason": finish_reason}]}
+    whole = {"choices": [{"index": 0, "message": said, "finish_reason": finish_reason}]}
     events = parsed(translated([*chunks, chunk(finish_reason)]))
     assert events[-1]["response"] == response_to(whole)
 

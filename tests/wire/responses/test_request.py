@@ -7,6 +7,7 @@ import pytest
 from myna.errors import InvalidRequest
 from myna.wire.responses.request import to_chat
 from myna.wire.responses.tools import Tools
+from tests.wire.responses.stream import message, output_text
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 IMAGE = "data:image/png;base64,AAAA"
@@ -79,37 +80,23 @@ def test_parts_of_a_message_keep_their_order() -> None:
         {"type": "input_text", "text": "And that?", "prompt_cache_breakpoint": {"mode": "explicit"}},
         {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
     ]
-    assert messages({"type": "message", "role": "user", "content": content}) == [
-        {
-            "role": "user",
-            "content": [
-                {"type": "text", "text": "What is this?"},
-                {"type": "image_url", "image_url": {"url": IMAGE, "detail": "low"}},
-                {"type": "image_url", "image_url": {"url": IMAGE}},
-                {"type": "file", "file": {"file_data": IMAGE, "filename": "a.png"}},
-                {"type": "text", "text": "And that?"},
-                {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
-            ],
-        }
+    (found,) = messages({"type": "message", "role": "user", "content": content})
+    assert found["role"] == "user"
+    assert found["content"] == [
+        {"type": "text", "text": "What is this?"},
+        {"type": "image_url", "image_url": {"url": IMAGE, "detail": "low"}},
+        {"type": "image_url", "image_url": {"url": IMAGE}},
+        {"type": "file", "file": {"file_data": IMAGE, "filename": "a.png"}},
+        {"type": "text", "text": "And that?"},
+        {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
     ]
 
 
 def test_the_output_of_a_response_is_the_input_of_the_next() -> None:
-    answer = {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "status": "completed",
-        "content": [{"type": "output_text", "text": "Hello!", "annotations": [], "logprobs": []}],
-    }
+    first, second = {"role": "user", "content": "hi"}, {"role": "user", "content": "?"}
     reasoning: dict[str, Any] = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": None}
-    assert messages(
-        {"role": "user", "content": "hi"}, reasoning, answer, {"role": "user", "content": "?"}
-    ) == [
-        {"role": "user", "content": "hi"},
-        {"role": "assistant", "content": "Hello!"},
-        {"role": "user", "content": "?"},
-    ]
+    found = messages(first, reasoning, message("msg_1", output_text("Hello!")), second)
+    assert found == [first, {"role": "assistant", "content": "Hello!"}, second]
 
 
 def test_a_refusal_is_text_for_the_model() -> None:
@@ -133,15 +120,9 @@ def test_the_consecutive_items_of_the_assistant_become_one_message() -> None:
 
 def test_the_output_of_a_function_may_have_parts() -> None:
     parts = [{"type": "input_text", "text": "a map"}, {"type": "input_image", "image_url": IMAGE}]
+    content = [{"type": "text", "text": "a map"}, {"type": "image_url", "image_url": {"url": IMAGE}}]
     assert messages(call(1), result(1, parts), call(2), result(2, []))[1::2] == [
-        {
-            "role": "tool",
-            "tool_call_id": "call_1",
-            "content": [
-                {"type": "text", "text": "a map"},
-                {"type": "image_url", "image_url": {"url": IMAGE}},
-            ],
-        },
+        {"role": "tool", "tool_call_id": "call_1", "content": content},
         {"role": "tool", "tool_call_id": "call_2", "content": ""},
     ]
 
@@ -154,49 +135,29 @@ def test_a_choice_of_calls_is_passed_on(choice: str) -> None:
 
 def test_the_format_of_the_text() -> None:
     schema = {"name": "place", "schema": SCHEMA, "strict": True}
-    assert chat(
-        text={"format": {"type": "json_schema", "description": None, **schema}, "verbosity": "low"}
-    ) == {
-        "model": "svc-chat",
-        "messages": [{"role": "user", "content": "hello"}],
-        "response_format": {"type": "json_schema", "json_schema": schema},
-        "verbosity": "low",
-    }
+    form = {"type": "json_schema", "description": None, **schema}
+    needed = {"response_format": {"type": "json_schema", "json_schema": schema}, "verbosity": "low"}
+    assert chat(text={"format": form, "verbosity": "low"}) == chat() | needed
     assert chat(text={"format": {"type": "json_object"}})["response_format"] == {"type": "json_object"}
     assert "response_format" not in chat(text={"format": {"type": "text"}})
 
 
 def test_the_other_fields() -> None:
-    assert chat(
-        max_output_tokens=50.0,
-        reasoning={"effort": "low", "summary": "auto"},
-        temperature=0,
-        top_p=0.5,
-        presence_penalty=0.1,
-        frequency_penalty=0.2,
-        prompt_cache_key="k",
-        safety_identifier="s",
-        max_tool_calls=3,
-        user="u",
-        metadata={"a": "b"},
-        stream=True,
-        store=False,
-        background=False,
-        include=["reasoning.encrypted_content"],
-        truncation="disabled",
-    ) == {
-        "model": "svc-chat",
-        "messages": [{"role": "user", "content": "hello"}],
-        "max_completion_tokens": 50,
-        "reasoning_effort": "low",
-        "temperature": 0,
-        "top_p": 0.5,
-        "presence_penalty": 0.1,
-        "frequency_penalty": 0.2,
-        "user": "u",
-        "stream": True,
-        "stream_options": {"include_usage": True},
+    same = {"temperature": 0, "top_p": 0.5, "presence_penalty": 0.1, "frequency_penalty": 0.2, "user": "u"}
+    renamed = {"max_output_tokens": 50.0, "reasoning": {"effort": "low", "summary": "auto"}, "stream": True}
+    unused = {
+        "prompt_cache_key": "k",
+        "safety_identifier": "s",
+        "max_tool_calls": 3,
+        "metadata": {"a": "b"},
+        "store": False,
+        "background": False,
+        "include": ["reasoning.encrypted_content"],
+        "truncation": "disabled",
     }
+    streamed = {"stream": True, "stream_options": {"include_usage": True}}
+    needed = {"max_completion_tokens": 50, "reasoning_effort": "low", **streamed}
+    assert chat(**same, **renamed, **unused) == chat() | same | needed
 
 
 def test_null_is_as_good_as_absent() -> None:
