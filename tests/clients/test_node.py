@@ -12,9 +12,8 @@ from myna.engines.audio.encoders import RATE_HZ, SoundFormat
 from tests.audio.test_encoders import heard
 from tests.openai_audio.transcription_upstream import TranscriptionUpstream
 from tests.rig.clients import CLIENTS, NodeJsClient
-from tests.rig.commands import CommandLine
 from tests.rig.models import Llm
-from tests.rig.service import Service
+from tests.rig.service import RunningService, Service
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
 HELLO = "hello 世界"
@@ -108,20 +107,10 @@ UNITS = 100
 
 
 @pytest.fixture(scope="module")
-def service_with_model(
-    llm: Llm, commands: CommandLine, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Service]:
-    running = Service(
-        tmp_path_factory.mktemp("service"),
-        commands,
-        chat_url=llm.url,
-        chat_key=llm.key,
-        chat_model="tiny",
-        speech="none",
-    ).start()
-    yield running
-    assert running.command("audit", "--json").code == 0
-    assert running.stop() == 0
+def service_with_model(llm: Llm, running_service: RunningService) -> Iterator[Service]:
+    with running_service(chat_url=llm.url, chat_key=llm.key, chat_model="tiny") as running:
+        yield running
+        assert running.command("audit", "--json").code == 0
 
 
 @pytest.fixture

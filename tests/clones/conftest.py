@@ -54,16 +54,9 @@ class CloneSetup:
 
     async def clone(self, customer: Customer, db: Database | None = None, **changes: Any) -> CloneRow:
         """Clones a voice from the recording, as an operator does."""
-        action = CloneVoice(
-            account=customer.name,
-            name="小明",
-            language="zh",
-            transcript="你好，世界",
-            sample=str(self.recording),
-            consent=True,
-            consent_by="the account's owner",
-        )
-        action = msgspec.structs.replace(action, **changes)
+        sample = {"sample": str(self.recording), "transcript": "你好，世界", "language": "zh"}
+        consent = {"consent": True, "consent_by": "the account's owner"}
+        action = CloneVoice(**{"account": customer.name, "name": "小明"} | sample | consent | changes)
         action.check()
         recording = Path(action.sample)
         recorded = clones.stored_sample(self.samples, self.inspector, recording, customer.account_id)

@@ -110,13 +110,8 @@ def test_a_channel_with_the_endpoint_gets_the_request_as_it_is(
     assert respond(fresh_caller, "by-responses", temperature=0, extra=[1]).json["id"] == RESPONSE_ID
     (request,) = chat_upstream.requests
     assert request.path.endswith("/v1/responses")
-    assert request.json == {
-        "model": "by-responses",
-        "input": "hello",
-        "temperature": 0,
-        "extra": [1],
-        "store": False,
-    }
+    asked = {"model": "by-responses", "input": "hello", "temperature": 0, "extra": [1]}
+    assert request.json == {**asked, "store": False}
 
 
 def test_another_channel_gets_a_chat(fresh_caller: Caller, chat_upstream: Upstream) -> None:

@@ -25,15 +25,8 @@ async def test_the_request_has_all_fields(
     await speak(engine, tmp_path)
 
     [request] = upstream.requests
-    assert upstream.orders() == [
-        {
-            "model": "kokoro",
-            "input": HELLO.text,
-            "voice": HELLO.voice_id,
-            "response_format": "mp3",
-            "speed": 1.25,
-        }
-    ]
+    said = {"input": HELLO.text, "voice": HELLO.voice_id, "speed": 1.25}
+    assert upstream.orders() == [{"model": "kokoro", "response_format": "mp3", **said}]
     assert request.header("authorization") == f"Bearer {KEY}"
     assert request.header("content-type") == "application/json"
 

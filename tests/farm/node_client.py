@@ -37,14 +37,8 @@ class NodeClient:
 
     def ask(self, what: str, data: Any, **more: Any) -> Answer:
         """Sends a request with this body, which may have structs in it."""
-        return call(
-            "POST",
-            f"{self.service.root_url}{PREFIX}/{what}",
-            key=self.credential,
-            data=msgspec.to_builtins(data),
-            headers=HEADERS,
-            **more,
-        )
+        url, content = f"{self.service.root_url}{PREFIX}/{what}", msgspec.to_builtins(data)
+        return call("POST", url, key=self.credential, data=content, headers=HEADERS, **more)
 
     def hello(self, *voices: str, clones: Sequence[str] = (), **more: Any) -> Any:
         """Says hello with voices of these ids."""
@@ -67,13 +61,8 @@ class NodeClient:
         return proof_of(found)
 
     def complete(self, job: LeaseProof, audio: bytes, **headers: str) -> Answer:
-        return call(
-            "POST",
-            f"{self.service.root_url}{PREFIX}/complete",
-            key=self.credential,
-            body=audio,
-            headers=self.upload_headers(job, audio) | headers,
-        )
+        url, sent = f"{self.service.root_url}{PREFIX}/complete", self.upload_headers(job, audio) | headers
+        return call("POST", url, key=self.credential, body=audio, headers=sent)
 
     def upload_headers(self, job: LeaseProof, audio: bytes) -> dict[str, str]:
         return {

@@ -149,24 +149,15 @@ def test_the_list_shows_the_state_of_each_node(site: NodeSite) -> None:
     name, voice = new_name(), new_voice()
     token = site.token(name)
     node = NodeClient(site.service, name, "")
-    assert node.listed["state"] == "invited"
-    assert node.listed["heard_at"] == 0
+    assert (node.listed["state"], node.listed["heard_at"]) == ("invited", 0)
     node = NodeClient(site.service, name, site.join(token).json["credential"])
     assert node.listed["state"] == "offline"
     node.hello(voice, clones=["zh", "en"], slots=3, chars_per_s=41.26, version="9.9")
     listed = node.listed
     assert listed.pop("heard_at") > 1_700_000_000
-    assert listed == {
-        "name": name,
-        "state": "online",
-        "slots": 3,
-        "jobs": 0,
-        "voices": [voice],
-        "clones": ["en", "zh"],
-        "chars_per_s": 41.3,
-        "cooldown_until": 0,
-        "version": "9.9",
-    }
+    speaks = {"voices": [voice], "clones": ["en", "zh"], "chars_per_s": 41.3, "version": "9.9"}
+    works = {"name": name, "state": "online", "slots": 3, "jobs": 0, "cooldown_until": 0}
+    assert listed == works | speaks
     site.service.cli("node", "drain", name)
     assert node.listed["state"] == "draining"
     site.service.cli("node", "disable", name)

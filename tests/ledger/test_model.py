@@ -208,14 +208,9 @@ class Machine(BooksMachine):
     def enable(self, key: int, enabled: bool) -> None:
         owner = self.model.keys[key % len(self.model.keys)]
         owner.purse["disabled"] = int(not enabled)
-        self.run(
-            perform(
-                self.books.db,
-                EnableAccount(name=owner.customer.name)
-                if enabled
-                else DisableAccount(name=owner.customer.name, force=True),
-            )
-        )
+        name = owner.customer.name
+        action = EnableAccount(name=name) if enabled else DisableAccount(name=name, force=True)
+        self.run(perform(self.books.db, action))
 
     @rule()
     def pass_time_and_sweep(self) -> None:
@@ -239,15 +234,9 @@ class Machine(BooksMachine):
 
 def wished(customer: Customer, wish: dict[str, Any]) -> Charge:
     task: NewTask | None = speech(TaskStatus.PROCESSING) if wish["task"] and wish["order"] is None else None
-    return charge_of(
-        customer,
-        units=wish["units"],
-        pays=wish["pays"],
-        config_version=wish["version"],
-        deadline_ms=LIFE_MS,
-        task=task,
-        idempotency_key=idempotency_key_of(wish["order"], wish["body"]) if wish["order"] else None,
-    )
+    key = idempotency_key_of(wish["order"], wish["body"]) if wish["order"] else None
+    asked = {"units": wish["units"], "pays": wish["pays"], "config_version": wish["version"]}
+    return charge_of(customer, **asked, deadline_ms=LIFE_MS, task=task, idempotency_key=key)
 
 
 @pytest.mark.timeout(1800)

@@ -56,17 +56,9 @@ def start(server: FileServer, tmp_path: Path) -> Iterator[Starter]:
     def run(*arguments: str, url: str = f"{server.url}files/", **env: str) -> Process:
         command = tethered([sys.executable, "-m", "tests.models.command", url, "models", *arguments])
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("MYNA_")}
-        started.append(
-            subprocess.Popen(
-                command,
-                cwd=tmp_path,
-                env={**inherited, "PYTHONPATH": str(ROOT), "MYNA_DATA": str(tmp_path / "data"), **env},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
+        env = {**inherited, "PYTHONPATH": str(ROOT), "MYNA_DATA": str(tmp_path / "data"), **env}
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        started.append(subprocess.Popen(command, cwd=tmp_path, env=env, text=True, **pipes))
         return started[-1]
 
     yield run

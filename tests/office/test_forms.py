@@ -20,12 +20,9 @@ from myna.settings import SQLITE_FILE
 from tests.office.conftest import MakeSite
 from tests.office.every_form import FORMS, REPEATABLE, Scene, Sent
 from tests.rig.calls import Answer
-from tests.rig.commands import CommandLine
-from tests.rig.forks import Forks
 from tests.rig.office import People, Visitor, text_of
 from tests.rig.oidc_provider import OidcProvider
-from tests.rig.postgres import Postgres
-from tests.rig.service import Service
+from tests.rig.service import RunningService
 
 FORMS_OF_ONE = 15
 """How many of them one operator sends, since an account may send only so many in a minute."""
@@ -34,25 +31,12 @@ TEMPLATES = Path(office.__file__).parent / "templates"
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def scene(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    commands: CommandLine,
-    forks: Forks | None,
-    shared_provider: OidcProvider,
+    request: pytest.FixtureRequest, running_service: RunningService, shared_provider: OidcProvider
 ) -> Iterator[Scene]:
-    postgres: Postgres | None = None
-    if request.param == "postgresql":
-        postgres = request.getfixturevalue("postgres")
-    service = Service(
-        tmp_path_factory.mktemp("forms"),
-        commands,
-        database_url=postgres.fresh_books() if postgres else None,
-        speech="espeak",
-        env=shared_provider.env(),
-        forks=forks,
-    ).start()
-    yield Scene(service, People(service).signed_in("operator", operator=True))
-    service.kill()
+    url = None if request.param == "sqlite" else request.getfixturevalue("postgres").fresh_books()
+    env = shared_provider.env()
+    with running_service(chat_url=None, database_url=url, speech="espeak", env=env) as service:
+        yield Scene(service, People(service).signed_in("operator", operator=True))
 
 
 def test_every_form_is_sent_below_or_says_why_it_may_be_repeated() -> None:

@@ -6,7 +6,6 @@ import json
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -207,7 +206,5 @@ class EventReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.leave()

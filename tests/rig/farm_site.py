@@ -116,17 +116,8 @@ class FarmSite:
     ) -> Job:  # fmt: skip
         """Adds a job to the queue."""
         token = secrets.token_hex(16)
-        job = Job(
-            kind=kind,
-            id=next(self._ids),
-            epoch=1,
-            token=token,
-            lease_s=self.lease_s,
-            text=text,
-            voice_id=voice_id,
-            speed=speed,
-            reference=reference,
-        )
+        lease = {"kind": kind, "id": next(self._ids), "epoch": 1, "token": token, "lease_s": self.lease_s}
+        job = Job(**lease, text=text, voice_id=voice_id, speed=speed, reference=reference)
         with self._changed:
             self._queue.append(job)
             self._changed.notify_all()

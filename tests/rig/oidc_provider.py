@@ -198,12 +198,12 @@ class OidcProvider(LoopbackServer):
         now = int(time.time())
         claims = {
             "iss": self.issuer,
-            "sub": self.subject,
             "aud": CLIENT_ID,
-            "exp": now + 300,
-            "iat": now,
             "nonce": nonce,
+            "iat": now,
+            "exp": now + 300,
             "auth_time": int(self.authenticated_at),
+            "sub": self.subject,
             "email": self.email,
             "email_verified": True,
         }

@@ -61,13 +61,8 @@ class Account:
         if expires_in is not None:
             arguments += ["--expires-in", expires_in]
         issued = self.service.cli(*arguments)
-        return Key(
-            id=str(issued["id"]),
-            plain=issued["key"],
-            masked=issued["masked"],
-            scopes=issued["scopes"],
-            expires_at=issued["expires_at"],
-        )
+        shown = {name: issued[name] for name in ("masked", "scopes", "expires_at")}
+        return Key(id=str(issued["id"]), plain=issued["key"], **shown)
 
     def grant(self, units: int) -> None:
         self.service.cli("account", "grant", self.name, str(units))

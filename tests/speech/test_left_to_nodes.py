@@ -15,13 +15,12 @@ from myna.engines.openai.api import request_headers
 from myna.engines.openai.engine import OpenAISpeech
 from myna.engines.pool.admission import Admission, Slot
 from myna.errors import CommitInDoubt, UpstreamFailed
-from myna.farm.nodes import Capacity
 from myna.farm.tasks import Tasks
 from myna.http.client import HttpClient
 from myna.lib.files import DiskExecutor
 from myna.settings import Settings
 from myna.speech.catalogue import VoiceChoice
-from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
+from myna.speech.plan import CheckedSpeech, SpeechPlan
 from myna.speech.synthesize import SpokenPlan, Synthesizer
 from myna.store.batch import CallState, TaskStatus
 from myna.store.files.named_files import AudioStore
@@ -30,7 +29,7 @@ from myna.store.postgresql import Postgresql
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.store.books import AUDIO, Books, speech
 from tests.store.postgres_proxy import proxy_to
-from tests.tasks.task_service import proof_of, task_service_on
+from tests.tasks.task_service import planner_of, proof_of, task_service_on
 
 VOICE = speech().voice_id
 CLOSED_PORT_URL = "http://127.0.0.1:9"
@@ -68,17 +67,7 @@ class SpeechService:
         )
         settings = Settings(speech="espeak")
         channels = Channels(settings=settings, environ={}, http_client=self.outbound, local={})
-        space, quota = FreeSpace(books.folder, 0), Quota(books.db, service.config)
-        planner = Planner(
-            db=books.db,
-            ledger=service.ledger,
-            config=service.config,
-            channels=channels,
-            capacity=Capacity(books.db),
-            space=space,
-            quota=quota,
-            try_s=5.0,
-        )
+        planner = planner_of(service, channels, FreeSpace(books.folder, 0), Quota(books.db, service.config))
         audio = AudioStore(Folder(books.folder))
         self.speaks = Synthesizer(
             settings=settings,

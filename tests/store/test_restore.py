@@ -161,7 +161,7 @@ async def test_an_interrupt_while_the_load_is_in_another_thread_leaves_nothing(
     with monkeypatch.context() as patched:
         patched.setattr(db, "transaction", interrupted)
         await asyncio.wait([restoring])
-    await db.transaction(lambda _: asyncio.sleep(0))  # the thread is through
+    await db.transaction(lambda connection: connection.fetch("SELECT 1"))  # the thread is through
     assert loading.is_set()
     assert (await db.has_schema()) == (source.data / "audio").exists() == (not restoring.cancelled())
     await db.close()

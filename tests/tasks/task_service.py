@@ -47,6 +47,19 @@ FREE = (0, 0, 0)
 """Node, end of the lease and length of the token of a job without a lease."""
 
 
+def planner_of(service: LedgerService, channels: Channels, space: FreeSpace, quota: Quota) -> Planner:
+    return Planner(
+        db=service.db,
+        ledger=service.ledger,
+        config=service.config,
+        channels=channels,
+        capacity=Capacity(service.db),
+        space=space,
+        quota=quota,
+        try_s=5.0,
+    )
+
+
 class TaskService:
     """One process: its ledger, its queue (`tasks`) and the administration of nodes (`nodes`)."""
 
@@ -90,17 +103,7 @@ class TaskService:
         channels = Channels(
             settings=Settings(speech="none"), environ={}, http_client=HttpClient(connections_max=1), local={}
         )
-        capacity = Capacity(self.db)
-        planner = Planner(
-            db=self.db,
-            ledger=self.ledger,
-            config=self.config,
-            channels=channels,
-            capacity=capacity,
-            space=self.space,
-            quota=self.quota,
-            try_s=5.0,
-        )
+        planner = planner_of(self.ledger_service, channels, self.space, self.quota)
         caller = UnverifiedCaller(customer.key_hash, Scope.TTS)
 
         async def planned() -> ChargeOrder:

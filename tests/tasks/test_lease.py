@@ -24,19 +24,9 @@ async def test_a_lease_returns_all_fields_of_the_job(service: TaskService) -> No
     job = await service.leased(node)
 
     ((task_id,),) = await service.books.sql("SELECT id FROM tasks WHERE call_id = $1", call.call_id)
-    assert job == Job(
-        kind="task",
-        id=task_id,
-        epoch=1,
-        token=job.token,
-        lease_s=LEASE_S,
-        text=TEXT,
-        voice_id=VOICE,
-        speed=1.5,
-        reference=None,
-    )
-    assert await service.status(call) == 1
-    assert await service.tries(call) == 1
+    of_task = {"text": TEXT, "voice_id": VOICE, "speed": 1.5, "reference": None}
+    assert job == Job(kind="task", id=task_id, epoch=1, token=job.token, lease_s=LEASE_S, **of_task)
+    assert (await service.status(call), await service.tries(call)) == (1, 1)
     assert (await service.lease_of(call))[::2] == (node, 32)
 
 

@@ -31,27 +31,23 @@ def response(
 def test_a_text_becomes_a_message() -> None:
     translated = response({"content": "Hello!"})
     assert translated == {
+        **dict.fromkeys(("error", "incomplete_details", "usage", "user", "max_tool_calls")),
+        **dict.fromkeys(("previous_response_id", "prompt_cache_key", "safety_identifier")),
         "id": "resp_abc",
         "object": "response",
         "created_at": CREATED_AT,
         "completed_at": ENDED_AT,
         "status": "completed",
-        "error": None,
-        "incomplete_details": None,
         "background": False,
         "frequency_penalty": 0,
         "instructions": "Be brief.",
         "max_output_tokens": 50,
-        "max_tool_calls": None,
         "metadata": {"a": "b"},
         "model": "svc-chat",
         "output": [message("msg_abc_0", output_text("Hello!"))],
         "parallel_tool_calls": True,
         "presence_penalty": 0,
-        "previous_response_id": None,
-        "prompt_cache_key": None,
         "reasoning": {"effort": None, "summary": None},
-        "safety_identifier": None,
         "service_tier": "default",
         "store": False,
         "temperature": 1,
@@ -61,8 +57,6 @@ def test_a_text_becomes_a_message() -> None:
         "top_logprobs": 0,
         "top_p": 1,
         "truncation": "disabled",
-        "usage": None,
-        "user": None,
     }
     assert Response.model_validate(translated).output_text == "Hello!"
 
