@@ -100,7 +100,7 @@ class Application:
         started = time.perf_counter()
         exchange: Exchange = scope[EXCHANGE]
         logs.request_id.set(exchange.request_id)
-        if parent := traceparent_of(scope):
+        if parent := traceparent_of(exchange.headers):
             logs.traceparent.set(parent)
         span = traces.begin(scope["method"], parent) if traces.tracer else None
         if self._proxies is not None:

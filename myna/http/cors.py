@@ -7,7 +7,7 @@ as cookies, are never allowed: the key is in a header.
 import re
 from collections.abc import Iterable
 
-Headers = list[tuple[bytes, bytes]]
+from myna.http.request_head import Headers
 
 ALLOWED = ("Authorization", "Content-Type", "Idempotency-Key", "X-Request-Id")
 """Request headers that are read. A page may send others, which are ignored: libraries add their own."""

@@ -55,11 +55,12 @@ def _lines(media_type: bytes, headers: Mapping[str, str]) -> list[bytes]:
 
 
 class Exchange:
-    """A request and its response. `address` is the client's, "" if the server has none. `news` is set when a
-    part of the body arrives, when the client leaves, and when the response is complete. A response without a
-    length is sent in chunks, or to a client of HTTP/1.0 until the end of the connection. `status` is the
-    response's, 0 before it. `added` are headers of the response in addition to those of the handler. `stream`
-    is the response that is sent while it is made."""
+    """A request and its response. `headers` has the last one of each name in lower case. `address` is the
+    client's, "" if the server has none. `news` is set when a part of the body arrives, when the client
+    leaves, and when the response is complete. A response without a length is sent in chunks, or to a client
+    of HTTP/1.0 until the end of the connection. `status` is the response's, 0 before it. `added` are headers
+    of the response in addition to those of the handler. `stream` is the response that is sent while it is
+    made."""
 
     def __init__(
         self,
@@ -73,7 +74,8 @@ class Exchange:
         self.connection = connection
         self.scope = scope
         scope[EXCHANGE] = self
-        self.request_id = request_id_of(scope["headers"])
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.request_id = request_id_of(self.headers)
         client = scope.get("client")
         self.address: str = client[0] if client else ""
         self.details = RequestDetails()

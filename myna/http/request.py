@@ -97,7 +97,7 @@ class Request:
         self._scope = exchange.scope
         self.limits = limits
         self.details = exchange.details
-        self._headers: dict[bytes, bytes] = dict(self._scope["headers"])
+        self._headers = exchange.headers
         self._has_duplicates = len(self._headers) < len(self._scope["headers"])
         self._counted_bytes = 0
         self._counted_for = 0

@@ -92,21 +92,19 @@ _SECRET = re.compile(rb"myna(?:node|join)?_|\bsk-|[0-9a-f]{40}", re.IGNORECASE)
 _TRACE = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-def traceparent_of(scope: Scope) -> str:
+def traceparent_of(headers: Mapping[bytes, bytes]) -> str:
     """The client's traceparent, which goes to the channel as it is; empty without a valid one."""
-    for name, value in scope["headers"]:
-        if name == b"traceparent" and _TRACE.fullmatch(value):
-            return bytes(value).decode()
-    return ""
+    value = headers.get(b"traceparent")
+    return value.decode() if value and _TRACE.fullmatch(value) else ""
 
 
-def request_id_of(headers: Headers) -> str:
+def request_id_of(headers: Mapping[bytes, bytes]) -> str:
     """The client's X-Request-Id if it is valid and can't be a secret, else a new one.
 
     A new id contains its time, so that the calls of a request are found among those of some minutes: an index
     of request ids would cost every call a write.
     """
-    for name, value in headers:
-        if name == b"x-request-id" and _VALID.fullmatch(value) and not _SECRET.search(value):
-            return value.decode()
+    value = headers.get(b"x-request-id")
+    if value and _VALID.fullmatch(value) and not _SECRET.search(value):
+        return value.decode()
     return new_id().hex()
