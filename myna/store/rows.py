@@ -2,7 +2,7 @@
 PostgreSQL an array for each column.
 """
 
-from collections.abc import Awaitable, Callable, Sequence, Sized
+from collections.abc import Awaitable, Callable, Iterator, Sequence, Sized
 from functools import lru_cache
 from itertools import chain, count
 from operator import add
@@ -103,18 +103,24 @@ def parameters(values: Sized) -> str:
 
 
 ROWS_MAX = 64
-"""How many rows a list of VALUES has, or a lower power of two: few sizes, so all statements stay prepared."""
+
+
+def chunks(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """The rows in parts of ROWS_MAX or a lower power of two, for lists of VALUES: with few sizes all
+    statements stay prepared and in the processor's cache."""
+    begin = 0
+    while left := len(rows) - begin:
+        size = min(ROWS_MAX, 1 << left.bit_length() - 1)
+        yield rows[begin : begin + size]
+        begin += size
 
 
 async def in_values(fetch: Fetch, head: str, rows: Sequence[Row], tail: str) -> list[Row]:
     """Runs `head`, the rows, and `tail`, in as many statements as it takes. Returns the rows of all."""
     found: list[Row] = []
-    begin = 0
-    while left := len(rows) - begin:
-        size = min(ROWS_MAX, 1 << left.bit_length() - 1)
-        chunk = rows[begin : begin + size]
-        found += await fetch(f"{head} {_values(size, len(chunk[0]))} {tail}", *chain.from_iterable(chunk))
-        begin += size
+    for chunk in chunks(rows):
+        values = _values(len(chunk), len(chunk[0]))
+        found += await fetch(f"{head} {values} {tail}", *chain.from_iterable(chunk))
     return found
 
 

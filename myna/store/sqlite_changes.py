@@ -27,12 +27,9 @@ from myna.store.batch import (
     Rate,
     RefusalReason,
 )
-from myna.store.rows import columns
+from myna.store.rows import chunks, columns
 
 _json = msgspec.json.Encoder()
-_ROWS_MAX = 64
-"""How many rows a statement writes, or a lower power of two: with few sizes all statements stay prepared.
-Each statement releases the interpreter lock, so fewer are better."""
 
 
 class Statement(NamedTuple):
@@ -116,13 +113,10 @@ class Changes:
 
 def write(db: apsw.Connection, statement: Statement, rows: Sequence[tuple[object, ...]]) -> int:
     """Writes the rows; returns how many rows of the database changed."""
-    changed = begin = 0
-    while left := len(rows) - begin:
-        size = min(_ROWS_MAX, 1 << left.bit_length() - 1)
-        chunk = rows[begin : begin + size]
-        db.execute(_sql(statement, size), list(chain.from_iterable(chunk)))
+    changed = 0
+    for chunk in chunks(rows):
+        db.execute(_sql(statement, len(chunk)), list(chain.from_iterable(chunk)))
         changed += db.changes()
-        begin += size
     return changed
 
 
