@@ -115,7 +115,14 @@ class Exchange:
     # The request:
 
     async def receive(self) -> Message:
-        """The next part of the body, or the disconnect."""
+        """The next part of the body, or the disconnect, for the application."""
+        if (found := await self.read()) is None:
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": found[0], "more_body": found[1]}
+
+    async def read(self) -> tuple[bytes, bool] | None:
+        """The next part of the body, and whether more follow; None if the client has disconnected, or the
+        response is complete."""
         if self.waits_to_continue and not self.connection.transport.is_closing():
             self.connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.waits_to_continue = False
@@ -125,16 +132,15 @@ class Exchange:
                 await self.news.wait()
             self.news.clear()
         if self.disconnected or self.complete:
-            return {"type": "http.disconnect"}
+            return None
         part, self.body = bytes(self.body), bytearray()
-        return {"type": "http.request", "body": part, "more_body": self.more_body}
+        return part, self.more_body
 
     async def wait_disconnected(self) -> None:
         """Returns when the client has closed the connection or its sending side. The two can't be told apart
         before something is written. Call it after the body has been read."""
-        while not self.connection.half_closed:
-            if (await self.receive())["type"] == "http.disconnect":
-                return
+        while not self.connection.half_closed and await self.read() is not None:
+            pass
 
     @property
     def stopping(self) -> bool:
@@ -177,11 +183,8 @@ class Exchange:
         discarded_bytes = 0
         try:
             async with asyncio.timeout(LINGER_S):
-                while discarded_bytes < LINGER_MAX_BYTES:
-                    message = await self.receive()
-                    if not message.get("more_body"):
-                        return
-                    discarded_bytes += len(message["body"])
+                while discarded_bytes < LINGER_MAX_BYTES and (found := await self.read()) and found[1]:
+                    discarded_bytes += len(found[0])
         except TimeoutError:
             return
 
@@ -189,7 +192,7 @@ class Exchange:
         """Closes the connection without a response. Returns when the server has noticed, since it would send
         a 500 if the application returned before."""
         self.connection.transport.abort()
-        while (await self.receive())["type"] != "http.disconnect":
+        while await self.read() is not None:
             pass
 
     async def send(self, message: Message) -> None:

@@ -206,10 +206,9 @@ class Request:
             encoding = (self.header(b"content-encoding") or b"").decode("latin-1").strip().lower()
             if encoding not in ("", "identity"):
                 raise UnsupportedEncoding(encoding)
-        message = await self._exchange.receive()
-        if message["type"] != "http.request":
+        if (found := await self._exchange.read()) is None:
             raise InvalidRequest("The body ended early.")
-        return message["body"], message["more_body"]
+        return found
 
     async def receive(self, sink: Callable[[bytes, bool], None], slowest_bytes_per_s: float) -> None:
         """Receives a large body: `sink` gets each part, and whether more follow. Raises BodyTooSlow below
