@@ -9,6 +9,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
+from myna.engines.audio.word_times import srt, vtt
 from myna.engines.media.job import Script, Segment, Transcript, Word
 from myna.errors import InvalidRequest
 from myna.http.responses import JSON
@@ -24,9 +25,6 @@ _HONG_KONG: Final = {"hk", "mo"}
 _TRADITIONAL: Final = {"hant", "tw"}
 _NUMBER: Final = re.compile(r"[0-9]{1,3}(\.[0-9]{1,12})?")
 _FALSE: Final = ("", "false", "0")
-_HOUR_MS: Final = 3_600_000
-_MINUTE_MS: Final = 60_000
-_SECOND_MS: Final = 1_000
 _NAMES: Final = """
 af afrikaans, am amharic, ar arabic, as assamese, az azerbaijani, ba bashkir, be belarusian, bg bulgarian,
 bn bengali, bo tibetan, br breton, bs bosnian, ca catalan, cs czech, cy welsh, da danish, de german, el greek,
@@ -219,15 +217,16 @@ class _Done(_Read, tag_field="type", tag="transcript.text.done", omit_defaults=T
 def encoded(transcript: Transcript, kind: TranscriptFormat, *, translated: bool, words: bool) -> bytes:
     """The body of the response; never empty."""
     usage = TranscriptUsage("duration", round(transcript.duration))
+    cues = ((one.text.strip(), one.start, one.end) for one in transcript.segments)
     match kind:
         case TranscriptFormat.JSON:
             return msgspec.json.encode(TranscriptText(transcript.text, usage))
         case TranscriptFormat.TEXT:
             return f"{transcript.text}\n".encode()
         case TranscriptFormat.SRT:
-            return _srt(transcript.segments).encode()
+            return (srt(cues) or "\n").encode()
         case TranscriptFormat.VTT:
-            return _vtt(transcript.segments).encode()
+            return vtt(cues).encode()
         case TranscriptFormat.VERBOSE_JSON:
             verbose = VerboseTranscript(
                 task="translate" if translated else "transcribe",
@@ -246,23 +245,3 @@ def events(answer: bytes) -> bytes:
     done = msgspec.json.decode(answer, type=_Read)
     found = (_Delta(done.text), _Done(done.text, done.usage))
     return b"".join(b"data: %b\n\n" % msgspec.json.encode(one) for one in found)
-
-
-def _srt(segments: Sequence[Segment]) -> str:
-    cues = [
-        f"{number}\n{_time(one.start, ',')} --> {_time(one.end, ',')}\n{one.text.strip()}\n\n"
-        for number, one in enumerate(segments, 1)
-    ]
-    return "".join(cues) or "\n"
-
-
-def _vtt(segments: Sequence[Segment]) -> str:
-    cues = [f"{_time(one.start, '.')} --> {_time(one.end, '.')}\n{one.text.strip()}\n\n" for one in segments]
-    return "WEBVTT\n\n" + "".join(cues)
-
-
-def _time(seconds: float, comma: str) -> str:
-    """`HH:MM:SS,mmm`."""
-    hours, rest = divmod(round(seconds * _SECOND_MS), _HOUR_MS)
-    minutes, rest = divmod(rest, _MINUTE_MS)
-    return f"{hours:02}:{minutes:02}:{rest // _SECOND_MS:02}{comma}{rest % _SECOND_MS:03}"

@@ -238,8 +238,8 @@ def timestamps(words: Sequence[WordTime]) -> list[WordTimestamp]:
 
 Captions = tuple[str, Callable[[Sequence[WordTime]], str]]
 CAPTIONS: Final[Mapping[str, Captions]] = {
-    "srt": ("application/x-subrip", word_times.srt),
-    "vtt": ("text/vtt", word_times.vtt),
+    "srt": ("application/x-subrip", lambda words: word_times.srt(word_times.cues_of(words))),
+    "vtt": ("text/vtt", lambda words: word_times.vtt(word_times.cues_of(words))),
     "json": ("application/json", lambda words: to_json(timestamps(words)).decode()),
 }
 """How the captions of a sound are written, by the ending of their name: the content type, and the content."""

@@ -232,9 +232,12 @@ def test_captions_end_with_sentences_and_at_pauses() -> None:
         *(WordTime("字" * 5, 3 + at / 2, 3.5 + at / 2) for at in range(6)),
         WordTime("a <b> &", 7, 8),
     ]
-    assert word_times.srt([WordTime("One ", 0, 0.2), WordTime("two.", 0.3, 0.5), *WORDS[1:]]) == (
-        "1\n00:00:00,000 --> 00:00:00,500\nOne two.\n\n2\n00:00:01,000 --> 00:00:02,200\na <b> &\n\n"
+    assert word_times.srt(
+        word_times.cues_of([WordTime("One ", 0, 0.2), WordTime("two.", 0.3, 0.5), *WORDS[1:]])
+    ) == ("1\n00:00:00,000 --> 00:00:00,500\nOne two.\n\n2\n00:00:01,000 --> 00:00:02,200\na <b> &\n\n")
+    assert (
+        word_times.vtt(word_times.cues_of(WORDS[1:]))
+        == "WEBVTT\n\n00:00:01.000 --> 00:00:02.200\na &lt;b&gt; &amp;\n\n"
     )
-    assert word_times.vtt(WORDS[1:]) == "WEBVTT\n\n00:00:01.000 --> 00:00:02.200\na &lt;b&gt; &amp;\n\n"
-    cues = [cue.split("\n")[2] for cue in word_times.srt(words).split("\n\n")[:-1]]
+    cues = [cue.split("\n")[2] for cue in word_times.srt(word_times.cues_of(words)).split("\n\n")[:-1]]
     assert cues == ["One", "two.", "Three", "字" * 20, "字" * 10, "a <b> &"]

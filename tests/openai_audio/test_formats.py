@@ -31,6 +31,7 @@ SPOKEN = Transcript(
     segments=[segment(0, 0.0, 1.25, " 你好。"), segment(1, 3661.0, 3725.0004, " 再见。")],
     words=[Word("你好", 0.0, 1.0)],
 )
+SIGNS = Transcript(language="en", duration=1.0, segments=[segment(0, 0.0, 1.0, "a < b & c")], words=[])
 SILENT = Transcript(language="en", duration=2.0, segments=[], words=[])
 
 
@@ -56,6 +57,11 @@ def of(kind: TranscriptFormat, transcript: Transcript = SPOKEN, **more: bool) ->
 )
 def test_a_transcript_in_each_format(kind: TranscriptFormat, body: str) -> None:
     assert of(kind) == body
+
+
+def test_a_cue_of_webvtt_has_no_sign_of_its_markup() -> None:
+    assert "a < b & c" in of(TranscriptFormat.SRT, SIGNS)
+    assert "a &lt; b &amp; c" in of(TranscriptFormat.VTT, SIGNS)
 
 
 def test_verbose_json_names_the_language_and_has_words_if_asked_for() -> None:

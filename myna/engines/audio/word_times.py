@@ -1,11 +1,11 @@
-"""The times of words: kept at the end of an mp3, and written as captions.
+"""The times of words: kept at the end of an mp3, and written as captions, as those of a transcript are.
 
 The mp3 has them in a tag, so they are copied, moved and deleted with it. It is an APEv2 tag, which players
 know at the end of an mp3; libav takes an ID3v2 tag there for damage.
 """
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Final
@@ -14,6 +14,8 @@ import msgspec
 
 from myna.engines.interface import WordTime
 
+Cue = tuple[str, float, float]
+"""A text, and when it begins and ends, in seconds."""
 _MAGIC: Final = b"APETAGEX"
 _KEY: Final = b"WORDTIMES\0"
 _HEAD: Final = 0xA000_0000
@@ -63,23 +65,23 @@ def read_parts(size: int, part: Callable[[int, int], bytes]) -> list[WordTime]:
         return []
 
 
-def srt(words: Sequence[WordTime]) -> str:
+def srt(cues: Iterable[Cue]) -> str:
     """SubRip captions."""
     return "".join(
         f"{number}\n{_clock(begin_s, ',')} --> {_clock(end_s, ',')}\n{text}\n\n"
-        for number, (text, begin_s, end_s) in enumerate(_cues(words), 1)
+        for number, (text, begin_s, end_s) in enumerate(cues, 1)
     )
 
 
-def vtt(words: Sequence[WordTime]) -> str:
-    """WebVTT captions."""
+def vtt(cues: Iterable[Cue]) -> str:
+    """WebVTT captions, whose texts may not have an & or < of their own (W3C, WebVTT, 4.2.2)."""
     return "WEBVTT\n\n" + "".join(
         f"{_clock(begin_s)} --> {_clock(end_s)}\n{escape(text, quote=False)}\n\n"
-        for text, begin_s, end_s in _cues(words)
+        for text, begin_s, end_s in cues
     )
 
 
-def _cues(words: Sequence[WordTime]) -> Iterator[tuple[str, float, float]]:
+def cues_of(words: Sequence[WordTime]) -> Iterator[Cue]:
     """The words in lines: a line ends with a sentence, at a pause, or when it is long."""
     cue: list[WordTime] = []
     for word in words:
@@ -95,7 +97,7 @@ def _cues(words: Sequence[WordTime]) -> Iterator[tuple[str, float, float]]:
         yield _cue(cue)
 
 
-def _cue(words: Sequence[WordTime]) -> tuple[str, float, float]:
+def _cue(words: Sequence[WordTime]) -> Cue:
     return " ".join("".join(word.text for word in words).split()), words[0].begin_s, words[-1].end_s
 
 
