@@ -83,17 +83,17 @@ class FailedAttempt(Exception):
         return isinstance(self.__cause__, TimedOut)
 
 
-def of_request(failure: RequestFailed) -> FailedAttempt:
+def from_request(failure: RequestFailed) -> FailedAttempt:
     """The failed attempt of a request that got no whole response; it is raised from `failure`."""
     limit_bytes = failure.limit_bytes if isinstance(failure, AnswerTooLarge) else 0
     return FailedAttempt(type(failure).__name__, str(failure), limit_bytes=limit_bytes)
 
 
-def of_status(answer: ClientResponse, channel: Channel, *, model_is_callers: bool = False) -> FailedAttempt:
+def from_status(answer: ClientResponse, channel: Channel, *, model_is_callers: bool = False) -> FailedAttempt:
     """The failed attempt of a response whose status is no success. `model_is_callers`: the caller chose the
     model, which the server need not have."""
     kind, why = f"Status{answer.status}", f"status {answer.status}"
-    failed = of_error(kind, why, answer.body, channel, answer.status, model_is_callers=model_is_callers)
+    failed = from_error(kind, why, answer.body, channel, answer.status, model_is_callers=model_is_callers)
     failed.retry_after_s = retry_after_s(answer.headers, failed.server.message)
     return failed
 
@@ -102,11 +102,11 @@ def unusable(kind: str, why: str, body: bytes, channel: Channel, detail: str = "
     """The failed attempt of an answer that is not what was asked for: of its error, if it reports one."""
     server = read(_OK, body)
     if server.message or server.code:
-        return of_error(kind, why, body, channel)
+        return from_error(kind, why, body, channel)
     return FailedAttempt(kind, why, detail)
 
 
-def of_error(
+def from_error(
     kind: str,
     why: str,
     body: bytes,
@@ -195,9 +195,9 @@ class ChannelClient:
                 answer_max_bytes=answer_max_bytes,
             )
         except RequestFailed as failure:
-            raise of_request(failure) from failure
+            raise from_request(failure) from failure
         if answer.status != _OK:
-            raise of_status(answer, channel, model_is_callers=model_is_callers)
+            raise from_status(answer, channel, model_is_callers=model_is_callers)
         return answer
 
     async def first_answer(

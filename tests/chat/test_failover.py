@@ -13,7 +13,7 @@ import pytest
 
 from myna.channels.channels import Channel
 from myna.errors import MynaError, UpstreamFailed
-from myna.gateway.failover import FailedAttempt, error_for, of_error, of_status
+from myna.gateway.failover import FailedAttempt, error_for, from_error, from_status
 from myna.gateway.relay import answers, responses
 from myna.gateway.relay.answers import RequestSummary
 from myna.http.client import ClientResponse
@@ -31,7 +31,7 @@ def attempt(
 ) -> FailedAttempt:
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
     pairs = tuple((name.encode(), value.encode()) for name, value in (headers or {}).items())
-    return of_status(ClientResponse(status, pairs, text), CHANNEL, model_is_callers=callers)
+    return from_status(ClientResponse(status, pairs, text), CHANNEL, model_is_callers=callers)
 
 
 def error(message: str = "", **members: Any) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def test_an_error_with_the_status_200_has_its_own_status() -> None:
         if "response" in body:
             expected = CONTEXT
         data = json.dumps(body).encode()
-        failures = [of_error("ErrorEvent", "an error", data, CHANNEL)]
+        failures = [from_error("ErrorEvent", "an error", data, CHANNEL)]
         wholes = partial(answers.completion, data, RequestSummary("m", 1)), partial(responses.checked, data)
         for read in wholes:
             with pytest.raises(FailedAttempt) as raised:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from myna.channels.channels import Channel
-from myna.gateway.failover import FailedAttempt, of_error, unusable
+from myna.gateway.failover import FailedAttempt, from_error, unusable
 from myna.lib.ids import new_name
 from myna.wire import completions
 from myna.wire.body import has_too_many_containers, to_event, to_json
@@ -100,7 +100,7 @@ def failed(finish_reason: Any, error: Any) -> bool:
 
 def reported(body: bytes, channel: Channel) -> FailedAttempt:
     """The failed attempt of an answer that reports an error."""
-    return of_error("ErrorAnswer", "the answer reports an error", body, channel)
+    return from_error("ErrorAnswer", "the answer reports an error", body, channel)
 
 
 def checked(body: bytes, list_name: str, channel: Channel) -> tuple[_Members, bytes]:

@@ -44,9 +44,9 @@ class Endpoint(Struct, frozen=True):
     """An endpoint that is relayed: its path below the base URL of a channel, the kind of its routes, the
     shape of its requests, and what makes its whole answer of a channel's, which raises FailedAttempt.
 
-    Of a request these `members` pass to a channel, or without any all of them. If it `speaks`, an instruction
-    to speak is spoken on each route. A call without an idempotency key `ends_with_client`: it is refunded if
-    the client disconnects before its answer is complete."""
+    These `members` of a request pass to a channel; without any, all but its model. If it `speaks`, an
+    instruction to speak is spoken on each route. A call without an idempotency key `ends_with_client`: it is
+    refunded if the client disconnects before its answer is complete."""
 
     path: str
     kind: RouteKind
@@ -125,7 +125,7 @@ def read_fields(endpoint: Endpoint, fields: dict[str, Any], request: Asked) -> R
         refusal = _with_more_answers
     elif isinstance(request, ChatRequest) and not instruction.strip():
         raise _without_instruction(request.messages)
-    kept = (endpoint.members or fields.keys()) - {"model", "stream"}
+    kept = endpoint.members or fields.keys() - {"model", "stream"}
     passed = {name: value for name, value in fields.items() if name in kept}
     if endpoint.kind is RouteKind.CHAT:
         passed["stream"] = streams
@@ -272,16 +272,17 @@ def _prompts(prompt: Any) -> int:
 
 def _texts(request: Asked) -> tuple[str, str]:
     """All text of a request, and that of its last user message, empty if there is none."""
-    instruction, texts = "", []
-    if isinstance(request, OpenAIChatRequest | ChatRequest):
-        for message in request.messages:
-            content = message.get("content")
-            texts.append(content if isinstance(content, str) else text_of(content))
-            if message.get("role") == "user":
-                instruction = texts[-1]
-    else:
+    if isinstance(request, (EmbeddingsRequest, CompletionRequest)):
         given = request.input if isinstance(request, EmbeddingsRequest) else request.prompt
-        texts = [text for text in (given if isinstance(given, list) else [given]) if isinstance(text, str)]
+        parts = given if isinstance(given, list) else [given]
+        return "".join(part for part in parts if isinstance(part, str)), ""
+    texts: list[str] = []
+    instruction = ""
+    for message in request.messages:
+        content = message.get("content")
+        texts.append(content if isinstance(content, str) else text_of(content))
+        if message.get("role") == "user":
+            instruction = texts[-1]
     return "".join(texts), instruction
 
 

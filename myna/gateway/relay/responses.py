@@ -19,7 +19,7 @@ from myna.channels import routes
 from myna.channels.channels import Channel
 from myna.engines.pool.admission import Slot
 from myna.errors import MynaError
-from myna.gateway.failover import FailedAttempt, of_error, unusable
+from myna.gateway.failover import FailedAttempt, from_error, unusable
 from myna.gateway.relay import answers
 from myna.gateway.relay.events import BrokenEvents, EventRelay, Observer, loaded
 from myna.gateway.relay.plan import CHAT, LeftOut, ReadRequest, RelayPlan, RelayPlanner, read_fields
@@ -334,5 +334,5 @@ def checked(body: bytes, channel: Channel) -> bytes:
             "NoResponse", "the answer is not what was asked for", body, channel, f": {error}"
         ) from error
     if response.status not in _ENDED or is_set(response.error):
-        raise of_error("FailedResponse", "the channel's response failed", body, channel)
+        raise from_error("FailedResponse", "the channel's response failed", body, channel)
     return body

@@ -11,7 +11,7 @@ import msgspec
 from myna.channels import routes
 from myna.channels.channels import PARROT, Channel
 from myna.errors import MynaError, StreamUnread
-from myna.gateway.failover import FailedAttempt, logged, note_tokens, of_error, of_request, of_status
+from myna.gateway.failover import FailedAttempt, from_error, from_request, from_status, logged, note_tokens
 from myna.gateway.relay import answers
 from myna.gateway.relay.events import ERROR_EVENT, BrokenEvents, EventRelay
 from myna.gateway.relay.plan import RelayPlan, Shape
@@ -173,7 +173,7 @@ class ChannelStream:
         except RequestFailed as failure:
             if self._flow.paused and self._answer.begun and type(failure) is TimedOut:
                 raise ClientLeft from failure  # the client does not read
-            raise self._note(of_request(failure)) from failure
+            raise self._note(from_request(failure)) from failure
         except BrokenEvents as broken:
             raise self._note(self._of_events(broken)) from broken
 
@@ -194,7 +194,7 @@ class ChannelStream:
 
     def _of_events(self, broken: BrokenEvents) -> FailedAttempt:
         if broken.kind == ERROR_EVENT:
-            return of_error(broken.kind, str(broken), broken.detail, self._channel)
+            return from_error(broken.kind, str(broken), broken.detail, self._channel)
         detail = logged(broken.detail, self._channel) if broken.detail else ""
         return FailedAttempt(broken.kind, str(broken), detail, limit_bytes=self._answer_max_bytes)
 
@@ -233,7 +233,7 @@ class ChannelStream:
             out.on_pause = out.on_resume = out.on_disconnect = None
         if response.status != HTTPStatus.OK:
             callers = routes.model_is_callers(self._plan.route)
-            raise of_status(response, self._channel, model_is_callers=callers)
+            raise from_status(response, self._channel, model_is_callers=callers)
 
     def _relay(self) -> EventRelay:
         request = self._plan.request
