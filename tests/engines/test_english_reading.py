@@ -50,6 +50,8 @@ Mon–Fri 9–5 → Monday to Friday nine to five
 10-11:30am → ten to eleven thirty A M
 0600 hours → oh six hundred hours
 a mile in 3:58.4 → a mile in three fifty eight point four
+7.30pm → seven thirty P M
+11h 40m → eleven hours forty minutes
 """,
     "money": """
 $5.3 billion → five point three billion dollars
@@ -73,6 +75,8 @@ $5/hr → five dollars per hour
 CHF 50 → fifty Swiss francs
 €8.1bn. → eight point one billion euros.
 a $5k bonus → a five thousand dollar bonus
+$3m-$5m → three million dollars to five million dollars
+$.05 → five cents
 """,
     "units": """
 -5°C → minus five degrees Celsius
@@ -172,6 +176,8 @@ won 3-2 → won three to two
 16:9 display → sixteen to nine display
 2:3:1 → two to three to one
 a 50-50 chance → a fifty fifty chance
+diluted 1:10 → diluted one to ten
+A–F → A to F
 Psalm 23:1-4 → Psalm twenty three one to four
 5M users → five million users
 100K followers → one hundred thousand followers
@@ -202,6 +208,8 @@ order 500 units → order five hundred units
 10.0.0.1:80 → one zero dot zero dot zero dot one port eight zero
 plate 7ABC123 → plate seven A B C one two three
 at 1080p → at ten eighty P
+Dial *67 → Dial star six seven
+Ctrl+Alt+Del → control plus Alt plus delete
 H.264 → H two six four
 """,
     "names": """
@@ -262,6 +270,8 @@ w/o sugar → without sugar
 U.S. Army → U S Army
 Ph.D. student → P H D student
 Jan. 5 → January fifth
+3 sq. ft. → three square feet
+Sept. 2019 → September twenty nineteen
 p. 12 → page twelve
 AT&T → A T and T
 R&B → R and B
@@ -280,6 +290,7 @@ OK → okay
 APIs → A P eyes
 the WHO → the W H O
 ICBM → I C B M
+EOD → E O D
 STOP NOW → STOP NOW
 I LOVE YOU → I LOVE YOU
 """,

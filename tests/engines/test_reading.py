@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from myna.engines.text.mandarin.numerals import cardinal, number, ordinal
 from myna.engines.text.notation import flat
+from myna.engines.text.others import others_in_words
 from myna.engines.text.reading import in_english, spoken_form
 from myna.engines.text.sentences import sentences
 from myna.engines.text.signs import plain, speakable
@@ -244,3 +245,18 @@ def test_long_texts_are_read_in_bounded_time(opened: str) -> None:
 )  # fmt: skip
 def test_an_engine_without_the_notation_gets_words(text: str, expected: str) -> None:
     assert flat(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("fr", "-5 °C, 10-15 %", "moins 5 degrés Celsius, 10 à 15 pour cent"),
+        ("fr", "Mme X, Louis XIV, XXIe, 14h30", "Madame X, Louis 14, vingt-et-unième, 14 heures 30"),
+        ("es", "20 ± 2 m², x ≥ 5", "20 más o menos 2 metros cuadrados, x mayor o igual que 5"),
+        ("it", "12/05/2024, 3/4, 5 × 3", "12 maggio 2024, tre quarti, 5 per 3"),
+        ("pt", "+55 91234-5678", "mais 55 91234 5678"),
+        ("hi", "~50 & 25%", "लगभग 50 और 25 प्रतिशत"),
+    ],
+)
+def test_signs_of_other_languages_are_words(language: str, text: str, expected: str) -> None:
+    assert others_in_words(text, language) == expected

@@ -1,14 +1,11 @@
 """Text as it is spoken: years, money, times, phone numbers, signs, addresses and so on in words.
 
 The rules of Mandarin and English are in their packages, and are applied in order: the most specific ones are
-first, and each writes out what it matches, so that no later rule reads it again. Of French, Spanish, Italian,
-Portuguese and Hindi only what espeak-ng does not read by itself is written out. Its numbers, decimals and
-shares are right in all five: of 601 numbers those of num2words (which has no Hindi) differ in their sounds,
-not in their words. Times are read as two numbers.
+first, and each writes out what it matches, so that no later rule reads it again. Those of other languages are
+in `others.py`.
 """
 
 import re
-from collections.abc import Mapping
 from typing import Final
 
 import regex
@@ -23,7 +20,7 @@ from myna.engines.text.mandarin.dates import DATES
 from myna.engines.text.mandarin.numerals import by_one
 from myna.engines.text.mandarin.tables import NAMED_SIGNS, OPERATORS
 from myna.engines.text.mandarin.traditional import simplified
-from myna.engines.text.rule import any_of, applied
+from myna.engines.text.rule import applied
 from myna.engines.text.sentences import sentences
 from myna.engines.text.signs import fractions_in_han, plain, unified, visible
 
@@ -88,21 +85,6 @@ _CLAUSE: Final = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 """An English clause with a number: two words, one of them a word of grammar."""
-_NUMBER: Final = r"[0-9][0-9.,\u00a0\u202f]*"
-_NAMES_OF_OTHERS: Final = {
-    "fr": "$ dollars|US$ dollars|€ euros|£ livres|¥ yuans|°C degrés Celsius|km/h kilomètres par heure|"
-    "km kilomètres|m mètres|cm centimètres|mm millimètres|kg kilos|g grammes|h heures|min minutes",
-    "es": "$ dólares|US$ dólares|€ euros|£ libras|¥ yuanes|°C grados Celsius|km/h kilómetros por hora|"
-    "km kilómetros|m metros|cm centímetros|mm milímetros|kg kilos|g gramos|h horas|min minutos",
-    "it": "$ dollari|US$ dollari|€ euro|£ sterline|¥ yuan|°C gradi Celsius|km/h chilometri all'ora|"
-    "km chilometri|m metri|cm centimetri|mm millimetri|kg chili|g grammi|h ore|min minuti",
-    "pt": "$ dólares|US$ dólares|R$ reais|€ euros|£ libras|¥ yuans|°C graus Celsius|"
-    "km/h quilômetros por hora|km quilômetros|m metros|cm centímetros|mm milímetros|kg quilos|g gramas|"
-    "h horas|min minutos",
-    "hi": "$ डॉलर|US$ डॉलर|₹ रुपये|€ यूरो|£ पाउंड|¥ युआन|°C डिग्री सेल्सियस|"
-    "km/h किलोमीटर प्रति घंटा|km किलोमीटर|m मीटर|cm सेंटीमीटर|mm मिलीमीटर|kg किलो|g ग्राम|h घंटे|min मिनट",
-}
-"""The signs of currencies and units, and their names in the plural."""
 
 
 def in_mandarin(text: str) -> str:
@@ -118,15 +100,6 @@ def in_english(text: str) -> str:
     text = unified(_addresses_in_words(plain(text), chinese=False))
     rules = _ENGLISH if _FIGURES.search(text) else _ENGLISH_PROSE
     return acronyms(_SPACES.sub(" ", applied(rules, text)))
-
-
-def others_in_words(text: str, language: str) -> str:
-    """The text of a language such as fr with its currencies and units in words after their numbers."""
-    if language not in _OTHERS:
-        return text
-    names, before, after = _OTHERS[language]
-    text = before.sub(lambda found: f"{found[2]} {names[found[1]]}", text)
-    return after.sub(lambda found: f"{found[1]} {names[found[2]]}", text)
 
 
 def spoken_form(text: str) -> str:
@@ -158,16 +131,3 @@ def _address(address: str, chinese: bool) -> str:
     parts = _ADDRESS_PART.findall(_SCHEME.sub("", address[:end]))
     said = (by_one(part) if chinese and part.isdigit() else names.get(part, part) for part in parts)
     return f" {' '.join(said)} {address[end:]}"
-
-
-def _compiled(rows: str) -> tuple[Mapping[str, str], re.Pattern[str], re.Pattern[str]]:
-    names = dict(row.split(" ", 1) for row in rows.split("|"))
-    currencies = any_of(sign for sign in names if sign[-1] in "$€£¥₹")
-    return (
-        names,
-        re.compile(rf"({currencies})\s?({_NUMBER}(?<![.,]))", re.ASCII),
-        re.compile(rf"(?<![\w.])({_NUMBER}(?<![.,]))\s?({any_of(names)})(?![\w/])", re.ASCII),
-    )
-
-
-_OTHERS: Final = {language: _compiled(rows) for language, rows in _NAMES_OF_OTHERS.items()}

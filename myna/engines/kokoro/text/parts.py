@@ -19,7 +19,8 @@ from myna.engines.kokoro.text import english as english_sounds
 from myna.engines.kokoro.text import mandarin as mandarin_sounds
 from myna.engines.text.mandarin.traditional import simplified
 from myna.engines.text.notation import MARK_OF_PINYIN, OTHER_MARK, Marked, Said, given
-from myna.engines.text.reading import in_english, in_mandarin, others_in_words
+from myna.engines.text.others import others_in_words
+from myna.engines.text.reading import in_english, in_mandarin
 from myna.engines.text.signs import MEANS, kind_of
 
 Ipa = Callable[[str, str], str]

@@ -61,6 +61,10 @@ def _several(written: str) -> bool:
     return written.lstrip("-+±") not in ("1", "1.0")
 
 
+def _count(number_of: str, thing: str) -> str:
+    return f"{cardinal(number_of)} {_plural(thing, _several(number_of))}"
+
+
 def _span(low: str, high: str | None) -> str:
     return f"{number(low)} to {number(high)}" if high else number(low)
 
@@ -185,6 +189,13 @@ def _left(match: re.Match[str]) -> str:
 
 
 NOTATIONS: tuple[Rule, ...] = (
+    rule(r"(?<!\w)(sq|cu|fl)\. ?(ft|in|yd|mi|m|km|oz)(?!\w)\.?", r"\1 \2"),
+    rule(
+        r"(?<!\w)((?i:ratio|dilut|mix|scale|odds|proportion)[a-z]*(?: [a-z]+){0,3}) (\d+):(\d+)(?![\w:])",
+        r"\1 \2 to \3",
+    ),
+    rule(r"(?<=\d) / (?=\d)", " divided by "),
+    rule(r"(?:(?<=^)|(?<=[\s(]))\+ (?=\d)(?<![\w)] \+ )", "plus "),
     rule("log([₀-₉]+) ?", r"log base \1 of "),
     # A score, or one of several: rated 4/5, 4.5/5, 10/10, 3/5 stars, page 3/10.
     rule(r"(?<![\w.])(\d+(?:\.\d)?)/(5|10)(?= stars?\b)|(?<![\w./])(\d\.\d|10)/(5|10)(?![\w/])", _out_of),
@@ -218,6 +229,13 @@ NOTATIONS: tuple[Rule, ...] = (
     rule("[₀-₉]+", lambda m: m[0].translate(SUBSCRIPTS)),
 )
 MONEY: tuple[Rule, ...] = (
+    rule(rf"({any_of(CURRENCIES)})\.(?=\d\d(?!\d))", r"\g<1>0."),
+    # $3m-$5m, $3m-5m.
+    rule(
+        rf"({any_of(CURRENCIES)})({NUM})(bn|mn|tn|[kKmMbBT]) ?{TO} ?(?:{any_of(CURRENCIES)})?"
+        rf"(?={NUM}\3(?!\w))",
+        r"\1\2\3 to \1",
+    ),
     rule(
         rf"(?P<sign>(?<!\w)[-+])?(?<![A-Za-z])(?P<cur>{any_of(CURRENCIES)})\s?(?P<low>{NUM})"
         rf"(?: ?{TO} ?(?:{any_of(CURRENCIES)})?(?P<high>{NUM}))?"
@@ -236,6 +254,12 @@ MONEY: tuple[Rule, ...] = (
     ),
 )
 UNITS_AND_SHARES: tuple[Rule, ...] = (
+    # 11h 40m, 11 st 4 lb.
+    rule(
+        r"(?<![\w.,])(\d+) ?h ?(\d{1,2}) ?m(?:in)?(?!\w)",
+        lambda m: f"{_count(m[1], 'hour')} {_count(m[2], 'minute')}",
+    ),
+    rule(r"(?<![\w.,])(\d+) ?st (?=\d+ ?lbs?(?!\w))", r"\1 stone "),
     rule(r"(?<![\w.])(\d{2,3})/(\d{2,3})(?= ?mmHg)", lambda m: f"{cardinal(m[1])} over {m[2]}"),
     rule(
         r"(?<![\w.])(\d) ?ft\.? ?(\d{1,2}) ?in(?:\.|(?!\w))",
@@ -269,7 +293,7 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
     rule(r"(?<![\w.'\"])(\d{1,3}(?:\.\d+)?)[\"″](?=$|[\s,.;)])", _inches),
     rule(
         rf"(?<![\w.,])(?P<low>{SIGNED})(?: ?°[CF]?)?(?: ?{TO} ?(?P<high>[-+]?{NUM}))?(?P<dash>[ -]?)"
-        rf"(?P<unit>{_PRODUCT})(?:/{_PER})?(?![\w²³']|/\w)",
+        rf"(?P<unit>{_PRODUCT})(?:/{_PER})?(?![\w²³']|/[A-Za-z])",
         _unit,
     ),
     rule(

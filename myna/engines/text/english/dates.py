@@ -133,8 +133,16 @@ DATES: tuple[Rule, ...] = (
         r"(?<![\w./-])(?:(0[1-9]|1[0-2])/|(0[1-9])\.)((?:19|20)\d\d)(?![\w/-]|[.,]\d)",
         lambda m: f"{MONTHS[int(m[1] or m[2]) - 1]} {year(m[3])}",
     ),
+    # 7.30pm, 15.00 GMT.
     rule(
-        rf"(?<!\w)({_DAY_NAMES})\.?(?=,? (?:{MONTH}|{_DAY_OF_MONTH} {MONTH})(?!\w))",
+        r"(?<![\w.:$€£])(\d{1,2})\.([0-5]\d)"
+        r"(?= ?(?:[AaPp]\.?[Mm](?!\w)|(?:GMT|BST|UTC|CET|EST|hrs|hours)(?!\w)))",
+        r"\1:\2",
+    ),
+    rule(rf"(?<!\w)({MONTH}),? ({_YEAR})(?![\w-]|[.,:]\d)", lambda m: f"{_month(m[1])} {year(m[2])}"),
+    rule(
+        rf"(?<!\w)({_DAY_NAMES})\.?(?=,? (?:\d\d?(?:[:.]\d\d|[ap]m| ?[-–] ?\d)|closed|only|"
+        rf"{MONTH}|{_DAY_OF_MONTH} {MONTH})(?!\w))",
         lambda m: ABBREVIATIONS[m[1]],
     ),
     rule(r"(?<!\w)['’](\d\d)(?![\w'’\"”])", lambda m: _any_year(m[1])),

@@ -10,6 +10,10 @@ CURRENCIES: Final = {
     "NZ$": "New Zealand dollar", "USD": "US dollar", "EUR": "euro", "GBP": "British pound", "JPY": "yen",
     "CHF": "Swiss franc", "CAD": "Canadian dollar", "AUD": "Australian dollar", "HKD": "Hong Kong dollar",
     "SGD": "Singapore dollar", "CNY": "yuan", "RMB": "yuan", "KRW": "won", "INR": "rupee",
+    "Rs": "rupee", "Rs.": "rupee",
+    "NZD": "New Zealand dollar", "TWD": "Taiwan dollar", "SEK": "Swedish krona", "NOK": "Norwegian krone",
+    "DKK": "Danish krone", "PLN": "zloty", "THB": "baht", "MXN": "Mexican peso", "BRL": "real", "ZAR": "rand",
+    "RUB": "ruble", "BTC": "bitcoin",
     "R$": "real", "JP¥": "yen", "CN¥": "yuan", "$": "dollar", "€": "euro",
     "£": "pound", "¥": "yen", "₩": "won", "₹": "rupee", "₽": "ruble", "₿": "bitcoin", "฿": "baht",
     "₫": "dong", "₱": "peso", "₺": "lira", "₪": "shekel",
@@ -30,6 +34,7 @@ _LENGTHS: Final = {
 }  # fmt: skip
 UNITS: Final = {
     **with_powers(_LENGTHS, "square ", "cubic "),
+    "sq in": "square inch", "sq mi": "square mile", "sq km": "square kilometer", "sq yd": "square yard",
     "sq ft": "square foot", "sqft": "square foot", "sq m": "square meter", "sqm": "square meter",
     "ha": "hectare", "kg": "kilogram", "g": "gram", "mg": "milligram", "μg": "microgram",
     "mcg": "microgram", "ug": "microgram", "lb": "pound", "lbs": "pound", "oz": "ounce", "t": "ton",
@@ -80,7 +85,8 @@ ABBREVIATIONS: Final = {
     "Sr": "Senior", "Esq": "Esquire", "Ave": "Avenue", "Blvd": "Boulevard", "Rd": "Road", "Ln": "Lane",
     "Hwy": "Highway", "Pkwy": "Parkway", "Sq": "Square", "Apt": "Apartment", "Bldg": "Building",
     "Inc": "Incorporated", "Ltd": "Limited", "Corp": "Corporation", "Bros": "Brothers",
-    "Assoc": "Association",
+    "Assoc": "Association", "Co": "Company", "Pls": "Please", "pls": "please",
+    "Temp": "Temperature",
     "Dept": "Department", "dept": "department", "Univ": "University", "Inst": "Institute", "vs": "versus",
     "etc": "et cetera", "approx": "approximately", "Approx": "Approximately", "Rte": "Route",
     "est": "established", "Est": "Established",
@@ -101,16 +107,17 @@ ABBREVIATIONS: Final = {
 _WORDS_TOO: Final = "Max Sun Sat Mar Wed Mon max min temp ed al mo Pt est"
 SAME_WORDS: Final = frozenset(_WORDS_TOO.split())
 """Those that are words at the end of a text."""
-_ENDS: Final = "Inc Ltd Corp Bros Fri ext etc Jr Sr Esq Rep Sq Ave Blvd Rd Ln Hwy Pkwy hrs yrs"
+_ENDS: Final = "Co Inc Ltd Corp Bros Fri ext etc Jr Sr Esq Rep Sq Ave Blvd Rd Ln Hwy Pkwy hrs yrs"
 ENDING_SENTENCES: Final = SAME_WORDS.union(_ENDS.split())
 """Those whose full stop may end a sentence."""
 NUMBERED: Final = {
     "No": "number", "Nos": "number", "no": "number", "NO": "number", "Fig": "figure", "fig": "figure",
     "Figs": "figures", "figs": "figures", "Vol": "volume", "vol": "volume", "Vols": "volumes",
-    "vols": "volumes", "Ch": "chapter", "ch": "chapter", "Chap": "chapter", "pp": "pages", "p": "page",
+    "vols": "volumes", "Sec": "section", "sec": "section", "Art": "article", "art": "article",
+    "para": "paragraph", "Ch": "chapter", "ch": "chapter", "Chap": "chapter", "pp": "pages", "p": "page",
 }  # fmt: skip
 """Abbreviations before a number alone."""
-BEFORE_NUMBERS: Final = SAME_WORDS.union(NUMBERED, ("Fri", "ext"))
+BEFORE_NUMBERS: Final = SAME_WORDS.union(NUMBERED, ("Fri", "ext", "c"))
 """Those whose full stop ends no sentence before a number."""
 WITH_STOPS: Final = {
     "i.e.": "that is", "e.g.": "for example", "I.e.": "that is",
@@ -163,7 +170,8 @@ NAMES: Final = (
 )
 """The number after these is a name: three digits and more are said in pairs."""
 BY_ONE_AFTER: Final = (
-    "[Cc]all|[Dd]ial(?:l?ed)?|[Rr]ing|[Pp]hone|[Tt]el(?:ephone)?|[Ff]ax|[Mm]obile|[Tt]ext|[Hh]otline|"
+    "[Cc]all|[Dd]ial(?:l?ed)?|[Rr]ing|[Pp]hone|[Tt]el(?:ephone)?|[Ff]ax|[Mm]obile|[Tt]ext(?: [A-Z]+ to)?|"
+    "[Hh]otline|"
     "[Cc]ode|PIN|[Pp]in|ID|[Ee]xt(?:ension)?|[Zz]ip|ZIP|number is|number:|[Pp]asscode|[Pp]assword|OTP|"
     "[Aa]ccount|[Aa]cct|[Oo]rder|[Ss]erial|[Ii]nvoice|[Tt]racking|[Cc]onfirmation|[Rr]eference|[Rr]ef|"
     "[Pp]late|[Ee]nding (?:in|with)|[Ee]nds (?:in|with)|[Ll]ast (?:four|4)(?: digits)?|ISBN|IMEI|EIN|SSN"
@@ -208,6 +216,13 @@ _SPELLED: Final = (
 )
 SPELLED: Final = frozenset(_SPELLED.split())
 """Acronyms with a vowel that are said by their letters; those without a vowel always are."""
+_WORDS_OF_THREE: Final = (
+    "ACE ACT ADD AGE AGO AID AIM AIR ALL AND ANY APE APP ARC ARE ARK ARM ART ASH ASK ATE AWE AXE EAR EAT "
+    "EGG EGO ELF END ERA EVE EYE ICE ICY ILL INK INN ION ITS OAK OAR OAT ODD OFF OIL OLD ONE OPT OUR OUT "
+    "OWE OWL OWN USE"
+)
+WORDS_OF_THREE: Final = frozenset(_WORDS_OF_THREE.split())
+"""Words that begin with a vowel. Three other capitals that do are an acronym."""
 _BEGINNINGS: Final = (
     "BL BR CH CL CR DR DW FL FR GH GL GN GR KN KL KR PH PL PR PS QU RH SC SH SK SL SM SN SP SQ ST SW TH "
     "TR TS TW WH WR"

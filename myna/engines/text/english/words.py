@@ -22,6 +22,7 @@ from myna.engines.text.english.tables import (
     SPOKEN_ENDINGS,
     VERBS,
     WITH_STOPS,
+    WORDS_OF_THREE,
 )
 from myna.engines.text.rule import EXPONENTS, ROMAN, Rule, any_of, roman_value, rule, spoken
 
@@ -177,7 +178,10 @@ def _acronym(match: re.Match[str]) -> str:
         return letters.lower() + ending if len(letters) == 3 else match[0]
     unknown = len(letters) > 5 and letters not in SPELLED
     spelled = letters in SPELLED or not _VOWEL.search(letters) or (ending and len(letters) <= 4)
-    if unknown or not (spelled or _NO_WORD.match(letters)):
+    unusual = _NO_WORD.match(letters) or (
+        len(letters) == 3 and letters[0] in "AEIOU" and letters not in WORDS_OF_THREE
+    )
+    if unknown or not (spelled or unusual):
         return match[0]
     if ending and letters[-1] == "I":
         return " ".join(letters[:-1]) + " eyes"
@@ -258,6 +262,16 @@ CODES: tuple[Rule, ...] = (
     rule(r"(?<=[A-Za-z_]{2})\.(?=[A-Za-z_]{3})(?![A-Z][a-z])", " dot "),
     rule(r"(?:(?<=^)|(?<=\s))\.(?=[A-Za-z]{2})", "dot "),
     rule(r"(?<!\w)@(?=\w)", "at "),
+    # Dial *67, press #; Ctrl+Alt+Del; 747-400; A–F.
+    rule(
+        r"(?<!\w)([Dd]ial|[Pp]ress|[Hh]it|[Uu]se|[Tt]he) ([*#])(\d{0,4})(?=[\s.,]|$)",
+        lambda m: f"{m[1]} {'star' if m[2] == '*' else 'pound'} {by_one(m[3])}",
+    ),
+    rule(r"(?<!\w)(?:Ctrl|CTRL|ctrl)(?!\w)", "control"),
+    rule(r"(?<!\w)(?:Cmd|CMD)(?=[ +])", "command"),
+    rule(r"(?<=\+)Del(?!\w)", "delete"),
+    rule(r"(?<![\w.-])(7\d7)-(\d{3})(?![\w-])", lambda m: f"{in_pairs(m[1])} {in_pairs(m[2])}"),
+    rule(r"(?<![\w–])([A-Z])–([A-Z])(?![\w–])|(?<!\w)A-Z(?!\w)", lambda m: f"{m[1] or 'A'} to {m[2] or 'Z'}"),
     rule(r"(?<![\w&#/])#(?=[A-Za-z])", "hashtag "),
     rule(r"(?<=localhost):(\d+)", lambda m: f" port {by_one(m[1])}"),
     spoken(rf"{_START}(?:~|\.{{1,2}})?(?:/[\w.@+-]*[A-Za-z][\w.@+-]*)+/?", _path),
