@@ -48,6 +48,7 @@ READINGS = """
 分为第七行 fen1 wei2 di4 qi1 hang2, 教我们写教案 jiao1 wo3 men5 xie3 jiao4 an4,
 调整空调 tiao2 zheng3 kong1 tiao2, 一会儿的花儿 yi1 hui4 er5 de5 hua1 er5,
 女儿和婴儿 nv3 er2 he2 ying1 er2, 銀行還沒發覺 yin2 hang2 hai2 mei2 fa1 jue2,
+跑得快，得了第一 pao3 de5 kuai4  de2 le5 di4 yi1,
 長大後的樂趣 zhang3 da4 hou4 de5 le4 qu4, 长头发很长 chang2 tou2 fa5 hen3 chang2
 """
 
@@ -92,11 +93,17 @@ NEIGHBOURS = """
 只 zhi3 这只是开始 zhi1 几百只羊
 得 de5 家里得有人 dei3 你得赶快去 de2 他得到了奖
 地 de5 快快乐乐地回家 di4 天天地铁上班
-种 zhong4 院子里种了两棵树和一些花 zhong3 这种花很香
+种 zhong4 院子里种了两棵树和一些花 zhong3 种种 这两种 zhong4 他种了三棵 zhong3 这种花很香
 教 jiao1 教我唱歌 jiao4 佛教我不懂
 重 chong2 重启电脑 zhong4 体重来自肌肉
 着 zhao2 怎么也找不着 找不着急
 应 ying4 应老师的邀请
+还 huan2 他还了书 明天要不要还车 hai2 还有
+当 dang4 把她当亲人 dang1 当时
+量 liang2 量出来
+处 chu3 我们处得不错
+燕 yan1 封于燕 yan4 燕子
+子 zi3 章子怡 zi5 房子
 炸 zha2 炸薯条 zha4 炸药
 """
 PERSONS = """
@@ -113,6 +120,9 @@ PERSONS = """
 长 zhang3 长孙无忌
 万 mo4 万俟卨
 行 xing2 任我行
+查 zha1 湖边住着查建英 cha2 查户口
+任 ren2 任家庄 老任说
+相 xiang4 蔺相如
 """
 """With a title; a surname and a given name; names that jieba cuts; compound surnames."""
 NO_PERSONS = """

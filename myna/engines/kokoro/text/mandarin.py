@@ -10,6 +10,7 @@ second one, and the last syllable of common words to the neutral tone.
 
 import functools
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -30,6 +31,9 @@ _JOINED_WORDS_MAX: Final = 3
 _PHRASE_MAX: Final = 8
 _PARTICLES: Final = "地得"
 """jieba has words such as 地说, whose first character belongs to the word before it."""
+_RUN: Final = re.compile(
+    "[\\u3007\\u3400-\\u9fff\\U00020000-\\U0003ffff]+|[^\\u3007\\u3400-\\u9fff\\U00020000-\\U0003ffff]+"
+)
 _DIGITS: Final = frozenset("零〇一二三四五六七八九幺十百")
 # 一 keeps its tone after these: 第一, 星期一, 统一战线.
 _FIRST_AFTER: Final = frozenset("第期周统唯万之初归合专单划如逐惟")
@@ -63,6 +67,15 @@ def words(text: str, given: Mapping[int, str] = NOTHING_GIVEN) -> list[Word]:
     """The words of a text in Han with their readings; traditional characters become simplified. `given` are
     the readings of some places."""
     text = simplified(text)
+    return [
+        word
+        for run in _RUN.finditer(text)
+        for word in _words_of(run[0], {at - run.start(): s for at, s in given.items()})
+    ]
+
+
+def _words_of(text: str, given: Mapping[int, str]) -> list[Word]:
+    """The words of a run of Han alone or of other characters alone."""
     tokens = list(_divided(rjieba.tag(text)))
     texts = [token.text for token in tokens]
     decided = {**name_readings(tokens, _is_known), **dict(readings_in(text)), **given}

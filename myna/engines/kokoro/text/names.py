@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 import regex
+import rjieba
 
 
 def _table(rows: str) -> dict[str, str]:
@@ -33,7 +34,7 @@ _SURNAMES: Final = _table(
 _GIVEN: Final = _table(
     "茜qian4 晟sheng4 珩heng2 偲si1 祎yi1 赟yun1 媛yuan4 翀chong1 嬛huan2 行xing2 为wei2 兴xing1 "
     "乐le4 华hua2 朴pu3 宁ning2 曾zeng1 传chuan2 盛sheng4 少shao4 佛fo2 莘xin1 予yu3 娜na4 炅jiong3 斐fei3 "
-    "颉jie2 奭shi4 应ying4 "
+    "颉jie2 奭shi4 应ying4 子zi3 柏bai3"
 )
 """Characters of given names that have another reading in words."""
 _COMPOUND: Final = _list(
@@ -45,6 +46,10 @@ _NOT_WORDS: Final = frozenset("区翟朴缪仇单查盖华芈员燕覃谌阚宓�
 """With one or two characters after them these are a text only as a name, unless a dictionary has the word."""
 _VERBS: Final = frozenset("任解查盖干洗种折应召祭相占参冒令")
 """A title after one of these may be its object (查老师的电话), and jieba takes it for a surname too often."""
+_NICKNAMED: Final = frozenset("单仇解任曾查朴盖翟缪覃阚隗谌")
+_NICKNAMES: Final = frozenset(before + name for before in "小老" for name in _NICKNAMED)
+"""Surnames after 小 or 老, if nothing or a pronoun or verb follows: 小单，, 老任说."""
+_AFTER_NICKNAME: Final = regex.compile("$|[你我他说跟和在来去是的也又今明昨最怎有没不快别请让]")
 _KINDRED: Final = frozenset("干洗应折")
 """These with 哥, 工 or 总 alone are words: 干哥, 应工."""
 _WEAK: Final = frozenset("都过行便么哈撒")
@@ -54,7 +59,8 @@ _TITLES: Final = _list(
     "医生 大夫 教授 博士 同学 同志 师傅 律师 警官 队长 部长 局长 处长 科长 校长 院长 书记 市长 县长 "
     "省长 镇长 村长 厂长 董事 主席 总统 总理 教练 将军 司令 护士 导演 记者 编辑 法官 会计 大爷 大妈 "
     "大娘 大叔 大婶 阿姨 叔叔 伯伯 大哥 大姐 爷爷 奶奶 少爷 公子 姑娘 大侠 院士 助理 秘书 掌柜 某某 "
-    "父 母 某 氏 总 工 董 哥 姐 叔 姨 嫂"
+    "家庄 家村 家屯 家湾 家沟 家寨 家堡 家岩 家集 家营 家坝 家坪 家岭 家桥 家巷 家窑 家店 家洼 家塘 家坡 "
+    "家军 父 母 某 氏 总 工 董 哥 姐 叔 姨 嫂"
 )
 """The longest first."""
 _POLITE: Final = ("先生", "女士", "小姐", "太太", "夫人")
@@ -75,7 +81,8 @@ _NOT_NAMES: Final = _list(
     "华纳 华润 华氏 华容 华亭 华阳 华侨 华夏 单飞 单宁 单子 单一 单比 解密 解药 解衣 盖子 盖儿 盖章 "
     "盖碗 盖天 薄荷 薄冰 薄礼 薄情 薄幸 燕窝 占领 占星 折冲 折桂 折寿 折戟 乐高 乐陵 乐平 乐寿 乐安 "
     "费米 宁远 盛唐 盛夏 盛世 盛怒 令尊 令堂 令郎 占婆 相国 相士 种仁 宿营 宿疾 宿醉 应天 应景 应考 "
-    "燕儿 燕麦 葛粉 葛藤 葛布 车驾"
+    "盖伦 盖文 盖伊 盖尔 盖亚 盖洛 盖特 盖茨 盖世 查理 查尔 查拉 查维 查韦 查特 查干 单亲 单反 "
+    "单车 任务 任命 燕儿 燕麦 葛粉 葛藤 葛布 车驾"
 )
 """What words begin with that jieba takes for names."""
 
@@ -105,7 +112,7 @@ def name_readings(tokens: Sequence[Token], known: Known) -> dict[int, str]:
         elif _before_name(tokens, at, text[:begin], known):
             found |= _surname(text, begin)
         for place, character in enumerate(token.text, begin):
-            within = place > begin and (token.listed or known(token.text))
+            within = place > begin + (token.text[:2] in _NICKNAMES) and (token.listed or known(token.text))
             alone = len(token.text) == 1 or not token.listed
             if character in _SURNAMES and not within and _has_title(text, place, alone):
                 found |= _surname(text, place)
@@ -140,12 +147,14 @@ def _only_a_name(text: str, tokens: Sequence[Token], known: Known) -> bool:
     """Whether a text of two or three characters is a name (区楚良), not a word or a verb with its object."""
     if (
         len(text) not in (2, 3)
-        or text[0] not in _NOT_WORDS
+        or text[0] not in _NOT_WORDS | set("任解盖召")
         or text.startswith(_NOT_NAMES)
         or _FOREIGN.search(text)
     ):
         return False
     if known(text) or known(text[1:]) or _ORDINARY.search(text[1:]) or text[1:] in _TITLES:
+        return False
+    if text[0] in _VERBS and (len(text) < 3 or rjieba.has_word(text[1:])):
         return False
     whole = tokens[0]
     return not whole.listed or whole.kind.startswith("nr") if len(tokens) == 1 else tokens[1].kind != "v"
@@ -163,7 +172,11 @@ def _is_name(tokens: Sequence[Token], at: int, before: str, known: Known) -> boo
     introduced = not before or before.endswith(_INTRODUCED_BY)
     if word[0] not in _VERBS:
         return not known(word[1:]) or word[0] in _NOT_WORDS or introduced
-    return introduced and not known(word[1:]) and not _ORDINARY.search(word[1:])
+    if known(word[1:]) or _ORDINARY.search(word[1:]):
+        return False
+    longer = len(word) > 2
+    named = not (longer and rjieba.has_word(word[1:]))
+    return before.endswith(_INTRODUCED_BY) or (named and (longer or introduced))
 
 
 def _before_name(tokens: Sequence[Token], at: int, before: str, known: Known) -> bool:
@@ -189,10 +202,16 @@ def _has_title(text: str, at: int, alone: bool) -> bool:
     after, before = text[at + 1 :], text[:at]
     if before.endswith("姓") or text[at : at + 2] in ("华氏", "相公") or after.startswith("先生气"):
         return before.endswith("姓")
+    if text[at] in _NICKNAMED and before[-1:] in ("小", "老") and _AFTER_NICKNAME.match(after):
+        return not before[:-1] or before[:-1].endswith(_INTRODUCED_BY)
     introduced = not before or before.endswith(_INTRODUCED_BY)
     if text[at] in _WEAK:
         return introduced and after.startswith(_POLITE)
     title = next((title for title in _TITLES if after.startswith(title)), "")
     if len(title) < 2:
         return bool(title) and alone and not after[1:] and not before and text[at] not in _KINDRED
-    return text[at] not in _VERBS or (introduced and not after[len(title) :].startswith("的"))
+    return (
+        title[0] == "家"
+        or text[at] not in _VERBS
+        or (introduced and not after[len(title) :].startswith("的"))
+    )

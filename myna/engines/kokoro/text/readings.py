@@ -227,7 +227,7 @@ _WORDS: Final = """
 脏 zang1 脏水 太脏了
 藏 zang4 藏文 藏语 藏羚羊 川藏线
 颤 zhan4 胆颤心惊
-着 zhao1 一着不慎 zhao2 打着 不着边际 zhe5 长着 喝着 着呢 zhuo2 着实
+着 zhao1 一着不慎 zhao2 打着 zhe5 长着 喝着 着呢
 螫 zhe1 蝎子螫人
 挣 zheng4 挣开
 氏 zhi1 大月氏
@@ -243,6 +243,45 @@ _WORDS: Final = """
 子 zi3 棋子 弃子 电子书 电子邮件 天之骄子
 咀 zui3 尖沙咀
 琢 zuo2 琢磨
+荥 ying2 荥经
+什 shi2 什邡
+燕 yan1 燕郊 燕昭王 燕太子丹 燕文贵 燕肃 燕京
+阆 lang4 阆中
+曾 zeng1 曾子 曾参 曾子曰 曾都区 曾轶可 曾黎 曾点 曾几 曾皙 曾一鸣
+都 du1 曾都区 郫都区 新都区 都匀 丰都
+珲 hun2 珲春
+华 hua4 华县 华晨宇 华元 华督 华歆 华雄
+曲 qu3 碌曲 玛曲 舟曲
+刹 cha4 什刹海
+子 zi3 卡子门 迟子建 孙子兵法 曾子 尉缭子 长子县 晏子 曾子曰 陈子昂 杨子荣 章子怡 李子柒
+泊 bo2 尼泊尔
+任 ren2 任昉 任溶溶 任素汐 任丘
+参 shen1 曾参 岑参
+查 zha1 查慎行 查海生 查嗣庭 查继佐 查阜西
+行 xing2 查慎行
+盖 ge3 盖聂 盖宽饶 盖勋 盖延 盖玥希
+盖 gai4 盖伦 盖文 盖尔
+翟 di2 墨翟
+种 chong2 种放 种师中 种世衡 种谔
+员 yun4 员半千
+召 shao4 召公 召公奭 召平 召虎 召忽
+相 xiang4 相如 蔺相如 司马相如
+于 wu1 樊于期
+食 yi4 审食其 郦食其
+其 ji1 审食其 郦食其
+日 mi4 金日磾 日磾
+阏 yan1 阏氏
+氏 zhi1 阏氏
+祭 zhai4 祭仲
+芾 fu2 米芾
+凹 wa1 贾平凹 平凹
+朴 pu3 朴树
+解 xie4 解珍 解宝
+单 shan4 单廷珪 单春晓 单依纯
+几 ji1 曾几
+乐 yue4 乐进 乐史 乐毅
+仇 qiu2 仇和
+着 zhuo2 不着边际 着实
 """
 """A character, and each of its readings with the words in which it has it. The other characters of a word are
 read by the dictionary, or by other lines."""
