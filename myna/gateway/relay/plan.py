@@ -5,7 +5,7 @@ looks to the client: what is read of each event, the last ones, and an error. Or
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -62,30 +62,21 @@ COMPLETIONS: Final = Endpoint("/completions", RouteKind.CHAT, CompletionRequest)
 EMBEDDINGS: Final = Endpoint("/embeddings", RouteKind.EMBEDDINGS, EmbeddingsRequest, answers.embeddings)
 
 
-class Shape(Protocol):
-    """The shape of one client's events."""
+class Shape:
+    """The events of one client's stream: chat completions as the channel sends them, with the usage if it is
+    wanted, and `[DONE]` at the end."""
 
     def observer_for(self, channel: Channel) -> Observer | None:
         """Reads or translates the events of this channel, which is asked next; None: they pass on
         unparsed."""
-
-    def last(self, relay: EventRelay) -> bytes:
-        """The events at the end of a complete answer, which this relay has passed on. Called once."""
-
-    def failed(self, error: MynaError) -> bytes:
-        """The event that ends an incomplete answer."""
-
-
-class Passed:
-    """Chat completions as the channel sends them, with the usage if it is wanted, and `[DONE]` at the end."""
-
-    def observer_for(self, channel: Channel) -> Observer | None:
         return None
 
     def last(self, relay: EventRelay) -> bytes:
+        """The events at the end of a complete answer, which this relay has passed on. Called once."""
         return relay.ending()
 
     def failed(self, error: MynaError) -> bytes:
+        """The event that ends an incomplete answer."""
         return to_event(openai_error(error))
 
 
@@ -187,7 +178,7 @@ class RelayPlan(Struct, frozen=True):
 
     def shape(self, answer_max_bytes: int) -> Shape:
         """The shape of a stream's events. At most `answer_max_bytes` of the answer are kept in memory."""
-        return Passed()
+        return Shape()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,7 +22,7 @@ from myna.errors import MynaError
 from myna.gateway.failover import FailedAttempt, from_error, unusable
 from myna.gateway.relay import answers
 from myna.gateway.relay.events import BrokenEvents, EventRelay, Observer, loaded
-from myna.gateway.relay.plan import CHAT, LeftOut, ReadRequest, RelayPlan, RelayPlanner, read_fields
+from myna.gateway.relay.plan import CHAT, LeftOut, ReadRequest, RelayPlan, RelayPlanner, Shape, read_fields
 from myna.gateway.relay.stored_responses import Earlier, StoredResponses, referenced_in
 from myna.gateway.relay.stored_responses import own_items as own_items_of
 from myna.http.request import read_body
@@ -179,7 +179,7 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
         return object_of(loads(self.translated.repeated))
 
 
-class ResponseShape:
+class ResponseShape(Shape):
     """The events of a response: a channel's as they are, or translated. Each kind ends with `response.failed`
     if it fails: some clients don't know the event `error`, and show nothing of it."""
 
