@@ -105,9 +105,7 @@ async def test_a_stalled_disk_fails_readiness_and_blocks_nothing_else(
     assert (await health.readyz(request())).status_code == 200
 
 
-async def test_readiness_is_cached_for_a_second_except_at_shutdown(
-    make_health: MakeHealth, clock: Clock
-) -> None:
+async def test_readiness_is_cached_a_second_except_at_shutdown(make_health: MakeHealth, clock: Clock) -> None:
     looks = 0
 
     async def count() -> dict[str, str]:

@@ -264,9 +264,7 @@ def test_a_failing_request_of_the_operators_is_one_among_others(circuits: Circui
     assert circuits.open("a")
 
 
-def test_after_the_cooldown_a_failure_is_probed_and_a_success_closes(
-    circuits: Circuits, clock: Clock
-) -> None:
+def test_after_a_cooldown_a_failure_is_probed_and_a_success_closes(circuits: Circuits, clock: Clock) -> None:
     """One account can't keep a circuit open either."""
     fail(circuits, "a")
     clock.now += COOLDOWN_S - 0.01

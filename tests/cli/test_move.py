@@ -123,9 +123,7 @@ def test_a_grant_during_a_move_is_refused_and_never_lost(
     assert sqlite_site.service.cli("account", "list") == [before]
 
 
-def test_a_move_interrupted_after_the_load_can_be_repeated(
-    sqlite_site: Site, forks: Forks, postgres_url: str
-) -> None:
+def test_a_move_cut_after_the_load_is_repeatable(sqlite_site: Site, forks: Forks, postgres_url: str) -> None:
     """The move is stopped in the audit of the target."""
     with copying(forks, sqlite_site, postgres_url, AUDIT_STOP) as moving:
         moving.process.send_signal(signal.SIGINT)

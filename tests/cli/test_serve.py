@@ -65,9 +65,7 @@ def test_a_ready_server_prints_its_address_and_its_public_url(make_service: Serv
     assert running.stop() == 0
 
 
-def test_a_second_server_and_a_migration_are_refused_while_one_serves(
-    cli: Cli, make_service: ServiceMaker
-) -> None:
+def test_while_one_serves_another_and_a_migration_are_refused(cli: Cli, make_service: ServiceMaker) -> None:
     running = make_service(chat_url="parrot:", speech="none").start()
     data = str(running.folder / "data")
     for command in ("serve", "migrate"):

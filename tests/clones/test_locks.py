@@ -36,9 +36,7 @@ async def session_waits(books: Books) -> None:
     await until(waits, "a session waits for a lock")
 
 
-async def test_deleting_a_voice_locks_the_account_first(
-    clone_setup: CloneSetup, session: asyncpg.Connection
-) -> None:
+async def test_a_deletion_locks_accounts_first(clone_setup: CloneSetup, session: asyncpg.Connection) -> None:
     """As does a node that completes it: locks are taken in one order, which prevents a deadlock."""
     books, customer = clone_setup.books, await clone_setup.books.customer()
     voice_id = await clone_setup.queued(customer)

@@ -178,9 +178,7 @@ def test_the_upstream_gets_text_voice_and_its_own_key(speaker: Caller, chat_upst
     assert speaker.key.plain not in str(seen.headers) + seen.body.decode()
 
 
-def test_a_failing_speech_upstream_is_500_refunded_and_a_failed_record(
-    speaker: Caller, chat_upstream: Upstream
-) -> None:
+def test_failing_speech_is_500_refunded_and_a_failed_record(speaker: Caller, chat_upstream: Upstream) -> None:
     for fault in FAILURES:
         assert speaker.speak("well").status == 200  # a success resets the count of failures
         before = speaker.stats()

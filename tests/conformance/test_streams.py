@@ -264,9 +264,7 @@ def test_whole_answers_pass_unchanged_with_the_upstreams_usage(
     assert fresh_caller.stats() == DELIVERED
 
 
-def test_the_head_of_a_stream_has_the_units_of_its_own_account(
-    new_caller: CallerMaker, chat_upstream: Upstream
-) -> None:
+def test_a_streams_head_has_its_accounts_units(new_caller: CallerMaker, chat_upstream: Upstream) -> None:
     """Streams share the connections to a channel, which were opened by requests of others."""
     rich, poor = new_caller(units=1000), new_caller(units=7)
     for left in range(1, 4):

@@ -75,9 +75,7 @@ async def test_an_english_voice_speaks_han_with_a_chinese_voice(
 
 
 @pytest.mark.parametrize("text", ["", "   ", "👍", "，。！？", "\0\x07\u200b", "…"])
-async def test_a_text_without_sound_is_refused_and_leaves_no_file(
-    espeak: Espeak, tmp_path: Path, text: str
-) -> None:
+async def test_a_silent_text_is_refused_and_leaves_no_file(espeak: Espeak, tmp_path: Path, text: str) -> None:
     with pytest.raises(NothingSpoken):
         await _say(espeak, tmp_path / "said.mp3", text)
     assert names(tmp_path) == []

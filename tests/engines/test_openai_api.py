@@ -91,9 +91,7 @@ def engine(outbound: HttpClient, upstream: SpeechUpstream) -> OpenAISpeech:
     return speech_server(outbound, upstream.base, key="k", model="a/b c", answer_max_bytes=1)
 
 
-async def test_a_server_is_asked_for_the_voices_of_its_model(
-    engine: OpenAISpeech, upstream: SpeechUpstream
-) -> None:
+async def test_servers_are_asked_for_a_models_voices(engine: OpenAISpeech, upstream: SpeechUpstream) -> None:
     upstream.voices = answer(b'{"voices":["af_bella"]}')
 
     await engine.start()

@@ -60,9 +60,7 @@ async def test_a_body_over_the_budget_is_refused_and_a_small_one_is_not() -> Non
 
 
 @pytest.mark.parametrize(("max_bytes", "body_max_bytes", "share_bytes"), [(400, 50, 100), (400, 200, 200)])
-def test_an_account_uses_at_most_its_share_of_the_budget(
-    max_bytes: int, body_max_bytes: int, share_bytes: int
-) -> None:
+def test_an_account_has_a_share_of_the_budget(max_bytes: int, body_max_bytes: int, share_bytes: int) -> None:
     budget = BodyBudget(max_bytes, body_max_bytes)
     budget.take(1, share_bytes)
     with pytest.raises(TooManyBodies):
@@ -134,9 +132,7 @@ async def test_a_body_is_released_when_its_client_disconnects() -> None:
             await until(lambda: local.budget.in_use == 0)
 
 
-def test_an_account_that_uses_its_share_is_refused_uncharged_and_others_are_served(
-    make_service: ServiceMaker,
-) -> None:
+def test_an_account_over_its_share_is_refused_uncharged_others_are_served(make_service: ServiceMaker) -> None:
     sizes = {"MYNA_BODY_MAX_BYTES": "300000", "MYNA_BODIES_MAX_BYTES": "600000"}
     service = make_service(chat_url="parrot:", speech="none", env=sizes).start()
     account = service.account(units=1000)

@@ -149,9 +149,7 @@ def behind_a_proxy(running_service: RunningService) -> Iterator[Service]:
         yield service
 
 
-def test_sign_ins_are_recorded_and_throttled_by_the_address_that_a_trusted_proxy_names(
-    behind_a_proxy: Service,
-) -> None:
+def test_sign_ins_are_recorded_and_throttled_by_the_address_a_proxy_names(behind_a_proxy: Service) -> None:
     people = People(behind_a_proxy)
     people.signed_in("ada")
     visitor, neighbour = people.visitor(), people.visitor()

@@ -251,9 +251,7 @@ def unread() -> Iterator[tuple[int, int]]:
         os.close(writing)
 
 
-def test_an_unread_log_delays_neither_calls_nor_shutdown(
-    make_service: ServiceMaker, unread: tuple[int, int]
-) -> None:
+def test_unread_logs_delay_no_call_or_shutdown(make_service: ServiceMaker, unread: tuple[int, int]) -> None:
     _, writing = unread
     service = started(make_service, "", writing)
     for _ in range(300):

@@ -92,9 +92,7 @@ def check(server: RepeatingUpstream, got: dict[bytes, bytes]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["repeat", "half", "pieces"])
-async def test_a_repeated_or_split_answer_reaches_no_other_caller(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_repeated_or_split_answers_reach_one_caller(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("myna.http.client.client.DISTRUST_S", -1.0)  # connections are reused all the time
     wait_s = 2 * max(DELAYS_S)
     faults: Iterator[RepeatFault] = itertools.cycle(

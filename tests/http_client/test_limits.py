@@ -18,9 +18,7 @@ from tests.http_client.faulty_server import Behaviour, PeerConnection, answer, a
 KB = b"k" * 1024
 
 
-async def test_an_answer_of_the_limit_is_accepted_and_one_byte_more_is_not(
-    outbound: HttpClient, serve: Serve
-) -> None:
+async def test_an_answer_of_the_limit_is_accepted_and_none_larger(outbound: HttpClient, serve: Serve) -> None:
     framed, bare = answer(KB), b"HTTP/1.1 200 OK\r\n\r\n" + KB
     for data in (framed, bare):
         server = serve(once(data))

@@ -18,9 +18,7 @@ from tests.rig.waiting import SOON_S, free_port
 pytestmark = on_both_loops
 
 
-async def test_the_limit_of_connections_is_kept_and_every_call_is_answered(
-    outbound: HttpClient, serve: Serve
-) -> None:
+async def test_connections_are_limited_and_every_call_is_answered(outbound: HttpClient, serve: Serve) -> None:
     async def busy(peer: PeerConnection) -> None:
         while await peer.receive():
             await server.until(lambda: server.open == 3)

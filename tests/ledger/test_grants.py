@@ -38,9 +38,7 @@ async def test_a_grant_out_of_range_is_refused(books: Books, units: int) -> None
 
 
 @each_database
-async def test_concurrent_grants_and_charges_never_spend_a_unit_twice(
-    books: Books, service: LedgerService
-) -> None:
+async def test_concurrent_grants_and_charges_spend_a_unit_once(books: Books, service: LedgerService) -> None:
     customer = await books.customer(units=10)
     taking = [perform(books.db, GrantUnits(name=customer.name, units=-1)) for _ in range(15)]
     charging = [service.commits.charge(charge_of(customer), 10) for _ in range(15)]

@@ -210,9 +210,7 @@ async def test_the_probe_is_of_the_kind_of_the_failures(
     assert service.channels.circuits.to_probe() == {}
 
 
-async def test_a_channel_that_refuses_the_probe_answers(
-    books: Books, service: Service, upstream: Upstream
-) -> None:
+async def test_a_refused_probe_is_an_answer(books: Books, service: Service, upstream: Upstream) -> None:
     upstream.behave("status:404")
     assert not await probed(books, service, upstream, "chat")
     service.channels.circuits.failed("up", "why", ALICE)

@@ -230,9 +230,7 @@ async def completed(site: FarmSite) -> None:
     await happens(lambda: key_of(job) in site.completed, "the job is completed")
 
 
-async def test_a_node_reconnects_to_a_restarted_service(
-    farm_site: FarmSite, local: LocalNode, caplog: Log
-) -> None:
+async def test_a_node_reconnects_after_a_restart(farm_site: FarmSite, local: LocalNode, caplog: Log) -> None:
     await asyncio.to_thread(farm_site.stop)
     await happens(lambda: bool(logged(caplog, "Trying again.")), "the node tries again")
     farm_site.start()

@@ -21,9 +21,7 @@ def module_people(site: Service) -> People:
     return People(site)
 
 
-def test_the_balance_is_the_one_of_the_api_and_the_sum_of_its_entries(
-    site: Service, module_people: People
-) -> None:
+def test_the_balance_is_that_of_the_api_and_the_sum_of_entries(site: Service, module_people: People) -> None:
     visitor = module_people.signed_in("spender", units=1234)
     _, plain = make(visitor)
     for _ in range(3):

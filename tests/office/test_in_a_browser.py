@@ -115,9 +115,7 @@ def test_a_key_is_made_and_used_and_an_answer_comes_without_scripts(
 # ---- sign-ins
 
 
-def test_a_form_is_sent_once_by_a_double_click_and_its_button_is_busy(
-    open_context: OpenContext, site: Service
-) -> None:
+def test_a_double_click_sends_once_and_the_button_is_busy(open_context: OpenContext, site: Service) -> None:
     page = signed_in_page(open_context(), People(site).signed_in("double-clicker", operator=True))
     account = site.account(units=1)
     page.goto(f"{site.root_url}/office/site/accounts?q={account.name}")

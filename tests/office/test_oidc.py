@@ -168,9 +168,7 @@ def test_a_command_links_a_subject_to_one_account(oidc_site: Service, site: Serv
     assert "MYNA_OIDC_ISSUER is not set" in site.command("account", "oidc", "rex", "--subject", "x").stderr
 
 
-def test_a_failure_of_the_provider_is_shown_with_the_request_id(
-    oidc_people: People, provider: OidcProvider
-) -> None:
+def test_a_providers_failure_is_shown_with_a_request_id(oidc_people: People, provider: OidcProvider) -> None:
     visitor = oidc_people.visitor()
     visitor.headers["accept-language"] = "zh"
     parameters = provider.approve(begin(visitor))

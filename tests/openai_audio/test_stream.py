@@ -197,9 +197,7 @@ async def test_a_repeated_request_for_a_kept_broken_sound_breaks_off_again(visit
     await visitor.balance_becomes(UNITS - 1)
 
 
-async def test_an_encoder_that_does_not_start_is_refunded(
-    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_encoder_that_fails_is_refunded(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_kind: SoundFormat) -> Encoder:
         raise OSError(12, "Cannot allocate memory")
 

@@ -165,9 +165,7 @@ async def test_a_hash_of_other_parameters_is_replaced_at_a_sign_in(real_hashes: 
     await session_of(books, session)
 
 
-async def test_every_reason_has_the_same_words_and_the_same_work(
-    books: Books, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_reasons_have_the_same_words_and_work(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else an attacker could find out which accounts exist."""
     await person(books)
     await person(books, "nopassword", password="")

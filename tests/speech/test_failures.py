@@ -35,9 +35,7 @@ def caller(make_service: ServiceMaker, upstream: Upstream) -> Iterator[Caller]:
     assert not [path for path in (service.folder / "data" / "audio").rglob("*.*") if path.is_file()]
 
 
-def test_a_channel_that_refuses_a_text_is_500_refunded_and_opens_no_circuit(
-    caller: Caller, upstream: Upstream
-) -> None:
+def test_a_refused_text_is_500_refunded_and_opens_no_circuit(caller: Caller, upstream: Upstream) -> None:
     asked = len(upstream.requests)
     for status in REFUSED:
         upstream.behave(f"status:{status}")
@@ -75,9 +73,7 @@ def test_a_failing_channel_is_500_refunded_and_opens_its_circuit(caller: Caller,
     assert upstream.key not in caller.service.stderr
 
 
-def test_after_a_timeout_the_next_speech_channel_is_asked(
-    make_service: ServiceMaker, upstream: Upstream
-) -> None:
+def test_after_a_timeout_the_next_channel_speaks(make_service: ServiceMaker, upstream: Upstream) -> None:
     env = {"MYNA_UPSTREAM_IDLE_S": "0.3", "HANGS": upstream.key}
     service = make_service(chat_url="parrot:", speech="none", env=env).start()
     upstream.behave("status:404")

@@ -67,9 +67,7 @@ def wait_charged(caller: Caller, units: int) -> None:
     wait_until(lambda: caller.stats().cost == units, SOON_S, f"{units} are charged")
 
 
-def test_one_account_cannot_fill_the_queue_and_a_full_one_refuses_all_before_the_charge(
-    service: Service,
-) -> None:
+def test_one_account_cannot_fill_the_queue_and_a_full_one_refuses_all_uncharged(service: Service) -> None:
     greedy, other, late = (make_caller(service, units=20) for _ in range(3))
     with ExitStack() as clients:
         with paused_speech(service):
@@ -89,9 +87,7 @@ def test_one_account_cannot_fill_the_queue_and_a_full_one_refuses_all_before_the
         assert caller.stats() == Stats(delivered, delivered, delivered)
 
 
-def test_a_client_that_disconnects_while_its_text_waits_is_refunded_and_its_slot_released(
-    service: Service,
-) -> None:
+def test_a_client_that_leaves_while_its_text_waits_is_refunded_and_its_slot_freed(service: Service) -> None:
     caller = make_caller(service, units=20)
     with ExitStack() as clients:
         with paused_speech(service):

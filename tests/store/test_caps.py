@@ -111,9 +111,7 @@ async def test_a_period_ends_with_its_last_millisecond(books: Books) -> None:
     assert await used(books, customer) == 9
 
 
-async def test_a_cap_with_other_units_keeps_what_is_used_and_one_of_another_period_does_not(
-    books: Books,
-) -> None:
+async def test_a_cap_with_other_units_keeps_its_use_and_one_of_another_period_does_not(books: Books) -> None:
     customer = await capped(books, 10)
     call = await books.opened(customer, units=7)
     await set_cap(books, customer, Cap(5, Period.DAY))

@@ -72,9 +72,7 @@ async def test_all_queries_of_a_report_see_one_snapshot(books: Books) -> None:
         ("CAROL@", ["carol"]),
     ],
 )
-async def test_accounts_are_found_with_ascii_letters_in_any_case(
-    books: Books, prefix: str, found: list[str]
-) -> None:
+async def test_accounts_are_found_by_ascii_in_any_case(books: Books, prefix: str, found: list[str]) -> None:
     """PostgreSQL's `lower` would change other letters too, and the Kelvin sign, U+212A, to k."""
     for name in ("KIM", "élodie", "\u212aim", "carol"):
         await perform(books.db, AddAccount(name=name, email=f"{name}@example.org"))

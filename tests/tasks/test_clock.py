@@ -135,9 +135,7 @@ async def test_a_task_taken_over_by_nodes_has_a_new_deadline(service: TaskServic
 @pytest.mark.parametrize(
     "draft, stored", [("{\x02}", True), ("{\x02 \x01}", False)], ids=["id", "id and audio"]
 )
-async def test_a_task_taken_over_by_nodes_stores_its_response(
-    service: TaskService, draft: str, stored: bool
-) -> None:
+async def test_tasks_taken_over_store_their_response(service: TaskService, draft: str, stored: bool) -> None:
     customer, node = await service.books.customer(), await service.node()
     call = await service.started_here(customer, idempotency_key=idempotency_key_of())
     await service.tasks.queue_for_nodes(customer.account_id, call.call_id, 120.0, draft)

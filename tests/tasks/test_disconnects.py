@@ -278,9 +278,7 @@ async def test_a_node_that_shuts_down_is_not_rate_limited_and_keeps_its_voices(s
 
 
 @each_database
-async def test_a_hello_that_changes_nothing_writes_nothing(
-    service: TaskService, transactions: list[object]
-) -> None:
+async def test_an_unchanged_hello_writes_nothing(service: TaskService, transactions: list[object]) -> None:
     await service.node("voice", name="node")
     await says(service, "voice")
     transactions.clear()

@@ -175,9 +175,7 @@ async def test_without_an_online_node_nothing_is_charged(service: TaskService) -
     assert await service.books.balance(customer) == 10
 
 
-async def test_queued_tasks_per_account_are_limited(
-    service: TaskService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_accounts_queue_is_limited(service: TaskService, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("myna.speech.plan.TASKS_MAX", 2)
     await service.node(slots=4, chars_per_s=1000.0)
     busy, other = await service.books.customer(), await service.books.customer()
@@ -223,9 +221,7 @@ async def test_below_the_disk_reserve_nothing_is_charged(service: TaskService) -
 
 
 @each_database
-async def test_an_account_at_its_quota_is_refused_before_the_charge_and_no_other(
-    service: TaskService,
-) -> None:
+async def test_an_account_at_its_quota_is_refused_before_a_charge_and_no_other(service: TaskService) -> None:
     await service.node()
     await perform(service.db, SetSetting(name="account_storage_mib", value="1"))
     full, other = await service.books.customer(units=10), await service.books.customer(units=10)

@@ -167,9 +167,7 @@ async def test_heartbeats_extend_the_lease_of_a_clone_for_a_quarter_of_an_hour(s
 
 
 @each_database
-async def test_a_heartbeat_that_changes_nothing_writes_nothing(
-    service: TaskService, transactions: list[object]
-) -> None:
+async def test_unchanged_heartbeats_write_nothing(service: TaskService, transactions: list[object]) -> None:
     await service.books.stop_clock()
     node = await service.node()
     _, job = await service.lease_new(node)

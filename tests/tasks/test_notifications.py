@@ -99,9 +99,7 @@ async def test_an_expired_lease_notifies_polls_of_every_process(service: TaskSer
 
 @pytest.mark.parametrize("completed", [True, False])
 @each_database
-async def test_the_end_of_a_task_notifies_its_waiters_in_every_process(
-    service: TaskService, completed: bool
-) -> None:
+async def test_a_tasks_end_notifies_waiters_in_each_process(service: TaskService, completed: bool) -> None:
     node = await service.node()
     async with another_process(service) as other:
         for at in (service, other):

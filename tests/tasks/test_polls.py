@@ -209,9 +209,7 @@ async def test_a_poll_ends_at_its_timeout_while_its_lease_is_stalled(
     await until(requeued, "the job is requeued")
 
 
-async def test_a_cancelled_query_does_not_end_later_polls(
-    service: TaskService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cancelled_query_ends_no_poll(service: TaskService, monkeypatch: pytest.MonkeyPatch) -> None:
     node, customer, cancelled = await service.node(), await service.books.customer(), asyncio.Event()
     transaction = service.db.transaction
 

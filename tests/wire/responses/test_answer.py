@@ -92,9 +92,7 @@ def test_an_empty_answer_has_no_items() -> None:
         ("content_filter", "incomplete", "content_filter"),
     ],
 )
-def test_the_reason_of_the_end_becomes_the_status(
-    finish_reason: str | None, status: str, reason: str | None
-) -> None:
+def test_finish_reasons_become_a_status(finish_reason: str | None, status: str, reason: str | None) -> None:
     translated = response({"content": "Hello", "reasoning_content": "Hm."}, finish_reason)
     assert translated["status"] == status
     assert translated["incomplete_details"] == (reason and {"reason": reason})
