@@ -10,20 +10,10 @@ import pytest
 from tests.rig.disks import temporary_folder
 
 pytest_plugins = [
-    "tests.rig.postgres",
-    "tests.rig.s3",
-    "tests.rig.service",
-    "tests.rig.upstream",
-    "tests.rig.models",
-    "tests.rig.clients",
-    "tests.rig.farm_site",
-    "tests.rig.compute_node",
-    "tests.rig.browser",
-    "tests.rig.oidc_provider",
-    "tests.store.fixtures",
-    "tests.store.machine",
+    *("tests.rig.postgres", "tests.rig.s3", "tests.rig.service", "tests.rig.upstream", "tests.rig.models"),
+    *("tests.rig.clients", "tests.rig.farm_site", "tests.rig.compute_node", "tests.rig.browser"),
+    *("tests.rig.oidc_provider", "tests.store.fixtures", "tests.store.machine"),
 ]
-
 
 SLOW = ("demo", "faults")
 """Folders of which every test is marked slow: `make test-slow` runs them, `make test` does not."""

@@ -27,6 +27,7 @@ from myna.cli import build
 from myna.errors import CommandError, MynaError
 from myna.http.responses import envelope, public_error
 from myna.store.database import Transaction
+from tests.conformance.caller import ERROR_TYPES
 from tests.store.books import Books
 from tests.store.conftest import dialect as dialect
 
@@ -40,22 +41,6 @@ ARGUMENTS: dict[type[MynaError], tuple[Any, ...]] = {
     errors.RateLimited: ("m", {"Retry-After": "3"}),
 }
 """Of the errors that need more than a message or nothing."""
-TYPES = {
-    400: {"invalid_request_error"},
-    401: {"authentication_error"},
-    402: {"insufficient_quota"},
-    403: {"permission_error"},
-    404: {"not_found_error"},
-    405: {"invalid_request_error"},
-    409: {"conflict_error"},
-    413: {"invalid_request_error"},
-    415: {"invalid_request_error"},
-    416: {"invalid_request_error"},
-    426: {"invalid_request_error"},
-    429: {"rate_limit_error"},
-    500: {"upstream_error", "server_error"},
-    503: {"service_unavailable"},
-}
 HEADERS = {
     401: {"WWW-Authenticate": "Bearer"},
     405: {"Allow": "GET, POST"},
@@ -89,7 +74,7 @@ def test_the_envelope_of_every_error(error: MynaError) -> None:
     assert set(body) == {"error"}
     assert set(body["error"]) == {"message", "type", "code"}
     assert body["error"]["code"] == answer.status == int(error.status)
-    assert body["error"]["type"] in TYPES[answer.status]
+    assert body["error"]["type"] in ERROR_TYPES[answer.status]
     assert body["error"]["message"].strip()
     assert body["error"]["message"].isprintable()
     assert dict(answer.headers or {}) == HEADERS.get(type(error), HEADERS.get(answer.status, {}))

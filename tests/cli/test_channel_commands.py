@@ -64,12 +64,10 @@ def test_a_mistake_in_a_new_or_changed_channel_is_refused_or_warned_of(cli: Cli,
     assert cli.refused("channel", "add", "chat", "up", f"{upstream.url}/chat/completions") == endpoint
     cli.lines("channel", "add", "chat", "up", upstream.url)
     assert cli.refused("channel", "set", "up", "--url", f"{upstream.url}/chat/completions") == endpoint
+    other_model = "does not list the model 'n'; it lists upstream-model, m."
     for command, why in (
         (f"set up --url {root}", f"Its base URL lacks /v1: use {upstream.url}."),
-        (
-            f"set up --url {upstream.url} --model n",
-            "does not list the model 'n'; it lists upstream-model, m.",
-        ),
+        (f"set up --url {upstream.url} --model n", other_model),
     ):
         ended = cli.run("channel", *command.split())
         assert (ended.code, ended.stderr[: len(warned)]) == (0, warned)

@@ -13,14 +13,12 @@ from tests.rig.waiting import wait_until
 
 COPY_WAIT_S = 60
 """How long the copy of the metrics may be out of date."""
-ERROR_TYPES = {
-    400: {"invalid_request_error"},
+ERROR_TYPES = {status: {"invalid_request_error"} for status in (400, 405, 413, 415, 416, 426)} | {
     401: {"authentication_error"},
     402: {"insufficient_quota"},
+    403: {"permission_error"},
     404: {"not_found_error"},
-    405: {"invalid_request_error"},
-    413: {"invalid_request_error"},
-    415: {"invalid_request_error"},
+    409: {"conflict_error"},
     429: {"rate_limit_error"},
     500: {"upstream_error", "server_error"},
     503: {"service_unavailable"},

@@ -83,10 +83,8 @@ def own_service(
     """
 
     def make(*, speech: str = "none", program: Sequence[str] = (), **env: str) -> Service:
-        more = {"program": program} if program else {}
-        return make_service(
-            database_url=new_database(), speech=speech, env={**LIMITS, **env}, **upstream.as_chat(), **more
-        )
+        given = {"speech": speech, "program": program, "env": {**LIMITS, **env}}
+        return make_service(database_url=new_database(), **given, **upstream.as_chat())
 
     return make
 

@@ -135,15 +135,6 @@ def test_a_client_that_disconnects_within_its_body_is_not_charged(caller: Caller
     assert caller.stats() - before == UNCHARGED
 
 
-ME = {
-    "ok": int,
-    "key_name": str,
-    "masked": str,
-    "scopes": [str],
-    "use_count": int,
-    "expires_at": int,
-    "stats": {"calls": int, "cost": int, "ok_calls": int},
-}
 MODELS = {"object": str, "data": [{"id": str, "object": str, "created": int, "owned_by": str}]}
 VOICES = {
     "object": str,
@@ -155,15 +146,13 @@ VOICES = {
 def test_a_new_key_has_zero_counters_and_is_masked(new_caller: CallerMaker) -> None:
     """Whatever its scopes: /me needs none."""
     caller = new_caller(name="钥匙 one", scopes=("records",))
-    me = caller.get("/me").json
-    assert_shape(me, ME)
-    assert me["ok"] == 1
-    assert me["key_name"] == "钥匙 one"
-    assert me["scopes"] == ["records"]
-    assert me["use_count"] == 0
-    assert me["expires_at"] == 0
-    assert me["stats"] == {"calls": 0, "cost": 0, "ok_calls": 0}
-    assert me["masked"] == caller.key.masked == caller.key.plain[: len("myna_") + 6] + "***"
+    masked = caller.key.plain[: len("myna_") + 6] + "***"
+    key = {"key_name": "钥匙 one", "masked": masked, "scopes": ["records"], "expires_at": 0}
+    used = {"use_count": 0, "stats": {"calls": 0, "cost": 0, "ok_calls": 0}}
+    answer = caller.get("/me")
+    assert answer.json == {"ok": 1, **key, **used}
+    assert b"true" not in answer.body and b"false" not in answer.body  # no number is a bool
+    assert caller.key.masked == masked
 
 
 def test_expires_at_is_in_unix_seconds(new_caller: CallerMaker) -> None:

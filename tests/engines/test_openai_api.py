@@ -53,20 +53,8 @@ def test_voices_are_parsed_in_every_format(listed: Any, voices: tuple[EngineVoic
 
 
 def test_an_entry_without_a_usable_id_is_ignored() -> None:
-    bad: list[Any] = [
-        None,
-        7,
-        "",
-        "  ",
-        "a\nb",
-        "a\u200bb",
-        "\x1b[31m",
-        "x" * 101,
-        [],
-        {},
-        {"id": 5},
-        {"id": None},
-    ]
+    texts = ["", "  ", "a\nb", "a\u200bb", "\x1b[31m", "x" * 101]
+    bad: list[Any] = [*texts, None, 7, [], {}, {"id": 5}, {"id": None}]
 
     assert read([*bad, "af_bella"]) == (BELLA,)
 

@@ -54,8 +54,8 @@ def service_on(make_service: ServiceMaker, upstream: Upstream) -> ServiceOn:
     """Makes a service on a database, with settings as keyword parameters. `program` is as in `Service`."""
 
     def make(database_url: str | None, *, program: Sequence[str] = (), **env: str) -> Service:
-        more = {"program": program} if program else {}
-        return make_service(database_url=database_url, speech="none", env=env, **upstream.as_chat(), **more)
+        given = {"program": program, "env": env, **upstream.as_chat()}
+        return make_service(database_url=database_url, speech="none", **given)
 
     return make
 

@@ -317,12 +317,6 @@ FORMS: dict[str, Callable[[Scene], Sent]] = {
     "/site/models/remove": refused(operator_form("/site/models/remove", name="nothing", typed="nothing")),
 }
 REPEATABLE = {
-    "/sign-in/oidc",
-    "/me/oidc",
-    "/me/oidc/confirm",
-    "/try",
-    "/try/speech",
-    "/try/reading",
-    "/try/stream",
-    "/try/ended",
+    *("/sign-in/oidc", "/me/oidc", "/me/oidc/confirm"),
+    *("/try", "/try/speech", "/try/reading", "/try/stream", "/try/ended"),
 }

@@ -13,11 +13,8 @@ from tests.rig.service import Service
 from tests.rig.waiting import SOON_S, wait_until
 
 CALLBACK = "/sign-in/oidc/callback"
-FROM_ELSEWHERE = {
-    "sec-fetch-site": "cross-site",
-    "sec-fetch-mode": "navigate",
-    "referer": "https://idp.example/",
-}
+CROSS_SITE = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+FROM_ELSEWHERE = CROSS_SITE | {"referer": "https://idp.example/"}
 SESSION = "myna"
 
 
@@ -50,12 +47,10 @@ def linked(people: People, provider: OidcProvider, name: str, *, operator: bool 
     return visitor
 
 
-def test_a_person_links_the_account_signs_in_and_unlinks(
-    oidc_site: Service, oidc_people: People, provider: OidcProvider
-) -> None:
+def test_a_person_links_the_account_signs_in_and_unlinks(oidc_people: People, provider: OidcProvider) -> None:
     visitor = linked(oidc_people, provider, "ada")
     assert "The account is linked." in visitor.page("/me")
-    forget_passwords(oidc_site)
+    forget_passwords(oidc_people.service)
     asked = text_of(visitor.post("/me/second-factor"))
     assert ASKED in asked and "Or sign in again at the provider" in asked
     visitor.submit("/sign-in", name="ada", password=PASSWORD)
@@ -67,7 +62,7 @@ def test_a_person_links_the_account_signs_in_and_unlinks(
     assert "The link is removed." in visitor.submit("/me/oidc/remove")
     assert is_signed_in(visitor) and not is_signed_in(other)
     assert "No account is linked to you" in text_of(go(other, provider))
-    shown = oidc_site.cli("activity", "--command", "account oidc ada")
+    shown = oidc_people.service.cli("activity", "--command", "account oidc ada")
     assert [row["command"] for row in shown] == [
         "myna account oidc ada --remove",
         "myna account oidc ada --subject ada",
@@ -114,15 +109,15 @@ def test_a_link_is_finished_by_the_session_that_began_it(oidc_people: People, pr
 
 
 def test_the_provider_confirms_a_person_without_a_password(
-    oidc_site: Service, oidc_people: People, provider: OidcProvider
+    oidc_people: People, provider: OidcProvider
 ) -> None:
-    oidc_site.cli("account", "add", "jo")
-    oidc_site.cli("account", "oidc", "jo", "--subject", "jo")
+    oidc_people.service.cli("account", "add", "jo")
+    oidc_people.service.cli("account", "oidc", "jo", "--subject", "jo")
     provider.subject = "jo"
     visitor = oidc_people.visitor()
     assert go(visitor, provider).status == 303
-    referer = {"referer": f"{oidc_site.root_url}/office/me"}
-    again = {"referer": f"{oidc_site.root_url}/office/me/second-factor"}
+    referer = {"referer": f"{oidc_people.service.root_url}/office/me"}
+    again = {"referer": f"{oidc_people.service.root_url}/office/me/second-factor"}
     assert 'name="page" value="/office/me"' in visitor.post("/me/second-factor", again).body.decode()
     asked = visitor.post("/me/second-factor", referer)
     page = asked.body.decode()
@@ -141,18 +136,16 @@ def test_the_provider_confirms_a_person_without_a_password(
     assert refused.status == 400 and "Set a password first" in text_of(refused)
 
 
-def test_a_verified_email_address_links_an_account(
-    oidc_site: Service, oidc_people: People, provider: OidcProvider
-) -> None:
-    oidc_site.cli("account", "add", "lee", "--email", "lee@example.org")
+def test_a_verified_email_address_links_an_account(oidc_people: People, provider: OidcProvider) -> None:
+    oidc_people.service.cli("account", "add", "lee", "--email", "lee@example.org")
     provider.subject, provider.email = "lee", "LEE@example.org"
     provider.plan = Plan(claims={"email_verified": False})
     assert go(oidc_people.visitor(), provider).status == 400
     provider.plan = Plan()
     visitor = oidc_people.visitor()
     assert go(visitor, provider).status == 303
-    assert oidc_site.cli("account", "oidc", "lee")["subject"] == "lee"
-    assert oidc_site.cli("account", "oidc", "lee", "--remove")["subject"] == ""
+    assert oidc_people.service.cli("account", "oidc", "lee")["subject"] == "lee"
+    assert oidc_people.service.cli("account", "oidc", "lee", "--remove")["subject"] == ""
     assert not is_signed_in(visitor)
 
 
@@ -179,9 +172,7 @@ def test_a_providers_failure_is_shown_with_a_request_id(oidc_people: People, pro
     assert not is_signed_in(visitor)
 
 
-def test_the_log_has_the_reason_and_no_secret(
-    oidc_site: Service, oidc_people: People, provider: OidcProvider
-) -> None:
+def test_the_log_has_the_reason_and_no_secret(oidc_people: People, provider: OidcProvider) -> None:
     linked(oidc_people, provider, "moe")
     visitor = oidc_people.visitor()
     url = begin(visitor)
@@ -189,7 +180,7 @@ def test_the_log_has_the_reason_and_no_secret(
     provider.plan = Plan(claims={"nonce": "other"})
     assert come_back(visitor, parameters).status == 400
     reason = "OpenID Connect from 127.0.0.1 failed, account 0: the ID token has another nonce"
-    stderr = oidc_site.folder / "stderr"
+    stderr = oidc_people.service.folder / "stderr"
     wait_until(lambda: reason in stderr.read_text(), SOON_S, "the log has the reason")
     log = stderr.read_text()
     secrets = [CLIENT_SECRET, "secret-of-the-tests", visitor.cookies["myna-oidc"], provider.sent[-1]]

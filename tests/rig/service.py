@@ -78,8 +78,9 @@ class Service(Program):
     """One `myna serve` process with its own data folder and port.
 
     `env` is added to the environment and overrides the other parameters. Without `database_url`
-    the service keeps its SQLite file in `folder / "data"`. `program` is what the interpreter runs. Standard
-    output and error of the latest start are in `folder / "stdout"` and `folder / "stderr"`.
+    the service keeps its SQLite file in `folder / "data"`. `program` is what the interpreter runs,
+    if not the command. Standard output and error of the latest start are in `folder / "stdout"` and
+    `folder / "stderr"`.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Service(Program):
         chat_model: str | None = None,
         speech: str | None = None,
         env: Mapping[str, str] | None = None,
-        program: Sequence[str] = ("-m", "myna", "serve"),
+        program: Sequence[str] = (),
         forks: Forks | None = None,
     ) -> None:
         self._program = program
@@ -259,7 +260,7 @@ def make_service(tmp_path: Path, commands: CommandLine, forks: Forks | None) -> 
 
     def make(**parameters: Any) -> Service:
         folder = tmp_path / f"service-{len(made)}"
-        in_a_fork = "program" not in parameters and "MYNA_WORKERS" not in (parameters.get("env") or ())
+        in_a_fork = not parameters.get("program") and "MYNA_WORKERS" not in (parameters.get("env") or ())
         made.append(Service(folder, commands, **parameters, forks=forks if in_a_fork else None))
         return made[-1]
 
