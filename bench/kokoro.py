@@ -57,9 +57,8 @@ def tables(folder: Path, rounds: int) -> str:
         ["speed", *(f"{speed:g}" for speed in SPEEDS)],
         [["length × speed, s", *(f"{length:.2f}" for length in at_speed)]],
     )
-    shape = f"Input of the model: {runs[0].shape}."
     load = f"Load average: {os.getloadavg()[0]:.1f}."
-    return "\n\n".join(map(str, (symbols, speeds, shape, load, asyncio.run(_splits(folder, rounds)))))
+    return "\n\n".join(map(str, (symbols, speeds, load, asyncio.run(_splits(folder, rounds)))))
 
 
 def _in_new_process(phonemes: str, speed: float) -> Run:

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 
 from myna.engines.kokoro.child import LoadedModel
-from myna.engines.kokoro.job import RATE_HZ, KokoroModel, PieceJob, PieceSound, StyleShare
+from myna.engines.kokoro.job import MODEL_FILE, RATE_HZ, KokoroModel, PieceJob, PieceSound, StyleShare
 from myna.engines.kokoro.symbols import NUMBERS
 
 VOICE = "zf_xiaobei"
@@ -38,9 +39,12 @@ def main(folder: Path, seconds: float, text: str) -> None:
     row = model._style(style, len(spoken))
     tokens = [[0, *(NUMBERS[symbol] for symbol in spoken), 0]]
 
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(folder / MODEL_FILE, options)
+
     def bare() -> object:
-        inputs = {"tokens": tokens, "style": row, "speed": np.array([1.0], np.float32)}
-        return model._session.run(None, inputs)
+        return session.run(None, {"tokens": tokens, "style": row, "speed": np.array([1.0], np.float32)})
 
     def whole() -> PieceSound:
         return model.speak(PieceJob(spoken, style, 1.0))

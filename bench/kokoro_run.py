@@ -14,19 +14,17 @@ STYLE = [StyleShare("zf_xiaobei", sound=1.0, prosody=1.0)]
 
 
 class Run(NamedTuple):
-    """The length of the sound, the peak memory of the process, and the shape of the model's input."""
+    """The length of the sound and the peak memory of the process."""
 
     audio_s: float
     peak_mb: float
-    shape: str
 
 
 def main(folder: str, phonemes: str, speed: float) -> None:
     model = LoadedModel(KokoroModel(os.fsencode(folder), threads=1, provider="cpu"))
     sound = model.speak(PieceJob(phonemes, STYLE, speed))
     peak_mb = processes.memory_bytes(os.getpid(), "VmHWM") / 1e6
-    shape = str(model._session.get_inputs()[0].shape)
-    print(msgspec.json.encode(Run(len(sound.pcm) / 2 / RATE_HZ, peak_mb, shape)).decode())
+    print(msgspec.json.encode(Run(len(sound.pcm) / 2 / RATE_HZ, peak_mb)).decode())
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from myna.engines.kokoro import halves
+
 HAN = {"你": "n i3", "好": "h ao3", "世": "sh i4", "界": "j ie4", "三": "s an1", "点": "d ian3"}
 LATIN = {"hello": "h ao3 n", "world": "sh i4"}
 IPA = " abcdefghijklmnopqrstuvwxyzɑæɐəɚɜɪʊɛɔʌɹɡθðŋʃʒˈˌːᵻ̩χ,.!?:;"
@@ -24,6 +26,10 @@ SPEAKERS = 2
 _TOKEN_S = 0.08
 _LOWEST_HZ, _TOKEN_HZ, _SPEAKER_HZ = 140, 25, 2000
 _LOUDNESS = 0.3  # 1 is as loud as can be
+_FRAME = 600  # samples of Kokoro
+_AT_ENDS = 5  # times as long as other tokens
+_LOUD_ENERGY, _SILENT_ENERGY = 5, -9
+_SHARE_HZ = 1000
 _STYLE_TOKENS, _STYLE_SIZE = 300, 2
 _FFT = 1024
 _LOW_BIN, _HIGH_BIN = 20, 40
@@ -238,21 +244,61 @@ def kokoro(folder: Path) -> Path:
 
 def neural(folder: Path, voices: Sequence[str]) -> Path:
     """A Kokoro model as the embedded engine loads it. The pitch also says the number of the voice: it is the
-    mean of its style. Only the first half of a style, which is the sound of the voice, differs from 0."""
+    mean of its style. Only the first half of a style, which is the sound of the voice, differs from 0. The
+    tokens at both ends are silent. The values in the middle have the names that they have in Kokoro."""
     (folder / "voices").mkdir(parents=True)
     for number, voice in enumerate(voices):
         style = np.zeros((510, 1, 256), "<f4")
         style[:, :, :128] = 2 * number
         style.tofile(folder / "voices" / f"{voice}.bin")
     net = _Net({"tokens": _INT, "style": _FLOAT, "speed": _FLOAT})
-    speaker = net.number(net.add("ReduceMean", "style", keepdims=0))
-    pace = net.add("Reciprocal", net.number("speed"))
-    net.hum("tokens", speaker, pace, [-1], "audio", rate_hz=CLONE_RATE_HZ)
-    length = net.add("Mul", pace, net.const(_TOKEN_S * CLONE_RATE_HZ / 600, np.float32))
-    nothing = net.cast(net.add("Sub", "tokens", "tokens"), _FLOAT)
-    net.add("Add", nothing, length, result="/encoder/Clip_output_0")  # of each token, where Kokoro has it
+    _kokoro_encoder(net)
+    _kokoro_decoder(net)
     net.save(folder / "model.onnx", {"audio": _FLOAT})
     return folder
+
+
+def _kokoro_encoder(net: _Net) -> None:
+    """The token of each frame, and its energy, which is low at the ends, where each token is longer."""
+    column, row, no_axis = net.const([-1, 1], np.int64), net.const([1, -1], np.int64), net.const(0, np.int64)
+    ids = net.add("Reshape", "tokens", net.const([-1], np.int64))
+    sounds = net.add("Greater", ids, net.const(0, np.int64))
+    long = net.const(_TOKEN_S * CLONE_RATE_HZ / _FRAME, np.float32)
+    longer = net.add("Mul", long, net.const(_AT_ENDS, np.float32))
+    frames = net.add("Div", net.add("Where", sounds, long, longer), net.number("speed"))
+    ends = net.add("Floor", net.add("CumSum", frames, no_axis))
+    begins = net.add("Floor", net.add("CumSum", frames, no_axis, exclusive=1))
+    net.add("Reshape", net.add("Sub", ends, begins), row, result=halves.LENGTHS)
+    count = net.add("ReduceMax", ends, keepdims=0)
+    place = net.add("Range", net.const(0, np.float32), count, net.const(1, np.float32))
+    before = net.cast(net.add("LessOrEqual", ends, net.add("Reshape", place, column)), _INT)
+    index = net.add("ReduceSum", before, net.const([1], np.int64), keepdims=0)
+    token = net.cast(net.add("Gather", ids, index), _FLOAT)
+    net.add("Reshape", token, net.const([1, 1, -1], np.int64), result=halves.FRAMES)
+    loud, silent = net.const(_LOUD_ENERGY, np.float32), net.const(_SILENT_ENERGY, np.float32)
+    energy = net.add("Reshape", net.add("Where", net.add("Gather", sounds, index), loud, silent), column)
+    net.add("Reshape", net.add("Concat", energy, energy, axis=1), row, result=halves.ENERGY)
+    net.add("Identity", halves.ENERGY, result=halves.PITCH)
+
+
+def _kokoro_decoder(net: _Net) -> None:
+    """A tone for each frame that is not silent. All are the higher, the more of the frames are silent."""
+    speaker = net.add("ReduceSum", net.add("Div", "style", net.const(256, np.float32)), keepdims=0)
+    silent = net.add("Equal", halves.FRAMES, net.const(0, np.float32))
+    share = net.number(net.add("ReduceMean", net.cast(silent, _FLOAT), axes=[2]))
+    tokens, silent = (net.add("Reshape", of, net.const([-1], np.int64)) for of in (halves.FRAMES, silent))
+    pitch = net.add("Mul", tokens, net.const(_TOKEN_HZ, np.float32))
+    pitch = net.add("Add", pitch, net.const(_LOWEST_HZ, np.float32))
+    for factor, hz in ((speaker, _SPEAKER_HZ), (share, _SHARE_HZ)):
+        pitch = net.add("Add", pitch, net.add("Mul", factor, net.const(hz, np.float32)))
+    size = net.const(_FRAME, np.int64)
+    samples = net.add("Mul", net.number(net.add("Shape", tokens)), size)
+    at = net.add("Range", net.const(0, np.int64), samples, net.const(1, np.int64))
+    frame = net.add("Div", at, size)
+    turns = net.add("Mul", net.add("Gather", pitch, frame), net.cast(at, _FLOAT))
+    tone = net.add("Sin", net.add("Mul", turns, net.const(_TURN / CLONE_RATE_HZ, np.float32)))
+    tone = net.add("Mul", tone, net.const(_LOUDNESS, np.float32))
+    net.add("Where", net.add("Gather", silent, frame), net.const(0, np.float32), tone, result="audio")
 
 
 def zipvoice(folder: Path, *, characters: str = "", effort: int = 0) -> Path:

@@ -11,7 +11,6 @@ list of what is allowed would break them at each update.
 import contextlib
 import ctypes
 import errno
-import mmap
 import os
 import resource
 import signal
@@ -293,7 +292,7 @@ def confine(files: AllowedPaths | None) -> Confinement:
 
 
 @contextlib.contextmanager
-def unnamed_file(parts: Iterable[bytes | mmap.mmap]) -> Iterator[str]:
+def unnamed_file(parts: Iterable[bytes | memoryview]) -> Iterator[str]:
     """The path of a file with this content, for a library that reads files by their paths: in memory on
     Linux, where the process may write no file."""
     with _new_file() as file:

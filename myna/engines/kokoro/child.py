@@ -1,16 +1,16 @@
 """The child program that speaks with Kokoro, run by `pool/child_main.py`.
 
 One run of the model takes some 180 MB and 1.2 MB for each symbol, so `text/pieces.py` keeps pieces short.
+The silence at the ends of a piece, up to two thirds of it, is not decoded.
 """
 
-import contextlib
 import functools
 import mmap
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from myna.engines.audio.loudness import Sound, levelled
 from myna.engines.audio.stretch import Stretch
 from myna.engines.interface import EngineFailed, EngineUnavailable, WordTime
+from myna.engines.kokoro.halves import ENERGY, FRAMES, PITCH, SHARES, halves
 from myna.engines.kokoro.job import (
     MODEL_FILE,
     RATE_HZ,
@@ -41,11 +42,31 @@ _SILENT: Final = 0.004  # of 1: -48 dBFS
 _MARGIN_S: Final = 0.03  # kept around the sound, so that a soft consonant at its end is not cut off
 _FADE_S: Final = 0.005
 _TRIAL: Final = "ni↓xau↓"
-_LENGTHS: Final = "/encoder/Clip_output_0"
-"""The result within the model that has the length of each symbol, in units of 600 samples. A sound begins
-two units before the end of the symbol before it, as measured by where it becomes loud."""
-_LENGTH_SAMPLES: Final = 600
+_FRAME_SAMPLES: Final = 600
 _EARLIER: Final = 2
+"""A sound begins so many frames before the end of the symbol before it, by where it becomes loud."""
+_SILENT_ENERGY: Final = -2.0
+"""The model's energy of a frame, a logarithm, is -9 in silence and -4 to 1 where a sound begins or ends."""
+_AROUND: Final = 6
+"""So many frames of silence are decoded before the sound, and after it."""
+_STAND_IN: Final = 3
+"""So many of them count for the silence that is not decoded, from the second one on: beside the outermost one
+the decoder has zeros."""
+
+Floats = npt.NDArray[np.float32]
+
+
+class _Raw(NamedTuple):
+    """What the model speaks: samples, those before them that were not decoded, and the frames of each symbol,
+    if they are known."""
+
+    samples: Sound
+    before: int
+    lengths: Floats | None
+
+
+Run = Callable[[dict[str, Any]], _Raw]
+"""Runs a model with its inputs: `tokens`, `style` and `speed`."""
 
 
 class LoadedModel:
@@ -53,7 +74,7 @@ class LoadedModel:
 
     def __init__(self, model: KokoroModel) -> None:
         self._folder = Path(os.fsdecode(model.folder))
-        self._session = _session(self._folder / MODEL_FILE, model)
+        self._run = _loaded(self._folder / MODEL_FILE, model)
         self._voice = functools.cache(self._read_voice)
 
     def speak(self, job: PieceJob) -> PieceSound:
@@ -61,14 +82,14 @@ class LoadedModel:
         began_s = time.monotonic()
         numbers = [NUMBERS[symbol] for symbol in job.phonemes]
         own = min(max(job.speed, _OWN_SPEED[0]), _OWN_SPEED[1])
-        samples, *lengths = self._session.run(
-            None,
+        raw = self._run(
             {
                 "tokens": [[0, *numbers, 0]],
                 "style": self._style(job.style, len(numbers)),
                 "speed": np.array([own], np.float32),
-            },
+            }
         )
+        samples = raw.samples
         if not np.isfinite(samples).all():
             raise EngineFailed("The model returned samples that are not finite.")
         sounding = _sounding(samples)
@@ -77,8 +98,8 @@ class LoadedModel:
             tempo = Stretch(RATE_HZ, own / job.speed)
             pcm = tempo.feed(pcm) + tempo.flush()
         times: list[WordTime] = []
-        if lengths:
-            begins = (np.cumsum(lengths[0]) - _EARLIER) * _LENGTH_SAMPLES - sounding.start
+        if raw.lengths is not None:
+            begins = (np.cumsum(raw.lengths) - _EARLIER) * _FRAME_SAMPLES - raw.before - sounding.start
             begins[0] = min(begins[0], _MARGIN_S * RATE_HZ)
             begins_s = begins.clip(0, sounding.stop - sounding.start) / RATE_HZ * own / job.speed
             times = [
@@ -104,7 +125,7 @@ class LoadedModel:
             raise EngineFailed(f"The file of the voice {name} is missing or damaged.") from error
 
 
-def _session(file: Path, model: KokoroModel) -> Any:
+def _loaded(file: Path, model: KokoroModel) -> Run:
     """The runtime is imported here, since it may be missing on this platform. Its builds since 1.29 send
     telemetry unless told not to."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
@@ -122,30 +143,73 @@ def _session(file: Path, model: KokoroModel) -> Any:
     providers = ["CPUExecutionProvider"] if wanted is None else [wanted, "CPUExecutionProvider"]
     load = functools.partial(onnxruntime.InferenceSession, sess_options=options, providers=providers)
     try:
-        with _with_lengths(file) as path:
-            return load(path)
+        with file.open("rb") as opened:
+            found = halves(memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)))
+        if found is None:
+            return _Whole(load(str(file)))
+        sessions = []
+        for parts in found:
+            # A session that is made of bytes would keep them. One that is made of a path does not.
+            with unnamed_file(parts) as path:
+                sessions.append(load(path))
+        return _Halves(*sessions)
     except Exception as error:  # onnxruntime has no common class of errors
         raise EngineUnavailable(
             f"{MODEL_FILE} can't be loaded ({type(error).__name__}); get it again: myna models get kokoro."
         ) from error
 
 
-@contextlib.contextmanager
-def _with_lengths(file: Path) -> Iterator[str]:
-    """The path of the model with `_LENGTHS` among its results; that of the file if it has no such value, and
-    then words have no times. Messages of Protocol Buffers that follow each other are one: this adds a graph
-    (field 7) with a result (12) that has a name (1).
+class _Whole:
+    """A model whose values have other names. It tells no lengths."""
 
-    A session that is made of bytes would keep them, 92 MB. One that is made of a path does not."""
-    name = _LENGTHS.encode()
-    with file.open("rb") as model, mmap.mmap(model.fileno(), 0, access=mmap.ACCESS_READ) as whole:
-        if whole.find(name) < 0:
-            yield str(file)
-            return
-        for field in (1, 12, 7):
-            name = bytes((field << 3 | 2, len(name))) + name
-        with unnamed_file((whole, name)) as path:
-            yield path
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def __call__(self, inputs: dict[str, Any]) -> _Raw:
+        return _Raw(self._session.run(None, inputs)[0], 0, None)
+
+
+class _Halves:
+    """A model that decodes only the frames that sound."""
+
+    def __init__(self, encoder: Any, decoder: Any) -> None:
+        self._encoder, self._decoder = encoder, decoder
+
+    def __call__(self, inputs: dict[str, Any]) -> _Raw:
+        frames, pitch, energy, lengths = _results(self._encoder, inputs)
+        count = frames.shape[2]
+        begin, end = _decoded(energy[0])
+        shares = np.ones(end - begin, np.float32)
+        shares[1 : 1 + _STAND_IN] += begin / _STAND_IN
+        shares[-1 - _STAND_IN : -1] += (count - end) / _STAND_IN
+        decoded = {
+            FRAMES: frames[:, :, begin:end],
+            PITCH: pitch[:, 2 * begin : 2 * end],
+            ENERGY: energy[:, 2 * begin : 2 * end],
+            "style": inputs["style"],
+            **{name: _spread(shares / count, values) for values, name in SHARES.items()},
+        }
+        return _Raw(_results(self._decoder, decoded)[0], begin * _FRAME_SAMPLES, lengths[0])
+
+
+def _results(session: Any, values: dict[str, Any]) -> list[Any]:
+    """Runs a half of the model with those of the values that it takes."""
+    return list(session.run(None, {one.name: values[one.name] for one in session.get_inputs()}))
+
+
+def _decoded(energy: Floats) -> tuple[int, int]:
+    """Which frames are decoded, by the energies of their halves; all of them if all are silent."""
+    count = len(energy) // 2
+    sounding = np.flatnonzero(energy > _SILENT_ENERGY) // 2
+    if not len(sounding):
+        return 0, count
+    return max(int(sounding[0]) - _AROUND, 0), min(int(sounding[-1]) + 1 + _AROUND, count)
+
+
+def _spread(shares: Floats, values: int) -> Floats:
+    """The shares of the values of each frame, of sum 1; see SHARES."""
+    spread = np.repeat(shares / np.float32(values), values)
+    return (np.append(spread, spread[-1]) if values == 120 else spread)[:, np.newaxis]
 
 
 def _sounding(samples: Sound) -> slice:
