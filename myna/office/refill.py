@@ -26,7 +26,7 @@ KEPT_MAX_CHARS = 3500
 UNPACKED_MAX_BYTES = 64 * 1024
 _CHOICES = ("checkbox", "radio")
 _UNFILLED = ("hidden", "password", "file", "submit")
-Attributes = list[tuple[str, str | None]]
+Attributes = dict[str, str | None]
 Edit = tuple[int, int, str]
 
 
@@ -86,12 +86,7 @@ class _Control(Struct):
     @property
     def kind(self) -> str:
         """The type of an input, otherwise the tag."""
-        found = dict(self.attributes)
-        return "hidden" if "hidden" in found else found.get("type") or self.tag
-
-    @property
-    def value(self) -> str:
-        return dict(self.attributes).get("value") or ""
+        return "hidden" if "hidden" in self.attributes else self.attributes.get("type") or self.tag
 
 
 class _Form(Struct):
@@ -105,7 +100,7 @@ class _Form(Struct):
     def sent(self, refill: Refill) -> bool:
         """Whether it is the form that was sent: of several with one action, the hidden fields say which."""
         return refill.action in self.actions and all(
-            one.value in refill.typed.getlist(one.name)
+            (one.attributes.get("value") or "") in refill.typed.getlist(one.name)
             for one in self.controls
             if one.kind == "hidden" and one.tag == "input" and one.name != "once"
         )
@@ -128,7 +123,7 @@ class _Reader(HTMLParser):
         line, column = self.getpos()
         return self._lines[line - 1] + column
 
-    def handle_starttag(self, tag: str, attrs: Attributes) -> None:
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         start = self._place()
         end = start + len(self.get_starttag_text() or "")
         found = dict(attrs)
@@ -142,9 +137,9 @@ class _Reader(HTMLParser):
             self.forms.append(_Form((action, found.get("data-stream") or action), end, closed))
             self._is_open = True
         elif self._is_open and tag == "option":
-            self.forms[-1].controls[-1].options.append((start, end, attrs))
+            self.forms[-1].controls[-1].options.append((start, end, found))
         elif self._is_open and tag in ("input", "select", "textarea"):
-            control = _Control(tag, found.get("name") or "", attrs, start, end, end)
+            control = _Control(tag, found.get("name") or "", found, start, end, end)
             self.forms[-1].controls.append(control)
             self._label.append(control)
 
@@ -205,40 +200,37 @@ def _wrong(visible: Sequence[_Control], refill: Refill) -> _Control | None:
 
 def _filled(control: _Control, typed: FormData, wrong: bool) -> list[Edit]:
     """The changes of one field."""
-    attributes = [one for one in control.attributes if one[0] != "autofocus"]
+    attributes = {name: value for name, value in control.attributes.items() if name != "autofocus"}
     values = [value for value in typed.getlist(control.name) if isinstance(value, str)]
     edits: list[Edit] = []
     if control.kind in _CHOICES:
-        attributes = _with(attributes, "checked", "" if (control.value or "on") in values else None)
+        attributes = _marked(attributes, "checked", (attributes.get("value") or "on") in values)
     elif values and control.tag == "select":
         edits += [
-            (start, end, _tag("option", _with(found, "selected", "" if _value(found) in values else None)))
+            (start, end, _tag("option", _marked(found, "selected", (found["value"] or "") in values)))
             for start, end, found in control.options
-            if "value" in dict(found)
+            if "value" in found
         ]
     elif values and control.name not in SECRETS and control.kind not in _UNFILLED:
         if control.tag == "textarea":
             end = control.after - len("</textarea>")
             edits.append((control.end, end, f"\n{escape(values[-1])}"))
         else:
-            attributes = _with(attributes, "value", values[-1])
+            attributes["value"] = values[-1]
     if wrong:
-        described = dict(attributes).get("aria-describedby") or ""
-        attributes = _with(attributes, "aria-describedby", f"{described} {control.name}-fault".strip())
-        attributes = [*attributes, ("aria-invalid", "true"), ("autofocus", None)]
+        described = f"{attributes.pop('aria-describedby', '') or ''} {control.name}-fault".strip()
+        attributes |= {"aria-describedby": described, "aria-invalid": "true", "autofocus": None}
     return [*edits, (control.start, control.end, _tag(control.tag, attributes))]
 
 
-def _value(attributes: Attributes) -> str:
-    return dict(attributes).get("value") or ""
-
-
-def _with(attributes: Attributes, name: str, value: str | None) -> Attributes:
-    """The attributes with this one, or without it for None."""
-    others = [one for one in attributes if one[0] != name]
-    return others if value is None else [*others, (name, value)]
+def _marked(attributes: Attributes, name: str, is_on: bool) -> Attributes:
+    """The attributes with this one, which has no value, or without it."""
+    others = {other: value for other, value in attributes.items() if other != name}
+    return {**others, name: None} if is_on else others
 
 
 def _tag(tag: str, attributes: Attributes) -> str:
-    said = (f" {name}" if value is None else f' {name}="{escape(value)}"' for name, value in attributes)
+    said = (
+        f" {name}" if value is None else f' {name}="{escape(value)}"' for name, value in attributes.items()
+    )
     return f"<{tag}{''.join(said)}>"
