@@ -12,6 +12,7 @@ _DIGIT = regex.compile(r"[\p{Nd}--[0-9]]", _V1)
 # A number in one character: ③, ⑽, ❸, Ⅲ, ㊂, 〣, ⅛. Not 〇, which is Han, and not exponents.
 _SIGN = r"[[\p{No}\p{Nl}]--[\p{dt=super}\p{dt=sub}〇½¼¾⅓⅔]]"
 _NUMBER = regex.compile(_SIGN, _V1)
+_ROMAN = regex.compile("[Ⅰ-Ⅻⅰ-ⅻ]{2,}")
 _BETWEEN_NUMBERS = regex.compile(rf"(?<={_SIGN})(?=\p{{N}})|(?<=\p{{Nd}})(?={_SIGN})", _V1)
 # Full-width letters and signs, Ⓐ, 𝐀, and compatibility forms of Han.
 _VARIANT = regex.compile(
@@ -60,6 +61,7 @@ def plain(text: str) -> str:
     if text.isascii():
         return text
     text = _DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), text)
+    text = _ROMAN.sub(lambda run: unicodedata.normalize("NFKC", run[0]), text)
     text = _NUMBER.sub(_in_digits, _BETWEEN_NUMBERS.sub(" ", text))
     result: str = _VARIANT.sub(lambda variant: unicodedata.normalize("NFKC", variant[0]), text)
     return result

@@ -91,7 +91,7 @@ NEIGHBOURS = """
 长 zhang3 孩子长不高 chang2 头发很长了
 中 zhong1 看中国队比赛 zhong4 他猜中了
 只 zhi3 这只是开始 zhi1 几百只羊
-得 de5 家里得有人 dei3 你得赶快去 de2 他得到了奖
+得 de5 家里得有人 de2 诺贝尔奖得主 dei3 你得赶快去 de2 他得到了奖
 地 de5 快快乐乐地回家 di4 天天地铁上班
 种 zhong4 院子里种了两棵树和一些花 zhong3 种种 这两种 zhong4 他种了三棵 zhong3 这种花很香
 教 jiao1 教我唱歌 jiao4 佛教我不懂
@@ -102,6 +102,7 @@ NEIGHBOURS = """
 当 dang4 把她当亲人 dang1 当时
 量 liang2 量出来
 处 chu3 我们处得不错
+卷 juan4 第三卷 上卷 juan3 卷起
 燕 yan1 封于燕 yan4 燕子
 子 zi3 章子怡 zi5 房子
 炸 zha2 炸薯条 zha4 炸药

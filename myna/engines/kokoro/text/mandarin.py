@@ -101,7 +101,7 @@ def _is_known(word: str) -> bool:
 
 def _divided(found: Sequence[tuple[str, str]]) -> Iterator[Token]:
     for word, kind in found:
-        if len(word) == 2 and word[0] in _PARTICLES and word not in phrases_dict:
+        if len(word) == 2 and word[0] in _PARTICLES and not _is_known(word):
             yield Token(word[0], "u", True)
             yield Token(word[1], kind, True)
         else:

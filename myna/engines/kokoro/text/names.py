@@ -49,7 +49,7 @@ _VERBS: Final = frozenset("任解查盖干洗种折应召祭相占参冒令")
 _NICKNAMED: Final = frozenset("单仇解任曾查朴盖翟缪覃阚隗谌")
 _NICKNAMES: Final = frozenset(before + name for before in "小老" for name in _NICKNAMED)
 """Surnames after 小 or 老, if nothing or a pronoun or verb follows: 小单，, 老任说."""
-_AFTER_NICKNAME: Final = regex.compile("$|[你我他说跟和在来去是的也又今明昨最怎有没不快别请让]")
+_AFTER_NICKNAME: Final = regex.compile("$|[你我他说吃喝走看跟和在来去是的也又今明昨最怎有没不快别请让]")
 _KINDRED: Final = frozenset("干洗应折")
 """These with 哥, 工 or 总 alone are words: 干哥, 应工."""
 _WEAK: Final = frozenset("都过行便么哈撒")

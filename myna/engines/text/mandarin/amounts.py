@@ -42,7 +42,7 @@ from myna.engines.text.rule import (
 )
 
 _ALL_CURRENCIES = CURRENCIES | CURRENCY_CODES
-_SCALES = {"k": 3, "K": 3, "M": 6, "m": 6, "B": 9, "b": 9, "bn": 9, "w": 4, "W": 4}
+_SCALES = {"k": 3, "K": 3, "M": 6, "m": 6, "B": 9, "b": 9, "bn": 9, "w": 4, "W": 4, "T": 12}
 _FORMULA = rf"[\w.()（）+×÷*/^√π=≈≠≥≤<>{SUPERSCRIPTS} -]"
 _MINUS = re.compile(rf"(?<=[0-9a-z)）π{SUPERSCRIPTS}]) ?- ?(?=[\w(（√π])|(?<=[A-Z])-(?=[A-Z])", re.ASCII)
 _IS_FORMULA = re.compile(rf"[=≈≠×÷√*+{SUPERSCRIPTS}]|-[^-]*[<>≥≤]")
@@ -190,6 +190,7 @@ NOTATIONS: tuple[Rule, ...] = (
     rule(r"(?:华氏|摄氏)(?=[约为 ]?-?[\d.]+ ?°[CF])", ""),
     rule(r">=|=>(?=\s?[\d-])", "≥"),
     rule(r"!=|<>|=/=", "≠"),
+    rule(r" ?&& ?", "且"),
     *SPELLINGS,
 )
 FORMULAS: tuple[Rule, ...] = (
@@ -234,7 +235,7 @@ AMOUNTS: tuple[Rule, ...] = (
     # $5-10, A$50, $1.5亿, $100M, USD 20, 100€.
     rule(
         rf"(?P<sign>[-+]?)(?:(?P<cur>{any_of(_ALL_CURRENCIES)}))(?<![A-Za-z][A-Z]{{3}})\s?(?P<low>{NUM})"
-        rf"(?:\s?{TO}\s?(?:{any_of(CURRENCIES)})?(?P<high>{NUM}))?(?:(?P<scale>万亿|千万|百万|[万亿])|(?P<letter>bn|[kKMmBbwW])(?![A-Za-z]))?"
+        rf"(?:\s?{TO}\s?(?:{any_of(CURRENCIES)})?(?P<high>{NUM}))?(?:(?P<scale>万亿|千万|百万|[万亿])|(?P<letter>bn|[kKMmBbwWT])(?![A-Za-z]))?"
         rf"{CURRENCY_NAMES}?",
         _money,
     ),
@@ -254,6 +255,7 @@ AMOUNTS: tuple[Rule, ...] = (
     ),
     rule(r"(?<![\w\".])(\d{1,3}(?:\.\d)?) ?[″\"](?=[^\"]{0,6}(?:电视|屏|显示|轮|管|笔记本|投影))", r"\1英寸"),
     rule(r"(?<=\d)[wW](?=\+|[人次元粉]|用户|阅读|点赞|粉丝|播放)", "万"),
+    rule(rf"(?<![\w./])1/(\d{{1,4}}) ?({UNIT})", lambda m: f"{ordinal(m[1])}分之一{UNITS[m[2]]}"),
     # 39°54′, 6'2"; 5km/h, 10-15kg.
     rule(
         r"(?<!\d)(\d+)°(\d+)[′'](?:(\d+(?:\.\d+)?)[″\"])?",
@@ -273,7 +275,7 @@ AMOUNTS: tuple[Rule, ...] = (
     rule("(?<=[伏安瓦兹特时]) ?/ ?(?=[一二两三四五六七八九十])", "、"),
     # 15%, 5%-10%, +3‰.
     rule(
-        rf"(?<![\w.])(?P<low>{SIGNED})(?: ?[%‰‱]?(?: ?{TO} ?|到|至)(?P<high>-?{NUM}))? ?(?P<of>[%‰‱])",
+        rf"(?<!\d)(?<!\d\.)(?P<low>{SIGNED})(?: ?[%‰‱]?(?: ?{TO} ?|到|至)(?P<high>-?{NUM}))? ?(?P<of>[%‰‱])",
         _percent,
     ),
 )
@@ -325,6 +327,7 @@ LEFT: tuple[Rule, ...] = (
     ),
     spoken(rf"(?<![\w.)）\]])[-+±]?(?:{THOUSANDS}(?:\.\d+)?|\d+\.\d+)", number),
     spoken(r"(?<![\w.)）\]一-鿿-])-\d+|(?<=[一-鿿])-\d+(?![\d-])", number),
+    rule(r"(?<=[一-鿿])\+1(?![\d.%万])", "加一"),
     spoken(r"(?<![\w)）\]])\+\d+", number),
     rule(
         rf"(?<![\w.])(?<!等于)(?<![加减乘比大小于第负])2(?=点(?:[0-5]\d(?!\d)|\d分|\D|$)|(?!{TWO_NAMES}){TWO_UNITS})",

@@ -8,11 +8,14 @@ from myna.engines.text.mandarin.tables import (
     CODE_WORDS,
     COUNTED,
     EMERGENCY,
+    FLIGHT,
     HOTLINE_WORDS,
     HOTLINES,
     MAKERS,
+    MEASURES,
     NAMED_DATES,
     SERVICE_NUMBERS,
+    UNIT,
 )
 from myna.engines.text.rule import TO, YEAR, Rule, any_of, rule, spoken
 
@@ -47,7 +50,7 @@ def _code(match: re.Match[str]) -> str:
 
 
 def _standard(match: re.Match[str]) -> str:
-    year = f"杠{by_one(match[3])}" if match[3] else ""
+    year = {"-": "杠", ":": "冒号"}[match[3]] + by_one(match[4]) if match[3] else ""
     return match[1] + by_one(match[2]).replace(".", "点") + year
 
 
@@ -73,7 +76,11 @@ def _parts(match: re.Match[str]) -> str:
 def _long_run(match: re.Match[str]) -> str:
     """Eight digits and more: a number before a unit or if it is round, else digit by digit."""
     digits, unit = match[1], match[2]
-    counts = unit or re.fullmatch(r"[1-9]\d{0,3}0{6,}", digits)
+    counts = (
+        unit
+        or match.string[match.start() - 1 : match.start()] in ("=", "≈")
+        or re.fullmatch(r"[1-9]\d{0,3}0{6,}", digits)
+    )
     return cardinal(digits) if counts and not digits.startswith("0") and len(digits) <= 16 else called(digits)
 
 
@@ -82,7 +89,9 @@ CODES: tuple[Rule, ...] = (
     rule(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5}|/\d{1,2})?(?!\d|\.\d)", _address),
     rule(rf"(?<![\d.])(?!{YEAR}\.\d\d?\.\d\d?(?!\d|\.\d))\d+(?:\.\d+){{2,}}(?!\d)", _version),
     # GB/T 7714-2015; ISBN 978-7-111-12345-6.
-    rule(r"((?:GB|ISO|IEC|IEEE|DB|RFC|JGJ|ASTM)(?:/[A-Z])? ?)(\d[\d.]*)(?:-(\d{4}))?(?![\w-])", _standard),
+    rule(
+        r"((?:GB|ISO|IEC|IEEE|DB|RFC|JGJ|ASTM)(?:/[A-Z])? ?)(\d[\d.]*)(?:([-:])(\d{4}))?(?![\w-])", _standard
+    ),
     rule(
         rf"({CODE_WORDS}[：:是为 ]{{0,3}})(\d(?:[ -]?\d){{6,}})(?![\w-])",
         lambda m: m[1] + called(re.sub("[ -]", "", m[2])),
@@ -120,7 +129,10 @@ CODES: tuple[Rule, ...] = (
     rule(r"(?<![\w.-])(?!(?:19|20)\d\d-\d\d?-\d\d?(?!\d))\d{1,4}(?:-\d{1,4}){2,}(?![\w-])", _parts),
     rule(r"(?<![\w.-])\d{1,2}-\d{3,4}(?=室|房|号)", _parts),
     # Digits after a word that announces a code, and short numbers that are called.
-    rule(rf"({CODE_WORDS}[：:是为 #]{{0,3}}[A-Z]{{0,3}})(\d{{3,}})(?!\d|[.:/-]\d|[%年月]|{COUNTED})", _code),
+    rule(
+        rf"({CODE_WORDS}[：:是为 #]{{0,3}}[A-Z]{{0,3}})(\d{{3,}})(?!\d|[.:/-]\d|[%年月]|{COUNTED}|{UNIT})",
+        _code,
+    ),
     rule(rf"(?<![\w.,:/=-]){EMERGENCY}(?:[、或和/]{EMERGENCY})+(?![\w.%]|{COUNTED})", _emergency),
     rule(rf"((?:火警|急救|报警|匪警|[打叫呼])[：: “了过]?)({EMERGENCY})(?![\w.%]|{COUNTED})", _code),
     rule(rf"({HOTLINE_WORDS}[：: ]?)(\d{{3,6}})(?!\d|[-.]\d|{COUNTED})", _code),
@@ -133,6 +145,7 @@ CODES: tuple[Rule, ...] = (
         _called,
     ),
     rule(r"((?<![A-Za-z])[A-Z]{1,2})(\d{3,4})(?=次|航班|号|/)", _code),
+    rule(rf"({FLIGHT})(\d{{3,4}})(?!\w)", _code),
     rule(r"((?:航班|车次|列车|乘坐|搭乘)[：: ]?[A-Z]{1,2})(\d{2,4})(?!\d)", _code),
     rule(rf"(?<![\w.,:/-])({any_of(NAMED_DATES)})(?!\w|[.,:/~-]\d|%|{COUNTED})", lambda m: NAMED_DATES[m[1]]),
     # 0x80070005; 66666, 233333; abc_123.
@@ -147,6 +160,7 @@ CODES: tuple[Rule, ...] = (
 
 NAMES: tuple[Rule, ...] = (
     # N95; B2B, 5v5; A1-A3.
+    rule(r"(?<![A-Za-z])([A-Z])\.(\d{3})(?!\d)", lambda m: f"{m[1]}点{by_one(m[2])}"),
     rule(r"(?<![A-Za-z])N(9[059])(?!\d)", lambda m: f"N{by_one(m[1])}"),
     rule(r"(?<![A-Za-z0-9])([BCDEGOPSV])2([BCDEGOPSV])(?![A-Za-z0-9])", r"\1 to \2"),
     rule(r"(?<![A-Za-z0-9])(\d{1,2})([vV])(\d{1,2})(?!\w)", lambda m: ordinal(m[1]) + m[2] + ordinal(m[3])),
@@ -159,7 +173,8 @@ NAMES: tuple[Rule, ...] = (
     # GPT-4, COVID-19, iPhone 15, RTX 4090, Mate60.
     rule(r"(?<![A-Za-z0-9])([A-Za-z]+)(-?)((?!2[A-Z](?![A-Za-z0-9]))\d+(?:[.-]\d+)*)", _latin_name),
     rule(
-        rf"(?<![A-Za-z0-9])(?=[A-Za-z]*[A-Z])([A-Za-z]+)( )(\d{{3,4}})(?!\w|[.,:/%-]\d|%|{COUNTED})",
+        rf"(?<![A-Za-z0-9])(?!{MEASURES} )(?=[A-Za-z]*[A-Z])([A-Za-z]+)( )(\d{{3,4}})"
+        rf"(?! ?[×÷=乘加减到]|\w|[.,:/%-]\d|%|{COUNTED})",
         _latin_name,
     ),
     rule(rf"({MAKERS})(-?)(\d{{1,4}})(?!\d|\.\d|{COUNTED})", _latin_name),
