@@ -36,6 +36,7 @@ Jan–Mar 2025 → January to March twenty twenty five
 03/2027 → March twenty twenty seven
 Tue, Apr 8 → Tuesday, April eighth
 1-5 May → the first to the fifth of May
+the winter of 2010/11 → the winter of twenty ten to eleven
 Class of '07 → Class of oh seven
 2024-06-01T08:30:00Z → June first, twenty twenty four, eight thirty U T C
 """,
@@ -113,6 +114,9 @@ a 6" pipe → a six inch pipe
 12' x 10' → twelve by ten feet
 in kg·m/s → in kilogram meters per second
 10 N·m → ten newton meters
+cells/mL → cells per milliliter
+.5 mg → zero point five milligrams
+16 GB/512 GB → sixteen gigabytes/five hundred twelve gigabytes
 65 W/m²K → sixty five watts per square meter kelvin
 8 J mol⁻¹ K⁻¹ → eight joules per mole per kelvin
 6.5 L/100 km → six point five liters per one hundred kilometers
@@ -179,6 +183,7 @@ a 50-50 chance → a fifty fifty chance
 diluted 1:10 → diluted one to ten
 A–F → A to F
 Psalm 23:1-4 → Psalm twenty three one to four
+Psalm 119:105 → Psalm one hundred nineteen one hundred five
 5M users → five million users
 100K followers → one hundred thousand followers
 """,
@@ -240,6 +245,7 @@ Elizabeth I of England → Elizabeth the first of England
 I-80 W → I eighty west
 GMT-5 → G M T minus five
 401(k) → four oh one k
+A350-1000 → A three fifty one thousand
 NaCl, H₂SO₄ → N A C L, H two S O four
 Ca²⁺ → C A two plus
 scene ii → scene two
@@ -289,6 +295,7 @@ HTTPS → H T T P S
 OK → okay
 APIs → A P eyes
 the WHO → the W H O
+WHO did it → WHO did it
 ICBM → I C B M
 EOD → E O D
 STOP NOW → STOP NOW

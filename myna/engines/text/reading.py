@@ -14,7 +14,7 @@ from myna.engines.text.english import amounts as english_amounts
 from myna.engines.text.english.dates import DATES as ENGLISH_DATES
 from myna.engines.text.english.dates import WHOLE_DATES
 from myna.engines.text.english.words import CODES as ENGLISH_CODES
-from myna.engines.text.english.words import HETERONYMS, WORDS, acronyms
+from myna.engines.text.english.words import HETERONYMS, TWO_SOUNDS, WORDS, acronyms
 from myna.engines.text.mandarin import amounts, codes
 from myna.engines.text.mandarin.dates import DATES
 from myna.engines.text.mandarin.numerals import by_one
@@ -46,7 +46,6 @@ _WRITTEN: Final = re.compile(
 """What some rule of Mandarin matches; most sentences have none of it."""
 _ENGLISH: Final = (
     *english_amounts.NOTATIONS,
-    *HETERONYMS,
     *WHOLE_DATES,
     *ENGLISH_CODES,
     *english_amounts.MONEY,
@@ -58,7 +57,6 @@ _ENGLISH: Final = (
 )
 _FIGURES: Final = re.compile(r"[^A-Za-z\s.,;:!?'\"()‘’“”—-]|\s-\S|[-—](?=[A-Z])|\.\w|\(\)", re.ASCII)
 """What some rule of English numbers, dates and codes matches; most sentences have none of it."""
-_ENGLISH_PROSE: Final = (*HETERONYMS, *WORDS)
 _SPACES: Final = re.compile(" {2,}")
 _ADDRESS: Final = regex.compile(
     r"(?:(?:https?|ftp)://|www\.)[!-~]+|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
@@ -81,10 +79,10 @@ _GRAMMAR: Final = (
     "than|about|after|before|until|there|what|how|when|who|get|me|us|them"
 )
 _CLAUSE: Final = re.compile(
-    rf"^(?=.*[0-9])(?=.*[A-Za-z][^A-Za-z]+[A-Za-z]).*(?<![\w.@/-])(?:{_GRAMMAR})(?![\w.@/(-])",
+    rf"^(?=.*[0-9])(?=.*[A-Za-z][^A-Za-z]+[A-Za-z]).*(?<![\w.@/-])(?:{_GRAMMAR}|\d+(?:st|nd|rd|th))(?![\w.@/(-])",
     re.ASCII | re.IGNORECASE,
 )
-"""An English clause with a number: two words, one of them a word of grammar."""
+"""An English clause with a number: two words, one of them a word of grammar, or an ordinal."""
 
 
 def in_mandarin(text: str) -> str:
@@ -98,7 +96,9 @@ def in_mandarin(text: str) -> str:
 def in_english(text: str) -> str:
     """`text` in English words; its Han are unchanged. Accepts any `str` and raises nothing."""
     text = unified(_addresses_in_words(plain(text), chinese=False))
-    rules = _ENGLISH if _FIGURES.search(text) else _ENGLISH_PROSE
+    if TWO_SOUNDS.search(text):
+        text = applied(HETERONYMS, text)
+    rules = _ENGLISH if _FIGURES.search(text) else WORDS
     return acronyms(_SPACES.sub(" ", applied(rules, text)))
 
 

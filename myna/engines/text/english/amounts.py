@@ -4,6 +4,7 @@ import re
 
 from myna.engines.text.english.numerals import by_one, cardinal, fraction, number, ordinal
 from myna.engines.text.english.tables import (
+    BOOKS,
     CURRENCIES,
     GREEK,
     NAMED_SIGNS,
@@ -35,7 +36,7 @@ _FREE = any_of(unit for unit in UNITS if unit not in SPACED_ONLY)
 _PER_WORDS = "second|minute|hour|day|night|week|month|year|person|serving|dose"
 _UNIT = any_of(UNITS)
 _PRODUCT = rf"{_FREE}(?:[·⋅]{_UNIT})*"
-_PER = rf"(?:(?P<base>\d+) ?)?(?P<per>(?:{_UNIT}|{_PER_WORDS})|\(?{_UNIT}(?:[·⋅/]?{_UNIT})+\)?)"
+_PER = rf"(?:(?P<base>10{{1,3}}) ?)?(?P<per>(?:{_UNIT}|{_PER_WORDS})|\(?{_UNIT}(?:[·⋅/]?{_UNIT})+\)?)"
 """What follows the slash of a unit: s, 100 km, m²K, (m·K), day."""
 _FACTOR = re.compile(_UNIT)
 _DETERMINER = re.compile(
@@ -43,7 +44,7 @@ _DETERMINER = re.compile(
 )
 _NOUN_AFTER = re.compile(
     r" (?!(?:of|in|on|at|or|and|to|is|are|was|were|per|from|for|than|with|by|as|before|after|between|that|"
-    r"which|you|we|he|she|they|long|wide|tall|high|deep|away|apart|later|earlier|each|worth|more|less)(?!\w))[a-z]"
+    r"which|you|we|he|she|they|long|wide|tall|high|deep|away|apart|later|earlier|each|worth|more|less)(?!\w))[A-Za-z]"
 )
 _SCALE_WORDS = "thousand|million|billion|trillion|hundred"
 _HALVES = {"½": "a half", "¼": "a quarter", "¾": "three quarters", "⅓": "a third", "⅔": "two thirds"}
@@ -288,11 +289,20 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
         rf"(?<![\w./])(?:(\d{{1,3}})[ -])?(\d{{1,2}})/(\d{{1,2}}) ?({_FREE})(?![\w²³'/])",
         lambda m: (_mixed(m) if m[1] else _fraction_of(m[2], m[3])) + f" {_named_unit(m[4], bool(m[1]))}",
     ),
-    rule(r"(?<!\w)((?:I|US|SR)-\d{1,3}) ([NSEW])(?!\w)", lambda m: f"{m[1]} {_BEARINGS[m[2]]}"),
+    # 10⁻³ mol, cells/mL.
+    rule(
+        rf"(?<=[{SUPERSCRIPTS}]) ?(?P<unit>{_PRODUCT})(?:/{_PER})?(?![\w²³'/])",
+        lambda m: f" {_unit_alone(m)}",
+    ),
+    rule(rf"(?<=[a-z]s)/({_ALONE})(?![\w/])", lambda m: f" per {UNITS[m[1]]}"),
+    rule(
+        r"(?<!\w)((?:(?:I|US|SR)-|(?:Interstate|Route|Highway|Hwy) )\d{1,3}) ([NSEW])(?!\w)",
+        lambda m: f"{m[1]} {_BEARINGS[m[2]]}",
+    ),
     rule(r"(?<=\d)° ?([NSEW])(?!\w)", lambda m: f" degrees {_BEARINGS[m[1]]}"),
     rule(r"(?<![\w.'\"])(\d{1,3}(?:\.\d+)?)[\"″](?=$|[\s,.;)])", _inches),
     rule(
-        rf"(?<![\w.,])(?P<low>{SIGNED})(?: ?°[CF]?)?(?: ?{TO} ?(?P<high>[-+]?{NUM}))?(?P<dash>[ -]?)"
+        rf"(?<![\w.,])(?P<low>{SIGNED}|\.\d+)(?: ?°[CF]?)?(?: ?{TO} ?(?P<high>[-+]?{NUM}))?(?P<dash>[ -]?)"
         rf"(?P<unit>{_PRODUCT})(?:/{_PER})?(?![\w²³']|/[A-Za-z])",
         _unit,
     ),
@@ -358,6 +368,10 @@ LEFT: tuple[Rule, ...] = (
     ),
     rule(r"(?<![\w.,])(\d+(?:\.\d+)?)(?:(bn)(?!\w)|([kM])(?=\+| [a-z]))", _scaled),
     rule(r"(?<![\w.,])(\d{2,}|\d+\.\d+)(K)(?=\+| [a-z])", _scaled),
+    rule(
+        rf"(?<!\w)({BOOKS}) (\d{{1,3}}):(\d{{1,3}})(?![\w:-])",
+        lambda m: f"{m[1]} {cardinal(m[2])} {cardinal(m[3])}",
+    ),
     # Psalm 23:1-4.
     rule(
         rf"(?<![\w:.])(\d{{1,3}}):(\d{{1,3}}){TO}(\d{{1,3}})(?![\w:])",

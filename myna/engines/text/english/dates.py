@@ -86,6 +86,12 @@ def _years(match: re.Match[str]) -> str:
     return f"{year(match[1])} to {year(last) if len(last) == 4 else _any_year(last)}"
 
 
+def _winter(match: re.Match[str]) -> str:
+    """2010/11, if these are two years that follow each other."""
+    first, last = match.groups()
+    return f"{year(first)} to {_any_year(last)}" if (int(first) + 1) % 100 == int(last) else match[0]
+
+
 def _year(match: re.Match[str]) -> str:
     return year(match[0])
 
@@ -172,6 +178,7 @@ DATES: tuple[Rule, ...] = (
     ),
     rule(rf"(?<![\w:.,-])(\d\d?)(?:{TO}(\d\d?))? ?([AaPp](?:\.[Mm]\.|[Mm]))(?!\w)", _hour),
     rule(rf"(?<![\w.,-])({_YEAR}){TO}({_YEAR}|\d\d)(?![\w-]|[.,]\d|%)", _years),
+    rule(rf"(?<![\w.,/-])({_YEAR})/(\d\d)(?![\w/])", _winter),
     rule(rf"(?<![\w.,:/$€£¥-])(?:(?<=\b[Ii]n )|(?<=[a-z], )){_YEAR}(?![\w-]|[.,:]\d|%)", _year),
     # A year rather than a count, unless things in the plural follow.
     rule(

@@ -81,7 +81,8 @@ ABBREVIATIONS: Final = {
     "Lt": "Lieutenant", "Capt": "Captain", "Cpt": "Captain", "Cmdr": "Commander", "Gen": "General",
     "Col": "Colonel", "Maj": "Major", "Cpl": "Corporal", "Pvt": "Private", "Adm": "Admiral",
     "Sen": "Senator", "Rep": "Representative", "Gov": "Governor", "Pres": "President", "Rev": "Reverend",
-    "Hon": "Honorable", "Fr": "Father", "Mt": "Mount", "Ft": "Fort", "Pt": "Point", "Jr": "Junior",
+    "Hon": "Honorable", "Rt": "Right", "Fr": "Father", "Mt": "Mount", "Ft": "Fort", "Pt": "Point",
+    "Jr": "Junior",
     "Sr": "Senior", "Esq": "Esquire", "Ave": "Avenue", "Blvd": "Boulevard", "Rd": "Road", "Ln": "Lane",
     "Hwy": "Highway", "Pkwy": "Parkway", "Sq": "Square", "Apt": "Apartment", "Bldg": "Building",
     "Inc": "Incorporated", "Ltd": "Limited", "Corp": "Corporation", "Bros": "Brothers",
@@ -111,7 +112,7 @@ _ENDS: Final = "Co Inc Ltd Corp Bros Fri ext etc Jr Sr Esq Rep Sq Ave Blvd Rd Ln
 ENDING_SENTENCES: Final = SAME_WORDS.union(_ENDS.split())
 """Those whose full stop may end a sentence."""
 NUMBERED: Final = {
-    "No": "number", "Nos": "number", "no": "number", "NO": "number", "Fig": "figure", "fig": "figure",
+    "No": "number", "Nos": "numbers", "no": "number", "NO": "number", "Fig": "figure", "fig": "figure",
     "Figs": "figures", "figs": "figures", "Vol": "volume", "vol": "volume", "Vols": "volumes",
     "vols": "volumes", "Sec": "section", "sec": "section", "Art": "article", "art": "article",
     "para": "paragraph", "Ch": "chapter", "ch": "chapter", "Chap": "chapter", "pp": "pages", "p": "page",
@@ -125,7 +126,7 @@ WITH_STOPS: Final = {
     "A.M.": "A M", "P.M.": "P M", "Ph.D.": "P H D", "Ph.D": "P H D", "PhD": "P H D", "PhDs": "P H D's",
     "M.D.": "M D", "B.A.": "B A",
     "U.S.A.": "U S A", "U.S.": "U S", "U.K.": "U K", "U.N.": "U N", "E.U.": "E U", "D.C.": "D C",
-    "Ret.": "retired",
+    "Ret.": "retired", "B.Sc.": "B S C", "M.Sc.": "M S C", "B.Ed.": "B ed",
     "B.C.": "B C", "A.D.": "A D", "P.S.": "P S", "R.I.P.": "R I P", "P.O.": "P O", "L.A.": "L A",
     "N.Y.": "N Y", "c/o": "care of", "w/o": "without", "w/": "with ", "b/c": "because", "n/a": "N A",
     "N/A": "N A", "and/or": "and or", "24/7": "twenty four seven", "9/11": "nine eleven",
@@ -162,6 +163,11 @@ NAMED_SIGNS: Final = {
     "³": "cubed", "½": "one half", "¼": "one quarter", "¾": "three quarters", "⅓": "one third",
     "⅔": "two thirds",
 }  # fmt: skip
+BOOKS: Final = (
+    "Genesis|Exodus|Leviticus|Numbers|Psalms?|Proverbs|Isaiah|Jeremiah|Matthew|Mark|Luke|John|Acts|Romans|"
+    "Corinthians|Galatians|Ephesians|Hebrews|James|Peter|Revelation"
+)
+"""Chapter and verse follow these."""
 NAMES: Final = (
     "Room|Flight|Route|Highway|Hwy|Interstate|Suite|Apt|Apartment|Bus|Boeing|Airbus|Gate|Porsche|"
     "Peugeot|Ferrari|Xbox|"

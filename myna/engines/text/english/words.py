@@ -109,6 +109,11 @@ dohv (?<!\w)dove(?= (?:in|into|down|off|under|deep|for|right|head))
 pattern in which it is. espeak-ng knows most after `to`, a pronoun or an article; these it gets wrong. A line
 that begins with spaces continues the one before, and one with # is a comment."""
 _START = r"(?:(?<=^)|(?<=[\s(\"“]))"
+_HEALTH = re.compile(
+    r"(?<![A-Za-z-])WHO(?![\w?!]| (?:[A-Z]{2}|is|are|was|were|did|do|does|has|had|will|would|can|the|you|we|"
+    r"they|he|she|it|I|knows?|cares?|wants?)(?!\w))"
+)
+"""WHO where it is no question."""
 _SHOUTED = re.compile(r"(?<![A-Za-z])[A-Z]{2,}(?![A-Za-z])")
 _VOWEL = re.compile("[AEIOUY]")
 _ACRONYM = re.compile(r"(?<![A-Za-z'’-])([A-Z]{2,6})(s?)(?![A-Za-z])")
@@ -197,12 +202,22 @@ def _formula(written: str) -> str:
     )
 
 
+def _airliner(match: re.Match[str]) -> str:
+    return f"{match[1]} {in_pairs(match[2])} {in_pairs(match[3])}".strip()
+
+
 def _path(written: str) -> str:
     """The slashes of a path; its full stops are left to the rules of file names."""
     return written.replace("~", "tilde").replace("/", " slash ").strip()
 
 
 _A_VERB = f"(?:{'|'.join(f'[{verb[0].upper()}{verb[0]}]{verb[1:]}' for verb in VERBS)})"
+_TWO_SOUNDS = (
+    "read|close|live|lead|wind|wound|tear|bow|dove|minute|bass|resume|content|produce|import|invalid|houses|"
+    "advocate|alternate|deliberate"
+)
+TWO_SOUNDS = re.compile(rf"(?<![A-Za-z])(?i:{_TWO_SOUNDS}|{'|'.join(VERBS)})")
+"""The words that `HETERONYMS` are about; most sentences have none."""
 HETERONYMS: tuple[Rule, ...] = (
     *_respellings(_HETERONYMS),
     # Record a video. You should present your ID.
@@ -270,7 +285,8 @@ CODES: tuple[Rule, ...] = (
     rule(r"(?<!\w)(?:Ctrl|CTRL|ctrl)(?!\w)", "control"),
     rule(r"(?<!\w)(?:Cmd|CMD)(?=[ +])", "command"),
     rule(r"(?<=\+)Del(?!\w)", "delete"),
-    rule(r"(?<![\w.-])(7\d7)-(\d{3})(?![\w-])", lambda m: f"{in_pairs(m[1])} {in_pairs(m[2])}"),
+    rule(r"(?<![\w.-])(A?)([37]\d\d)-(\d00\d?)(?![\w-])", _airliner),
+    rule(r"(?<=SELECT )\*", "star"),
     rule(r"(?<![\w–])([A-Z])–([A-Z])(?![\w–])|(?<!\w)A-Z(?!\w)", lambda m: f"{m[1] or 'A'} to {m[2] or 'Z'}"),
     rule(r"(?<![\w&#/])#(?=[A-Za-z])", "hashtag "),
     rule(r"(?<=localhost):(\d+)", lambda m: f" port {by_one(m[1])}"),
@@ -367,4 +383,4 @@ def acronyms(text: str) -> str:
         if len(known) < len(capitals):
             return text
     text = re.sub(r"(?<!\w)OK(?!\w)", "okay", text)
-    return _ACRONYM.sub(_acronym, re.sub(r"(?<=[Tt]he )WHO(?!\w)|WHO(?='s)", "W H O", text))
+    return _ACRONYM.sub(_acronym, _HEALTH.sub("W H O", text))
