@@ -37,6 +37,7 @@ Jan–Mar 2025 → January to March twenty twenty five
 Tue, Apr 8 → Tuesday, April eighth
 1-5 May → the first to the fifth of May
 the winter of 2010/11 → the winter of twenty ten to eleven
+the 2024 call is on → the twenty twenty four call is on
 Class of '07 → Class of oh seven
 2024-06-01T08:30:00Z → June first, twenty twenty four, eight thirty U T C
 """,
@@ -52,6 +53,7 @@ Mon–Fri 9–5 → Monday to Friday nine to five
 0600 hours → oh six hundred hours
 a mile in 3:58.4 → a mile in three fifty eight point four
 7.30pm → seven thirty P M
+12.30-1.30pm → twelve thirty to one thirty P M
 11h 40m → eleven hours forty minutes
 """,
     "money": """
@@ -78,6 +80,7 @@ CHF 50 → fifty Swiss francs
 a $5k bonus → a five thousand dollar bonus
 $3m-$5m → three million dollars to five million dollars
 $.05 → five cents
+20k EUR → twenty thousand euros
 """,
     "units": """
 -5°C → minus five degrees Celsius
@@ -121,6 +124,7 @@ cells/mL → cells per milliliter
 8 J mol⁻¹ K⁻¹ → eight joules per mole per kelvin
 6.5 L/100 km → six point five liters per one hundred kilometers
 1.2 g/day → one point two grams per day
+5 mg/kg/day → five milligrams per kilogram per day
 41°24'12"N → forty one degrees twenty four minutes twelve seconds north
 """,
     "shares": """
@@ -171,6 +175,7 @@ E = mc² → E equals m c squared
 |-7| = 7 → the absolute value of minus seven equals seven
 fewer than <10 → fewer than less than ten
 it is > 5 → it is more than five
+(a-b)(a+b) → (a minus b)(a plus b)
 """,
     "ranges": """
 pages 10–12 → pages ten to twelve
@@ -246,6 +251,8 @@ I-80 W → I eighty west
 GMT-5 → G M T minus five
 401(k) → four oh one k
 A350-1000 → A three fifty one thousand
+John Smith III → John Smith the third
+B♭ → B flat
 NaCl, H₂SO₄ → N A C L, H two S O four
 Ca²⁺ → C A two plus
 scene ii → scene two

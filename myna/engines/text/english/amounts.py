@@ -36,7 +36,10 @@ _FREE = any_of(unit for unit in UNITS if unit not in SPACED_ONLY)
 _PER_WORDS = "second|minute|hour|day|night|week|month|year|person|serving|dose"
 _UNIT = any_of(UNITS)
 _PRODUCT = rf"{_FREE}(?:[·⋅]{_UNIT})*"
-_PER = rf"(?:(?P<base>10{{1,3}}) ?)?(?P<per>(?:{_UNIT}|{_PER_WORDS})|\(?{_UNIT}(?:[·⋅/]?{_UNIT})+\)?)"
+_PER = (
+    rf"(?:(?P<base>10{{1,3}}) ?)?(?P<per>(?:{_UNIT}|{_PER_WORDS})(?:/(?:{_UNIT}|{_PER_WORDS}))*"
+    rf"|\(?{_UNIT}(?:[·⋅/]?{_UNIT})+\)?)"
+)
 """What follows the slash of a unit: s, 100 km, m²K, (m·K), day."""
 _FACTOR = re.compile(_UNIT)
 _DETERMINER = re.compile(
@@ -148,6 +151,10 @@ def _out_of(match: re.Match[str]) -> str:
     return f"{match[1] or match[3]} out of {match[2] or match[4]}"
 
 
+def _difference(match: re.Match[str]) -> str:
+    return f"{match[1] or match[3]} minus {match[2] or match[4]}"
+
+
 def _term(match: re.Match[str]) -> str:
     """A number and the variables that it multiplies: minus two x."""
     sign = "minus " if match[2] else ""
@@ -245,8 +252,11 @@ MONEY: tuple[Rule, ...] = (
         lambda m: _money(m) + (" " if m["dashed"] else ""),
     ),
     rule(
-        rf"(?<![\w.,])({NUM})\s?({any_of(CURRENCIES)})(?![\w])",
-        lambda m: f"{number(m[1])} {_plural(CURRENCIES[m[2]], _several(m[1]))}",
+        rf"(?<![\w.,])({NUM})(bn|[kKMm])?\s?({any_of(CURRENCIES)})(?![\w])",
+        lambda m: (
+            f"{number(m[1])} {SCALES[m[2]] + ' ' if m[2] else ''}"
+            f"{_plural(CURRENCIES[m[3]], bool(m[2]) or _several(m[1]))}"
+        ),
     ),
     rule(rf"(?<![\w.,])({NUM}) ?¢", lambda m: f"{number(m[1])} {'cents' if _several(m[1]) else 'cent'}"),
     rule(
@@ -296,7 +306,7 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
     ),
     rule(rf"(?<=[a-z]s)/({_ALONE})(?![\w/])", lambda m: f" per {UNITS[m[1]]}"),
     rule(
-        r"(?<!\w)((?:(?:I|US|SR)-|(?:Interstate|Route|Highway|Hwy) )\d{1,3}) ([NSEW])(?!\w)",
+        r"(?<!\w)((?:(?:I|US|SR)-|(?:Interstate|Route|Highway|Hwy\.?) )\d{1,3}) ([NSEW])(?!\w)",
         lambda m: f"{m[1]} {_BEARINGS[m[2]]}",
     ),
     rule(r"(?<=\d)° ?([NSEW])(?!\w)", lambda m: f" degrees {_BEARINGS[m[1]]}"),
@@ -320,6 +330,7 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
 )
 FORMULAS: tuple[Rule, ...] = (
     rule(r"\|([^|\s]{1,8})\|(?=\s?[-+=≈<>≤≥×]|$|[.,])", r"the absolute value of \1"),
+    rule(r"(?<=\()(\w{1,3})\s?-\s?(\w{1,3})(?=\)[(²³^/*×])|(?<=\)\()(\w{1,3})-(\w{1,3})(?=\))", _difference),
     # 2x, 4ac, mc² in an equation.
     rule(
         rf"((?<=[=+×÷*^<>≤≥≈])\s?|(?<=[(/]))(-?)(\d+)({_VARIABLES})"

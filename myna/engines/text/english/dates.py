@@ -9,6 +9,7 @@ from myna.engines.text.rule import TO, Rule, rule
 _YEAR = r"(?:1[1-9]|20)\d\d"
 _CLOCK = r"(?:[01]?\d|2[0-4]):[0-5]\d(?::[0-5]\d)?"
 _DAY_OF_MONTH = r"(?:0?[1-9]|[12]\d|3[01])"
+_PLURAL = r"(?!(?:is|was|has|its|this|as|us|does|across|versus|less|plus)(?!\w))[a-z]+s(?!\w)"
 _DAY_NAMES = "Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun"
 
 
@@ -139,7 +140,10 @@ DATES: tuple[Rule, ...] = (
         r"(?<![\w./-])(?:(0[1-9]|1[0-2])/|(0[1-9])\.)((?:19|20)\d\d)(?![\w/-]|[.,]\d)",
         lambda m: f"{MONTHS[int(m[1] or m[2]) - 1]} {year(m[3])}",
     ),
-    # 7.30pm, 15.00 GMT.
+    # 12.30-1.30pm, 7.30pm, 15.00 GMT.
+    rule(
+        rf"(?<![\w.:$€£])(\d{{1,2}})\.([0-5]\d) ?{TO} ?(?=\d{{1,2}}[.:][0-5]\d ?[AaPp]\.?[Mm]\b)", r"\1:\2–"
+    ),
     rule(
         r"(?<![\w.:$€£])(\d{1,2})\.([0-5]\d)"
         r"(?= ?(?:[AaPp]\.?[Mm](?!\w)|(?:GMT|BST|UTC|CET|EST|hrs|hours)(?!\w)))",
@@ -183,7 +187,7 @@ DATES: tuple[Rule, ...] = (
     # A year rather than a count, unless things in the plural follow.
     rule(
         rf"(?<![\w.,:/$€£¥+×÷=<>*-])(?<![+×÷=<>*] ){_YEAR}(?!-?\w|[.,:/]\d|%| ?[+×÷=<>*°]|"
-        rf" (?:[a-z]+ )?[a-z]+s(?!\w)| people| men| women)",
+        rf" (?:[a-z]+ )?{_PLURAL}| people| men| women)",
         _year,
     ),
 )

@@ -62,7 +62,8 @@ UNITS: Final = {
     "psi": "P S I", "atm": "atmosphere", "mmHg": "millimeter of mercury", "J": "joule", "kJ": "kilojoule",
     "MJ": "megajoule", "cal": "calorie", "kcal": "kilocalorie", "eV": "electron volt", "mol": "mole",
     "mmol": "millimole", "lx": "lux", "lm": "lumen", "dB": "decibel", "rpm": "R P M",
-    "bpm": "beat per minute", "bps": "basis point", "bp": "basis point", "fps": "F P S",
+    "bpm": "beat per minute", "bps": "basis point", "bp": "basis point", "pp": "percentage point",
+    "fps": "F P S",
     "dpi": "D P I", "ppm": "parts per million", "mph": "mile per hour", "kph": "kilometer per hour",
     "kmh": "kilometer per hour", "mpg": "mile per gallon", "°C": "degree Celsius",
     "°F": "degree Fahrenheit",
@@ -114,11 +115,12 @@ ENDING_SENTENCES: Final = SAME_WORDS.union(_ENDS.split())
 NUMBERED: Final = {
     "No": "number", "Nos": "numbers", "no": "number", "NO": "number", "Fig": "figure", "fig": "figure",
     "Figs": "figures", "figs": "figures", "Vol": "volume", "vol": "volume", "Vols": "volumes",
-    "vols": "volumes", "Sec": "section", "sec": "section", "Art": "article", "art": "article",
+    "vols": "volumes", "Op": "opus", "Sc": "scene", "Sec": "section", "sec": "section",
+    "Art": "article", "art": "article",
     "para": "paragraph", "Ch": "chapter", "ch": "chapter", "Chap": "chapter", "pp": "pages", "p": "page",
 }  # fmt: skip
 """Abbreviations before a number alone."""
-BEFORE_NUMBERS: Final = SAME_WORDS.union(NUMBERED, ("Fri", "ext", "c"))
+BEFORE_NUMBERS: Final = SAME_WORDS.union(NUMBERED, ("Fri", "ext", "c", "Hwy", "Rte", "Apt"))
 """Those whose full stop ends no sentence before a number."""
 WITH_STOPS: Final = {
     "i.e.": "that is", "e.g.": "for example", "I.e.": "that is",
@@ -150,7 +152,7 @@ GREEK: Final = greek_letters(
     "upsilon phi chi psi omega"
 )
 NAMED_SIGNS: Final = {
-    "★": "star",
+    "★": "star", "♭": "flat", "♯": "sharp",
     "∞": "infinity", "√": "the square root of", "∛": "the cube root of", "∑": "the sum of",
     "∏": "the product of", "∫": "the integral of", "∂": "partial", "∇": "nabla", "∠": "angle", "∉": "not in",
     "∪": "union", "∩": "intersection", "⊂": "subset of", "⊆": "subset of", "⊃": "superset of",
@@ -169,7 +171,7 @@ BOOKS: Final = (
 )
 """Chapter and verse follow these."""
 NAMES: Final = (
-    "Room|Flight|Route|Highway|Hwy|Interstate|Suite|Apt|Apartment|Bus|Boeing|Airbus|Gate|Porsche|"
+    "Room|Flight|Route|Highway|Hwy\\.?|Interstate|Suite|Apt|Apartment|Bus|Boeing|Airbus|Gate|Porsche|"
     "Peugeot|Ferrari|Xbox|"
     "BMW|Channel|Error|error|HTTP|Box|Unit|Building|Model|Exit|Train|Form|Intel|Ryzen|Area code|"
     "[Pp]ort|[Ss]tatus|[Rr]oom|Locker|Cabin|Platform|Studio|[Ee]xtension|Boeing"
@@ -222,13 +224,16 @@ _SPELLED: Final = (
 )
 SPELLED: Final = frozenset(_SPELLED.split())
 """Acronyms with a vowel that are said by their letters; those without a vowel always are."""
+_WORDS_OF_TWO: Final = (
+    "AH AM AN AS AT BE BY DO GO HA HE HI HO IF IN IS IT LO MA ME MY NO OF OH OK ON OR OX PA SO TO UP US WE YE"
+)
 _WORDS_OF_THREE: Final = (
     "ACE ACT ADD AGE AGO AID AIM AIR ALL AND ANY APE APP ARC ARE ARK ARM ART ASH ASK ATE AWE AXE EAR EAT "
     "EGG EGO ELF END ERA EVE EYE ICE ICY ILL INK INN ION ITS OAK OAR OAT ODD OFF OIL OLD ONE OPT OUR OUT "
     "OWE OWL OWN USE"
 )
-WORDS_OF_THREE: Final = frozenset(_WORDS_OF_THREE.split())
-"""Words that begin with a vowel. Three other capitals that do are an acronym."""
+SHORT_WORDS: Final = frozenset((*_WORDS_OF_TWO.split(), *_WORDS_OF_THREE.split()))
+"""Words of two letters, and of three that begin with a vowel. Other capitals of that kind are an acronym."""
 _BEGINNINGS: Final = (
     "BL BR CH CL CR DR DW FL FR GH GL GN GR KN KL KR PH PL PR PS QU RH SC SH SK SL SM SN SP SQ ST SW TH "
     "TR TS TW WH WR"

@@ -18,11 +18,11 @@ from myna.engines.text.english.tables import (
     NUMBERED,
     ROMAN_AFTER,
     SAME_WORDS,
+    SHORT_WORDS,
     SPELLED,
     SPOKEN_ENDINGS,
     VERBS,
     WITH_STOPS,
-    WORDS_OF_THREE,
 )
 from myna.engines.text.rule import EXPONENTS, ROMAN, Rule, any_of, roman_value, rule, spoken
 
@@ -183,9 +183,8 @@ def _acronym(match: re.Match[str]) -> str:
         return letters.lower() + ending if len(letters) == 3 else match[0]
     unknown = len(letters) > 5 and letters not in SPELLED
     spelled = letters in SPELLED or not _VOWEL.search(letters) or (ending and len(letters) <= 4)
-    unusual = _NO_WORD.match(letters) or (
-        len(letters) == 3 and letters[0] in "AEIOU" and letters not in WORDS_OF_THREE
-    )
+    short = len(letters) == 2 or (len(letters) == 3 and letters[0] in "AEIOU")
+    unusual = _NO_WORD.match(letters) or (short and letters not in SHORT_WORDS)
     if unknown or not (spelled or unusual):
         return match[0]
     if ending and letters[-1] == "I":
@@ -331,6 +330,7 @@ WORDS: tuple[Rule, ...] = (
     ),
     rule(
         r"(?<!\w)((?:King|Queen|Pope|Emperor|Tsar)(?: [A-Z][a-z]+){1,2} |"
+        rf"(?:{MONARCHS}|John|Robert|Thomas|David)(?: [A-Z][a-z]+)? (?=[IVX]{{2}})|"
         rf"(?:{MONARCHS}) (?!I[ ,](?!of )[a-z']))"
         rf"({ROMAN})(?![\w'’])",
         lambda m: f"{m[1]}the {ordinal(str(roman_value(m[2])))}",
