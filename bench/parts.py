@@ -120,7 +120,7 @@ async def _layers(service: Service) -> dict[str, float]:
     )
     caller = UnverifiedCaller(hash_of(KEY_FORMAT % 1), Scope.CHAT)
 
-    plan = partial(service.relay_planner.plan, V1_CHAT, caller, BODY)
+    plan, client = partial(service.relay_planner.plan, V1_CHAT, caller, BODY), Request(_exchange(), limits)
 
     async def answered(_: Request) -> Response:
         return Response(b"{}")
@@ -144,9 +144,7 @@ async def _layers(service: Service) -> dict[str, float]:
         "· key: headers, key's hash, body": await _least(
             lambda: key_auth.caller_and_body(Request(_exchange(), limits), Scope.CHAT)
         ),
-        "· chat: all after the key": await _least(
-            lambda: relay.answer(caller, plan, Request(_exchange(), limits))
-        ),
+        "· chat: all after the key": await _least(lambda: relay.answer(caller, plan, client)),
         "· · plan: JSON, intent, channels": await _least(lambda: plan(Slot())),
         "· · ledger: charge and keep, constants": await _of_many(admitted),
     }
