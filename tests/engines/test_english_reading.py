@@ -34,6 +34,7 @@ Jan–Mar 2025 → January to March twenty twenty five
 3.5.2024 → May third, twenty twenty four
 05-Feb-2025 → February fifth, twenty twenty five
 03/2027 → March twenty twenty seven
+exp. 12/27 → exp. December twenty twenty seven
 Tue, Apr 8 → Tuesday, April eighth
 1-5 May → the first to the fifth of May
 the winter of 2010/11 → the winter of twenty ten to eleven
@@ -117,6 +118,7 @@ a 6" pipe → a six inch pipe
 12' x 10' → twelve by ten feet
 in kg·m/s → in kilogram meters per second
 10 N·m → ten newton meters
+2 x 500mg → two by five hundred milligrams
 cells/mL → cells per milliliter
 .5 mg → zero point five milligrams
 16 GB/512 GB → sixteen gigabytes/five hundred twelve gigabytes
@@ -144,6 +146,7 @@ cells/mL → cells per milliliter
 -3/4 → minus three quarters
 rated 4/5 → rated four out of five
 page 3/10 → page three of ten
+vision of 20/40 → vision of twenty forty
 """,
     "formulas": """
 3+4=7 → three plus four equals seven
@@ -215,6 +218,7 @@ card ending in 8812 → card ending in eight eight one two
 Account no. 0012 → Account number zero zero one two
 order 500 units → order five hundred units
 020 7946 0018 → zero two zero, seven nine four six, zero zero one eight
+Boston, MA 02110-1234 → Boston, MA zero two one one zero, one two three four
 10.0.0.1:80 → one zero dot zero dot zero dot one port eight zero
 plate 7ABC123 → plate seven A B C one two three
 at 1080p → at ten eighty P
@@ -284,6 +288,8 @@ U.S. Army → U S Army
 Ph.D. student → P H D student
 Jan. 5 → January fifth
 3 sq. ft. → three square feet
+in Rm. 204 → in Room two oh four
+up 3% y/y → up three percent year on year
 Sept. 2019 → September twenty nineteen
 p. 12 → page twelve
 AT&T → A T and T

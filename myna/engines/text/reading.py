@@ -13,6 +13,7 @@ import regex
 from myna.engines.text.english import amounts as english_amounts
 from myna.engines.text.english.dates import DATES as ENGLISH_DATES
 from myna.engines.text.english.dates import WHOLE_DATES
+from myna.engines.text.english.formulas import FORMULAS
 from myna.engines.text.english.words import CODES as ENGLISH_CODES
 from myna.engines.text.english.words import HETERONYMS, TWO_SOUNDS, WORDS, acronyms
 from myna.engines.text.mandarin import amounts, codes
@@ -51,7 +52,7 @@ _ENGLISH: Final = (
     *english_amounts.MONEY,
     *ENGLISH_DATES,
     *english_amounts.UNITS_AND_SHARES,
-    *english_amounts.FORMULAS,
+    *FORMULAS,
     *WORDS,
     *english_amounts.LEFT,
 )

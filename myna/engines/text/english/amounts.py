@@ -8,7 +8,6 @@ from myna.engines.text.english.tables import (
     CURRENCIES,
     GREEK,
     NAMED_SIGNS,
-    OPERATORS,
     SCALES,
     SMALL,
     SPACED_ONLY,
@@ -27,7 +26,6 @@ from myna.engines.text.rule import (
     TO,
     Rule,
     any_of,
-    exponent,
     rule,
     spoken,
 )
@@ -51,14 +49,12 @@ _NOUN_AFTER = re.compile(
 )
 _SCALE_WORDS = "thousand|million|billion|trillion|hundred"
 _HALVES = {"½": "a half", "¼": "a quarter", "¾": "three quarters", "⅓": "a third", "⅔": "two thirds"}
-_VARIABLES = "(?!st|nd|rd|th)[abcnpqrtuvxyz]{1,3}"
 _BOUNDS = {"<": "less than", ">": "more than", "≥": "at least", "≤": "at most", "≈": "about"}
 _BEARINGS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 _RAISED = str.maketrans("23", "²³")
 _ALONE = any_of(unit for unit in UNITS if unit not in {*SPACED_ONLY, "h", "s", "L", "N"})
 """Units that are known beside another one without a number."""
 _POWERED = any_of(unit for unit in UNITS if unit[-1] in "²³" and unit != "s²")
-_RIGHT, _LEFT = r"[\w(√π∞.-]", r"[\w)%°²³π]"
 
 
 def _several(written: str) -> bool:
@@ -136,29 +132,8 @@ def _inches(match: re.Match[str]) -> str:
     return f"{number(match[1])} {'inch' if _describes(match) else 'inches'}"
 
 
-def _power(match: re.Match[str]) -> str:
-    power = exponent(match)
-    if power in ("2", "3"):
-        return " squared" if power == "2" else " cubed"
-    return " to the power of " + (number(power) if power.lstrip("-+").isdigit() else power)
-
-
-def _operator(match: re.Match[str]) -> str:
-    return f" {OPERATORS[match[0].strip()]} "
-
-
 def _out_of(match: re.Match[str]) -> str:
     return f"{match[1] or match[3]} out of {match[2] or match[4]}"
-
-
-def _difference(match: re.Match[str]) -> str:
-    return f"{match[1] or match[3]} minus {match[2] or match[4]}"
-
-
-def _term(match: re.Match[str]) -> str:
-    """A number and the variables that it multiplies: minus two x."""
-    sign = "minus " if match[2] else ""
-    return f"{match[1]}{sign}{cardinal(match[3])} {' '.join(match[4])}"
 
 
 def _range(match: re.Match[str]) -> str:
@@ -265,6 +240,9 @@ MONEY: tuple[Rule, ...] = (
     ),
 )
 UNITS_AND_SHARES: tuple[Rule, ...] = (
+    # 1920x1080, 2 x 500 mg; vision of 20/40.
+    rule(r"(?<=\d) ?[xX] ?(?=\d)|(?<=\d{3}) ?× ?(?=\d{3})", " by "),
+    rule(r"(?<![\w./])20/(25|[3-8]0|200)(?![\w/])", r"20 \1"),
     # 11h 40m, 11 st 4 lb.
     rule(
         r"(?<![\w.,])(\d+) ?h ?(\d{1,2}) ?m(?:in)?(?!\w)",
@@ -327,42 +305,6 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
         _unit_alone,
     ),
     rule(rf"(?<![\w.,])({SIGNED})%?(?: ?{TO} ?({NUM}))? ?%", lambda m: f"{_span(m[1], m[2])} percent"),
-)
-FORMULAS: tuple[Rule, ...] = (
-    rule(r"\|([^|\s]{1,8})\|(?=\s?[-+=≈<>≤≥×]|$|[.,])", r"the absolute value of \1"),
-    rule(r"(?<=\()(\w{1,3})\s?-\s?(\w{1,3})(?=\)[(²³^/*×])|(?<=\)\()(\w{1,3})-(\w{1,3})(?=\))", _difference),
-    # 2x, 4ac, mc² in an equation.
-    rule(
-        rf"((?<=[=+×÷*^<>≤≥≈])\s?|(?<=[(/]))(-?)(\d+)({_VARIABLES})"
-        r"(?=$|[²³^)+=*/,.;]|\s[-+=×*/<>≤≥])",
-        _term,
-    ),
-    rule(rf"(?<![\w.,])()(-?)(\d+)({_VARIABLES})(?=[²³^]|\s?[=+≤≥]|\s-\s[\dA-Za-z])", _term),
-    rule(
-        rf"(?<![A-Za-z])([a-z]{{2}})(?=[{SUPERSCRIPTS}])", lambda m: m[0] if m[0] in UNITS else " ".join(m[0])
-    ),
-    rule(r"(?:(?<=^)|(?<=[\s(,]))-(?=\d+/\d)|(?<=[=(×÷*<>≤≥≈])\s?-\s?(?=[A-Za-zπ√(\d])", " minus "),
-    rule(rf"(?<![\w.-])({NUM}|[A-Za-z])\s?-\s?(?={NUM}\s?[-+×÷*=≈≥≤<>]|[A-Za-z]\s?[=≈≥≤<>])", r"\1 minus "),
-    rule(rf"(?<=[=≈+×÷])(\s?{NUM})\s?-\s?(?={NUM})", r"\1 minus "),
-    rule(rf"(?<=[\w)π])(?:([{SUPERSCRIPTS}]+)|\^(\([^()\s]{{1,8}}\)|[-+]?\d+|[A-Za-z]))", _power),
-    rule(r"(?<![\w.])(\d{3,4}) ?[x×] ?(\d{3,4})(?!\w)", lambda m: f"{number(m[1])} by {number(m[2])}"),
-    rule(r"(?<=\d) ?[xX] ?(?=\d)", " by "),
-    rule(r"(?<=[\w)²³]) - (?=[\w(][^.!?;=]*=)", " minus "),
-    rule(
-        r"(?<![\w.])(\d+(?:\.\d+)?)[xX](?!\w|\s?[-+=^²³)]|\s?(?:minus|plus|equals))",
-        lambda m: f"{number(m[1])} times",
-    ),
-    rule(rf"\s?[×÷≈≠≥≤≡∝≫≪∈→]\s?(?={_RIGHT})", _operator),
-    rule(r"(?<=[\w)])\s?\*\s?(?=[\w(])", " times "),
-    rule(
-        rf"(?<={_LEFT})\s[<>]\s(?={_RIGHT})|(?<=[\w)])[<>](?=\d)|(?<=\d)[<>](?=[A-Za-z](?![A-Za-z]*>))",
-        _operator,
-    ),
-    rule(rf"(?<={_LEFT})\s?=\s?(?={_RIGHT})", " equals "),
-    rule(r"(?<=[\w)π])\s?\+\s?(?=[\w(π√])", " plus "),
-    rule(r"(?<=\d)\+(?![\w+])", " plus"),
-    rule(r"±\s?(?=[\dA-Za-z])", "plus or minus "),
-    rule(r"√\s?(?=[\w(π])", "the square root of "),
 )
 LEFT: tuple[Rule, ...] = (
     rule(

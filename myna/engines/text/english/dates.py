@@ -103,6 +103,10 @@ def _iso_time(match: re.Match[str]) -> str:
 
 
 WHOLE_DATES: tuple[Rule, ...] = (
+    rule(
+        r"(?<!\w)((?i:exp(?:ir[a-z]+)?)\.?:?) (0[1-9]|1[0-2])/(\d\d)(?![\w/])",
+        lambda m: f"{m[1]} {MONTHS[int(m[2]) - 1]} {year('20' + m[3])}",
+    ),
     rule(r"(?<![\w:.,-])([01]\d|2[0-4]):?([0-5]\d) (?:hours|hrs)(?!\w)", _military),
     rule(
         r"(?<![\w.])(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d(?::\d\d)?)(?:\.\d+)?([Zz]|[-+]\d\d:?\d\d)(?!\w)",

@@ -53,7 +53,8 @@ UNITS: Final = {
     "kΩ": "kilohm", "F": "farad", "μF": "microfarad", "N": "newton", "kN": "kilonewton",
     "Nm": "newton meter",
     "Pa": "pascal", "hPa": "hectopascal", "kPa": "kilopascal", "MPa": "megapascal", "bar": "bar",
-    "kn": "knot", "knots": "knot", "cu ft": "cubic foot", "ng": "nanogram", "μL": "microliter",
+    "bbl": "barrel", "kn": "knot", "knots": "knot", "cu ft": "cubic foot", "ng": "nanogram",
+    "μL": "microliter",
     "μl": "microliter", "mSv": "millisievert", "μSv": "microsievert", "GWh": "gigawatt hour",
     "TWh": "terawatt hour", "kVA": "kilovolt ampere", "μA": "microamp", "MΩ": "megohm", "GPa": "gigapascal",
     "Mbit": "megabit", "kbit": "kilobit", "Gbit": "gigabit", "GiB": "gibibyte", "MiB": "mebibyte",
@@ -82,7 +83,8 @@ ABBREVIATIONS: Final = {
     "Lt": "Lieutenant", "Capt": "Captain", "Cpt": "Captain", "Cmdr": "Commander", "Gen": "General",
     "Col": "Colonel", "Maj": "Major", "Cpl": "Corporal", "Pvt": "Private", "Adm": "Admiral",
     "Sen": "Senator", "Rep": "Representative", "Gov": "Governor", "Pres": "President", "Rev": "Reverend",
-    "Hon": "Honorable", "Rt": "Right", "Fr": "Father", "Mt": "Mount", "Ft": "Fort", "Pt": "Point",
+    "Hon": "Honorable", "Rt": "Right", "Rm": "Room", "Ph": "Phone", "Fr": "Father", "Mt": "Mount",
+    "Ft": "Fort", "Pt": "Point",
     "Jr": "Junior",
     "Sr": "Senior", "Esq": "Esquire", "Ave": "Avenue", "Blvd": "Boulevard", "Rd": "Road", "Ln": "Lane",
     "Hwy": "Highway", "Pkwy": "Parkway", "Sq": "Square", "Apt": "Apartment", "Bldg": "Building",
@@ -115,12 +117,13 @@ ENDING_SENTENCES: Final = SAME_WORDS.union(_ENDS.split())
 NUMBERED: Final = {
     "No": "number", "Nos": "numbers", "no": "number", "NO": "number", "Fig": "figure", "fig": "figure",
     "Figs": "figures", "figs": "figures", "Vol": "volume", "vol": "volume", "Vols": "volumes",
-    "vols": "volumes", "Op": "opus", "Sc": "scene", "Sec": "section", "sec": "section",
+    "vols": "volumes", "Op": "opus", "Pp": "pages", "Pt": "part", "Sc": "scene", "Sec": "section",
+    "sec": "section",
     "Art": "article", "art": "article",
     "para": "paragraph", "Ch": "chapter", "ch": "chapter", "Chap": "chapter", "pp": "pages", "p": "page",
 }  # fmt: skip
 """Abbreviations before a number alone."""
-BEFORE_NUMBERS: Final = SAME_WORDS.union(NUMBERED, ("Fri", "ext", "c", "Hwy", "Rte", "Apt"))
+BEFORE_NUMBERS: Final = SAME_WORDS.union(NUMBERED, ("Fri", "ext", "c", "Rm", "Hwy", "Rte", "Apt"))
 """Those whose full stop ends no sentence before a number."""
 WITH_STOPS: Final = {
     "i.e.": "that is", "e.g.": "for example", "I.e.": "that is",
@@ -131,6 +134,7 @@ WITH_STOPS: Final = {
     "Ret.": "retired", "B.Sc.": "B S C", "M.Sc.": "M S C", "B.Ed.": "B ed",
     "B.C.": "B C", "A.D.": "A D", "P.S.": "P S", "R.I.P.": "R I P", "P.O.": "P O", "L.A.": "L A",
     "N.Y.": "N Y", "c/o": "care of", "w/o": "without", "w/": "with ", "b/c": "because", "n/a": "N A",
+    "y/y": "year on year", "q/q": "quarter on quarter", "m/m": "month on month",
     "N/A": "N A", "and/or": "and or", "24/7": "twenty four seven", "9/11": "nine eleven",
     "No.1": "number one",
 }  # fmt: skip
@@ -171,7 +175,7 @@ BOOKS: Final = (
 )
 """Chapter and verse follow these."""
 NAMES: Final = (
-    "Room|Flight|Route|Highway|Hwy\\.?|Interstate|Suite|Apt|Apartment|Bus|Boeing|Airbus|Gate|Porsche|"
+    "Room|Rm\\.?|Flight|Route|Highway|Hwy\\.?|Interstate|Suite|Apt|Apartment|Bus|Boeing|Airbus|Gate|Porsche|"
     "Peugeot|Ferrari|Xbox|"
     "BMW|Channel|Error|error|HTTP|Box|Unit|Building|Model|Exit|Train|Form|Intel|Ryzen|Area code|"
     "[Pp]ort|[Ss]tatus|[Rr]oom|Locker|Cabin|Platform|Studio|[Ee]xtension|Boeing"

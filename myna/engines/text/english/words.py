@@ -242,13 +242,13 @@ CODES: tuple[Rule, ...] = (
     spoken(r"(?<![\w-])\d+(?:-\d+){3,}(?![\w-])", _grouped),
     rule(r"(?<![\w.])802\.(?=1\d[a-z])", "eight oh two point "),
     rule(r"(?<![A-Za-z.])([A-Z])\.(\d{3})(?!\w)", lambda m: f"{m[1]} {by_one(m[2])}"),
-    spoken(r"(?<=\b[A-Z]{2} )\d{5}(?!\w|[.,-]\d)", by_one),
+    spoken(r"(?<=\b[A-Z]{2} )\d{5}(?:-\d{4})?(?!\w|[.,-]\d)", _grouped),
     spoken(
         r"(?<![\w.])(?:\+\d{1,3}[ .-]?|\d{1,2}[ .-])?(?:\(\d{3}\) ?|\d{3}[ -.])?\d{3}[-.]\d{4}(?![\w-]|\.\d)",
         _grouped,
     ),
     spoken(r"(?<![\w.])\+\d{1,3}(?:[- ]?(?:\(\d{1,4}\)|\d{1,5})){2,5}(?![\w%]|\.\d)", _grouped),
-    spoken(r"(?<![\w.,-])\(?0\d{2,4}\)?[ -]\d{3,4}[ -]?\d{3,4}(?![\w-]|[.,]\d)", _grouped),
+    spoken(r"(?<![\w.,-])(?:\(0\d{1,4}\) ?|0\d{2,4}[ -])\d{3,4}[ -]?\d{3,4}(?![\w-]|[.,]\d)", _grouped),
     spoken(
         r"(?<![\w.-])\d{4}([ -])\d{4}(?:\1\d{4}){1,3}(?!\w|[.-]\w)|"
         r"(?<![\w.,-])\d{3}-\d\d-\d{4}(?![\w-])|(?<![\w.,-])\d{3}([ -])\d{3}\2\d{3,4}(?![\w-]|[.,]\d)",
@@ -322,7 +322,7 @@ WORDS: tuple[Rule, ...] = (
     rule(r"(?<!\w)Dr\.? (?=[A-Z])", "Doctor "),
     rule(r"(?<!\w)dept\. of", "department of"),
     rule(rf"(?<![\w.])({any_of(ABBREVIATIONS)})\.(?!\w)", _abbreviation),
-    rule(r"(?<![\w.])(Mr|Mrs|Ms|Mt|Ft|Sgt|Capt|Prof|Jr|Sr|vs)(?![\w.'])", lambda m: ABBREVIATIONS[m[1]]),
+    rule(r"(?<![\w.])(Mr|Mrs|Ms|Mt|Ft|Hwy|Sgt|Capt|Prof|Jr|Sr|vs)(?![\w.'])", lambda m: ABBREVIATIONS[m[1]]),
     rule(r"(?<=day) ?[-–] ?(?=(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun))", " to "),
     rule(
         rf"(?<!\w)((?i:{ROMAN_AFTER})\.?) ({ROMAN}|[ivx]{{2,5}})(?![\w'’])",
