@@ -95,7 +95,7 @@ def completed(
 
 def failed(finish_reason: Any, error: Any) -> bool:
     """Whether a choice with these members reports an error (OpenRouter)."""
-    return finish_reason == "error" or is_set(error)
+    return finish_reason == "error" or (error is not NULL and is_set(error))
 
 
 def reported(body: bytes, channel: Channel) -> FailedAttempt:
