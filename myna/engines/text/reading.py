@@ -42,7 +42,9 @@ _MANDARIN: Final = (
 )
 _SIGNS: Final = re.escape("".join((*OPERATORS, *NAMED_SIGNS))) + "⁰¹²³⁴-⁹⁺⁻₀-₉%°^&#@Ͱ-Ͽ"
 _WRITTEN: Final = re.compile(
-    rf"[0-9{_SIGNS}]|[-~–—](?:周|今)|[Nn][Oo]\.|(?<=[一-鿿 ])[IVXL]|[A-F]-|\(-\)|[_*]|\w[./]\w| -", re.ASCII
+    rf"[0-9{_SIGNS}]|[-~–—](?:周|今)|[Nn][Oo]\.|(?<=[一-鿿 ])[IVXL]|[IVXL] ?[世期型级类度区]"
+    r"|[A-F]-|\(-\)|[_*]|\w[./]\w| -",
+    re.ASCII,
 )
 """What some rule of Mandarin matches; most sentences have none of it."""
 _ENGLISH: Final = (

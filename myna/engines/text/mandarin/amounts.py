@@ -43,7 +43,7 @@ from myna.engines.text.rule import (
 
 _ALL_CURRENCIES = CURRENCIES | CURRENCY_CODES
 _SCALES = {"k": 3, "K": 3, "M": 6, "m": 6, "B": 9, "b": 9, "bn": 9, "w": 4, "W": 4, "T": 12}
-_FORMULA = rf"[\w.()（）+×÷*/^√π=≈≠≥≤<>{SUPERSCRIPTS} -]"
+_FORMULA = rf"[\w|.()（）+×÷*/^√π=≈≠≥≤<>{SUPERSCRIPTS} -]"
 _MINUS = re.compile(rf"(?<=[0-9a-z)）π{SUPERSCRIPTS}]) ?- ?(?=[\w(（√π])|(?<=[A-Z])-(?=[A-Z])", re.ASCII)
 _IS_FORMULA = re.compile(rf"[=≈≠×÷√*+{SUPERSCRIPTS}]|-[^-]*[<>≥≤]")
 _IS_NAMES = re.compile(r"(?!sin|cos|tan|log|lim)[A-Za-z]{3}|\d{4}-\d\d?-\d|^\d+-\d+-")
@@ -183,8 +183,9 @@ NOTATIONS: tuple[Rule, ...] = (
     rule(r"(?<=\d)#(?=[一-鿿])", "号"),
     rule(r"(?<=\d)\.(?=[xX](?![A-Za-z]))", "点"),
     rule("(?<=[0-9])[★☆]", "星"),
-    rule("[↑▲](?=\\s?[0-9])|(?<=[0-9%])[↑▲]", "上升"),
-    rule("[↓▼](?=\\s?[0-9])|(?<=[0-9%])[↓▼]", "下降"),
+    rule("[↑▲](?=\\s?[0-9])|(?<=[0-9A-Za-z%])[↑▲]", "上升"),
+    rule("[↓▼](?=\\s?[0-9])|(?<=[0-9A-Za-z%])[↓▼]", "下降"),
+    rule(r"(?<![A-Za-z])([A-Za-z])\+\+", r"\1 加加 "),
     rule(r"(?<=\d)!(?==\d)|(?<=[\dn])!(?=\s?[≈≠+×÷*/]|\s=|的)", "的阶乘"),
     rule(r"(?<=[A-Za-z])[(（]([+-])[)）]", lambda m: {"+": "阳性", "-": "阴性"}[m[1]]),
     rule(r"(?:华氏|摄氏)(?=[约为 ]?-?[\d.]+ ?°[CF])", ""),
@@ -196,7 +197,9 @@ NOTATIONS: tuple[Rule, ...] = (
 FORMULAS: tuple[Rule, ...] = (
     # 第III章, 伊丽莎白II世; CO₂, H2O.
     spoken(
-        r"(?<=第)[IVXL]{1,6}(?![A-Za-z])|(?<=[一-鿿 ])[IVXL]{1,6}(?= ?(?:世|期|型|级|类|度烧伤|区))", _roman
+        r"(?<=第)[IVXL]{1,6}(?![A-Za-z])|(?<![A-Za-z0-9])(?![VXL][型区])[IVXL]{1,6}"
+        r"(?= ?(?:世|期|型|级|类|度烧伤|区))",
+        _roman,
     ),
     rule(r"(?<=路易)([IVX]{1,5})(?![A-Za-z])", lambda m: _roman(m[1])),
     rule(rf"({MONARCHS})([IVX]{{1,5}})(?![A-Za-z世])", lambda m: f"{m[1]}{_roman(m[2])}世"),
@@ -214,12 +217,13 @@ FORMULAS: tuple[Rule, ...] = (
         rf"(?<=[\w)）\]π])(?:([{SUPERSCRIPTS}]+)|\^(\([^()\s]{{1,8}}\)|[-+]?\d+(?:\.\d+)?|[A-Za-z]))", _power
     ),
     rule(rf"(?<=方) ?/ ?({UNIT})", _per),
+    rule("(?<=方) ?[~–—] ?(?=[0-9])", "到"),
     rule(r"(?<=[\dπ)）]) ?[xX×✕*] ?(?=[\d√π(（])", "乘"),
     rule(rf"(?<=[\w)）])\s?\*\s?(?=[\w(（])|(?<={PRICED}) ?\* ?(?=[\d一二两三四五六七八九十])", "乘"),
-    rule(r"\|([\w.+-]{1,12})\|(?=\s?[=<>≥≤])", r"\1的绝对值"),
+    rule(r"\|([\w.+减-]{1,12})\|(?=\s?[=<>≥≤])", r"\1的绝对值"),
     rule(rf"(?:(?<={_LEFT})|(?<=^))\s?[×÷≈≠≥≤≡∝≫≪∈∉⊂∪∩→⇒⊥∥∽≌]\s?(?={_RIGHT})", _operator),
     rule(
-        r"(?<=[\w)）%°一-鿿])\s?[<>]\s?(?=[\d√π零一二两三四五六七八九十百千负-]|[A-Za-z](?![A-Za-z]*>))",
+        r"(?<=[\w)）%°一-鿿])\s?[<>]\s?(?=[\d√π±零一二两三四五六七八九十百千负-]|[A-Za-z](?![A-Za-z]*>))",
         _operator,
     ),
     rule(r"^[<>≥≤≈](?=\s?[\d-])|(?<=[，。；：、（(\s])[<>≥≤≈](?=\s?[\d-])", _operator),
@@ -272,7 +276,7 @@ AMOUNTS: tuple[Rule, ...] = (
         lambda m: f"每{UNITS[m[1]]}",
     ),
     rule(rf"(?<={PRICED}) ?/ ?({NUM})?(?={PER})", lambda m: "每" + (counted(m[1]) if m[1] else "")),
-    rule("(?<=[伏安瓦兹特时]) ?/ ?(?=[一二两三四五六七八九十])", "、"),
+    rule("(?<=[伏安瓦兹特时米度克升]) ?/ ?(?=[一二两三四五六七八九十])", "、"),
     # 15%, 5%-10%, +3‰.
     rule(
         rf"(?<!\d)(?<!\d\.)(?P<low>{SIGNED})(?: ?[%‰‱]?(?: ?{TO} ?|到|至)(?P<high>-?{NUM}))? ?(?P<of>[%‰‱])",
@@ -339,8 +343,7 @@ LEFT: tuple[Rule, ...] = (
     rule(r"\d+(?:\.\d+)?", _left),
     rule(any_of(NAMED_SIGNS), lambda m: NAMED_SIGNS[m[0]]),
     rule(GREEK_ALONE, lambda m: "".join(GREEK.get(letter, letter) for letter in m[0])),
-    # C++, C#, AT&T, A=B, @张三.
-    rule(r"(?<![A-Za-z])([A-Za-z])\+\+", r"\1 加加 "),
+    # C#, AT&T, A=B, @张三.
     rule(r"(?<![A-Za-z])([A-Z])#", r"\1 sharp "),
     rule(r"(?<![\w-])([A-F])-(?![\w-])", r"\1减"),
     rule(r"(?<=[A-Za-z])\s*&\s*(?=[A-Za-z])", " and "),

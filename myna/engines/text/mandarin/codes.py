@@ -127,7 +127,8 @@ CODES: tuple[Rule, ...] = (
     # 京A·12345, room 3-2-501.
     rule(rf"(?<=[{_PROVINCES}][A-Z])[·•.]?(?=[A-Z0-9]{{5,6}}(?!\w))[A-Z0-9]*\d[A-Z0-9]*", _called),
     rule(r"(?<![\w.-])(?!(?:19|20)\d\d-\d\d?-\d\d?(?!\d))\d{1,4}(?:-\d{1,4}){2,}(?![\w-])", _parts),
-    rule(r"(?<![\w.-])\d{1,2}-\d{3,4}(?=室|房|号)", _parts),
+    rule(rf"(?<![\w.-])\d{{1,2}}-\d{{3,4}}(?=室|房|号)|(?<=号)\d{{1,2}}-\d{{3,4}}(?!\d|{COUNTED})", _parts),
+    rule(rf"({CODE_WORDS}[：: ]?\d{{2,5}})/(?=\d)", r"\1、"),
     # Digits after a word that announces a code, and short numbers that are called.
     rule(
         rf"({CODE_WORDS}[：:是为 #]{{0,3}}[A-Z]{{0,3}})(\d{{3,}})(?!\d|[.:/-]\d|[%年月]|{COUNTED}|{UNIT})",
@@ -135,7 +136,7 @@ CODES: tuple[Rule, ...] = (
     ),
     rule(rf"(?<![\w.,:/=-]){EMERGENCY}(?:[、或和/]{EMERGENCY})+(?![\w.%]|{COUNTED})", _emergency),
     rule(rf"((?:火警|急救|报警|匪警|[打叫呼])[：: “了过]?)({EMERGENCY})(?![\w.%]|{COUNTED})", _code),
-    rule(rf"({HOTLINE_WORDS}[：: ]?)(\d{{3,6}})(?!\d|[-.]\d|{COUNTED})", _code),
+    rule(rf"({HOTLINE_WORDS}[：: ]?)(\d{{3,8}})(?!\d|[-.]\d|{COUNTED})", _code),
     rule(rf"(?<![\w.-])\d{{3,6}}(?={HOTLINES})", _called),
     rule(r"(?<![\w.-])[45][01][0-9](?=错误|状态|页面|报错)", _called),
     rule(rf"(?<![\w.,:/=-]){SERVICE_NUMBERS}(?![\w.:/%-]|{COUNTED})", _called),
