@@ -163,7 +163,8 @@ def test_a_character_with_several_readings(rows: str) -> None:
 
 ALONE = """
 颇 po1, 佛 fo2, 甸 dian4, 囤 tun2, 拽 zhuai4, 撩 liao1, 嚼 jiao2, 杠 gang4, 吁 yu4, 似 si4, 茄 qie2,
-踉 liang4, 看著 kan4 zhe5, 鲁迅著 lu3 xun4 zhu4, 他走著去 ta1 zou3 zhe5 qu4, 著名 zhu4 ming2,
+踉 liang4, 看著 kan4 zhe5, 鲁迅著 lu3 xun4 zhu4, 鲁迅著，我 lu3 xun4 zhu4  wo3,
+他走著去 ta1 zou3 zhe5 qu4, 著名 zhu4 ming2,
 乾杯 gan1 bei1, 乾隆 qian2 long2, 閤家 he2 jia1, 復習 fu4 xi2, 瞭解 liao3 jie3, 準備 zhun3 bei4
 """
 

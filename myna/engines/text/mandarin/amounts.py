@@ -298,7 +298,7 @@ SCORES: tuple[Rule, ...] = (
 )
 SPANS: tuple[Rule, ...] = (
     # 16:9, 3:2:1.
-    rule(rf"(?<![\w.:])({NUM}):({NUM})(?::({NUM}))?(?![\w:]|\.\d)", _ratio),
+    rule(rf"(?<![\w.:])(?!0\d)({NUM}):({NUM})(?::(\d{{1,5}}))?(?![\w:]|\.\d)", _ratio),
     rule(
         r"第(\d{1,5})/(\d{1,5})(?=[页集章题张步关])",
         lambda m: f"第{ordinal(m[1])}{m.string[m.end()]}，共{ordinal(m[2])}",
