@@ -174,6 +174,8 @@ x^3 - 2x + 1 = 0 → x cubed minus two x plus one equals zero
 1e-5 → one times ten to the power of minus five
 log₂8 → log base two of eight
 y = -2x → y equals minus two x
+x - 5 → x minus five
+x ^ 5 → x to the power of five
 E = mc² → E equals m c squared
 |-7| = 7 → the absolute value of minus seven equals seven
 fewer than <10 → fewer than less than ten

@@ -69,6 +69,7 @@ def test_han_between_numbers_is_kept_and_digits_are_replaced(text: str) -> None:
 @given(st.text(st.characters(), max_size=40) | st.text("\ud800\x00\u202e好1二-/:.'٣५①Ⅻ½"))
 @example("\udfff\ud800好1")
 @example("5'")
+@example("9:00 - 18:00是1,000~30")
 def test_no_text_raises(text: str) -> None:
     in_english(text)
     spoken_form(text)

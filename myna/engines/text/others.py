@@ -13,21 +13,21 @@ from typing import Final
 from myna.engines.text.rule import ROMAN, SPELLINGS, Rule, any_of, applied, roman_value, rule
 
 _UNITS: Final = {
-    "fr": "$ dollars|US$ dollars|€ euros|£ livres|¥ yuans|°C degrés Celsius|° degrés|"
+    "fr": "$ dollars|US$ dollars|€ euros|£ livres|¥ yuans|₹ roupies|°C degrés Celsius|° degrés|"
     "km/h kilomètres par heure|"
     "m/s mètres par seconde|km kilomètres|m mètres|cm centimètres|mm millimètres|km² kilomètres carrés|"
     "m² mètres carrés|m³ mètres cubes|kg kilos|g grammes|mg milligrammes|ml millilitres|cl centilitres|"
     "l litres|L litres|h heures|min minutes|Go gigaoctets|Mo mégaoctets|M€ millions d'euros|"
     "Mds € milliards d'euros",
-    "es": "$ dólares|US$ dólares|€ euros|£ libras|¥ yuanes|°C grados Celsius|° grados|"
+    "es": "$ dólares|US$ dólares|€ euros|£ libras|¥ yuanes|₹ rupias|°C grados Celsius|° grados|"
     "km/h kilómetros por hora|m/s metros por segundo|km kilómetros|m metros|cm centímetros|mm milímetros|"
     "km² kilómetros cuadrados|m² metros cuadrados|m³ metros cúbicos|kg kilos|g gramos|mg miligramos|"
     "ml mililitros|l litros|L litros|h horas|min minutos|GB gigabytes|MB megabytes|M€ millones de euros",
-    "it": "$ dollari|US$ dollari|€ euro|£ sterline|¥ yuan|°C gradi Celsius|° gradi|km/h chilometri all'ora|"
+    "it": "$ dollari|US$ dollari|€ euro|£ sterline|¥ yuan|₹ rupie|°C gradi Celsius|° gradi|km/h chilometri all'ora|"
     "m/s metri al secondo|km chilometri|m metri|cm centimetri|mm millimetri|km² chilometri quadrati|"
     "m² metri quadrati|m³ metri cubi|kg chili|g grammi|mg milligrammi|ml millilitri|l litri|L litri|h ore|"
     "min minuti|GB gigabyte|MB megabyte",
-    "pt": "$ dólares|US$ dólares|R$ reais|€ euros|£ libras|¥ yuans|°C graus Celsius|° graus|"
+    "pt": "$ dólares|US$ dólares|R$ reais|€ euros|£ libras|¥ yuans|₹ rupias|°C graus Celsius|° graus|"
     "km/h quilômetros por hora|m/s metros por segundo|km quilômetros|m metros|cm centímetros|mm milímetros|"
     "km² quilômetros quadrados|m² metros quadrados|m³ metros cúbicos|kg quilos|g gramas|mg miligramas|"
     "ml mililitros|l litros|L litros|h horas|min minutos|GB gigabytes|MB megabytes",
@@ -165,6 +165,8 @@ def _rules_of(language: str) -> tuple[Rule, ...]:
         *SPELLINGS,
         rule(r">=", "≥"),
         rule(r"!=", "≠"),
+        rule(r"\^2(?!\d)", "²"),
+        rule(r"\^3(?!\d)", "³"),
         *(french if language == "fr" else ()),
         rule(r"(?<![\w:])(\d{1,2})h(\d\d)(?!\w)", r"\1:\2"),
         rule(rf"(?<!\w){any_of(short)}(?:(?=[ \u00a0]?\w)|(?<=\w\w\.)(?=\s*$))", lambda m: short[m[0]]),
@@ -180,7 +182,7 @@ def _rules_of(language: str) -> tuple[Rule, ...]:
         ),
         rule(rf"(?<![\w.])({_NUMBER})\s?({any_of(units)})(?![\w/²³])", lambda m: f"{m[1]} {units[m[2]]}"),
         rule(r"(?:(?<=^)|(?<=[\s(\[×÷*/=<>≤≥≈±:;,]))[-−–](?=\d)(?<!\d [-−–])", f"{names['-']} "),
-        rule(r"(?<=\d)\s[-−]\s(?=\d)", f" {names['-']} "),
+        rule(r"(?:(?<=\d)|(?<=(?<!\w)[b-z]))\s[-−]\s(?=\d)", f" {names['-']} "),
         rule(r"(?<![\w.,/-])(\d+(?:[.,]\d+)?)\s?[-–](?=(\d+)(?![\w/-]))", _span(names["to"])),
         rule(r"(?<=\w)–(?=\d)", f" {names['to']} "),
         rule(r"\s?%", f" {names['%']}"),
@@ -193,7 +195,7 @@ def _rules_of(language: str) -> tuple[Rule, ...]:
         rule(r"(?<=\w)\s?\+\s?(?=\d)", f" {names['+']} "),
         rule(r"(?:(?<=^)|(?<=\s))\+(?=\d)", f"{names['+']} "),
         rule(
-            r"\s?[×÷=±≥≤≈≠&→]\s?|(?<=[\w)])\s[<>]\s(?=\S)|(?<=\s)[<>](?=\d)",
+            r"\s?[×÷=±≥≤≈≠&→]\s?|(?<=[\w)])\s[<>]\s(?=\S)|(?<=[\s\d])[<>](?=\d)",
             lambda m: f" {names[m[0].strip()]} ",
         ),
     )

@@ -40,7 +40,7 @@ SPELLINGS: Final = (
     rule(r"<=", "≤"),
     rule(r"(?<=[\w)\s])==(?=[\w(\s])", "="),
     rule(r"\+/-|\+-(?=\d)", "±"),
-    rule(r"\*\*(?=\d)", "^"),
+    rule(r"\*\*(?=\d)|(?<=[\w)]) \^ (?=[\w(])", "^"),
 )
 """Signs as programs write them."""
 

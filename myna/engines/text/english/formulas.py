@@ -32,6 +32,7 @@ def _term(match: re.Match[str]) -> str:
 
 
 FORMULAS: tuple[Rule, ...] = (
+    rule(r"(?<![\w'’.-])([b-hj-z]) - (?=\d)", r"\1 minus "),
     rule(r"\|([^|\s]{1,8})\|(?=\s?[-+=≈<>≤≥×]|$|[.,])", r"the absolute value of \1"),
     rule(r"(?<=\()(\w{1,3})\s?-\s?(\w{1,3})(?=\)[(²³^/*×])|(?<=\)\()(\w{1,3})-(\w{1,3})(?=\))", _difference),
     # 2x, 4ac, mc² in an equation.

@@ -131,7 +131,7 @@ def _operator(match: re.Match[str]) -> str:
 def _range(match: re.Match[str]) -> str:
     """`3-5` is a range; a falling one (`3-2`) of whole numbers is a score."""
     low, high = match[1], match[2]
-    rises = float(low) <= float(high) or high[0] == "-"
+    rises = float(low.replace(",", "")) <= float(high.replace(",", "")) or high[0] == "-"
     joint = "到" if rises or not (low + high).isdigit() else "比"
     return (number(low) if low != "2" or joint == "比" else "两") + joint + high
 
@@ -309,7 +309,7 @@ SPANS: tuple[Rule, ...] = (
     rule(r"(?<![\w./])(\d{1,2})/(?=\d{1,2}(?:月|年级|号线))", r"\1、"),
     rule(r"(?<![\w./])(\d{1,7})/(\d{1,7})(?![\w/]|\.\d)", _fraction),
     # 3-5天, 8k-12k, -5~3.
-    rule(rf"(?<![\w.:/+*×÷=-])(-?{NUM}){TO}(-?{NUM})(?!\d|[.:/]\d|-\d|[=+*×÷]|等于)", _range),
+    rule(rf"(?<![\w.:/+*×÷=-])(-?{NUM})(?:{TO}| [~–—] )(-?{NUM})(?!\d|[.:/]\d|-\d| ?[=+*×÷]|等于)", _range),
     rule(rf"(\d[kKwWMGT]) ?{TO} ?(?=\d)", r"\1到"),
     rule(rf"(?<=分之[一二三四五六七八九十]) ?{TO} ?(?=[一二三四五六七八九十]{{1,3}}分之)", "到"),
     rule(

@@ -55,7 +55,7 @@ def _time(written: str) -> str:
 def _times(match: re.Match[str]) -> str:
     """A time or a span of times; AM and PM come first in Mandarin."""
     half = re.sub("[^APM]", "", (match["half"] or "").upper())
-    return _HALVES.get(half, "") + "到".join(_time(part) for part in re.split(TO, match["times"]))
+    return _HALVES.get(half, "") + "到".join(_time(part.strip()) for part in re.split(TO, match["times"]))
 
 
 def _hours(match: re.Match[str]) -> str:
