@@ -23,7 +23,8 @@ _UNITS: Final = {
     "km/h kilómetros por hora|m/s metros por segundo|km kilómetros|m metros|cm centímetros|mm milímetros|"
     "km² kilómetros cuadrados|m² metros cuadrados|m³ metros cúbicos|kg kilos|g gramos|mg miligramos|"
     "ml mililitros|l litros|L litros|h horas|min minutos|GB gigabytes|MB megabytes|M€ millones de euros",
-    "it": "$ dollari|US$ dollari|€ euro|£ sterline|¥ yuan|₹ rupie|°C gradi Celsius|° gradi|km/h chilometri all'ora|"
+    "it": "$ dollari|US$ dollari|€ euro|£ sterline|¥ yuan|₹ rupie|°C gradi Celsius|° gradi|"
+    "km/h chilometri all'ora|"
     "m/s metri al secondo|km chilometri|m metri|cm centimetri|mm millimetri|km² chilometri quadrati|"
     "m² metri quadrati|m³ metri cubi|kg chili|g grammi|mg milligrammi|ml millilitri|l litri|L litri|h ore|"
     "min minuti|GB gigabyte|MB megabyte",
