@@ -122,7 +122,7 @@ PERSONS = """
 万 mo4 万俟卨
 行 xing2 任我行
 查 zha1 湖边住着查建英 cha2 查户口
-任 ren2 任家庄 老任说
+任 ren2 公诉人任静宣读 任家庄 老任说
 相 xiang4 蔺相如
 """
 """With a title; a surname and a given name; names that jieba cuts; compound surnames."""
