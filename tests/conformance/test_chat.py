@@ -34,6 +34,10 @@ COMPLETION = {
 }
 
 
+def text_of(answer: Any) -> str:
+    return str(answer.json["choices"][0]["message"]["content"])
+
+
 def user(content: Any) -> dict[str, Any]:
     return {"role": "user", "content": content}
 
@@ -84,7 +88,7 @@ def test_the_messages_are_forwarded_unchanged(caller: Caller, chat_upstream: Ups
     ]
     answer = ask(caller, messages)
     assert answer.status == 200
-    assert answer.json["choices"][0]["message"]["content"] == "the last 😀!"
+    assert text_of(answer) == "the last 😀!"
     assert chat_upstream.requests[0].json["messages"] == messages
 
 
