@@ -18,6 +18,7 @@ import numpy as np
 import onnxruntime
 
 from myna.engines.kokoro.child import LoadedModel
+from myna.engines.kokoro.engine import has_vnni
 from myna.engines.kokoro.job import MODEL_FILE, RATE_HZ, KokoroModel, PieceJob, PieceSound, StyleShare
 from myna.engines.kokoro.symbols import NUMBERS
 
@@ -34,7 +35,7 @@ print("".join(piece.phonemes for piece in read(TextJob(sys.argv[1], "zh-CN"), Ph
 def main(folder: Path, seconds: float, text: str) -> None:
     """Both in turns, since the machine may be slower in one half of the time than in the other."""
     spoken = phonemes(text)
-    model = LoadedModel(KokoroModel(os.fsencode(folder), threads=1, provider="cpu"))
+    model = LoadedModel(KokoroModel(os.fsencode(folder), threads=1, provider="cpu", signed=has_vnni()))
     style = [StyleShare(VOICE, sound=1.0, prosody=1.0)]
     row = model._style(style, len(spoken))
     tokens = [[0, *(NUMBERS[symbol] for symbol in spoken), 0]]

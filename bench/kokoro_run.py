@@ -8,6 +8,7 @@ import msgspec
 
 from bench import processes
 from myna.engines.kokoro.child import LoadedModel
+from myna.engines.kokoro.engine import has_vnni
 from myna.engines.kokoro.job import RATE_HZ, KokoroModel, PieceJob, StyleShare
 
 STYLE = [StyleShare("zf_xiaobei", sound=1.0, prosody=1.0)]
@@ -21,7 +22,7 @@ class Run(NamedTuple):
 
 
 def main(folder: str, phonemes: str, speed: float) -> None:
-    model = LoadedModel(KokoroModel(os.fsencode(folder), threads=1, provider="cpu"))
+    model = LoadedModel(KokoroModel(os.fsencode(folder), threads=1, provider="cpu", signed=has_vnni()))
     sound = model.speak(PieceJob(phonemes, STYLE, speed))
     peak_mb = processes.memory_bytes(os.getpid(), "VmHWM") / 1e6
     print(msgspec.json.encode(Run(len(sound.pcm) / 2 / RATE_HZ, peak_mb)).decode())

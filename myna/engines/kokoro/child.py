@@ -144,7 +144,8 @@ def _loaded(file: Path, model: KokoroModel) -> Run:
     load = functools.partial(onnxruntime.InferenceSession, sess_options=options, providers=providers)
     try:
         with file.open("rb") as opened:
-            found = halves(memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)))
+            whole = memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+            found = halves(whole, signed=model.signed)
         if found is None:
             return _Whole(load(str(file)))
         sessions = []

@@ -15,11 +15,13 @@ Provider = Literal["cpu", "cuda", "coreml"]
 
 
 class KokoroModel(msgspec.Struct, frozen=True):
-    """A model on this machine: its folder, encoded by `os.fsencode`, and how to compute."""
+    """A model on this machine: its folder, encoded by `os.fsencode`, and how to compute. `signed`: the
+    processor has VNNI."""
 
     folder: bytes
     threads: int
     provider: Provider
+    signed: bool = False
 
 
 class SpokenWord(msgspec.Struct, frozen=True):

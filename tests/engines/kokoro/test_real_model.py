@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
+from msgspec import structs
 
 from listen import sound
 from listen.ear import Ear, fetch
@@ -15,8 +16,8 @@ from listen.score import score, units
 from myna.engines.audio import word_times
 from myna.engines.interface import Utterance
 from myna.engines.kokoro.child import LoadedModel
-from myna.engines.kokoro.engine import Kokoro
-from myna.engines.kokoro.job import KokoroModel, StyleShare
+from myna.engines.kokoro.engine import Kokoro, has_vnni
+from myna.engines.kokoro.job import KokoroModel, PieceJob, StyleShare
 from myna.engines.kokoro.symbols import NUMBERS
 from tests.engines.conftest import kokoro, started
 
@@ -127,6 +128,16 @@ def test_the_sound_is_that_of_the_whole_model(kokoro_model: Path, phonemes: str,
     ]
     differences = (levels[1] - levels[0])[levels[0] > _LOUD_DB]
     assert abs(differences.mean()) < 0.7 and differences.std() < 1.5
+
+
+@pytest.mark.skipif(not has_vnni(), reason="The processor has no VNNI.")
+def test_bytes_with_signs_make_the_same_sound(kokoro_model: Path) -> None:
+    job = PieceJob("ni↗xau↓.", [StyleShare(VOICE_ID, sound=1.0, prosody=1.0)], 1.0)
+    model = KokoroModel(os.fsencode(kokoro_model), threads=2, provider="cpu")
+    without, signed = [
+        LoadedModel(structs.replace(model, signed=signed)).speak(job).pcm for signed in (False, True)
+    ]
+    assert signed == without
 
 
 @pytest.mark.parametrize(
