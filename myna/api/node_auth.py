@@ -115,7 +115,7 @@ class ConcurrencyLimits:
 
         async def serve(request: Request) -> Response | ResponseStream:
             credential = credential_in(request.authorization) or NO_CREDENTIAL
-            with self._addresses.place(request.address), self._nodes.place(credential):
+            with self._addresses.place(request.address or "unknown"), self._nodes.place(credential):
                 return await handler(request)
 
         return serve

@@ -63,10 +63,12 @@ def register(
     printed: Callable[[Any, bool], None] = show,
     then: Callable[[Any, Any], str] | None = None,
     unseen: Callable[[Any, Any], Action[Any] | None] = lambda action, result: None,
+    lost: str = "",
 ) -> None:
     """Adds the command of an action to its noun's. `run` makes the change in the database, `printed` prints
     what is `shown` of the action and its result, as JSON or not, and `then` says the next step. `unseen` is
-    the change that makes the secret of a result invalid if it can't be printed, so that nobody saw it."""
+    the change that makes the secrets of a result invalid if they can't be printed, and `lost` says what that
+    does not undo."""
     hints = get_type_hints(kind)
     types = {
         name: _type_of(hints[name]) for name, about in fields_of(kind).items() if not about.secret
@@ -90,7 +92,9 @@ def register(
                 raise
             with_database(lambda db: perform(db, undo), json=True)
             reason = "The output was closed." if isinstance(error, BrokenPipeError) else error
-            raise CommandError(f"{reason} Nobody saw the new secret, so it is not valid any more.") from None
+            raise CommandError(
+                f"{reason} The output is incomplete, so the secrets in it are not valid any more.{lost}"
+            ) from None
         if then and not as_json:
             say_next(then(action, output))
 

@@ -81,6 +81,7 @@ register(
     lambda _, rolled: {**structs.asdict(rolled.issued), "old_expires_at": rolled.old_expires_at},
     then=_how_to_use,
     unseen=lambda _, rolled: RevokeKey(key=str(rolled.issued.id)),
+    lost=" The old key still expires; issue another in time.",
 )
 register(app, RenameKey, lambda action, key: {"id": key.id, "name": action.name})
 register(app, RevokeKey, lambda _, key: {"id": key.id, "revoked": True})

@@ -30,6 +30,8 @@ ACCOUNT_SHARES = 4
 """One account may use at most 1 / ACCOUNT_SHARES of the budget."""
 T = TypeVar("T")
 WAIT_S: Final = 20.0
+ANSWER_WAIT_S = 5.0
+"""How long an answer waits for its turn: less than the margin of a call's deadline."""
 PATIENCE_S = 30.0
 """How long the client of a large body may send nothing."""
 _thread = ThreadPoolExecutor(1, thread_name_prefix="large-body")
@@ -72,16 +74,25 @@ class BodyLimits(Struct, frozen=True):
     pacer: Pacer = field(default_factory=Pacer)
 
 
-async def read_body(read: Callable[[], T], size_bytes: int, account_id: int) -> T:
+async def read_body(read: Callable[[], T], size_bytes: int, account_id: int, wait_s: float = WAIT_S) -> T:
     """The result of `read`, which decodes and checks a body of this size, and is pure. The accounts that wait
-    are served in turn. Raises TooManyBodies after WAIT_S, and what `read` raises."""
+    are served in turn. Raises TooManyBodies after `wait_s`, and what `read` raises."""
     if size_bytes <= SMALL_BODY_BYTES:
         return read()
-    await _turns.wait_for(account_id, WAIT_S)
+    await _turns.wait_for(account_id, wait_s)
     try:
         return await asyncio.get_running_loop().run_in_executor(_thread, read)
     finally:
         _turns.release(account_id)
+
+
+async def read_answer(read: Callable[[], T], size_bytes: int, account_id: int) -> T:
+    """Likewise for the answer of a channel. It is not refused, since the channel has done its work: without a
+    turn within ANSWER_WAIT_S it is read on the event loop. Raises what `read` raises."""
+    try:
+        return await read_body(read, size_bytes, account_id, ANSWER_WAIT_S)
+    except TooManyBodies:
+        return read()
 
 
 class Request:

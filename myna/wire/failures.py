@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Raw, Struct
@@ -181,17 +181,21 @@ NULL: Final = Raw(b"null")
 """Of an absent member, which `reports_error` does not decode."""
 
 
+def is_error(error: Any) -> bool:
+    """Whether a member `error`, decoded or not, reports one: not if it or all its members are null, 0 or
+    empty."""
+    if error is NULL or not is_set(error):
+        return False
+    found = loads(bytes(error)) if isinstance(error, Raw) else error
+    return not isinstance(found, dict) or any(found.values())
+
+
 def reports_error(members: Mapping[str, Raw]) -> bool:
     """Whether an answer with the status 200, or an event of a stream, with these members reports an error:
     in `error`, as an object of the kind "error" (vLLM), or in `base_resp` (MiniMax), whose code of a success
-    is 0. An `error` whose members are all null, 0 or empty is none. `gateway/relay/events.py` looks for the
-    names of the members in the bytes before."""
-    error, base_resp = members.get("error", NULL), members.get("base_resp", NULL)
-    if error is not NULL and is_set(error):
-        found = loads(bytes(error))
-        if not isinstance(found, dict) or any(found.values()):
-            return True
-    if bytes(members.get("object", NULL)) == b'"error"':
+    is 0. `gateway/relay/events.py` looks for the names of the members in the bytes before."""
+    base_resp = members.get("base_resp", NULL)
+    if is_error(members.get("error", NULL)) or bytes(members.get("object", NULL)) == b'"error"':
         return True
     return base_resp is not NULL and bool(count_of(object_of(loads(bytes(base_resp))).get("status_code")))
 

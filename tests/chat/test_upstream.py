@@ -145,7 +145,11 @@ def test_choices_beside_an_error_are_a_failure(body: str) -> None:
 def test_an_error_that_says_nothing_is_none() -> None:
     """Some servers always have the member."""
     error = '"error":{"message":"","type":null,"code":0}'
-    assert read(f'{{{error},"choices":[{{"message":{{"content":"x"}}}}]}}').message.content == "x"
+    for body in (
+        '{%s,"choices":[{"message":{"content":"x"}}]}',
+        '{"choices":[{"message":{"content":"x"},%s}]}',
+    ):
+        assert read(body % error).message.content == "x"
 
 
 async def test_an_empty_answer_caused_by_the_request_opens_no_circuit(upstream: Upstream) -> None:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from myna.gateway.relay import plan, responses
-from myna.http import server
+from myna.http import request, server
 from myna.http.request import SMALL_BODY_BYTES, Request, read_body
 from myna.http.responses import Response
 from myna.http.server import OTHER_FILES, fitted
@@ -155,3 +155,16 @@ async def test_accounts_with_large_bodies_are_served_in_turn() -> None:
     may_read.set()
     await asyncio.gather(*waiting)
     assert order == [many, many, one, many, many]
+
+
+async def test_an_answer_without_a_turn_is_read_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request, "ANSWER_WAIT_S", 0.05)
+    may_end = threading.Event()
+    other = asyncio.create_task(read_body(lambda: may_end.wait(60), SIZE_BYTES, 1))
+    await asyncio.sleep(0)
+    try:
+        assert await request.read_answer(lambda: "read", SIZE_BYTES, 2) == "read"
+        assert not other.done()
+    finally:
+        may_end.set()
+        await other

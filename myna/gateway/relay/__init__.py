@@ -1,1 +1,1 @@
-"""Calls of /openai/v1 that a channel answers: passed on whole, or as a stream while the answer is made."""
+"""Calls of /v1 and /openai/v1 that channels answer: passed on whole, or as a stream while it is made."""

@@ -21,7 +21,7 @@ from myna.lib.ids import new_name
 from myna.wire import completions
 from myna.wire.body import has_too_many_containers, to_event, to_json
 from myna.wire.completions import han_count
-from myna.wire.failures import NULL, reports_error
+from myna.wire.failures import NULL, is_error, reports_error
 from myna.wire.lenient import (
     UNREADABLE,
     count_of,
@@ -95,7 +95,7 @@ def completed(
 
 def failed(finish_reason: Any, error: Any) -> bool:
     """Whether a choice with these members reports an error (OpenRouter)."""
-    return finish_reason == "error" or (error is not NULL and is_set(error))
+    return finish_reason == "error" or is_error(error)
 
 
 def reported(body: bytes, channel: Channel) -> FailedAttempt:
@@ -146,7 +146,7 @@ def embeddings(body: bytes, request: RequestSummary, channel: Channel) -> bytes:
             return with_model(body, request.model)
         vectors: list[dict[str, Any]] = []
         for place, item in enumerate(_lists.decode(found)):
-            if is_set(item.get("error", NULL)):
+            if is_error(item.get("error", NULL)):
                 raise reported(body, channel)
             index = completions.place_of(loads(bytes(item.get("index", NULL))), place)
             given: dict[str, Any] = item | {"object": "embedding", "index": index}

@@ -33,7 +33,7 @@ from myna.gateway.relay.plan import RelayPlan
 from myna.gateway.relay.streaming import EVENTS, HEADERS, ChannelStream, ClientLeft, StreamedAnswer
 from myna.http.client import IdleTimedOut, TimedOut
 from myna.http.exchange import ResponseStream
-from myna.http.request import read_body
+from myna.http.request import read_answer
 from myna.http.responses import Response
 from myna.lib.telemetry import metrics
 from myna.lib.telemetry.requests import RequestDetails
@@ -82,6 +82,7 @@ class Relay:
             if isinstance(outcome, Replayed):
                 return self._sent(outcome.answer, caller.details, client)
             charged, planned = outcome
+            # Nothing may fail before the call's block: no sweep refunds a call that this process has open.
             if isinstance(planned, SpokenPlan):
                 return self._sent(await self._speak(charged, planned, client), caller.details, client)
         if planned.request.streams:
@@ -121,7 +122,7 @@ class Relay:
         return plan.filled(call.task_id, await self.synthesizer.ended(call, plan.speech))
 
     async def _request(self, call: Call, plan: RelayPlan, channel: Channel, left_s: float) -> bytes:
-        """The whole answer, made from a channel's. Raises FailedAttempt, TooManyBodies."""
+        """The whole answer, made from a channel's. Raises FailedAttempt."""
         if channel.url == PARROT:
             return plan.parrot(channel)
         embeds = plan.route.kind is RouteKind.EMBEDDINGS
@@ -135,7 +136,7 @@ class Relay:
         )
         note_tokens(call.details, answer.body, body)
         size = len(answer.body)
-        return await read_body(partial(plan.answer_of, channel, answer.body), size, call.account_id)
+        return await read_answer(partial(plan.answer_of, channel, answer.body), size, call.account_id)
 
     async def _streamed(self, charged: Call, plan: RelayPlan, out: ResponseStream) -> ResponseStream:
         """Sends the answer and ends the call. Raises MynaError while nothing was sent; an error after that is
