@@ -114,8 +114,8 @@ class LoadedModel:
         row = min(symbols, SYMBOLS_MAX - 1)
         style = np.zeros(_STYLE_SHAPE[1:], np.float32)
         for part in shares:
-            halves = np.array([part.sound, part.prosody], np.float32)
-            style += np.repeat(halves, _STYLE_SHAPE[2] // 2) * self._voice(part.voice)[row]
+            by_half = np.array([part.sound, part.prosody], np.float32)
+            style += np.repeat(by_half, _STYLE_SHAPE[2] // 2) * self._voice(part.voice)[row]
         return style
 
     def _read_voice(self, name: str) -> npt.NDArray[np.float32]:
@@ -143,25 +143,32 @@ def _loaded(file: Path, model: KokoroModel) -> Run:
     providers = ["CPUExecutionProvider"] if wanted is None else [wanted, "CPUExecutionProvider"]
     load = functools.partial(onnxruntime.InferenceSession, sess_options=options, providers=providers)
     try:
-        with file.open("rb") as opened:
-            whole = memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
-            found = halves(whole, signed=model.signed)
-        if found is None:
-            return _Whole(load(str(file)))
-        sessions = []
-        for parts in found:
-            # A session that is made of bytes would keep them. One that is made of a path does not.
-            with unnamed_file(parts) as path:
-                sessions.append(load(path))
-        return _Halves(*sessions)
+        return _in_halves(file, model, load) or _Whole(load(str(file)))
     except Exception as error:  # onnxruntime has no common class of errors
         raise EngineUnavailable(
             f"{MODEL_FILE} can't be loaded ({type(error).__name__}); get it again: myna models get kokoro."
         ) from error
 
 
+def _in_halves(file: Path, model: KokoroModel, load: Callable[[str], Any]) -> "_Halves | None":
+    """None if the model's values have other names or types. Raises ValueError or IndexError if the file is
+    damaged."""
+    with file.open("rb") as opened:
+        whole = memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+        found = halves(whole, signed=model.signed)
+    sessions = []
+    for parts in found or ():
+        # A session that is made of bytes would keep them. One that is made of a path does not.
+        with unnamed_file(parts) as path:
+            try:
+                sessions.append(load(path))
+            except Exception:  # onnxruntime has no common class of errors
+                return None  # the file as a whole may be one that it loads
+    return _Halves(*sessions) if sessions else None
+
+
 class _Whole:
-    """A model whose values have other names. It tells no lengths."""
+    """A model whose values have other names or types. It tells no lengths."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -208,7 +215,7 @@ def _decoded(energy: Floats) -> tuple[int, int]:
 
 
 def _spread(shares: Floats, values: int) -> Floats:
-    """The shares of the values of each frame, of sum 1; see SHARES."""
+    """The shares of the values of each frame; see SHARES."""
     spread = np.repeat(shares / np.float32(values), values)
     return (np.append(spread, spread[-1]) if values == 120 else spread)[:, np.newaxis]
 

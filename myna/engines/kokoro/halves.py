@@ -45,6 +45,9 @@ _VALUES: Final = (
 _FIXED: Final = {1: 8, 5: 4}
 """The sizes of fields with these wire types."""
 
+_SHIFT_MAX: Final = 63
+"""A number has at most 64 bits."""
+
 Bytes = bytes | memoryview
 
 
@@ -172,23 +175,25 @@ def _fields(message: memoryview) -> Iterator[_Field]:
     end = 0
     while (begin := end) < len(message):
         key, at = _number(message, begin)
-        kind = key & 7
+        number, kind = key >> 3, key & 7
         if kind == 0:
             _, end = _number(message, at)
         elif kind == 2:
             size, at = _number(message, at)
             end = at + size
         else:
-            end = at + _FIXED[kind]
-        if end > len(message):
-            raise ValueError("A field is longer than its message.")
-        yield _Field(key >> 3, message[at:end], message[begin:end])
+            end = at + _FIXED.get(kind, len(message))
+        if not number or end > len(message):
+            raise ValueError("No message of Protocol Buffers.")
+        yield _Field(number, message[at:end], message[begin:end])
 
 
 def _number(message: memoryview, at: int) -> tuple[int, int]:
     """The number of variable length at this place, and where it ends."""
     number = shift = 0
     while (byte := message[at]) & 0x80:
+        if shift > _SHIFT_MAX:
+            raise ValueError("No number of Protocol Buffers.")
         number |= (byte & 0x7F) << shift
         shift += 7
         at += 1

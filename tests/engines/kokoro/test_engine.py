@@ -173,7 +173,7 @@ async def test_a_sound_over_the_limit_fails_and_leaves_no_file(engine: Kokoro, t
     assert not names(tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x08\x08" + bytes(1000)])
+@pytest.mark.parametrize("content", [b"", b"\x08\x08" + bytes(1000), b"\xff" * 1000])
 async def test_a_damaged_model_is_unavailable(model: Path, tmp_path: Path, content: bytes) -> None:
     damaged = tiny_voices.neural(tmp_path / "kokoro", VOICE_IDS)
     (damaged / "model.onnx").write_bytes(content)
