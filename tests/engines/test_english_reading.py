@@ -52,6 +52,9 @@ Mon.-Fri. → Monday to Friday.
 Mon–Fri 9–5 → Monday to Friday nine to five
 10-11:30am → ten to eleven thirty A M
 0600 hours → oh six hundred hours
+at 1430 hours → at fourteen thirty hours
+worked 2000 hours → worked two thousand hours
+Mix the dough at 7:15. → Mix the dough at seven fifteen.
 a mile in 3:58.4 → a mile in three fifty eight point four
 7.30pm → seven thirty P M
 12.30-1.30pm → twelve thirty to one thirty P M
@@ -82,6 +85,12 @@ a $5k bonus → a five thousand dollar bonus
 $3m-$5m → three million dollars to five million dollars
 $.05 → five cents
 20k EUR → twenty thousand euros
+Give me my $20 back. → Give me my twenty dollars back.
+the $50 my mom gave me → the fifty dollars my mom gave me
+The $20 covers lunch. → The twenty dollars covers lunch.
+The $20 helped me. → The twenty dollars helped me.
+her $20 tickets → her twenty dollar tickets
+Every $10 counts. → Every ten dollars counts.
 """,
     "units": """
 -5°C → minus five degrees Celsius
@@ -105,6 +114,8 @@ $.05 → five cents
 100W → one hundred watts
 3.5" → three point five inches
 5m/s → five meters per second
+The 5 km took an hour. → The five kilometers took an hour.
+Each 100 g contains 5 g. → Each one hundred grams contains five grams.
 100-meter dash → one hundred-meter dash
 120 bpm → one hundred twenty beats per minute
 45°N → forty five degrees north
@@ -191,6 +202,7 @@ won 3-2 → won three to two
 2:3:1 → two to three to one
 a 50-50 chance → a fifty fifty chance
 diluted 1:10 → diluted one to ten
+mixed with water 1:10 → mixed with water one to ten
 A–F → A to F
 Psalm 23:1-4 → Psalm twenty three one to four
 Psalm 119:105 → Psalm one hundred nineteen one hundred five
@@ -219,6 +231,7 @@ Your PIN is 4071 → Your pin is four zero seven one
 card ending in 8812 → card ending in eight eight one two
 Account no. 0012 → Account number zero zero one two
 order 500 units → order five hundred units
+My phone is 100 percent charged. → My phone is one hundred percent charged.
 020 7946 0018 → zero two zero, seven nine four six, zero zero one eight
 Boston, MA 02110-1234 → Boston, MA zero two one one zero, one two three four
 10.0.0.1:80 → one zero dot zero dot zero dot one port eight zero
@@ -311,6 +324,12 @@ OK → okay
 APIs → A P eyes
 the WHO → the W H O
 WHO did it → WHO did it
+WHO told you that? → WHO told you that?
+WHO issued a warning. → W H O issued a warning.
+a report by WHO. → a report by W H O.
+my DOCS and PICS → my DOCS and PICS
+the CZAR saw EVA → the CZAR saw EVA
+the VLAN → the V L A N
 ICBM → I C B M
 EOD → E O D
 STOP NOW → STOP NOW
@@ -325,6 +344,9 @@ foo() → foo
 #SpaceX → hashtag SpaceX
 /etc/hosts → slash etc slash hosts
 ls -l --all → ls dash l dash dash all
+git commit --amend --edit → git commit dash dash amend dash dash edit
+The dog --a big one-- barked. → The dog --a big one-- barked.
+We met -a long time ago-. → We met -a long time ago-.
 user_name → user underscore name
 john.doe@example.com → john dot doe at example dot com
 www.google.com → google dot com
@@ -344,6 +366,12 @@ He dove into the lake. → He dohv into the lake.
 Record a video. → Rekord a video.
 I am content. → I am contennt.
 fresh produce → fresh prohdoose
+Oil imports rose. → Oil imm-ports rose.
+The company imports from Asia. → The company imports from Asia.
+They deliberate on it. → They deliberait on it.
+It was deliberate on his part. → It was deliberate on his part.
+Progress this year was slow. → Progress this year was slow.
+The museum houses art. → The museum houses art.
 """,
 }
 

@@ -1,5 +1,7 @@
 """Integers, signs, sentences and markup of a text, and what holds for any text that is read."""
 
+import time
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -257,7 +259,15 @@ def test_an_engine_without_the_notation_gets_words(text: str, expected: str) -> 
         ("it", "12/05/2024, 3/4, 5 × 3", "12 maggio 2024, tre quarti, 5 per 3"),
         ("pt", "+55 91234-5678", "mais 55 91234 5678"),
         ("hi", "~50 & 25%", "लगभग 50 और 25 प्रतिशत"),
+        ("es", "D. Juan toma vitamina D. Es buena.", "don Juan toma vitamina D. Es buena."),
     ],
 )
 def test_signs_of_other_languages_are_words(language: str, text: str, expected: str) -> None:
     assert others_in_words(text, language) == expected
+
+
+def test_a_long_list_of_numbers_in_another_language_is_read_in_bounded_time() -> None:
+    """5,000 characters take some 10 ms; a pattern of quadratic time would take seconds."""
+    begin = time.process_time()
+    others_in_words("1," * 2500, "es")
+    assert time.process_time() - begin < 1

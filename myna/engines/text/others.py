@@ -13,29 +13,29 @@ from typing import Final
 from myna.engines.text.rule import ROMAN, SPELLINGS, Rule, any_of, applied, roman_value, rule
 
 _UNITS: Final = {
-    "fr": "$ dollars|US$ dollars|€ euros|£ livres|¥ yuans|₹ roupies|°C degrés Celsius|° degrés|"
-    "km/h kilomètres par heure|"
-    "m/s mètres par seconde|km kilomètres|m mètres|cm centimètres|mm millimètres|km² kilomètres carrés|"
-    "m² mètres carrés|m³ mètres cubes|kg kilos|g grammes|mg milligrammes|ml millilitres|cl centilitres|"
-    "l litres|L litres|h heures|min minutes|Go gigaoctets|Mo mégaoctets|M€ millions d'euros|"
-    "Mds € milliards d'euros",
-    "es": "$ dólares|US$ dólares|€ euros|£ libras|¥ yuanes|₹ rupias|°C grados Celsius|° grados|"
-    "km/h kilómetros por hora|m/s metros por segundo|km kilómetros|m metros|cm centímetros|mm milímetros|"
-    "km² kilómetros cuadrados|m² metros cuadrados|m³ metros cúbicos|kg kilos|g gramos|mg miligramos|"
-    "ml mililitros|l litros|L litros|h horas|min minutos|GB gigabytes|MB megabytes|M€ millones de euros",
-    "it": "$ dollari|US$ dollari|€ euro|£ sterline|¥ yuan|₹ rupie|°C gradi Celsius|° gradi|"
-    "km/h chilometri all'ora|"
-    "m/s metri al secondo|km chilometri|m metri|cm centimetri|mm millimetri|km² chilometri quadrati|"
-    "m² metri quadrati|m³ metri cubi|kg chili|g grammi|mg milligrammi|ml millilitri|l litri|L litri|h ore|"
-    "min minuti|GB gigabyte|MB megabyte",
-    "pt": "$ dólares|US$ dólares|R$ reais|€ euros|£ libras|¥ yuans|₹ rupias|°C graus Celsius|° graus|"
-    "km/h quilômetros por hora|m/s metros por segundo|km quilômetros|m metros|cm centímetros|mm milímetros|"
-    "km² quilômetros quadrados|m² metros quadrados|m³ metros cúbicos|kg quilos|g gramas|mg miligramas|"
-    "ml mililitros|l litros|L litros|h horas|min minutos|GB gigabytes|MB megabytes",
-    "hi": "$ डॉलर|US$ डॉलर|₹ रुपये|€ यूरो|£ पाउंड|¥ युआन|°C डिग्री सेल्सियस|° डिग्री|"
-    "km/h किलोमीटर प्रति घंटा|m/s मीटर प्रति सेकंड|km किलोमीटर|m मीटर|cm सेंटीमीटर|mm मिलीमीटर|"
-    "km² वर्ग किलोमीटर|m² वर्ग मीटर|m³ घन मीटर|kg किलो|g ग्राम|mg मिलीग्राम|ml मिलीलीटर|l लीटर|L लीटर|h घंटे|"
-    "min मिनट",
+    "fr": "$=dollars|US$=dollars|€=euros|£=livres|¥=yuans|₹=roupies|°C=degrés Celsius|°=degrés|"
+    "km/h=kilomètres par heure|"
+    "m/s=mètres par seconde|km=kilomètres|m=mètres|cm=centimètres|mm=millimètres|km²=kilomètres carrés|"
+    "m²=mètres carrés|m³=mètres cubes|kg=kilos|g=grammes|mg=milligrammes|ml=millilitres|cl=centilitres|"
+    "l=litres|L=litres|h=heures|min=minutes|Go=gigaoctets|Mo=mégaoctets|M€=millions d'euros|"
+    "Mds €=milliards d'euros",
+    "es": "$=dólares|US$=dólares|€=euros|£=libras|¥=yuanes|₹=rupias|°C=grados Celsius|°=grados|"
+    "km/h=kilómetros por hora|m/s=metros por segundo|km=kilómetros|m=metros|cm=centímetros|mm=milímetros|"
+    "km²=kilómetros cuadrados|m²=metros cuadrados|m³=metros cúbicos|kg=kilos|g=gramos|mg=miligramos|"
+    "ml=mililitros|l=litros|L=litros|h=horas|min=minutos|GB=gigabytes|MB=megabytes|M€=millones de euros",
+    "it": "$=dollari|US$=dollari|€=euro|£=sterline|¥=yuan|₹=rupie|°C=gradi Celsius|°=gradi|"
+    "km/h=chilometri all'ora|"
+    "m/s=metri al secondo|km=chilometri|m=metri|cm=centimetri|mm=millimetri|km²=chilometri quadrati|"
+    "m²=metri quadrati|m³=metri cubi|kg=chili|g=grammi|mg=milligrammi|ml=millilitri|l=litri|L=litri|h=ore|"
+    "min=minuti|GB=gigabyte|MB=megabyte",
+    "pt": "$=dólares|US$=dólares|R$=reais|€=euros|£=libras|¥=yuans|₹=rupias|°C=graus Celsius|°=graus|"
+    "km/h=quilômetros por hora|m/s=metros por segundo|km=quilômetros|m=metros|cm=centímetros|mm=milímetros|"
+    "km²=quilômetros quadrados|m²=metros quadrados|m³=metros cúbicos|kg=quilos|g=gramas|mg=miligramas|"
+    "ml=mililitros|l=litros|L=litros|h=horas|min=minutos|GB=gigabytes|MB=megabytes",
+    "hi": "$=डॉलर|US$=डॉलर|₹=रुपये|€=यूरो|£=पाउंड|¥=युआन|°C=डिग्री सेल्सियस|°=डिग्री|"
+    "km/h=किलोमीटर प्रति घंटा|m/s=मीटर प्रति सेकंड|km=किलोमीटर|m=मीटर|cm=सेंटीमीटर|mm=मिलीमीटर|"
+    "km²=वर्ग किलोमीटर|m²=वर्ग मीटर|m³=घन मीटर|kg=किलो|g=ग्राम|mg=मिलीग्राम|ml=मिलीलीटर|l=लीटर|L=लीटर|h=घंटे|"
+    "min=मिनट",
 }
 """The signs of currencies and units, and their names in the plural."""
 _SIGNS: Final = ("-", "to", *"%×÷+=±≥≤><≈≠&#/→²³")
@@ -68,28 +68,32 @@ _DATES: Final = {
     "hi": "{} {} {}",
 }
 _FRACTIONS: Final = {
-    "fr": "1/2 un demi|1/3 un tiers|2/3 deux tiers|1/4 un quart|3/4 trois quarts|½ un demi|¼ un quart|"
-    "¾ trois quarts",
-    "es": "1/2 un medio|1/3 un tercio|2/3 dos tercios|1/4 un cuarto|3/4 tres cuartos|½ un medio|¼ un cuarto|"
-    "¾ tres cuartos",
-    "it": "1/2 un mezzo|1/3 un terzo|2/3 due terzi|1/4 un quarto|3/4 tre quarti|½ un mezzo|¼ un quarto|"
-    "¾ tre quarti",
-    "pt": "1/2 um meio|1/3 um terço|2/3 dois terços|1/4 um quarto|3/4 três quartos|½ um meio|¼ um quarto|"
-    "¾ três quartos",
-    "hi": "½ आधा|¼ एक चौथाई|¾ तीन चौथाई",
+    "fr": "1/2=un demi|1/3=un tiers|2/3=deux tiers|1/4=un quart|3/4=trois quarts|½=un demi|¼=un quart|"
+    "¾=trois quarts",
+    "es": "1/2=un medio|1/3=un tercio|2/3=dos tercios|1/4=un cuarto|3/4=tres cuartos|½=un medio|¼=un cuarto|"
+    "¾=tres cuartos",
+    "it": "1/2=un mezzo|1/3=un terzo|2/3=due terzi|1/4=un quarto|3/4=tre quarti|½=un mezzo|¼=un quarto|"
+    "¾=tre quarti",
+    "pt": "1/2=um meio|1/3=um terço|2/3=dois terços|1/4=um quarto|3/4=três quartos|½=um meio|¼=um quarto|"
+    "¾=três quartos",
+    "hi": "½=आधा|¼=एक चौथाई|¾=तीन चौथाई",
 }
 _ABBREVIATIONS: Final = {
-    "fr": "M. Monsieur|MM. Messieurs|Mme Madame|Mlle Mademoiselle|Dr Docteur|Me Maître|n° numéro|N° numéro|"
-    "p. page|av. avenue|bd boulevard|etc. et cetera",
-    "es": "Sr. señor|Sra. señora|Srta. señorita|Dr. doctor|Dra. doctora|D. don|Ud. usted|Uds. ustedes|"
-    "n.º número|N.º número|núm. número|pág. página|EE. UU. Estados Unidos|etc. etcétera",
-    "it": "Sig. signor|Sig.ra signora|Sig.na signorina|Dott. dottor|Dott.ssa dottoressa|Prof. professor|"
-    "Ing. ingegner|Avv. avvocato|n. numero|N. numero|pag. pagina|ecc. eccetera",
-    "pt": "Sr. senhor|Sra. senhora|Dr. doutor|Dra. doutora|Prof. professor|pág. página|Av. avenida|"
-    "etc. etcétera",
-    "hi": "डॉ. डॉक्टर|श्री. श्री",
+    "fr": "M.=Monsieur|MM.=Messieurs|Mme=Madame|Mlle=Mademoiselle|Dr=Docteur|Me=Maître|n°=numéro|N°=numéro|"
+    "p.=page|av.=avenue|bd=boulevard|etc.=et cetera",
+    "es": "Sr.=señor|Sra.=señora|Srta.=señorita|Dr.=doctor|Dra.=doctora|D.=don|Ud.=usted|Uds.=ustedes|"
+    "n.º=número|N.º=número|núm.=número|pág.=página|EE. UU.=Estados Unidos|etc.=etcétera",
+    "it": "Sig.=signor|Sig.ra=signora|Sig.na=signorina|Dott.=dottor|Dott.ssa=dottoressa|Prof.=professor|"
+    "Ing.=ingegner|Avv.=avvocato|n.=numero|N.=numero|pag.=pagina|ecc.=eccetera",
+    "pt": "Sr.=senhor|Sra.=senhora|Dr.=doutor|Dra.=doutora|Prof.=professor|pág.=página|Av.=avenida|"
+    "etc.=etcétera",
+    "hi": "डॉ.=डॉक्टर|श्री.=श्री",
 }
 """Before a space and a letter or a digit."""
+_AFTER_KIND: Final = "".join(
+    rf"(?<!{kind} D\.)" for kind in ("[Vv]itamina", "[Pp]lan", "[Tt]ipo", "[Gg]rupo", "[Cc]lase")
+)
+"""The Spanish D. is no title in vitamina D."""
 _ORDINALS: Final = (
     "deuxième troisième quatrième cinquième sixième septième huitième neuvième dixième onzième douzième "
     "treizième quatorzième quinzième seizième dix-septième dix-huitième dix-neuvième vingtième "
@@ -106,16 +110,8 @@ def others_in_words(text: str, language: str) -> str:
 
 
 def _rows(table: str) -> dict[str, str]:
-    return dict(map(_row, table.split("|")))
-
-
-def _row(row: str) -> tuple[str, str]:
-    """What is written, and its name. A sign of two parts ends with a currency: Mds €."""
-    written, _, name = row.partition(" ")
-    if name.startswith(("€ ", "UU. ")):
-        end, _, name = name.partition(" ")
-        written = f"{written} {end}"
-    return written, name
+    """What is written, and its name."""
+    return {row.partition("=")[0]: row.partition("=")[2] for row in table.split("|")}
 
 
 def _date(language: str) -> Callable[[re.Match[str]], str]:
@@ -170,7 +166,10 @@ def _rules_of(language: str) -> tuple[Rule, ...]:
         rule(r"\^3(?!\d)", "³"),
         *(french if language == "fr" else ()),
         rule(r"(?<![\w:])(\d{1,2})h(\d\d)(?!\w)", r"\1:\2"),
-        rule(rf"(?<!\w){any_of(short)}(?:(?=[ \u00a0]?\w)|(?<=\w\w\.)(?=\s*$))", lambda m: short[m[0]]),
+        rule(
+            rf"(?<!\w){any_of(short)}{_AFTER_KIND}(?:(?=[ \u00a0]?\w)|(?<=\w\w\.)(?=\s*$))",
+            lambda m: short[m[0]],
+        ),
         rule(
             r"(?<![\w./-])(0?[1-9]|[12]\d|3[01])([/.-])(0?[1-9]|1[0-2])\2((?:19|20)\d\d)(?![\w/-])",
             _date(language),
@@ -178,10 +177,13 @@ def _rules_of(language: str) -> tuple[Rule, ...]:
         rule(rf"(?<![\w/]){any_of(fractions)}(?![\w/])", lambda m: fractions[m[0]]),
         rule(rf"({currencies})\s?({_NUMBER})", lambda m: f"{m[2]} {units[m[1]]}"),
         rule(
-            rf"(?<![\w.])({_NUMBER}\s?{any_of(units)})\s?[-–]\s?(?={_NUMBER}\s?{any_of(units)})",
+            rf"(?<![\w.])(?<!\d,)({_NUMBER}\s?{any_of(units)})\s?[-–]\s?(?={_NUMBER}\s?{any_of(units)})",
             rf"\1 {names['to']} ",
         ),
-        rule(rf"(?<![\w.])({_NUMBER})\s?({any_of(units)})(?![\w/²³])", lambda m: f"{m[1]} {units[m[2]]}"),
+        rule(
+            rf"(?<![\w.])(?<!\d,)({_NUMBER})\s?({any_of(units)})(?![\w/²³])",
+            lambda m: f"{m[1]} {units[m[2]]}",
+        ),
         rule(r"(?:(?<=^)|(?<=[\s(\[×÷*/=<>≤≥≈±:;,]))[-−–](?=\d)(?<!\d [-−–])", f"{names['-']} "),
         rule(r"(?:(?<=\d)|(?<=(?<!\w)[b-z]))\s[-−]\s(?=\d)", f" {names['-']} "),
         rule(r"(?<![\w.,/-])(\d+(?:[.,]\d+)?)\s?[-–](?=(\d+)(?![\w/-]))", _span(names["to"])),

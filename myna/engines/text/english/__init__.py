@@ -1,1 +1,1 @@
-"""English: numbers, signs and abbreviations in words. `reader.py` applies the rules of the other modules."""
+"""English: numbers, signs and abbreviations in words. `reading.py` applies the rules of the other modules."""

@@ -41,12 +41,22 @@ _PER = (
 """What follows the slash of a unit: s, 100 km, m²K, (m·K), day."""
 _FACTOR = re.compile(_UNIT)
 _DETERMINER = re.compile(
-    r"(?<!\w)(?:[Aa]n?|[Tt]he|[Ee]ach|[Ee]very|[Aa]nother|[Mm]y|[Yy]our|[Hh]is|[Hh]er|[Oo]ur|[Tt]heir) $"
+    r"(?<!\w)([Aa]n?|[Tt]he|[Ee]ach|[Ee]very|[Aa]nother|[Mm]y|[Yy]our|[Hh]is|[Hh]er|[Oo]ur|[Tt]heir) $"
 )
 _NOUN_AFTER = re.compile(
     r" (?!(?:of|in|on|at|or|and|to|is|are|was|were|per|from|for|than|with|by|as|before|after|between|that|"
-    r"which|you|we|he|she|they|long|wide|tall|high|deep|away|apart|later|earlier|each|worth|more|less)(?!\w))[A-Za-z]"
+    r"which|I|you|we|he|she|they|it|my|his|our|their|the|an?|there|this|if|when|because|until|"
+    r"long|wide|tall|high|deep|away|apart|later|earlier|each|worth|more|less)(?!\w))[A-Za-z]"
 )
+_PREDICATE_AFTER = re.compile(
+    r" (?:(?:last|back|left|still|just|only|never|already|really|went|took|felt|came|made|got|gave|lent|"
+    r"spent|earned|invested|donated|lost|ha[sd]|have|will|would|could|should|must|did|does|can(?! of)|add|"
+    r"covers|goes|comes|makes|gets|pays|buys|helps|means|feels|seems|includes)(?!\w)|"
+    r"[a-z]{2,}[^e\s]ed(?:$|[.,;!?]| (?:me|us|him|her|them|it|you|the|an?|my|his|our|their|to|in|on|for|by|"
+    r"from|at|with|over|out|up)(?!\w)))"
+)
+"""The verb or adverb after a sum or a measure that is the subject or the object: the $20 covers lunch."""
+_VERB_AFTER_EACH = re.compile(r" [a-z]+[^su]s(?!\w)")
 _SCALE_WORDS = "thousand|million|billion|trillion|hundred"
 _HALVES = {"½": "a half", "¼": "a quarter", "¾": "three quarters", "⅓": "a third", "⅔": "two thirds"}
 _BOUNDS = {"<": "less than", ">": "more than", "≥": "at least", "≤": "at most", "≈": "about"}
@@ -99,7 +109,12 @@ def _describes(match: re.Match[str]) -> bool:
     """Whether the amount says of what size a thing is, as in a 9mm pistol, so that its unit is one."""
     text, begin = match.string, match.start()
     before = _DETERMINER.search(text[max(0, begin - 9) : begin])
-    return before is not None and _NOUN_AFTER.match(text, match.end()) is not None
+    if before is None or _NOUN_AFTER.match(text, match.end()) is None:
+        return False
+    determiner = before[1].lower()
+    if determiner in ("each", "every") and _VERB_AFTER_EACH.match(text, match.end()):
+        return False
+    return determiner in ("a", "an") or _PREDICATE_AFTER.match(text, match.end()) is None
 
 
 def _named_unit(unit: str, several: bool) -> str:
@@ -174,7 +189,9 @@ def _left(match: re.Match[str]) -> str:
 NOTATIONS: tuple[Rule, ...] = (
     rule(r"(?<!\w)(sq|cu|fl)\. ?(ft|in|yd|mi|m|km|oz)(?!\w)\.?", r"\1 \2"),
     rule(
-        r"(?<!\w)((?i:ratio|dilut|mix|scale|odds|proportion)[a-z]*(?: [a-z]+){0,3}) (\d+):(\d+)(?![\w:])",
+        r"(?<!\w)((?:(?i:ratio|dilut|scale|odds|proportion)[a-z]*(?: [a-z]+){0,3}|"
+        r"(?i:mix)[a-z]*(?: (?!(?:at|by|from|until|till) )[a-z]+){0,3})) (\d+):(\d+)"
+        r"(?![\w:]| ?[AaPp]\.?[Mm]\b)",
         r"\1 \2 to \3",
     ),
     rule(r"(?<=\d) / (?=\d)", " divided by "),

@@ -107,7 +107,13 @@ WHOLE_DATES: tuple[Rule, ...] = (
         r"(?<!\w)((?i:exp(?:ir[a-z]+)?)\.?:?) (0[1-9]|1[0-2])/(\d\d)(?![\w/])",
         lambda m: f"{m[1]} {MONTHS[int(m[2]) - 1]} {year('20' + m[3])}",
     ),
-    rule(r"(?<![\w:.,-])([01]\d|2[0-4]):?([0-5]\d) (?:hours|hrs)(?!\w)", _military),
+    # At 1430 hours, 0600 hours, 14:30 hours; but 2000 hours of work.
+    rule(
+        r"(?<![\w:.,-])(?:(?<=\b[Aa]t )|(?<=\b[Bb]y )|(?<=\b[Ff]rom )|(?<=\b[Uu]ntil )|(?<=\b[Bb]efore )|"
+        r"(?<=\b[Aa]fter )|(?<=\d{4} to )|(?<=hours to )|(?=0|\d\d:))"
+        r"([01]\d|2[0-4]):?([0-5]\d) (?:hours|hrs)(?!\w| of(?!\w))",
+        _military,
+    ),
     rule(
         r"(?<![\w.])(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d(?::\d\d)?)(?:\.\d+)?([Zz]|[-+]\d\d:?\d\d)(?!\w)",
         _iso_time,

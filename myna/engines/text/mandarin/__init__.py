@@ -1,1 +1,1 @@
-"""Mandarin: numbers and signs in words. `reader.py` applies the rules of the other modules in order."""
+"""Mandarin: numbers and signs in words. `reading.py` applies the rules of the other modules in order."""
