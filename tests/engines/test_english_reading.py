@@ -89,6 +89,7 @@ Give me my $20 back. → Give me my twenty dollars back.
 the $50 my mom gave me → the fifty dollars my mom gave me
 The $20 covers lunch. → The twenty dollars covers lunch.
 The $20 helped me. → The twenty dollars helped me.
+She lost her $50 yesterday. → She lost her fifty dollars yesterday.
 her $20 tickets → her twenty dollar tickets
 Every $10 counts. → Every ten dollars counts.
 """,
@@ -327,6 +328,7 @@ WHO did it → WHO did it
 WHO told you that? → WHO told you that?
 WHO issued a warning. → W H O issued a warning.
 a report by WHO. → a report by W H O.
+UNICEF and WHO agree → UNICEF and W H O agree
 my DOCS and PICS → my DOCS and PICS
 the CZAR saw EVA → the CZAR saw EVA
 the VLAN → the V L A N

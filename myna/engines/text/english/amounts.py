@@ -49,7 +49,8 @@ _NOUN_AFTER = re.compile(
     r"long|wide|tall|high|deep|away|apart|later|earlier|each|worth|more|less)(?!\w))[A-Za-z]"
 )
 _PREDICATE_AFTER = re.compile(
-    r" (?:(?:last|back|left|still|just|only|never|already|really|went|took|felt|came|made|got|gave|lent|"
+    r" (?:(?:yesterday|today|tomorrow|tonight|now|again|together|equally|ready|here|bought|paid|seemed|"
+    r"last|back|left|still|just|only|never|already|really|went|took|felt|came|made|got|gave|lent|"
     r"spent|earned|invested|donated|lost|ha[sd]|have|will|would|could|should|must|did|does|can(?! of)|add|"
     r"covers|goes|comes|makes|gets|pays|buys|helps|means|feels|seems|includes)(?!\w)|"
     r"[a-z]{2,}[^e\s]ed(?:$|[.,;!?]| (?:me|us|him|her|them|it|you|the|an?|my|his|our|their|to|in|on|for|by|"

@@ -111,7 +111,7 @@ that begins with spaces continues the one before, and one with # is a comment.""
 _START = r"(?:(?<=^)|(?<=[\s(\"“]))"
 _HEALTH = re.compile(
     r"(?<![A-Za-z-])((?:[Tt]he|THE) |\()WHO(?!\w)|(?<![A-Za-z-])WHO(?=-[a-z])|"
-    r"(?<!\w)((?:by|from|of|to|at) )WHO(?=[.,;)]|$)|"
+    r"(?<!\w)((?:by|from|of|to|at) )WHO(?=[.,;)]|$)|(?<=[A-Z]{2} and )WHO(?!\w)|"
     r"(?<![A-Za-z-])WHO(?= (?:said|says|issued?s?|declare[sd]|announce[sd]|report(?:s|ed)?|recommend(?:s|ed)|"
     r"warn(?:s|ed)|estimate[sd]?|publishe[sd]|launche[sd]|approve[sd]|classifie[sd]|guid(?:ance|elines?)|"
     r"officials?|experts?|data|[Dd]irector)(?!\w)(?![^.!?]{0,100}\?))"
