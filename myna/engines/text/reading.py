@@ -42,7 +42,7 @@ _MANDARIN: Final = (
 )
 _SIGNS: Final = re.escape("".join((*OPERATORS, *NAMED_SIGNS))) + "⁰¹²³⁴-⁹⁺⁻₀-₉%°^&#@Ͱ-Ͽ"
 _WRITTEN: Final = re.compile(
-    rf"[0-9{_SIGNS}]|[-~–—](?:周|今)|[Nn][Oo]\.|(?<=[一-鿿 ])[IVXL]|[IVXL] ?[世期型级类度区]"
+    rf"[0-9{_SIGNS}]|[-~–—] ?(?:周|今)|[Nn][Oo]\.|(?<=[一-鿿 ])[IVXL]|[IVXL] ?[世期型级类度区]"
     r"|[A-F]-|\(-\)|[_*]|\w[./]\w| -",
     re.ASCII,
 )
@@ -74,11 +74,13 @@ _IN_MANDARIN: Final = "点 斜杠 艾特 冒号 问号 等于 和 百分号 井�
 _IN_ENGLISH: Final = "dot/slash/at/colon/question mark/equals/and/percent/hash/underscore/plus/tilde/dash"
 _CHINESE_SIGNS: Final = dict(zip(_SIGNS_OF_ADDRESSES, _IN_MANDARIN.split(), strict=True))
 _ENGLISH_SIGNS: Final = dict(zip(_SIGNS_OF_ADDRESSES, _IN_ENGLISH.split("/"), strict=True))
-_RUN: Final = re.compile(r"(?:(?<![一-鿿])[0-9$€£]|[A-Za-z])[ -~‘’€£°–—]*(?:[A-Za-z.!?%]|[0-9](?![一-鿿]))")
+_RUN: Final = re.compile(
+    r"(?:(?<![一-鿿$€£])[0-9$€£]|[A-Za-z])[ -~‘’€£°–—]*(?:[A-Za-z.!?%]|[0-9](?![一-鿿]))"
+)
 """Words that are not Han in a Mandarin text; a number beside a Han character is its."""
 _GRAMMAR: Final = (
-    "the|an|is|are|was|were|am|i|you|we|they|he|she|it|my|your|our|his|her|their|this|that|these|those|have|has|"
-    "had|do|does|did|will|would|can|could|should|at|in|on|of|to|for|with|from|by|and|or|but|not|no|be|been|"
+    "the|an|is|are|was|were|(?<![0-9] )(?<![0-9])am|i|you|we|they|he|she|it|my|your|our|his|her|their|"
+    "this|that|these|those|have|has|had|do|does|did|will|would|can|could|should|at|in|on|of|to|for|with|from|by|and|or|but|not|no|be|been|"
     "than|about|after|before|until|there|what|how|when|who|get|me|us|them"
 )
 _CLAUSE: Final = re.compile(

@@ -17,6 +17,8 @@ NUM: Final = rf"(?:{THOUSANDS}|\d+)(?:\.\d+)?"
 SIGNED: Final = rf"[-+±]?{NUM}"
 TO: Final = "[-~–—]"
 """Between the ends of a span."""
+SPACED_TO: Final = f"(?:{TO}| ?{TO} )"
+"""The same with spaces, but `3 -5` is no span."""
 YEAR: Final = r"(?:1[0-9]|20)\d\d"
 SUPERSCRIPTS: Final = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿˣ"
 EXPONENTS: Final = str.maketrans(SUPERSCRIPTS, "0123456789+-nx")

@@ -28,6 +28,7 @@ from myna.engines.text.rule import (
     GREEK_ALONE,
     NUM,
     SIGNED,
+    SPACED_TO,
     SPELLINGS,
     SUBSCRIPTS,
     SUPERSCRIPTS,
@@ -129,9 +130,11 @@ def _operator(match: re.Match[str]) -> str:
 
 
 def _range(match: re.Match[str]) -> str:
-    """`3-5` is a range; a falling one (`3-2`) of whole numbers is a score."""
+    """`3-5` is a range; a falling one (`3-2`) of whole numbers is a score, and `10 - 3` neither."""
     low, high = match[1], match[2]
     rises = float(low.replace(",", "")) <= float(high.replace(",", "")) or high[0] == "-"
+    if not rises and " - " in match[0]:
+        return match[0]
     joint = "到" if rises or not (low + high).isdigit() else "比"
     return (number(low) if low != "2" or joint == "比" else "两") + joint + high
 
@@ -178,6 +181,8 @@ def _sets(match: re.Match[str]) -> str:
 
 
 NOTATIONS: tuple[Rule, ...] = (
+    # 5 月 1 日 as 5月1日, but iPhone 15 年底.
+    rule(rf"(?<![\w.,])(?<![A-Za-z] )(\d[\d.,]*) (?={COUNTED}|[楼号室时周])", r"\1"),
     rule(r"(?<=零下)[-−](?=\d)", ""),
     rule(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([-+]?\d{1,3})(?![\w.])", r"\1乘以10^\2"),
     rule(r"(?<=\d)#(?=[一-鿿])", "号"),
@@ -193,12 +198,14 @@ NOTATIONS: tuple[Rule, ...] = (
     rule(r">=|=>(?=\s?[\d-])", "≥"),
     rule(r"!=|<>|=/=", "≠"),
     rule(r" ?&& ?", "且"),
+    # 5 km - 10 km as 5-10 km.
+    rule(rf"(\d) ?({UNIT}){SPACED_TO}(?={NUM} ?\2(?! ?[\w=]))", r"\1-"),
     *SPELLINGS,
 )
 FORMULAS: tuple[Rule, ...] = (
     # 第III章, 伊丽莎白II世; CO₂, H2O.
     spoken(
-        r"(?<=第)[IVXL]{1,6}(?![A-Za-z])|(?<![A-Za-z0-9])(?![VXL][型区])[IVXL]{1,6}"
+        r"(?<=第)[IVXL]{1,6}(?![A-Za-z])|(?<![A-Za-z0-9])(?![VXL][型区]|X ?世代)[IVXL]{1,6}"
         r"(?= ?(?:世|期|型|级|类|度烧伤|区))",
         _roman,
     ),
@@ -273,10 +280,10 @@ AMOUNTS: tuple[Rule, ...] = (
     ),
     rule(r"(时速[^\d，。；]{0,4}[^，。；]{1,12}公里)每小时", r"\1"),
     rule(
-        rf"(?:(?<=[A-Za-z方])|(?<={PRICED})) ?/ ?({UNIT})",
+        rf"(?:(?<=[A-Za-z方])(?<!/[A-Z])(?<!(?<![A-Za-z])M)|(?<={PRICED})) ?/ ?({UNIT})",
         lambda m: f"每{UNITS[m[1]]}",
     ),
-    rule(rf"(?<={PRICED}) ?/ ?({NUM})?(?={PER})", lambda m: "每" + (counted(m[1]) if m[1] else "")),
+    rule(rf"(?<={PRICED})(?<!个人) ?/ ?({NUM})?(?={PER})", lambda m: "每" + (counted(m[1]) if m[1] else "")),
     rule("(?<=[伏安瓦兹特时米度克升]) ?/ ?(?=[一二两三四五六七八九十])", "、"),
     # 15%, 5%-10%, +3‰.
     rule(
@@ -310,11 +317,16 @@ SPANS: tuple[Rule, ...] = (
     rule(r"(?<![\w./])(\d{1,2})/(?=\d{1,2}(?:月|年级|号线))", r"\1、"),
     rule(r"(?<![\w./])(\d{1,7})/(\d{1,7})(?![\w/]|\.\d)", _fraction),
     # 3-5天, 8k-12k, -5~3.
-    rule(rf"(?<![\w.:/+*×÷=-])(-?{NUM})(?:{TO}| [~–—] )(-?{NUM})(?!\d|[.:/]\d|-\d| ?[=+*×÷]|等于)", _range),
+    rule(
+        rf"(?<![\w.:/+*×÷=-])(-?{NUM})(?:{TO}| [~–—] | - (?=\d+{COUNTED}))(-?{NUM})"
+        r"(?!\d|[.:/]\d|-\d| ?[=+*×÷]|等于)",
+        _range,
+    ),
     rule(rf"(\d[kKwWMGT]) ?{TO} ?(?=\d)", r"\1到"),
     rule(rf"(?<=分之[一二三四五六七八九十]) ?{TO} ?(?=[一二三四五六七八九十]{{1,3}}分之)", "到"),
+    rule(rf"(\d(个?(?:年级|{COUNTED}|[本号章节时周楼层室班]))){SPACED_TO}(?=第?\d+(?:\.\d+)?\2)", r"\1到"),
     rule(
-        rf"([\d零一二两三四五六七八九十百千万亿几半]个?[元块个天月日号年岁人次页章节度时分点米克升秒周期届楼层室班级万亿]){TO}(?=\d)",
+        rf"([\d零一二两三四五六七八九十百千万亿几半]个?(?:年级|{COUNTED}|[本号章节时周楼层室班])){TO}(?=\d)",
         r"\1到",
     ),
 )

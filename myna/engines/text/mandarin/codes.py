@@ -19,6 +19,7 @@ from myna.engines.text.mandarin.tables import (
 )
 from myna.engines.text.rule import TO, YEAR, Rule, any_of, rule, spoken
 
+_ROOTS = "(?:bin|dev|etc|home|mnt|opt|root|tmp|usr|var|Users)"
 _PROVINCES = "京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼"
 
 
@@ -135,7 +136,15 @@ CODES: tuple[Rule, ...] = (
         _code,
     ),
     rule(rf"(?<![\w.,:/=-]){EMERGENCY}(?:[、或和/]{EMERGENCY})+(?![\w.%]|{COUNTED})", _emergency),
-    rule(rf"((?:火警|急救|报警|匪警|[打叫呼])[：: “了过]?)({EMERGENCY})(?![\w.%]|{COUNTED})", _code),
+    rule(
+        rf"((?:火警|急救|报警|匪警|救护车|[打叫呼找])[：: “了过]?)({EMERGENCY})"
+        rf"(?![\w.%号平路多余几]|{COUNTED})",
+        _code,
+    ),
+    rule(
+        rf"(?:(?<=^)|(?<=[，。！？；“]))({EMERGENCY})(?=(?:马上|已经?|很快|正在)?(?:[来到]了|赶[来到]|出动))",
+        _called,
+    ),
     rule(rf"({HOTLINE_WORDS}[：: ]?)(\d{{3,8}})(?!\d|[-.]\d|{COUNTED})", _code),
     rule(rf"(?<![\w.-])\d{{3,6}}(?={HOTLINES})", _called),
     rule(r"(?<![\w.-])[45][01][0-9](?=错误|状态|页面|报错)", _called),
@@ -185,7 +194,8 @@ NAMES: tuple[Rule, ...] = (
     rule(r"(?<=[A-Za-z] )\*(?![*\w])", "星号"),
     rule(r"(?<=[A-Za-z0-9] )-{1,2}(?=[A-Za-z])", lambda m: "杠" * len(m[0])),
     spoken(
-        r"(?<![^\s一-鿿])~?(?:/[A-Za-z_.][\w.点-]*)+/?|(?<![\w./])[A-Za-z_][\w-]*(?:/[\w点.-]+){2,}",
+        rf"(?<!\S)~?(?:/[A-Za-z_.][\w.点-]*)+/?|(?<=[一-鿿])(?:~/|/(?:{_ROOTS}\b|[a-z_.][\w.点-]*/))[\w.点/-]*"
+        r"|(?<![\w./-])(?:[a-z_][a-z0-9_-]*(?:/[\w点.-]+){2,}|[A-Z][\w-]*(?:/[\w.-]+)*/[\w.-]+点\w+)",
         lambda path: path.replace("~", "波浪号").replace("/", "斜杠"),
     ),
     # 1080P, 24H2.

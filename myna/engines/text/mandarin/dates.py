@@ -4,7 +4,7 @@ import re
 
 from myna.engines.text.mandarin.numerals import by_one, cardinal, ordinal
 from myna.engines.text.mandarin.tables import COUNTED, HOLIDAYS
-from myna.engines.text.rule import TO, YEAR, Rule, rule, spoken
+from myna.engines.text.rule import SPACED_TO, TO, YEAR, Rule, rule, spoken
 
 _MONTH, _DAY = r"(?:0?[1-9]|1[0-2])", r"(?:0?[1-9]|[12]\d|3[01])"
 _CLOCK = r"(?:[01]?\d|2[0-4])[:：][0-5]\d(?:[:：][0-5]\d)?"
@@ -126,14 +126,14 @@ DATES: tuple[Rule, ...] = (
     spoken(rf"(?<![\w.-])\d{{3}}(?={_EVENTS})", by_one),
     rule(r"(?<![\w.])(\d{1,2})\.(?=(?:19|20)\d\d年)", r"\1、"),
     rule(
-        rf"([\d零〇一二两三四五六七八九十周期月年][日号月年点分一二三四五六末初底]){TO}"
+        rf"([\d零〇一二两三四五六七八九十周期月年][日号月年点分一二三四五六末初底])(?:{TO}|{SPACED_TO}(?=\d+[日号月年点分:：]|[一-鿿]))"
         rf"(?=\d(?!\d?(?:\.\d)? ?(?:°|度))|[一二][一二三四五六七八九零]{{3}}年|{_RESUMED})",
         r"\1到",
     ),
     rule(rf"(?<![\w.])({_MONTH})月({_DAY})(?=[日号])", lambda m: f"{ordinal(m[1])}月{ordinal(m[2])}"),
     # 2023-24赛季, 2020—2024年, 80、90后.
     rule(
-        rf"(?<!\d)({YEAR})(?:[/~～–—-]|到|至)({YEAR}|\d\d)(?=年(?!级)|赛季|财年|学年|度|届)",
+        rf"(?<!\d)({YEAR})(?:[/~～–—-]| [~–—-] |到|至)({YEAR}|\d\d)(?=年(?!级)|赛季|财年|学年|度|届)",
         lambda m: f"{by_one(m[1])}到{by_one(m[2])}",
     ),
     rule(
