@@ -7,11 +7,14 @@ from functools import partial
 from myna.engines.text.mandarin.codes import name_part
 from myna.engines.text.mandarin.numerals import by_one, cardinal, number, ordinal
 from myna.engines.text.mandarin.tables import (
+    CODE_WORDS,
     COUNTED,
     CURRENCIES,
     CURRENCY_CODES,
     CURRENCY_NAMES,
     GREEK,
+    HOTLINE_WORDS,
+    HOTLINES,
     MONARCHS,
     NAMED_SIGNS,
     OPERATORS,
@@ -181,8 +184,13 @@ def _sets(match: re.Match[str]) -> str:
 
 
 NOTATIONS: tuple[Rule, ...] = (
-    # 5 月 1 日 as 5月1日, but iPhone 15 年底.
-    rule(rf"(?<![\w.,])(?<![A-Za-z] )(\d[\d.,]*) (?={COUNTED}|[楼号室时周])", r"\1"),
+    # 5 月 1 日 as 5月1日, but iPhone 15 年底 and 拨打 10010 人工.
+    rule(
+        rf"(?:{CODE_WORDS}|{HOTLINE_WORDS}|{HOTLINES})[：:是为 #]{{0,3}}[A-Z]{{0,3}}"
+        r"\d(?:[ -]?\d){2,}(?!\d| (?:米|元|公里|万))"
+        rf"|(?<![\w.,])(?<![A-Za-z] )(\d[\d.,]*) (?={COUNTED}|[楼号室时周])",
+        lambda m: m[1] or m[0],
+    ),
     rule(r"(?<=零下)[-−](?=\d)", ""),
     rule(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([-+]?\d{1,3})(?![\w.])", r"\1乘以10^\2"),
     rule(r"(?<=\d)#(?=[一-鿿])", "号"),

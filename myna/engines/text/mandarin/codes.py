@@ -138,7 +138,7 @@ CODES: tuple[Rule, ...] = (
     rule(rf"(?<![\w.,:/=-]){EMERGENCY}(?:[、或和/]{EMERGENCY})+(?![\w.%]|{COUNTED})", _emergency),
     rule(
         rf"((?:火警|急救|报警|匪警|救护车|[打叫呼找])[：: “了过]?)({EMERGENCY})"
-        rf"(?![\w.%号平路多余几]|{COUNTED})",
+        rf"(?![\w.%]| ?(?:[号平路多余几]|{COUNTED}))",
         _code,
     ),
     rule(
