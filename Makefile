@@ -143,7 +143,7 @@ test-clients: .venv/dev.stamp .venv/chromium.stamp
 PYTHONS := 3.11 3.12 3.13 3.14
 IN_PROCESS := tests/wire tests/chat tests/http_client tests/audio tests/store tests/ledger tests/tasks \
   tests/engines/test_recordings.py \
-  -m "not slow and not release" -k "wire or chat or http_client or audio or sqlite or (recordings and not amr)"
+  -m "not slow and not release" -k "wire or chat or http_client or audio or sqlite or (recordings and not amr and not extra)"
 
 test-python%: export PYENV_VERSION := $(shell pyenv versions --bare 2>/dev/null | paste -s -d : -)
 test-pythons: .venv/dev.stamp $(PYTHONS:%=test-python%)
