@@ -27,13 +27,15 @@ from myna.engines.media.media import Whisper, whisper_is_installed
 from myna.engines.models.published import WHISPER, installed
 from myna.engines.pool.child_main import path_bytes
 from myna.errors import InvalidRequest, ModelNotFound, Overloaded, UpstreamFailed
-from myna.gateway.failover import ChannelClient, FailedAttempt
+from myna.gateway.failover import ChannelClient, FailedAttempt, from_error
 from myna.gateway.relay.relay import Client, unless_left
 from myna.gateway.transcripts import TranscriptFormat, TranscriptionRequest, encoded, events
 from myna.http.client import ClientResponse
 from myna.http.request import BodyBudget
 from myna.lib.files import DiskExecutor
 from myna.store.batch import Replayed
+from myna.wire.failures import reports_error
+from myna.wire.lenient import UNREADABLE
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +60,7 @@ class _Text(msgspec.Struct):
 
 
 _text = msgspec.json.Decoder(_Text)
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def form_of(request: TranscriptionRequest, model: str, recording: bytes) -> tuple[str, bytes]:
@@ -90,11 +93,13 @@ def _media_type(given: str) -> bytes:
     return given.encode() if plain else b"application/octet-stream"
 
 
-def _checked(answer: ClientResponse, kind: TranscriptFormat) -> bytes:
+def _checked(answer: ClientResponse, kind: TranscriptFormat, channel: Channel) -> bytes:
     """The body, if it is a transcript in this format. Raises FailedAttempt."""
     media_type = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type.startswith(_MARKUP) or not answer.body:
         raise FailedAttempt("NoTranscript", "the answer is no transcript")
+    if _is_error(answer.body):
+        raise from_error("NoTranscript", "the answer reports an error", answer.body, channel)
     try:
         if kind in _JSON:
             _text.decode(answer.body)
@@ -103,6 +108,14 @@ def _checked(answer: ClientResponse, kind: TranscriptFormat) -> bytes:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise FailedAttempt("NoTranscript", "the answer is no transcript", f": {error}") from error
     return answer.body
+
+
+def _is_error(body: bytes) -> bool:
+    """Whether an answer with the status 200 is an error in JSON, in place of a transcript in any format."""
+    try:
+        return reports_error(_members.decode(body))
+    except UNREADABLE:
+        return False
 
 
 class EmbeddedWhisper:
@@ -267,7 +280,7 @@ class Transcriber:
                 deadline_s=left_s,
                 model_is_callers=routes.model_is_callers(plan.route),
             )
-            return _checked(answer, request.format)
+            return _checked(answer, request.format, channel)
 
         return await self.channel_client.first_answer(
             plan.channels, attempt, asker=call, kind=plan.route.kind

@@ -169,6 +169,15 @@ async def test_a_channel_that_fails_is_followed_by_the_next_one(
     assert await visitor.balance() == UNITS - COST
 
 
+async def test_an_error_in_json_is_no_transcript_in_text(
+    visitor: Visitor, upstream: TranscriptionUpstream, second: TranscriptionUpstream
+) -> None:
+    upstream.content, second.content = b'{"error":{"message":"no"}}', b"heard elsewhere"
+    answer = await transcribe(visitor, ("response_format", "text"))
+    assert (answer.status, answer.body) == (200, second.content)
+    assert answer.headers["x-myna-channel"] == "two"
+
+
 REFUSAL = json.dumps({"error": {"message": SECRET, "code": "audio_too_short", "param": "file"}}).encode()
 
 
