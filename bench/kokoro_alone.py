@@ -37,7 +37,7 @@ def main(folder: Path, seconds: float, text: str) -> None:
     spoken = phonemes(text)
     model = LoadedModel(KokoroModel(os.fsencode(folder), threads=1, provider="cpu", signed=has_vnni()))
     style = [StyleShare(VOICE, sound=1.0, prosody=1.0)]
-    row = model._style(style, len(spoken))
+    row = model.style(style, len(spoken))
     tokens = [[0, *(NUMBERS[symbol] for symbol in spoken), 0]]
 
     options = onnxruntime.SessionOptions()

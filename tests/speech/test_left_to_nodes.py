@@ -35,6 +35,19 @@ VOICE = speech().voice_id
 CLOSED_PORT_URL = "http://127.0.0.1:9"
 
 
+def unreachable(kind: type[OpenAISpeech], outbound: HttpClient) -> OpenAISpeech:
+    """The engine of a channel whose server refuses connections."""
+    return kind(
+        outbound,
+        DiskExecutor(),
+        url=CLOSED_PORT_URL,
+        key="",
+        headers=partial(request_headers, ""),
+        model="m",
+        answer_max_bytes=1,
+    )
+
+
 class SpeechService:
     """A service whose channel speaks nothing, so its tasks go to nodes; `tasks` may have its own database."""
 
@@ -42,15 +55,7 @@ class SpeechService:
         self.outbound = HttpClient(connections_max=1)
         self.admission, slot = Admission(processes=1, queue_max=0, account_max=1), Slot()
         slot.acquire(self.admission, 1, 2.0, 60.0)
-        engine = OpenAISpeech(
-            self.outbound,
-            DiskExecutor(),
-            url=CLOSED_PORT_URL,
-            key="",
-            headers=partial(request_headers, ""),
-            model="m",
-            answer_max_bytes=1,
-        )
+        engine = unreachable(OpenAISpeech, self.outbound)
         channel = SpeechChannel("a channel", engine, (), up=True)
         choice = VoiceChoice(
             EngineVoice(voice_id=VOICE, name="A voice", gender="female", language="zh-CN"),
@@ -167,15 +172,7 @@ async def test_a_channel_that_refused_the_text_is_not_asked(postgres_books: Book
     customer = await books.customer()
     async with ledger_service_on(books.db) as service:
         speaks = SpeechService(books, service, Tasks(books.db, lease_s=30))
-        never = NeverAsked(
-            speaks.outbound,
-            DiskExecutor(),
-            url=CLOSED_PORT_URL,
-            key="",
-            headers=partial(request_headers, ""),
-            model="m",
-            answer_max_bytes=1,
-        )
+        never = unreachable(NeverAsked, speaks.outbound)
         full = SpeechChannel("full", never, (), up=True, full=True)
         choice = structs.replace(speaks.plan.choice, channels=(full, *speaks.plan.choice.channels))
         speaks.plan = structs.replace(speaks.plan, choice=choice)

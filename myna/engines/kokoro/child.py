@@ -74,7 +74,7 @@ class LoadedModel:
 
     def __init__(self, model: KokoroModel) -> None:
         self._folder = Path(os.fsdecode(model.folder))
-        self._run = _loaded(self._folder / MODEL_FILE, model)
+        self.run = _loaded(self._folder / MODEL_FILE, model)
         self._voice = functools.cache(self._read_voice)
 
     def speak(self, job: PieceJob) -> PieceSound:
@@ -82,10 +82,10 @@ class LoadedModel:
         began_s = time.monotonic()
         numbers = [NUMBERS[symbol] for symbol in job.phonemes]
         own = min(max(job.speed, _OWN_SPEED[0]), _OWN_SPEED[1])
-        raw = self._run(
+        raw = self.run(
             {
                 "tokens": [[0, *numbers, 0]],
-                "style": self._style(job.style, len(numbers)),
+                "style": self.style(job.style, len(numbers)),
                 "speed": np.array([own], np.float32),
             }
         )
@@ -108,7 +108,7 @@ class LoadedModel:
             ]
         return PieceSound(pcm, time.monotonic() - began_s, times)
 
-    def _style(self, shares: Sequence[StyleShare], symbols: int) -> npt.NDArray[np.float32]:
+    def style(self, shares: Sequence[StyleShare], symbols: int) -> npt.NDArray[np.float32]:
         """The voices' styles for this count of symbols, mixed: the first half is the sound, the second the
         prosody."""
         row = min(symbols, SYMBOLS_MAX - 1)

@@ -83,7 +83,7 @@ class BlendRow(EngineVoice, frozen=True):
 
 
 class RouteRow(Struct, frozen=True):
-    """A route of the operator: see `config_store.Route`. Without `channels`, every channel of its kind."""
+    """A route of the operator: see `channels/routes.py`. Without `channels`, every channel of its kind."""
 
     name: str
     kind: str

@@ -116,11 +116,11 @@ def test_the_sound_is_that_of_the_whole_model(kokoro_model: Path, phonemes: str,
     model = LoadedModel(KokoroModel(os.fsencode(kokoro_model), threads=2, provider="cpu"))
     inputs = {
         "tokens": [[0, *(NUMBERS[symbol] for symbol in phonemes), 0]],
-        "style": model._style([StyleShare(voice_id, sound=1.0, prosody=1.0)], len(phonemes)),
+        "style": model.style([StyleShare(voice_id, sound=1.0, prosody=1.0)], len(phonemes)),
         "speed": np.array([1.0], np.float32),
     }
     whole = onnxruntime.InferenceSession(kokoro_model / "model.onnx").run(None, inputs)[0]
-    found = model._run(inputs)
+    found = model.run(inputs)
     assert len(found.samples) < 0.85 * len(whole)
     levels = [
         10 * np.log10((samples.reshape(-1, 600) ** 2).mean(axis=1))
