@@ -98,10 +98,10 @@ def from_status(answer: ClientResponse, channel: Channel, *, model_is_callers: b
     return failed
 
 
-def unusable(kind: str, why: str, body: bytes, channel: Channel, detail: str = "") -> FailedAttempt:
+def from_answer(kind: str, why: str, body: bytes, channel: Channel, detail: str = "") -> FailedAttempt:
     """The failed attempt of an answer that is not what was asked for: of its error, if it reports one."""
     server = read(_OK, body)
-    if server.message or server.code:
+    if server.message or server.code or server.status != HTTPStatus.INTERNAL_SERVER_ERROR:
         return from_error(kind, why, body, channel)
     return FailedAttempt(kind, why, detail)
 

@@ -93,7 +93,7 @@ def _media_type(given: str) -> bytes:
     return given.encode() if plain else b"application/octet-stream"
 
 
-def _checked(answer: ClientResponse, kind: TranscriptFormat, channel: Channel) -> bytes:
+def _validated(answer: ClientResponse, kind: TranscriptFormat, channel: Channel) -> bytes:
     """The body, if it is a transcript in this format. Raises FailedAttempt."""
     media_type = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type.startswith(_MARKUP) or not answer.body:
@@ -280,7 +280,7 @@ class Transcriber:
                 deadline_s=left_s,
                 model_is_callers=routes.model_is_callers(plan.route),
             )
-            return _checked(answer, request.format, channel)
+            return _validated(answer, request.format, channel)
 
         return await self.channel_client.first_answer(
             plan.channels, attempt, asker=call, kind=plan.route.kind

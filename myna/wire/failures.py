@@ -179,6 +179,21 @@ class ServerError(Struct, frozen=True):
 NOTHING_SAID: Final = ServerError(0)
 NULL: Final = Raw(b"null")
 """Of an absent member, which `reports_error` does not decode."""
+ERROR_MEMBERS: Final = (b'"error"', b'"base_resp"')
+"""The members of `reports_error`, of which an event of a stream that reports an error has one."""
+ERROR_EVENTS: Final = (b"error", b"response.failed")
+"""The names of events that report an error."""
+_STATUSES: Final = {
+    400: ("invalid_request_error", "BadRequestError", "1042", "2013"),
+    401: ("1004", "2049"),
+    402: ("1008", "2056"),
+    429: ("rate_limit_error", "1002", "1039", "1041", "2045"),
+    451: ("1026", "1027"),
+    504: ("1001",),
+}
+"""The types of errors, and MiniMax's codes, that stand for a status in an answer with the status 200. Source
+of the codes: MiniMax's "Error Codes", and the schema of its chat completions, where 1039 is a limit of tokens
+per minute."""
 
 
 def is_error(error: Any) -> bool:
@@ -193,11 +208,16 @@ def is_error(error: Any) -> bool:
 def reports_error(members: Mapping[str, Raw]) -> bool:
     """Whether an answer with the status 200, or an event of a stream, with these members reports an error:
     in `error`, as an object of the kind "error" (vLLM), or in `base_resp` (MiniMax), whose code of a success
-    is 0. `gateway/relay/events.py` looks for the names of the members in the bytes before."""
+    is 0."""
     base_resp = members.get("base_resp", NULL)
     if is_error(members.get("error", NULL)) or bytes(members.get("object", NULL)) == b'"error"':
         return True
     return base_resp is not NULL and bool(count_of(object_of(loads(bytes(base_resp))).get("status_code")))
+
+
+def choice_reports_error(finish_reason: Any, error: Any) -> bool:
+    """Whether a choice with these members reports an error (OpenRouter)."""
+    return finish_reason == "error" or is_error(error)
 
 
 def read(status: int, body: bytes) -> ServerError:
@@ -223,8 +243,9 @@ def read(status: int, body: bytes) -> ServerError:
     code = error.get("code")
     if status == 200:
         own = count_of(code) or count_of(error.get("status")) or 0
-        by_type = {"invalid_request_error": 400, "BadRequestError": 400, "rate_limit_error": 429}
-        status = own if 400 <= own <= 599 else by_type.get(text_of(error.get("type")), 500)
+        named = str(error.get("type") or error.get("status_code"))
+        by_name = next((status for status, names in _STATUSES.items() if named in names), 500)
+        status = own if 400 <= own <= 599 else by_name
     return ServerError(
         status=status,
         code=text_of(code),

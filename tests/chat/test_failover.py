@@ -156,19 +156,47 @@ def test_an_error_with_the_status_200_has_its_own_status() -> None:
         ),
         ({"type": "error", "message": VLLM, "code": "context_length_exceeded"}, CONTEXT),
         (error("out of memory", code=500), (500, None)),
-        ({"base_resp": {"status_code": 1026, "status_msg": "input new_sensitive"}}, FORBIDDEN),  # MiniMax's
     ):
         if "response" in body:
             expected = CONTEXT
-        data = json.dumps(body).encode()
-        failures = [from_error("ErrorEvent", "an error", data, CHANNEL)]
-        wholes = partial(answers.completion, data, RequestSummary("m", 1)), partial(responses.checked, data)
-        for read in wholes:
-            with pytest.raises(FailedAttempt) as raised:
-                read(CHANNEL)
-            failures.append(raised.value)
-        for found in map(told, failures):
+        for found in errors_within(body):
             assert (found.openai_status, found.code) == expected
+
+
+def errors_within(body: Any) -> list[MynaError]:
+    """What the caller is told of an error in an event, and in a whole answer with the status 200."""
+    data = json.dumps(body).encode()
+    failures = [from_error("ErrorEvent", "an error", data, CHANNEL)]
+    wholes = partial(answers.completion, data, RequestSummary("m", 1)), partial(responses.validated, data)
+    for read in wholes:
+        with pytest.raises(FailedAttempt) as raised:
+            read(CHANNEL)
+        failures.append(raised.value)
+    return list(map(told, failures))
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected", "says"),
+    [
+        ((1000, 1013, 1024, 1033, 9999), (500, None), "try again later"),
+        ((1001,), (504, "timeout"), ""),
+        ((1002, "1002", 1039, 1041, 2045), LIMITED, "try again later"),
+        ((1004, 2049), (500, None), "Tell the operator"),
+        ((1008, 2056), LIMITED, "Tell the operator"),
+        ((1026, 1027), FORBIDDEN, "refunded"),
+        ((1042, 2013), (400, None), "refunded"),
+    ],
+)
+def test_codes_of_minimax_are_read_as_openais_errors(
+    codes: tuple[Any, ...], expected: tuple[int, str | None], says: str
+) -> None:
+    for code in codes:
+        for found in errors_within({"base_resp": {"status_code": code}, "choices": None}):
+            assert (found.openai_status, found.code) == expected
+            assert says in found.message
+            assert ("x-should-retry" in found.headers) is (says != "try again later")
+    too_long = {"status_code": 2013, "status_msg": "invalid params, context window exceeds limit"}
+    assert {found.code for found in errors_within({"base_resp": too_long})} == {"context_length_exceeded"}
 
 
 def test_words_and_a_harmless_message_are_passed_on() -> None:

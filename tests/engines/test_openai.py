@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from myna.engines.interface import EngineBusy, EngineFailed, EngineTimedOut, EngineUnavailable, NothingSpoken
+from myna.engines.interface import (
+    EngineBusy,
+    EngineFailed,
+    EngineTimedOut,
+    EngineUnavailable,
+    NothingSpoken,
+    ServerBusy,
+)
 from myna.engines.openai.engine import OpenAISpeech
 from myna.http.client import HttpClient
 from myna.lib.files import QUEUE_MAX, THREADS, DiskExecutor
@@ -115,6 +122,15 @@ async def test_a_response_that_is_not_mp3_fails_and_leaves_no_file(
     assert names(tmp_path) == relayed == []
     for secret in (KEY, "no such voice", upstream.base, HELLO.text):
         assert secret not in str(failed.value)
+
+
+async def test_a_rate_limit_with_the_status_200_is_that_of_a_busy_server(
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
+) -> None:
+    body = b'{"base_resp":{"status_code":1002,"status_msg":"rate limit"}}'
+    upstream.speech = answer(body, "200 OK", "Content-Type: application/json")
+    with pytest.raises(ServerBusy, match="sent application/json"):
+        await speak(engine, tmp_path)
 
 
 FACTS_ALONE = (b"\xff\xfb\x90\xc4" + bytes(17) + b"Info").ljust(417, b"\0")

@@ -71,10 +71,10 @@ def test_an_answer_that_is_none_is_a_failed_attempt(answer: Any, kind: str) -> N
 def test_a_response_has_ended_without_an_error(response: Any, good: bool) -> None:
     body = json.dumps(response).encode()
     if good:
-        assert responses.checked(body, CHANNEL) == body
+        assert responses.validated(body, CHANNEL) == body
         return
     with pytest.raises(FailedAttempt) as failed:
-        responses.checked(body, CHANNEL)
+        responses.validated(body, CHANNEL)
     assert SECRET not in failed.value.detail
 
 
@@ -87,7 +87,7 @@ def test_a_response_has_ended_without_an_error(response: Any, good: bool) -> Non
     ],
 )
 def test_a_response_that_strict_readers_refuse_is_passed_on_repaired(sent: bytes, passed: Any) -> None:
-    repaired = responses.checked(sent, CHANNEL)
+    repaired = responses.validated(sent, CHANNEL)
     assert json.loads(repaired) == passed
     assert not repaired.startswith(b"\xef") and b"NaN" not in repaired
 

@@ -60,7 +60,7 @@ def test_a_whole_answer_is_read_by_each_reader(name: str) -> None:
     assert b"NaN" not in passed and not passed.startswith(lenient.BOM)
     (sent,) = answers.as_events(body, with_usage=False)
     assert "delta" in json.loads(sent.removeprefix(b"data: "))["choices"][0]
-    members, choices = answers.completed(body, REQUEST, CHANNEL)
+    members, choices = answers.normalized(body, REQUEST, CHANNEL)
     response = response_to(members | {"choices": choices})
     assert response["output"][-1]["content"][0]["text"] == text
     assert response["status"] == "completed"

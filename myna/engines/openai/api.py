@@ -110,10 +110,10 @@ def refusal(answer: ClientResponse, url: str, key: str) -> EngineFailed:
     for secret in filter(None, (key, password, unquote(password or ""))):
         body = body.replace(secret, "***")
     log.warning("a speech server answered %d: %.*r", answer.status, LOGGED_MAX_CHARS, body)
-    if answer.status == HTTPStatus.OK:
-        return EngineFailed(f"The speech server was asked for mp3 and sent {_media_type(answer.headers)}.")
     meaning = read(answer.status, answer.body).meaning(model_is_callers=False)
     why = f"The speech server answered {answer.status}."
+    if answer.status == HTTPStatus.OK:
+        why = f"The speech server was asked for mp3 and sent {_media_type(answer.headers)}."
     if meaning in (BUSY, NO_QUOTA):
         return ServerBusy(why, retry_after_s(answer.headers))
     if meaning is SLOW:

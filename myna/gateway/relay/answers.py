@@ -16,12 +16,12 @@ import msgspec
 from msgspec import Struct
 
 from myna.channels.channels import Channel
-from myna.gateway.failover import FailedAttempt, from_error, unusable
+from myna.gateway.failover import FailedAttempt, from_answer, from_error
 from myna.lib.ids import new_name
 from myna.wire import completions
 from myna.wire.body import has_too_many_containers, to_event, to_json
 from myna.wire.completions import han_count
-from myna.wire.failures import NULL, is_error, reports_error
+from myna.wire.failures import NULL, choice_reports_error, is_error, reports_error
 from myna.wire.lenient import (
     UNREADABLE,
     count_of,
@@ -59,12 +59,12 @@ class RequestSummary(Struct, frozen=True):
 
 
 def completion(body: bytes, request: RequestSummary, channel: Channel) -> bytes:
-    """The JSON of `completed`."""
-    members, choices = completed(body, request, channel)
+    """The JSON of `normalized`."""
+    members, choices = normalized(body, request, channel)
     return _encode(members if choices is None else members | {"choices": msgspec.Raw(dumps(choices))})
 
 
-def completed(
+def normalized(
     body: bytes, request: RequestSummary, channel: Channel
 ) -> tuple[dict[str, Any], list[dict[str, Any]] | None]:
     """A channel's completion with the name that the caller gave the model, with the usage, counted if there
@@ -72,10 +72,10 @@ def completed(
     very many objects and arrays. These and other members stay as they are. Raises FailedAttempt, also if it
     reports an error."""
     try:
-        members, found = checked(body, "choices", channel)
+        members, found = validated(body, "choices", channel)
         choices = None if has_too_many_containers(found) else _objects(found)
-        if any(failed(one.get("finish_reason"), one.get("error")) for one in choices or ()):
-            raise reported(body, channel)
+        if any(choice_reports_error(one.get("finish_reason"), one.get("error")) for one in choices or ()):
+            raise reported_error(body, channel)
         named = {name: loads(bytes(members.pop(name))) for name in completions.MEMBERS if name in members}
     except UNREADABLE as error:
         raise _no_completion(error) from error
@@ -93,25 +93,20 @@ def completed(
     return completions.members(named, missing) | members | {"model": request.model}, choices
 
 
-def failed(finish_reason: Any, error: Any) -> bool:
-    """Whether a choice with these members reports an error (OpenRouter)."""
-    return finish_reason == "error" or is_error(error)
-
-
-def reported(body: bytes, channel: Channel) -> FailedAttempt:
+def reported_error(body: bytes, channel: Channel) -> FailedAttempt:
     """The failed attempt of an answer that reports an error."""
     return from_error("ErrorAnswer", "the answer reports an error", body, channel)
 
 
-def checked(body: bytes, list_name: str, channel: Channel) -> tuple[_Members, bytes]:
+def validated(body: bytes, list_name: str, channel: Channel) -> tuple[_Members, bytes]:
     """The members of a channel's answer, and its list of objects. Raises UNREADABLE, and FailedAttempt if
     there is no such list or if the answer reports an error."""
     members = strict(_members.decode, body)
     found = bytes(members.get(list_name, NULL))
     if not _OBJECT.match(found.lstrip()):
-        raise unusable("NoChoices", f"the answer has no {list_name}", body, channel)
+        raise from_answer("NoChoices", f"the answer has no {list_name}", body, channel)
     if reports_error(members):
-        raise reported(body, channel)
+        raise reported_error(body, channel)
     return members, found
 
 
@@ -139,7 +134,7 @@ def embeddings(body: bytes, request: RequestSummary, channel: Channel) -> bytes:
     little-endian order (openai-node decodes whatever comes), or as numbers. Raises FailedAttempt."""
     prompt_tokens, in_base64 = request.prompt_tokens, request.in_base64
     try:
-        members, found = checked(body, "data", channel)
+        members, found = validated(body, "data", channel)
         if has_too_many_containers(body):
             if in_base64:
                 raise FailedAttempt("LargeAnswer", TOO_MANY)
@@ -147,7 +142,7 @@ def embeddings(body: bytes, request: RequestSummary, channel: Channel) -> bytes:
         vectors: list[dict[str, Any]] = []
         for place, item in enumerate(_lists.decode(found)):
             if is_error(item.get("error", NULL)):
-                raise reported(body, channel)
+                raise reported_error(body, channel)
             index = completions.place_of(loads(bytes(item.get("index", NULL))), place)
             given: dict[str, Any] = item | {"object": "embedding", "index": index}
             vector = bytes(item.get("embedding", NULL))
@@ -270,7 +265,7 @@ class Chunks:
         given = {name: loads(bytes(first[name])) for name in ("id", "created") if name in first}
         self._members = completions.members(given, missing)
 
-    def completed(self, event: bytes, data: bytes, *, ends: bool) -> bytes:
+    def normalized(self, event: bytes, data: bytes, *, ends: bool) -> bytes:
         """An event whose JSON is `data`, with what it needs. `ends`: it has a reason to finish."""
         if not self._named or self._only_model or (self._good and self._is_alike(data)):
             return self.with_model(event)

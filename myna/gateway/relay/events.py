@@ -17,7 +17,7 @@ import msgspec
 
 from myna.gateway.relay.answers import Chunks
 from myna.wire.body import has_too_many_containers
-from myna.wire.failures import NULL, reports_error
+from myna.wire.failures import ERROR_EVENTS, ERROR_MEMBERS, NULL, reports_error
 from myna.wire.lenient import BOM, UNREADABLE, count_of, loads, object_of, objects_of, strict
 
 BUFFERED_MAX_BYTES: Final = 128 * 1024
@@ -26,13 +26,10 @@ it must be read."""
 DONE: Final = b"data: [DONE]\n\n"
 ERROR_EVENT: Final = "ErrorEvent"
 """The kind of a stream that is broken by an event with an error."""
-_ERROR: Final = b'"error"'
-_BASE_RESP: Final = b'"base_resp"'
+_ERROR, _BASE_RESP = ERROR_MEMBERS
 """One of both is in each event after the first one that reports an error, and in few others."""
 _LINES_MAX: Final = 1000
 """Of one event: a million of them would take half a second of the event loop."""
-_FAILED: Final = (b"error", b"response.failed")
-"""The names of events that report an error."""
 _CLOSING: Final = (b"response.completed", b"response.incomplete")
 """The names of the last event of POST /responses, which has no `[DONE]`."""
 _BLANK_LINE: Final = re.compile(rb"\n[\r\n]|\r\r")
@@ -133,7 +130,7 @@ class EventRelay:
             and not self.done
         ):
             self.says_nothing = False
-            return self._chunks.completed(part, part[6:-2], ends=self._note(part))
+            return self._chunks.normalized(part, part[6:-2], ends=self._note(part))
         self.says_nothing = True  # unless an event says something
         sent = self._feed(part)
         self.says_nothing &= not self.passes_long and b"{" not in self._buffer[:_LOOKED_AT_BYTES]
@@ -227,7 +224,7 @@ class EventRelay:
             raise BrokenEvents("NoEvents", "the channel sent an event that is no JSON", data)
         if self._typed:
             name = _type_of(data) or name
-        if not self.begun or at_end or name in _FAILED or _ERROR in data or _BASE_RESP in data:
+        if not self.begun or at_end or name in ERROR_EVENTS or _ERROR in data or _BASE_RESP in data:
             members = _check(data, name)
             if not self.begun:
                 if not self._typed and members.get("choices", NULL) == NULL:
@@ -241,7 +238,7 @@ class EventRelay:
             return b""
         ends = self._note(data)
         self._replaced = replaced is not None
-        return self._chunks.completed(event + b"\n\n", data, ends=ends) if replaced is None else replaced
+        return self._chunks.normalized(event + b"\n\n", data, ends=ends) if replaced is None else replaced
 
     def _note(self, data: bytes) -> bool:
         """Notes which choices finish; whether one does."""
@@ -322,7 +319,7 @@ def _check(data: bytes, name: bytes) -> Mapping[str, msgspec.Raw]:
         reports = reports_error(members)
     except UNREADABLE as error:
         raise _no_json(data) from error
-    if name in _FAILED or reports or _FINISHED_BY_ERROR.search(data):
+    if name in ERROR_EVENTS or reports or _FINISHED_BY_ERROR.search(data):
         raise BrokenEvents(ERROR_EVENT, "the channel sent an error", data)
     return members
 
@@ -333,5 +330,5 @@ def _check_long(data: bytes) -> None:
     if start is None:
         raise BrokenEvents("LongEvent", "the stream has an event that is too long and has no JSON")
     _, name = _parsed(data[: start.end()])
-    if name in _FAILED or _LONG_ERROR.match(data, start.end()):
+    if name in ERROR_EVENTS or _LONG_ERROR.match(data, start.end()):
         raise BrokenEvents(ERROR_EVENT, "the channel sent an error", data)

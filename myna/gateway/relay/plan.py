@@ -75,7 +75,7 @@ class Shape:
         """The events at the end of a complete answer, which this relay has passed on. Called once."""
         return relay.ending()
 
-    def failed(self, error: MynaError) -> bytes:
+    def error_event(self, error: MynaError) -> bytes:
         """The event that ends an incomplete answer."""
         return to_event(openai_error(error))
 

@@ -198,7 +198,7 @@ class Relay:
             if self.config.settings.broken_stream != KEPT_SETTING:
                 raise StreamFailed(reason, kept=False) from cause
             failure = StreamFailed(reason, kept=True)
-            streamed.failure_event = streamed.shape.failed(failure)
+            streamed.failure_event = streamed.shape.error_event(failure)
             copy = streamed.complete(streamed.failure_event)
             await call.keep(copy, reason=StreamFailed.__name__)
             return failure

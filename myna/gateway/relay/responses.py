@@ -19,7 +19,7 @@ from myna.channels import routes
 from myna.channels.channels import Channel
 from myna.engines.pool.admission import Slot
 from myna.errors import MynaError
-from myna.gateway.failover import FailedAttempt, from_error, unusable
+from myna.gateway.failover import FailedAttempt, from_answer, from_error
 from myna.gateway.relay import answers
 from myna.gateway.relay.events import BrokenEvents, EventRelay, Observer, loaded
 from myna.gateway.relay.plan import CHAT, LeftOut, ReadRequest, RelayPlan, RelayPlanner, Shape, read_fields
@@ -134,9 +134,9 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
 
     def answer_of(self, channel: Channel, body: bytes) -> bytes:
         if self.passes_to(channel):
-            return answers.with_model(checked(body, channel), self.request.model)
+            return answers.with_model(validated(body, channel), self.request.model)
         request = self.request
-        members, choices = answers.completed(body, request, channel)
+        members, choices = answers.normalized(body, request, channel)
         if choices is None:
             raise FailedAttempt("LargeAnswer", answers.TOO_MANY)
         completion = members | {"choices": choices}
@@ -243,7 +243,7 @@ class ResponseShape(Shape):
             self._events.feed({"choices": [], "usage": counted})
         return b"".join(self._events.finish(int(time.time())))
 
-    def failed(self, error: MynaError) -> bytes:
+    def error_event(self, error: MynaError) -> bytes:
         """The failed response: if its events pass, the one that the channel began."""
         code = error.code or "server_error"
         if not self._passed_response:
@@ -320,7 +320,7 @@ async def plan(
     )
 
 
-def checked(body: bytes, channel: Channel) -> bytes:
+def validated(body: bytes, channel: Channel) -> bytes:
     """A channel's response, repaired if strict readers can't read it. Raises FailedAttempt if it is none, has
     not ended or reports an error."""
     try:
@@ -330,7 +330,7 @@ def checked(body: bytes, channel: Channel) -> bytes:
             body, readable = repaired(body)
             response = _response.decode(readable)
     except UNREADABLE as error:
-        raise unusable(
+        raise from_answer(
             "NoResponse", "the answer is not what was asked for", body, channel, f": {error}"
         ) from error
     if response.status not in _ENDED or is_set(response.error):

@@ -107,7 +107,7 @@ class StreamedAnswer:
         for an error of the network, and some never show the event."""
         self.stop()
         end_of_event = b"\n\n" if self.within_event else b""
-        self.out.write(end_of_event + (self.failure_event or self.shape.failed(error)))
+        self.out.write(end_of_event + (self.failure_event or self.shape.error_event(error)))
         if isinstance(error, StreamUnread):  # the client does not read
             self.out.abort()
         else:

@@ -10,13 +10,13 @@ from msgspec import Struct
 
 from myna.channels.channels import Channel
 from myna.channels.routes import RouteKind
-from myna.gateway.failover import FailedAttempt, unusable
+from myna.gateway.failover import FailedAttempt, from_answer
 from myna.gateway.relay import answers
 from myna.gateway.relay.answers import RequestSummary
 from myna.gateway.relay.plan import CHAT, Endpoint
 from myna.wire import completions
 from myna.wire.body import has_too_many_containers, to_json
-from myna.wire.failures import EMPTY, EMPTY_CAUSED, NULL
+from myna.wire.failures import EMPTY, EMPTY_CAUSED, NULL, choice_reports_error
 from myna.wire.lenient import UNREADABLE, reason_of, strict, text_of
 from myna.wire.v1 import ChatChoice, ChatMessage, ChatRequest
 
@@ -61,12 +61,12 @@ _tool_calls = msgspec.json.Decoder(list[dict[str, Any]] | None)
 def first_choice(body: bytes, channel: Channel) -> ChatChoice:
     """The first choice of a channel's completion, with a content or with tool calls. Raises FailedAttempt."""
     try:
-        _, found = answers.checked(body, "choices", channel)
+        _, found = answers.validated(body, "choices", channel)
         choice = strict(_choices.decode, found).first or _Choice()
-        if answers.failed(choice.finish_reason, choice.error):
-            raise answers.reported(body, channel)
+        if choice_reports_error(choice.finish_reason, choice.error):
+            raise answers.reported_error(body, channel)
         if (message := choice.message or choice.delta) is None:
-            raise unusable("NoChoices", "the answer's choice has no message", body, channel)
+            raise from_answer("NoChoices", "the answer's choice has no message", body, channel)
         content = message.content
         if not isinstance(content, str):
             content = text_of(completions.message({"content": content}, whole=True)["content"])
@@ -74,7 +74,7 @@ def first_choice(body: bytes, channel: Channel) -> ChatChoice:
         if (calls := _tool_calls.decode(_bounded(message.tool_calls))) is not None:
             tool_calls = [one for call in calls if (one := completions.call(call))]
     except UNREADABLE as error:
-        raise unusable(
+        raise from_answer(
             "NoCompletion", "the answer is no chat completion", body, channel, f": {error}"
         ) from error
     if not content and not tool_calls:
