@@ -1,4 +1,5 @@
-"""How many Python functions the event loop calls for one request: `python -m bench calls`.
+"""How many Python functions the event loop calls for one request, and how many bytecode instructions they
+execute: `python -m bench calls`.
 
 The server counts each call of a function and each step of a coroutine in the thread of its event loop, those
 of libraries included, and answers at COUNTED_PATH what it has counted. Times depend on the load of the
@@ -43,32 +44,41 @@ REQUESTS = {
 }
 """A request that is counted: its path and body."""
 
-Found = dict[str, int]
+Found = dict[str, tuple[int, int]]
+"""Calls and instructions by function."""
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """Of one request, in the round with the fewest, which has no periodic work: all calls, and those by
-    function."""
+    """Of one request, in the round with the fewest instructions, which has no periodic work: all calls, all
+    instructions, and the calls by function."""
 
     calls: int
-    functions: Found
+    instructions: int
+    functions: dict[str, int]
 
 
 class Counted(Service):
     """A service that counts the calls of the thread that runs it."""
 
     def routes(self) -> Routes:
-        found: Counter[CodeType] = Counter()
+        calls: Counter[CodeType] = Counter()
+        instructions: Counter[CodeType] = Counter()
 
-        def on_event(frame: FrameType, event: str, _: Any) -> None:
-            if event == "call":
-                found[frame.f_code] += 1
+        def on_call(frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            calls[frame.f_code] += 1
+            return on_event
+
+        def on_event(frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
+            instructions[frame.f_code] += event == "opcode"
+            return on_event
 
         async def answer(_: Request) -> Response:
-            sys.setprofile(None)
-            counted = {_name(code): count for code, count in found.items()}
-            found.clear()
-            sys.setprofile(on_event)
+            sys.settrace(None)
+            counted = {_name(code): (calls[code], instructions[code]) for code in calls}
+            calls.clear()
+            instructions.clear()
+            sys.settrace(on_call)
             return Response(msgspec.json.encode(counted))
 
         return {**super().routes(), COUNTED_PATH: {"GET": answer}}
@@ -85,7 +95,7 @@ def table(found: dict[str, Counts], *, functions: bool = False) -> str:
     """The counts as text, with the most called functions of each request if these are wanted."""
     lines = []
     for name, counts in found.items():
-        lines.append(f"{counts.calls:6}  {name}")
+        lines.append(f"{counts.calls:6} calls, {counts.instructions:6} instructions  {name}")
         most = sorted(counts.functions.items(), key=lambda one: -one[1])
         lines += [f"{count:14}  {function}" for function, count in most if functions]
     return "\n".join(lines)
@@ -122,8 +132,16 @@ def _count(connection: socket.socket, path: str, body: str) -> Counts:
         ask("POST", path, body)
     rounds = [counted(lambda: ask("POST", path, body)) for _ in range(ROUNDS)]
     alone = [counted(lambda: None) for _ in range(ROUNDS)]
-    found, own = (min(many, key=lambda one: sum(one.values())) for many in (rounds, alone))
-    return Counts(sum(found.values()) - sum(own.values()), Counter(found) - Counter(own))
+    found, own = (min(many, key=lambda one: _sums(one)[1]) for many in (rounds, alone))
+    calls, instructions = (sum_of - own_sum for sum_of, own_sum in zip(_sums(found), _sums(own), strict=True))
+    functions = Counter({name: calls for name, (calls, _) in found.items()})
+    functions.subtract({name: calls for name, (calls, _) in own.items()})
+    return Counts(calls, instructions, +functions)
+
+
+def _sums(found: Found) -> tuple[int, int]:
+    """All calls and all instructions."""
+    return sum(calls for calls, _ in found.values()), sum(count for _, count in found.values())
 
 
 def _name(code: CodeType) -> str:

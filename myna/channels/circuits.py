@@ -20,6 +20,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 from msgspec import Struct
+from prometheus_client import Gauge
 
 from myna.errors import Overloaded
 from myna.lib.shares import Shares
@@ -148,7 +149,7 @@ class Outbound:
                 RETRY_AFTER_S,
             ),
         )
-        self._channels = Shares[str](total, _part(total, CHANNEL_SHARE), ChannelFull, _show)
+        self._channels = Shares[str](total, _part(total, CHANNEL_SHARE), ChannelFull)
         self._on_channels = Shares[tuple[str, int]](sys.maxsize, total, ChannelFull)
 
     def place(self, channel: str, concurrent: int, account_id: int) -> "OutboundPlace":
@@ -156,6 +157,7 @@ class Outbound:
         places, or with 0 its share. Entering it raises Overloaded for the account, ChannelFull."""
         most = min(concurrent or self._channels.share, self._total)
         return OutboundPlace(
+            metrics.places_of(channel),
             (self._accounts, account_id, 0),
             (self._on_channels, (channel, account_id), _part(most, ACCOUNT_SHARE_OF_CHANNEL)),
             (self._channels, channel, most),
@@ -163,12 +165,14 @@ class Outbound:
 
 
 class OutboundPlace:
-    """A place among several shares, each with its holder and that one's share, in the order to take them. A
-    class of its own, since every call has one: a generator as a context manager costs twice as much."""
+    """A place among several shares, each with its holder and that one's share, in the order to take them. The
+    gauge counts the places. A class of its own, since every call has one: a generator as a context manager
+    costs twice as much."""
 
-    __slots__ = ("_taken", "_wanted")
+    __slots__ = ("_gauge", "_taken", "_wanted")
 
-    def __init__(self, *wanted: tuple[Shares[Any], Hashable, int]) -> None:
+    def __init__(self, gauge: Gauge, *wanted: tuple[Shares[Any], Hashable, int]) -> None:
+        self._gauge = gauge
         self._wanted = wanted
         self._taken = 0
 
@@ -179,17 +183,18 @@ class OutboundPlace:
                     await shares.wait_for(holder, WAIT_S, share)
                 self._taken += 1
         except BaseException:
-            await self.__aexit__()
+            self._release()
             raise
+        metrics.levels[self._gauge] += 1
 
     async def __aexit__(self, *_: object) -> None:
+        metrics.levels[self._gauge] -= 1
+        self._release()
+
+    def _release(self) -> None:
         for shares, holder, _share in self._wanted[: self._taken]:
             shares.release(holder)
 
 
 def _part(places: int, share: float) -> int:
     return math.ceil(places * share)
-
-
-def _show(channel: str, places: int) -> None:
-    metrics.levels[metrics.places_of(channel)] = places

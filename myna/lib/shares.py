@@ -14,7 +14,7 @@ H = TypeVar("H")
 class Shares(Generic[H]):
     """`total` places in one process, of which a holder gets at most `share`. A holder that is empty, such as
     the address of a trusted proxy, has no share: only the total limits it. `refusal` makes the error for a
-    holder that gets no place. `note` is called with each holder whose number of places has changed.
+    holder that gets no place.
 
     Nobody waits with `take` and `place`. With `wait_for` the holders that wait get free places in turn.
     """
@@ -24,13 +24,11 @@ class Shares(Generic[H]):
         total: int,
         share: int,
         refusal: Callable[[], Exception],
-        note: Callable[[H, int], None] | None = None,
     ) -> None:
         self.total = total
         self.share = share
         self.in_use = 0
         self._refusal = refusal
-        self._note = note
         self._places: dict[H, int] = {}
         self._waiting: dict[H, deque[tuple[asyncio.Future[None], int]]] = {}
 
@@ -41,14 +39,9 @@ class Shares(Generic[H]):
 
     def release(self, holder: H, places: int = 1) -> None:
         """Gives places back."""
-        held = self._places[holder] - places
         self.in_use -= places
-        if held:
+        if held := self._places.pop(holder) - places:
             self._places[holder] = held
-        else:
-            del self._places[holder]
-        if self._note is not None:
-            self._note(holder, held)
         if self._waiting:
             self._serve()
 
@@ -65,14 +58,12 @@ class Shares(Generic[H]):
         """Takes places if there are as many, the holder may have them, by its `share` if it has another one,
         and does not wait for one, unless it `is_next`. Returns whether it did."""
         held = self._places.get(holder, 0) + places
-        if (held > (share or self.share) and holder) or self.in_use + places > self.total:
+        in_use = self.in_use + places
+        if (held > (share or self.share) and holder) or in_use > self.total:
             return False
-        if holder in self._waiting and not is_next:
+        if self._waiting and holder in self._waiting and not is_next:
             return False
-        self.in_use += places
-        self._places[holder] = held
-        if self._note is not None:
-            self._note(holder, held)
+        self._places[holder], self.in_use = held, in_use
         return True
 
     async def wait_for(self, holder: H, wait_s: float, share: int = 0) -> None:
