@@ -179,14 +179,6 @@ async def test_who_is_cancelled_holds_nothing(is_served: bool) -> None:
     assert shares.in_use == (0 if is_served else 1)
 
 
-def test_each_change_is_noted() -> None:
-    seen: list[tuple[str, int]] = []
-    shares = Shares[str](2, 2, Overloaded, lambda holder, places: seen.append((holder, places)))
-    with shares.place("a"), shares.place("a"):
-        pass
-    assert seen == [("a", 1), ("a", 2), ("a", 1), ("a", 0)]
-
-
 @pytest.mark.parametrize(
     ("balance", "used", "age_days", "expected"),
     [

@@ -55,6 +55,7 @@ def test_a_silent_channel_stops_neither_other_channels_nor_other_accounts(
         assert service.counted('myna_channel_requests_open{channel="silent"}') == [OF_ACCOUNT_ON_CHANNEL]
         upstream.release()
         assert [done.result()[0] for done in waiting].count(200) == OF_ACCOUNT_ON_CHANNEL
+    assert service.counted('myna_channel_requests_open{channel="silent"}') == [0]
     answered = OF_ACCOUNT_ON_CHANNEL + 2
     assert (one.stats().ok_calls, one.stats().cost) == (answered, answered)
     assert service.command("audit", "--json").code == 0
