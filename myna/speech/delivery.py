@@ -28,15 +28,7 @@ from typing import BinaryIO, Final, Literal, Self
 from msgspec import Struct, structs
 
 from myna.engines.audio import word_times
-from myna.engines.audio.encoders import (
-    LENGTH_NEEDED,
-    RATE_HZ,
-    Encoder,
-    SoundFormat,
-    at_volume,
-    encoder_of,
-    with_length,
-)
+from myna.engines.audio.encoders import FORMATS, RATE_HZ, Encoder, at_volume
 from myna.engines.interface import (
     CallerDisconnected,
     EngineFailed,
@@ -53,7 +45,7 @@ from myna.http.responses import openai_error
 from myna.lib.files import DiskExecutor, remove
 from myna.store.files.named_files import Spool
 from myna.wire.body import to_event, to_json
-from myna.wire.openai import CaptionedSpeech, SpeechDelta, SpeechEnd, SpeechUsage, WordTimestamp
+from myna.wire.openai import CaptionedSpeech, SpeechDelta, SpeechEnd, SpeechFormat, SpeechUsage, WordTimestamp
 
 PART_MAX_BYTES: Final = 32 * 1024
 TAIL_BYTES: Final = 1024
@@ -77,10 +69,10 @@ class SoundStream:
     finished file with `use_file`, and then `finish`. `parts` reads and encodes them: a slow encoder
     delays its client alone. Close it: that removes the file."""
 
-    def __init__(self, spool: Spool, disk: DiskExecutor, kind: SoundFormat) -> None:
+    def __init__(self, spool: Spool, disk: DiskExecutor, kind: SpeechFormat) -> None:
         self._spool = spool
         self._disk = disk
-        self._kind = kind
+        self._format = FORMATS[kind]
         self._encoder: Encoder | None = None
         self._file: BinaryIO = io.BytesIO()  # until there is sound
         self._file_lock = threading.Lock()
@@ -95,7 +87,7 @@ class SoundStream:
     async def write(self, pcm: bytes) -> None:
         """Appends samples. Raises OSError, and errors of the encoder's start: before the call is kept."""
         if self._encoder is None:
-            self._encoder = await self._disk.run(partial(encoder_of, self._kind))
+            self._encoder = await self._disk.run(self._format.encoder)
         await self.write_encoded(pcm)
 
     async def write_encoded(self, data: bytes) -> None:
@@ -120,21 +112,21 @@ class SoundStream:
             self._changed.clear()
             if not at and self._whole and self._encoder is not None:
                 samples = self._size_bytes // 2
-            while at < self._size_bytes and (self._whole or self._kind not in LENGTH_NEEDED):
+            while at < self._size_bytes and (self._whole or not self._format.needs_length):
                 count = min(PART_MAX_BYTES, self._size_bytes - at)
                 unsent += await self._disk.run(partial(self._encoded, at, count))
                 at += count
                 ready = len(unsent) - TAIL_BYTES
                 if ready > 0:
                     if samples:
-                        unsent, samples = with_length(self._kind, unsent, samples), 0
+                        unsent, samples = self._format.with_length(unsent, samples), 0
                     yield unsent[:ready]
                     unsent = unsent[ready:]
             if self._whole and at == self._size_bytes:
                 if self._encoder is not None:
                     unsent += await self._disk.run(self._encoder.finish)
                 if samples:
-                    unsent = with_length(self._kind, unsent, samples)
+                    unsent = self._format.with_length(unsent, samples)
                 if unsent:
                     yield unsent
                 return
@@ -176,7 +168,7 @@ class Style(Struct, frozen=True):
     """How the sound is sent: its format, how that is written, and whether with the times of its words. The
     text has `chars` characters."""
 
-    format: SoundFormat
+    format: SpeechFormat
     shape: Shape
     timed: bool
     chars: int
@@ -191,7 +183,7 @@ class Framing:
         self._words: list[WordTime] = []
         self._sent_words = 0
         self._rest = b""
-        self.media_type = _MEDIA_TYPES.get(style.shape, style.format.media_type)
+        self.media_type = _MEDIA_TYPES.get(style.shape, FORMATS[style.format].media_type)
 
     def add_words(self, words: Sequence[WordTime]) -> None:
         """These words come next."""
@@ -227,7 +219,7 @@ class Framing:
     def _captioned(self, audio: str) -> CaptionedSpeech:
         new = self._words[self._sent_words :]
         self._sent_words = len(self._words)
-        kind = self._style.format.media_type.decode()
+        kind = FORMATS[self._style.format].media_type.decode()
         return CaptionedSpeech(audio, kind, timestamps(new) if self._words else None)
 
 
@@ -313,7 +305,7 @@ class Delivery:
                         self.begun = True
                         await self._sound.write(part.pcm)
                         self._begin_sending()
-                    elif part.mp3 and self._style.format is SoundFormat.MP3:
+                    elif part.mp3 and self._style.format == "mp3":
                         self.begun = True
                         await self._sound.write_encoded(part.mp3)
                         self._begin_sending()
@@ -347,7 +339,7 @@ class Delivery:
         disk = self._tools.disk
         if self._style.timed:
             self._framing.add_words(await disk.run(partial(word_times.read, path)))
-        if self._style.format is SoundFormat.MP3:
+        if self._style.format == "mp3":
             await self._sound.use_file(path, temporary=False)
             return
         target = self._tools.spool.new()

@@ -16,7 +16,7 @@ from myna.channels import routes
 from myna.channels.channels import Channels
 from myna.channels.routes import Route, RouteKind
 from myna.config import ConfigCache
-from myna.engines.audio.encoders import SoundFormat
+from myna.engines.audio.encoders import FORMATS
 from myna.engines.interface import EngineFailed, EngineVoice
 from myna.engines.pool.admission import Slot
 from myna.engines.text.signs import speakable
@@ -40,7 +40,9 @@ from myna.wire import openai
 from myna.wire.body import decode, ignored, to_json_text
 from myna.wire.openai import AudioVoice, OpenAISpeechRequest, VoiceById
 
-NO_AAC = "aac needs Myna's extra 'm4a', which is not installed here; use another format, such as mp3."
+NOT_INSTALLED = (
+    "{format} needs Myna's extra '{extra}', which is not installed here; use another format, such as mp3."
+)
 NO_SUCH_LANGUAGE = "no voice here speaks this language; GET /audio/voices lists the existing ones."
 NO_SUCH_VOICE = "there is no such voice; GET /audio/voices lists the existing ones."
 T = TypeVar("T")
@@ -191,8 +193,10 @@ class StreamedSpeech:
 
     def _checked_route(self, request: OpenAISpeechRequest) -> Route:
         """The route of the request, whose format is there. Raises InvalidRequest, ModelNotFound."""
-        if not _style(request).format.available:
-            raise InvalidRequest(NO_AAC, field="response_format")
+        name = _style(request).format
+        if not FORMATS[name].available:
+            extra = FORMATS[name].extra
+            raise InvalidRequest(NOT_INSTALLED, field="response_format", format=name, extra=extra)
         return routes.find(self.config.current, self.config.settings, request.model, RouteKind.SPEECH)
 
     async def _voice(self, request: OpenAISpeechRequest, route: Route) -> tuple[str | None, str]:
@@ -245,7 +249,7 @@ def _style(request: OpenAISpeechRequest) -> Style:
     elif timed:
         shape = "lines" if request.stream else "object"
     return Style(
-        format=SoundFormat(request.response_format or SoundFormat.MP3),
+        format=request.response_format or "mp3",
         shape=shape,
         timed=timed,
         chars=len(request.input),

@@ -92,7 +92,8 @@ class EmbeddingsRequest(Struct, frozen=True):
     encoding_format: Any = None
 
 
-Format = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
+SpeechFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
+"""The values of `response_format`: see `FORMATS` of `engines/audio/encoders.py`."""
 DEFAULT_VOICES: Final = (
     "alloy=af_alloy,ash=am_michael,ballad=bm_george,coral=af_bella,echo=am_echo,fable=bm_fable,nova=af_nova,"
     "onyx=am_onyx,sage=af_sarah,shimmer=af_sky,verse=am_puck,marin=af_heart,cedar=am_fenrir"
@@ -115,7 +116,7 @@ class OpenAISpeechRequest(Struct, frozen=True):
     model: str
     input: Annotated[str, Meta(description="what to speak")]
     voice: str | VoiceById | None = None
-    response_format: Format | None = None
+    response_format: SpeechFormat | None = None
     speed: Annotated[float, Meta(ge=0.25, le=4)] | None = None
     volume: Annotated[float, Meta(ge=0, le=4, description="a factor")] | None = None
     volume_multiplier: Annotated[float, Meta(ge=0, le=4, description="the same")] | None = None

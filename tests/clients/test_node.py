@@ -8,7 +8,8 @@ from typing import Any
 import openai
 import pytest
 
-from myna.engines.audio.encoders import RATE_HZ, SoundFormat
+from myna.engines.audio.encoders import FORMATS, RATE_HZ
+from myna.wire.openai import SpeechFormat
 from tests.audio.test_encoders import heard
 from tests.openai_audio.transcription_upstream import TranscriptionUpstream
 from tests.rig.clients import CLIENTS, NodeJsClient
@@ -63,10 +64,10 @@ def test_openai_node_gets_an_answer(openai_node: dict[str, Any], way: str, answe
     assert openai_node[way] == answer
 
 
-@pytest.mark.parametrize(("way", "kind"), [("speech", SoundFormat.MP3), ("speechStream", SoundFormat.WAV)])
-def test_openai_node_gets_speech(openai_node: dict[str, Any], way: str, kind: SoundFormat) -> None:
+@pytest.mark.parametrize(("way", "kind"), [("speech", "mp3"), ("speechStream", "wav")])
+def test_openai_node_gets_speech(openai_node: dict[str, Any], way: str, kind: SpeechFormat) -> None:
     answer = openai_node[way]
-    assert answer["type"] == kind.media_type.decode()
+    assert answer["type"] == FORMATS[kind].media_type.decode()
     assert len(heard(base64.b64decode(answer["sound"]), kind)) > 0.3 * RATE_HZ
 
 

@@ -12,19 +12,20 @@ import numpy as np
 import pytest
 import soundfile
 
-from myna.engines.audio.encoders import RATE_HZ, SoundFormat
+from myna.engines.audio.encoders import FORMATS, RATE_HZ
 from myna.engines.interface import EngineCrashed, NoAudio
 from myna.engines.media.job import Script, Segment, Word
 from myna.engines.media.media import Transcoder
 from myna.engines.media.whisper import Writer, punctuated
 from myna.lib.sandbox import AllowedPaths
+from myna.wire.openai import SpeechFormat
 from tests.audio.test_encoders import heard
 from tests.rig.disks import StuckFile
 from tests.rig.samples import voice, write_mp3
 from tests.rig.waiting import until
 
 SECONDS = 4
-CODED = tuple(SoundFormat)
+CODED = tuple(FORMATS)
 
 
 @pytest.fixture(scope="module")
@@ -45,16 +46,16 @@ async def transcoder(folders: Path) -> AsyncIterator[Transcoder]:
 
 
 @pytest.mark.parametrize("kind", CODED)
-async def test_an_mp3_becomes_each_format(transcoder: Transcoder, folders: Path, kind: SoundFormat) -> None:
+async def test_an_mp3_becomes_each_format(transcoder: Transcoder, folders: Path, kind: SpeechFormat) -> None:
     target = folders / "spool" / kind
     done = await transcoder.transcode(folders / "audio" / "a.mp3", target, kind)
     data = target.read_bytes()
     assert (round(done.seconds, 2), done.size_bytes) == (SECONDS, len(data))
     samples = len(heard(data, kind))
     assert abs(samples / RATE_HZ - SECONDS) < 0.15
-    if kind in (SoundFormat.WAV, SoundFormat.FLAC):
+    if kind in ("wav", "flac"):
         assert soundfile.info(target).frames == samples
-    if kind is SoundFormat.WAV:
+    if kind == "wav":
         with wave.open(str(target)) as file:
             assert file.getnframes() == samples
 
@@ -63,7 +64,7 @@ async def test_sound_of_another_rate_keeps_pitch_and_length(transcoder: Transcod
     tone = np.sin(np.arange(SECONDS * 22_050) * 2 * np.pi * 440 / 22_050) * 0.3
     source, target = folders / "audio" / "tone.mp3", folders / "spool" / "tone"
     soundfile.write(source, tone, 22_050, format="MP3")
-    await transcoder.transcode(source, target, SoundFormat.PCM)
+    await transcoder.transcode(source, target, "pcm")
     samples = np.frombuffer(target.read_bytes(), "<i2")
     spectrum = np.abs(np.fft.rfft(samples))
     assert abs(len(samples) / RATE_HZ - SECONDS) < 0.1
@@ -73,7 +74,7 @@ async def test_sound_of_another_rate_keeps_pitch_and_length(transcoder: Transcod
 async def test_a_file_that_is_no_mp3_is_refused(transcoder: Transcoder, folders: Path) -> None:
     (folders / "audio" / "bad.mp3").write_bytes(b"<html>" * 1000)
     with pytest.raises(NoAudio):
-        await transcoder.transcode(folders / "audio" / "bad.mp3", folders / "spool" / "bad", SoundFormat.WAV)
+        await transcoder.transcode(folders / "audio" / "bad.mp3", folders / "spool" / "bad", "wav")
 
 
 async def test_a_child_that_is_killed_fails_its_file_and_the_next_one_is_converted(
@@ -81,16 +82,14 @@ async def test_a_child_that_is_killed_fails_its_file_and_the_next_one_is_convert
 ) -> None:
     stuck = StuckFile(folders / "audio" / "stuck.mp3")
     with contextlib.closing(stuck):
-        work = transcoder.transcode(stuck.path, folders / "spool" / "killed", SoundFormat.WAV)
+        work = transcoder.transcode(stuck.path, folders / "spool" / "killed", "wav")
         running = asyncio.ensure_future(work)
         await until(stuck.has_reader)
         os.kill(transcoder.pids()[0], signal.SIGKILL)
         with pytest.raises(EngineCrashed):
             await running
     await until(lambda: bool(transcoder.pids()))
-    done = await transcoder.transcode(
-        folders / "audio" / "a.mp3", folders / "spool" / "next", SoundFormat.OPUS
-    )
+    done = await transcoder.transcode(folders / "audio" / "a.mp3", folders / "spool" / "next", "opus")
     assert round(done.seconds, 2) == SECONDS
 
 

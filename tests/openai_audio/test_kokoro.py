@@ -9,7 +9,8 @@ from pathlib import Path
 import openai
 import pytest
 
-from myna.engines.audio.encoders import SoundFormat
+from myna.engines.audio.encoders import FORMATS
+from myna.wire.openai import SpeechFormat
 from tests.rig.commands import CommandLine
 from tests.rig.service import Service
 
@@ -45,13 +46,13 @@ def client(service: Service) -> openai.OpenAI:
     return openai.OpenAI(base_url=f"{service.root_url}/openai/v1", api_key=key, timeout=280)
 
 
-READABLE = [one for one in SoundFormat if one is not SoundFormat.PCM]
+READABLE = [one for one in FORMATS if one != "pcm"]
 """What a recording may be. Raw samples are not among it."""
 
 
 @pytest.mark.parametrize("kind", READABLE)
-def test_whisper_understands_each_format(client: openai.OpenAI, kind: SoundFormat) -> None:
-    speech = client.audio.speech.create(model="tts-1", voice="alloy", input=TEXT, response_format=kind.value)
+def test_whisper_understands_each_format(client: openai.OpenAI, kind: SpeechFormat) -> None:
+    speech = client.audio.speech.create(model="tts-1", voice="alloy", input=TEXT, response_format=kind)
     heard = client.audio.transcriptions.create(
         model="whisper-1", file=(f"speech.{kind}", speech.content), language="en"
     )

@@ -11,9 +11,9 @@ import pytest
 import soundfile
 
 from demo import tiny_voices
-from myna.engines.audio.encoders import RATE_HZ, SoundFormat
+from myna.engines.audio.encoders import FORMATS, RATE_HZ
 from myna.engines.registry import DEFAULT_SPEECH, KOKORO
-from myna.wire.openai import DEFAULT_VOICES
+from myna.wire.openai import DEFAULT_VOICES, SpeechFormat
 from tests.audio.test_encoders import heard
 from tests.rig.calls import Answer, call
 from tests.rig.commands import CommandLine
@@ -88,23 +88,23 @@ def speaker(service: Service) -> Speaker:
 @pytest.mark.parametrize(
     ("kind", "voice"),
     [
-        (SoundFormat.MP3, "alloy"),
-        (SoundFormat.OPUS, ESPEAK),
-        (SoundFormat.WAV, "alloy"),
-        (SoundFormat.PCM, ESPEAK),
+        ("mp3", "alloy"),
+        ("opus", ESPEAK),
+        ("wav", "alloy"),
+        ("pcm", ESPEAK),
     ],
 )
-def test_each_format_is_the_sound_of_the_record(speaker: Speaker, kind: SoundFormat, voice: str) -> None:
+def test_each_format_is_the_sound_of_the_record(speaker: Speaker, kind: SpeechFormat, voice: str) -> None:
     before = speaker.balance()
-    answer = speaker.post(response_format=kind.value, voice=voice)
-    assert (answer.status, answer.headers["content-type"]) == (200, kind.media_type.decode())
+    answer = speaker.post(response_format=kind, voice=voice)
+    assert (answer.status, answer.headers["content-type"]) == (200, FORMATS[kind].media_type.decode())
     assert answer.headers["transfer-encoding"] == "chunked"
     assert answer.headers["x-myna-channel"] == ("espeak" if voice == ESPEAK else KOKORO)
     assert (answer.headers["x-units-cost"], speaker.balance()) == ("1", before - 1)
     seconds = len(heard(answer.body, kind)) / RATE_HZ
     record = speaker.newest()
     assert (record["text"], record["status"]) == (TEXT, 2)
-    stored = len(heard(call("GET", record["audio_url"]).body, SoundFormat.MP3)) / RATE_HZ
+    stored = len(heard(call("GET", record["audio_url"]).body, "mp3")) / RATE_HZ
     assert seconds > 0.3
     assert abs(seconds - stored) < 0.2
 
@@ -128,8 +128,8 @@ def test_instructions_are_ignored_and_unknown_fields_are_named(speaker: Speaker)
 
 def test_a_text_of_marks_alone_is_a_short_silence_without_a_charge(speaker: Speaker) -> None:
     before, records = speaker.balance(), speaker.newest()
-    for text, kind in (("...", SoundFormat.MP3), ("！？ 🎉", SoundFormat.WAV), ("—", SoundFormat.FLAC)):
-        answer = speaker.post(input=text, response_format=kind.value)
+    for text, kind in (("...", "mp3"), ("！？ 🎉", "wav"), ("—", "flac")):
+        answer = speaker.post(input=text, response_format=kind)
         samples = heard(answer.body, kind)
         assert (answer.status, answer.headers["x-units-cost"]) == (200, "0")
         assert 0.25 < len(samples) / RATE_HZ < 0.5 and not samples.any()
@@ -195,17 +195,17 @@ def test_the_operator_sets_which_voices_the_names_mean(speaker: Speaker) -> None
 
 
 def test_a_stored_mp3_is_sent_again_in_the_same_format(speaker: Speaker) -> None:
-    for kind in (SoundFormat.MP3, SoundFormat.FLAC):
+    for kind in ("mp3", "flac"):
         bodies = []
         for _ in range(2):
-            data = {"model": "tts-1", "input": TEXT, "response_format": kind.value}
+            data = {"model": "tts-1", "input": TEXT, "response_format": kind}
             headers = {"Idempotency-Key": f"again-{kind}"}
             answer = call(
                 "POST", f"{speaker.base_url}/audio/speech", key=speaker.key, data=data, headers=headers
             )
             assert answer.status == 200
             bodies.append(heard(answer.body, kind))
-            if kind is SoundFormat.FLAC:  # spoken now, and then converted from the record
+            if kind == "flac":  # spoken now, and then converted from the record
                 samples, _ = soundfile.read(io.BytesIO(answer.body))
                 assert len(samples) == len(bodies[-1])
         assert answer.headers["x-units-cost"] == "0"
@@ -219,11 +219,11 @@ def test_openai_python_streams_speech_to_a_file(speaker: Speaker, tmp_path: Path
         model="gpt-4o-mini-tts", voice="coral", input=TEXT, instructions="Be glad.", speed=1.25
     ) as response:
         response.stream_to_file(path)
-    assert len(heard(path.read_bytes(), SoundFormat.MP3)) > 0.3 * RATE_HZ
+    assert len(heard(path.read_bytes(), "mp3")) > 0.3 * RATE_HZ
     whole = client.audio.speech.create(model="tts-1", voice="marin", input=TEXT, response_format="wav")
     with wave.open(io.BytesIO(whole.content)) as file:
         samples = len(file.readframes(file.getnframes())) // 2
-    assert samples == len(heard(whole.content, SoundFormat.WAV)) > 0.3 * RATE_HZ
+    assert samples == len(heard(whole.content, "wav")) > 0.3 * RATE_HZ
 
 
 def test_a_route_charges_its_price(speaker: Speaker) -> None:
@@ -235,7 +235,7 @@ def test_a_route_charges_its_price(speaker: Speaker) -> None:
         answer = speaker.post(model="audiobook")
         assert (answer.status, answer.headers["x-units-cost"]) == (200, "7")
         assert speaker.balance() == before - 7
-        assert len(heard(answer.body, SoundFormat.MP3)) > 0.3 * RATE_HZ
+        assert len(heard(answer.body, "mp3")) > 0.3 * RATE_HZ
         refused = call(
             "POST", f"{speaker.base_url}/audio/speech", key=poor, data={"model": "audiobook", "input": TEXT}
         )
@@ -264,8 +264,8 @@ def elsewhere(
 def test_another_servers_mp3_is_sent_or_converted(elsewhere: Service, session_upstream: Upstream) -> None:
     session_upstream.forget()
     speaker = Speaker(elsewhere)
-    for kind in (SoundFormat.MP3, SoundFormat.OPUS):
-        answer = speaker.post(response_format=kind.value)
+    for kind in ("mp3", "opus"):
+        answer = speaker.post(response_format=kind)
         assert (answer.status, answer.headers["x-myna-channel"]) == (200, DEFAULT_SPEECH)
         assert len(heard(answer.body, kind)) > 0.1 * RATE_HZ
     assert speaker.balance() == UNITS - 2
@@ -290,7 +290,7 @@ def test_a_compute_node_speaks_in_the_language_of_the_request(
     wait_until(lambda: speaker.voices() != [], 60, "voices are listed")
     answer = speaker.post(response_format="flac")
     assert (answer.status, answer.headers["x-myna-channel"]) == (200, "node")
-    assert len(heard(answer.body, SoundFormat.FLAC)) > 0.3 * RATE_HZ
+    assert len(heard(answer.body, "flac")) > 0.3 * RATE_HZ
     assert speaker.balance() == UNITS - 1
     english, mandarin = (speaker.post(input="好 no", language=code).body for code in ("en", "zh"))
     assert english and mandarin and english != mandarin

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from myna.engines.audio.encoders import RATE_HZ, Encoder, SoundFormat
+from myna.engines.audio.encoders import FORMATS, RATE_HZ, Encoder
 from myna.engines.interface import EngineCrashed, EngineTimedOut, SoundTooLong
 from myna.engines.registry import KOKORO
 from myna.speech import delivery
@@ -198,10 +199,11 @@ async def test_a_repeated_request_for_a_kept_broken_sound_breaks_off_again(visit
 
 
 async def test_an_encoder_that_fails_is_refunded(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_kind: SoundFormat) -> Encoder:
+    def refuse() -> Encoder:
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(delivery, "encoder_of", refuse)
+    opus = structs.replace(FORMATS["opus"], encoder=refuse)
+    monkeypatch.setattr(delivery, "FORMATS", {**FORMATS, "opus": opus})
     answer = await visitor.speak(response_format="opus")
     visitor.voice.say(ONE, None)
     await (await answer.head()).rest()

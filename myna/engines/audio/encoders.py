@@ -9,13 +9,14 @@ import importlib.util
 import io
 import struct
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from typing import Any, Final, Protocol
 
 import lameenc
+from msgspec import Struct
 
 from myna.engines.audio.mp3 import mp3_encoder
 from myna.engines.interface import STREAM_RATE_HZ
+from myna.wire.openai import SpeechFormat
 
 RATE_HZ: Final = STREAM_RATE_HZ
 UNKNOWN_SIZE: Final = 0xFFFF_FFFF
@@ -26,54 +27,8 @@ _SOFT_FROM: Final = 0.8
 _AAC_BITS_PER_S: Final = 64_000
 
 
-class SoundFormat(StrEnum):
-    """The values of `response_format`."""
-
-    MP3 = "mp3"
-    OPUS = "opus"
-    AAC = "aac"
-    FLAC = "flac"
-    WAV = "wav"
-    PCM = "pcm"
-
-    @property
-    def media_type(self) -> bytes:
-        return _MEDIA_TYPES[self]
-
-    @property
-    def available(self) -> bool:
-        """Whether this installation has the encoder: AAC needs the extra `m4a`."""
-        return self is not SoundFormat.AAC or importlib.util.find_spec("av") is not None
-
-
-_MEDIA_TYPES: Final = {
-    SoundFormat.MP3: b"audio/mpeg",
-    SoundFormat.OPUS: b"audio/ogg",
-    SoundFormat.AAC: b"audio/aac",
-    SoundFormat.FLAC: b"audio/flac",
-    SoundFormat.WAV: b"audio/wav",
-    SoundFormat.PCM: b"audio/pcm",
-}
-
-
-LENGTH_NEEDED: Final = frozenset({SoundFormat.FLAC})
-"""Formats that readers such as libsndfile refuse without a length, so that a stream of them can't be sent
-while it grows."""
 HEAD_BYTES: Final = 44
-"""What `with_length` needs of a stream."""
-
-
-def with_length(kind: SoundFormat, head: bytes, samples: int) -> bytes:
-    """The beginning of a stream of so many samples, with its length if it is a wav or FLAC. Source: RFC 9639,
-    8.2, for FLAC: 36 bits of the number of samples end at byte 26."""
-    if kind is SoundFormat.WAV:
-        size = samples * _SAMPLE_BYTES
-        sizes = struct.pack("<I", size + HEAD_BYTES - 8), struct.pack("<I", size)
-        return head[:4] + sizes[0] + head[8:40] + sizes[1] + head[HEAD_BYTES:]
-    if kind is SoundFormat.FLAC:
-        described = int.from_bytes(head[18:26], "big") >> 36 << 36 | samples
-        return head[:18] + described.to_bytes(8, "big") + head[26:]
-    return head
+"""What `AudioFormat.with_length` needs of a stream."""
 
 
 class Encoder(Protocol):
@@ -88,11 +43,23 @@ class Encoder(Protocol):
         """The rest of the stream. The encoder can't be used after it."""
 
 
-def encoder_of(kind: SoundFormat) -> Encoder:
-    """A new stream. Raises ValueError for a format that is not available."""
-    if not kind.available:
-        raise ValueError(f"{kind} needs the extra m4a")
-    return _ENCODERS[kind]()
+class AudioFormat(Struct, frozen=True):
+    """A format of `POST /audio/speech`: its media type, and what makes the encoder of a new stream. The
+    encoder may need a `library`, which is in an `extra` of this package. `with_length` returns the beginning
+    of a stream with its length, a count of samples. Readers such as libsndfile refuse a format that
+    `needs_length` without it, so that a stream of it can't be sent while it grows."""
+
+    media_type: bytes
+    encoder: Callable[[], Encoder]
+    library: str = ""
+    extra: str = ""
+    with_length: Callable[[bytes, int], bytes] = lambda head, samples: head
+    needs_length: bool = False
+
+    @property
+    def available(self) -> bool:
+        """Whether this installation has the library."""
+        return not self.library or importlib.util.find_spec(self.library) is not None
 
 
 _WAV_FORMAT: Final = struct.pack("<IHHIIHH", 16, 1, 1, RATE_HZ, RATE_HZ * _SAMPLE_BYTES, _SAMPLE_BYTES, 16)
@@ -225,13 +192,30 @@ class _Aac:
         return self._tail.take()
 
 
-_ENCODERS: Final[Mapping[SoundFormat, Callable[[], Encoder]]] = {
-    SoundFormat.MP3: _Mp3,
-    SoundFormat.OPUS: lambda: _Sndfile("OGG", "OPUS", _OPUS_56_KBPS),
-    SoundFormat.AAC: _Aac,
-    SoundFormat.FLAC: lambda: _Sndfile("FLAC", "PCM_16"),
-    SoundFormat.WAV: lambda: _Pcm(_WAV_HEADER),
-    SoundFormat.PCM: _Pcm,
+def _wav_with_length(head: bytes, samples: int) -> bytes:
+    size = samples * _SAMPLE_BYTES
+    sizes = struct.pack("<I", size + HEAD_BYTES - 8), struct.pack("<I", size)
+    return head[:4] + sizes[0] + head[8:40] + sizes[1] + head[HEAD_BYTES:]
+
+
+def _flac_with_length(head: bytes, samples: int) -> bytes:
+    """Source: RFC 9639, 8.2: 36 bits of the number of samples end at byte 26."""
+    described = int.from_bytes(head[18:26], "big") >> 36 << 36 | samples
+    return head[:18] + described.to_bytes(8, "big") + head[26:]
+
+
+FORMATS: Final[Mapping[SpeechFormat, AudioFormat]] = {
+    "mp3": AudioFormat(b"audio/mpeg", _Mp3),
+    "opus": AudioFormat(b"audio/ogg", lambda: _Sndfile("OGG", "OPUS", _OPUS_56_KBPS)),
+    "aac": AudioFormat(b"audio/aac", _Aac, library="av", extra="m4a"),
+    "flac": AudioFormat(
+        b"audio/flac",
+        lambda: _Sndfile("FLAC", "PCM_16"),
+        with_length=_flac_with_length,
+        needs_length=True,
+    ),
+    "wav": AudioFormat(b"audio/wav", lambda: _Pcm(_WAV_HEADER), with_length=_wav_with_length),
+    "pcm": AudioFormat(b"audio/pcm", _Pcm),
 }
 
 

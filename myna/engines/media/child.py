@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from myna.engines.audio.containers import Container, kind
-from myna.engines.audio.encoders import HEAD_BYTES, RATE_HZ, SoundFormat, encoder_of, with_length
+from myna.engines.audio.encoders import FORMATS, HEAD_BYTES, RATE_HZ
 from myna.engines.audio.loudness import Sound, clipped, levels
 from myna.engines.interface import EngineFailed, EngineUnavailable, NoAudio, SampleRefused, SoundTooLong
 from myna.engines.media.job import (
@@ -52,11 +52,12 @@ def sample(job: SampleJob) -> Measured:
     )
     with _recording(job.source, SAMPLE_MAX_BYTES, SampleRefused, too_large) as recording:
         sound = _checked(recording)
-    wav = encoder_of(SoundFormat.WAV).encode(pcm_of(sound))
+    wav = FORMATS["wav"]
+    data = wav.encoder().encode(pcm_of(sound))
     file = AtomicFile(Path(os.fsdecode(job.target)), Path(os.fsdecode(job.part)))
     try:
         file.begin()
-        file.write(with_length(SoundFormat.WAV, wav, len(sound)))
+        file.write(wav.with_length(data, len(sound)))
         size_bytes, sha256 = file.commit()
     finally:
         file.abort()
@@ -79,7 +80,8 @@ def decode(job: DecodeJob) -> Measured:
 
 def transcode(job: TranscodeJob) -> Measured:
     """Writes the job's target. Raises NoAudio, SoundTooLong or OSError; then the caller removes it."""
-    encoder, samples = encoder_of(job.format), 0
+    kind, samples = FORMATS[job.format], 0
+    encoder = kind.encoder()
     too_long = SoundTooLong("The file makes more sound than the limit.")
     with _speech(job.source) as recording, Path(os.fsdecode(job.target)).open("x+b") as target:
         for sound in mono(recording, RATE_HZ, SPEECH_MAX_S, too_long):
@@ -88,7 +90,7 @@ def transcode(job: TranscodeJob) -> Measured:
         target.write(encoder.finish())
         size_bytes = target.tell()
         target.seek(0)
-        head = with_length(job.format, target.read(HEAD_BYTES), samples)
+        head = kind.with_length(target.read(HEAD_BYTES), samples)
         target.seek(0)
         target.write(head)
     return Measured(samples / RATE_HZ, size_bytes)

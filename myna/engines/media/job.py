@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from myna.engines.audio.encoders import SoundFormat
 from myna.engines.interface import SOUND_MAX_S
+from myna.wire.openai import SpeechFormat
 
 SAMPLE_MIN_S, SAMPLE_MAX_S = 3.0, 60.0
 VOICE_MIN_S: Final = 2.0
@@ -56,7 +56,7 @@ class TranscodeJob(msgspec.Struct, frozen=True, tag="transcode"):
 
     source: bytes
     target: bytes
-    format: SoundFormat
+    format: SpeechFormat
 
 
 class Measured(msgspec.Struct, frozen=True):

@@ -14,7 +14,6 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from myna.engines.audio.encoders import SoundFormat
 from myna.engines.interface import (
     Client,
     EngineBusy,
@@ -40,6 +39,7 @@ from myna.engines.pool.pool import START_DEADLINE_S, Pool
 from myna.lib.files import DiskExecutor, remove
 from myna.lib.sandbox import AllowedPaths
 from myna.lib.shares import Shares
+from myna.wire.openai import SpeechFormat
 
 R = TypeVar("R", bound=msgspec.Struct)
 
@@ -162,7 +162,7 @@ class Transcoder(_Media[Measured]):
         )
 
     async def transcode(
-        self, source: Path, target: Path, kind: SoundFormat, client: Hashable = None
+        self, source: Path, target: Path, kind: SpeechFormat, client: Hashable = None
     ) -> Measured:
         """Writes the mp3 at `source` to the new file `target`, which the caller removes, also after an error.
         Raises EngineFailed."""
