@@ -93,7 +93,7 @@ NEIGHBOURS = """
 只 zhi3 这只是开始 zhi1 几百只羊
 得 de5 家里得有人 de2 诺贝尔奖得主 dei3 你得赶快去 de2 他得到了奖
 地 de5 快快乐乐地回家 di4 天天地铁上班
-种 zhong4 院子里种了两棵树和一些花 zhong3 种种 这两种 zhong4 他种了三棵 zhong3 这种花很香
+种 zhong4 院子里种了两棵树和一些花 弟弟种的花 zhong3 种种 这两种 zhong4 他种了三棵 zhong3 这种花很香
 教 jiao1 教我唱歌 jiao4 佛教我不懂
 重 chong2 重启电脑 zhong4 体重来自肌肉
 着 zhao2 怎么也找不着 找不着急
@@ -106,6 +106,8 @@ NEIGHBOURS = """
 燕 yan1 封于燕 yan4 燕子
 子 zi3 章子怡 zi5 房子
 炸 zha2 炸薯条 zha4 炸药
+空 kong1 空着手 kong4 座位空着
+结 jie1 树上结满果实 jie2 结了婚
 """
 PERSONS = """
 单 shan4 单先生

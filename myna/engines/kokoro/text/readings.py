@@ -133,7 +133,7 @@ _WORDS: Final = """
 呢 ni2 呢大衣
 泥 ni4 泥墙
 粘 nian2 粘性 粘膜
-区 ou1 区寄
+区 ou1 区寄 区楚良
 扒 pa2 扒钱包 扒羊肉
 膀 pang1 膀肿
 泡 pao1 眼泡 一泡尿

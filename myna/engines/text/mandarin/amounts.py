@@ -143,10 +143,12 @@ def _range(match: re.Match[str]) -> str:
 
 
 def _fraction(match: re.Match[str]) -> str:
-    """A proper fraction; `5/1` is a date, and `120/80` two numbers."""
+    """A proper fraction; `8/4=` is a division, `5/1` a date, and `120/80` two numbers."""
     upper, lower = match[1], match[2]
     if int(upper) < int(lower):
         return f"{ordinal(lower)}分之{ordinal(upper)}"
+    if match.string.startswith(("等于", "约等于"), match.end()):
+        return f"{cardinal(upper)}除以{cardinal(lower)}"
     if (
         1 <= int(upper) <= 12
         and 1 <= int(lower) <= 31
@@ -158,7 +160,12 @@ def _fraction(match: re.Match[str]) -> str:
 
 def _ratio(match: re.Match[str]) -> str:
     """`16:9` as 十六比九, `1:2:3` as 一比二比三."""
-    return "比".join(ordinal(part) if part.isdigit() else number(part) for part in match.groups() if part)
+    return "比".join(_uncounted(part) for part in match.groups() if part)
+
+
+def _uncounted(written: str) -> str:
+    """A number or a decimal that counts nothing."""
+    return ordinal(written) if written.isdigit() else number(written)
 
 
 def _left(match: re.Match[str]) -> str:
@@ -176,19 +183,18 @@ def _sets(match: re.Match[str]) -> str:
     scored = re.search(rf"{SCORED}|[第前首两三四次末].?局", around)
     times = match[1] == ":" and all(len(low) == 2 for _, low in pairs)
     ranges = match[1] == "-" and all(int(low) <= int(high) for low, high in pairs)
-    return (
-        match[0]
-        if (times or ranges) and not scored
-        else "、".join(f"{ordinal(a)}比{ordinal(b)}" for a, b in pairs)
-    )
+    if (times or ranges) and not scored:
+        return match[0]
+    scores = re.sub(r"(\d+)[:-](\d+)", lambda m: f"{ordinal(m[1])}比{ordinal(m[2])}", match[0])
+    return scores.replace("/", "、")
 
 
 NOTATIONS: tuple[Rule, ...] = (
     # 5 月 1 日 as 5月1日, but iPhone 15 年底 and 拨打 10010 人工.
     rule(
         rf"(?:{CODE_WORDS}|{HOTLINE_WORDS}|{HOTLINES})[：:是为 #]{{0,3}}[A-Z]{{0,3}}"
-        r"\d(?:[ -]?\d){2,}(?!\d| (?:米|元|公里|万))"
-        rf"|(?<![\w.,])(?<![A-Za-z] )(\d[\d.,]*) (?={COUNTED}|[楼号室时周])",
+        r"\d(?:[ -]?\d){2,}(?!\d| (?:公里|[米元万个次家条件名位]))"
+        rf"|(?<![\w.,])(?<![A-Za-z] )(\d[\d.,]*)(?<![.,]) (?={COUNTED}|{TWO_UNITS}|[楼号室时周])",
         lambda m: m[1] or m[0],
     ),
     rule(r"(?<=零下)[-−](?=\d)", ""),
@@ -199,7 +205,7 @@ NOTATIONS: tuple[Rule, ...] = (
     rule(r"(?<=\d)\.00(?=(?:[美欧日港韩澳加]?元|块|英镑))", ""),
     rule("[↑▲](?=\\s?[0-9])|(?<=[0-9A-Za-z%])[↑▲]", "上升"),
     rule("[↓▼](?=\\s?[0-9])|(?<=[0-9A-Za-z%])[↓▼]", "下降"),
-    rule(r"(?<![A-Za-z])([A-Za-z])\+\+", r"\1 加加 "),
+    rule(r"([A-Za-z])\+\+(?!\+)", r"\1 加加 "),
     rule(r"(?<=\d)!(?==\d)|(?<=[\dn])!(?=\s?[≈≠+×÷*/]|\s=|的)", "的阶乘"),
     rule(r"(?<=[A-Za-z])[(（]([+-])[)）]", lambda m: {"+": "阳性", "-": "阴性"}[m[1]]),
     rule(r"(?:华氏|摄氏)(?=[约为 ]?-?[\d.]+ ?°[CF])", ""),
@@ -234,12 +240,17 @@ FORMULAS: tuple[Rule, ...] = (
     ),
     rule(rf"(?<=方) ?/ ?({UNIT})", _per),
     rule("(?<=方) ?[~–—] ?(?=[0-9])", "到"),
+    rule("(?<=次方) ?- (?=[0-9])", "减"),
     rule(r"(?<=[\dπ)）]) ?[xX×✕*] ?(?=[\d√π(（])", "乘"),
-    rule(rf"(?<=[\w)）])\s?\*\s?(?=[\w(（])|(?<={PRICED}) ?\* ?(?=[\d一二两三四五六七八九十])", "乘"),
+    rule(
+        rf"(?<=[\w)）])\s?\*\s?(?=[\w(（])|(?<={PRICED}) ?\* ?(?=[\d一二两三四五六七八九十])"
+        r"|(?<=[一-鿿])(?: \* |\*)(?=[\d.]+[^*，。；]{0,12}(?:[)），。；]|$))",
+        "乘",
+    ),
     rule(r"\|([\w.+减-]{1,12})\|(?=\s?[=<>≥≤])", r"\1的绝对值"),
     rule(rf"(?:(?<={_LEFT})|(?<=^))\s?[×÷≈≠≥≤≡∝≫≪∈∉⊂∪∩→⇒⊥∥∽≌]\s?(?={_RIGHT})", _operator),
     rule(
-        r"(?<=[\w)）%°一-鿿])\s?[<>]\s?(?=[\d√π±零一二两三四五六七八九十百千负-]|[A-Za-z](?![A-Za-z]*>))",
+        r"(?<=[\w)）%°一-鿿])\s?(?:>|<(?![A-Za-z]+>))\s?(?=[\w√π±零一二两三四五六七八九十百千负-])",
         _operator,
     ),
     rule(r"^[<>≥≤≈](?=\s?[\d-])|(?<=[，。；：、（(\s])[<>≥≤≈](?=\s?[\d-])", _operator),
@@ -260,7 +271,7 @@ AMOUNTS: tuple[Rule, ...] = (
         _money,
     ),
     rule(rf"(?<![\w.])({NUM})(?:{TO}({NUM}))? ?({any_of(_ALL_CURRENCIES)})(?![A-Za-z])", _money_after),
-    rule(r"(电流[^\d，。；]{0,4}\d+(?:\.\d+)?) ?A(?![A-Za-z0-9])", r"\1安"),
+    rule(r"((?:电流[^\d，。；]{0,4}|\dV ?[/×*,，、] ?)\d+(?:\.\d+)?) ?A(?![A-Za-z0-9])", r"\1安"),
     rule(
         r"(?<![\w.])(\d+)h(\d+)(?:min|m)?(?:(\d+)s)?(?!\w)",
         lambda m: f"{counted(m[1])}小时{counted(m[2])}分" + (f"{number(m[3])}秒" if m[3] else "钟"),
@@ -274,16 +285,19 @@ AMOUNTS: tuple[Rule, ...] = (
         lambda m: (f"{number(m[1])}分" if m[1] else "") + f"{number(m[2])}秒{by_one(m[3] or '')}",
     ),
     rule(r"(?<![\w\".])(\d{1,3}(?:\.\d)?) ?[″\"](?=[^\"]{0,6}(?:电视|屏|显示|轮|管|笔记本|投影))", r"\1英寸"),
+    rule(r"(功率[^\d，。；]{0,4}[\dwW -]+)[wW](?![A-Za-z])|(?<=\d)[wW](?=快充|充电|电源)", r"\1瓦"),
     rule(r"(?<=\d)[wW](?=\+|[人次元粉]|用户|阅读|点赞|粉丝|播放)", "万"),
-    rule(rf"(?<![\w./])1/(\d{{1,4}}) ?({UNIT})", lambda m: f"{ordinal(m[1])}分之一{UNITS[m[2]]}"),
+    rule(
+        rf"(?<![\w./])1/({NUM}) ?({UNIT}|英寸)", lambda m: f"{_uncounted(m[1])}分之一{UNITS.get(m[2], m[2])}"
+    ),
     # 39°54′, 6'2"; 5km/h, 10-15kg.
     rule(
         r"(?<!\d)(\d+)°(\d+)[′'](?:(\d+(?:\.\d+)?)[″\"])?",
         lambda m: f"{number(m[1])}度{number(m[2])}分" + (f"{number(m[3])}秒" if m[3] else ""),
     ),
     rule(
-        rf"(?<![\w.])(?P<low>{SIGNED})(?:(?: ?°C?)? ?{TO} ?(?P<high>-?{NUM}))?"
-        rf" ?(?P<unit>{UNIT})(?!-?[A-Za-z0-9])",
+        rf"(?<![\w.])(?<![A-Za-z]-)(?P<low>{SIGNED})(?:(?: ?°C?)? ?(?:{TO}|/(?=-?\d+ ?°)) ?"
+        rf"(?P<high>-?{NUM}))? ?(?P<unit>{UNIT})(?!-?[A-Za-z0-9])",
         _unit,
     ),
     rule(r"(时速[^\d，。；]{0,4}[^，。；]{1,12}公里)每小时", r"\1"),
@@ -301,14 +315,17 @@ AMOUNTS: tuple[Rule, ...] = (
 )
 SCORES: tuple[Rule, ...] = (
     # Scores and ratios: 6-4/3-6/7-5, 比分3-2, 112-108胜, 16:9.
-    rule(r"(?<![\w.:/-])\d{1,3}([:-])\d{1,3}(?:[/、，, ]{1,2}\d{1,3}\1\d{1,3}){1,6}(?![\w:/-]|\.\d)", _sets),
+    rule(
+        r"(?<![\w.:/-])\d{1,3}([:-])\d{1,3}(?:[/、，, 和与]{1,2}\d{1,3}\1\d{1,3}){1,6}(?![\w:/-]|\.\d)", _sets
+    ),
     rule(r"((?:比分|比例|配比|比率|比值|宽高比|总分)[^\d，。；]{0,4}\d+)\s?[:–—-]\s?(?=\d)", r"\1比"),
     rule(
-        rf"(?<![\w.:-])(\d{{1,3}})[:–—-](\d{{1,3}})(?=的?(?:总?比分|优势|[^\d，。；]{{0,4}}{SCORED}))", _ratio
+        rf"(?<![\w.:-])(\d{{1,3}}) ?[:–—-] ?(\d{{1,3}})(?= ?的?(?:总?比分|优势|[^\d，。；]{{0,4}}{SCORED}))",
+        _ratio,
     ),
     rule(rf"(?<=[以了])(\d{{1,3}})[–—-](\d{{1,3}})(?!\d|{COUNTED})", _ratio),
     rule(
-        rf"({SCORED}[^\d，。；]{{0,6}}?)(\d{{1,3}})[-–—](\d{{1,3}})(?![\d%]|{COUNTED})",
+        rf"({SCORED}[^\d，。；]{{0,6}}?)(\d{{1,3}}) ?[-–—] ?(\d{{1,3}})(?![\d%]| ?{COUNTED})",
         lambda m: f"{m[1]}{ordinal(m[2])}比{ordinal(m[3])}",
     ),
 )
@@ -322,17 +339,20 @@ SPANS: tuple[Rule, ...] = (
     # 24/7, 3/4, 1又1/2; 4/4拍.
     rule(r"(?<![\w./])(\d{1,2})/(\d{1,2})(?=拍)", lambda m: f"{ordinal(m[2])}分之{ordinal(m[1])}"),
     rule(r"(?<![\w./])24/7(?![\w/])", "二十四七"),
-    rule(r"(?<![\w./])(\d{1,2})/(?=\d{1,2}(?:月|年级|号线))", r"\1、"),
+    spoken(
+        r"(?<![\w./])\d{1,2}(?:(?:/\d{1,2})+(?=月|年级|号[线楼])|(?:/\d{1,2}){2,}(?![\w/]))",
+        lambda numbers: numbers.replace("/", "、"),
+    ),
     rule(r"(?<![\w./])(\d{1,7})/(\d{1,7})(?![\w/]|\.\d)", _fraction),
     # 3-5天, 8k-12k, -5~3.
     rule(
-        rf"(?<![\w.:/+*×÷=-])(-?{NUM})(?:{TO}| [~–—] | - (?=\d+{COUNTED}))(-?{NUM})"
+        rf"(?<![\w.:/+*×÷=-])(-?{NUM})(?:{TO}| [~–—] | - (?=\d+ ?(?:{COUNTED}|{UNIT})))(-?{NUM})"
         r"(?!\d|[.:/]\d|-\d| ?[=+*×÷]|等于)",
         _range,
     ),
     rule(rf"(\d[kKwWMGT]) ?{TO} ?(?=\d)", r"\1到"),
     rule(rf"(?<=分之[一二三四五六七八九十]) ?{TO} ?(?=[一二三四五六七八九十]{{1,3}}分之)", "到"),
-    rule(rf"(\d(个?(?:年级|{COUNTED}|[本号章节时周楼层室班]))){SPACED_TO}(?=第?\d+(?:\.\d+)?\2)", r"\1到"),
+    rule(rf"(\d ?(个?[一-鿿]{{1,2}})){SPACED_TO}(?=第?[\d.,]+ ?\2)", r"\1到"),
     rule(
         rf"([\d零一二两三四五六七八九十百千万亿几半]个?(?:年级|{COUNTED}|[本号章节时周楼层室班])){TO}(?=\d)",
         r"\1到",
@@ -372,6 +392,6 @@ LEFT: tuple[Rule, ...] = (
     rule(r"(?<=[\w一-鿿])\s?\+(?=\s?[\w一-鿿])|(?<=[\w一-鿿%])\+(?!\+)", "加"),
     rule(r"(?<=[\w一-鿿])\s?=(?=\s?[\w一-鿿])", "等于"),
     rule(r"(?<![\w一-鿿])~(?=[零一二两三四五六七八九十])", "约"),
-    rule(r"#(?=[零一二三四五六七八九十])", "井号"),
+    rule(r"#(?=[零一二两三四五六七八九十])", "井号"),
     rule(r"(?<!\w)@(?=[\w一-鿿])", "艾特"),
 )

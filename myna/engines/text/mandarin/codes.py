@@ -20,6 +20,7 @@ from myna.engines.text.mandarin.tables import (
 from myna.engines.text.rule import TO, YEAR, Rule, any_of, rule, spoken
 
 _ROOTS = "(?:bin|dev|etc|home|mnt|opt|root|tmp|usr|var|Users)"
+_FOLDERS = "(?:src|app|apps|lib|docs?|tests?|bin|node_modules|packages?|public|static|assets|config|data)"
 _PROVINCES = "京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼"
 
 
@@ -169,9 +170,9 @@ CODES: tuple[Rule, ...] = (
 
 
 NAMES: tuple[Rule, ...] = (
-    # N95; B2B, 5v5; A1-A3.
+    # N95, x86; B2B, 5v5; A1-A3.
     rule(r"(?<![A-Za-z])([A-Z])\.(\d{3})(?!\d)", lambda m: f"{m[1]}点{by_one(m[2])}"),
-    rule(r"(?<![A-Za-z])N(9[059])(?!\d)", lambda m: f"N{by_one(m[1])}"),
+    spoken(r"(?<![A-Za-z])(?:N9[059]|[xX](?:86(?:[-_]64)?|64))(?!\d)", by_one),
     rule(r"(?<![A-Za-z0-9])([BCDEGOPSV])2([BCDEGOPSV])(?![A-Za-z0-9])", r"\1 to \2"),
     rule(r"(?<![A-Za-z0-9])(\d{1,2})([vV])(\d{1,2})(?!\w)", lambda m: ordinal(m[1]) + m[2] + ordinal(m[3])),
     rule(r"(?<![A-Za-z])([A-Z]\d+)[-~–—](?=[A-Z]\d)", r"\1到"),
@@ -195,7 +196,7 @@ NAMES: tuple[Rule, ...] = (
     rule(r"(?<=[A-Za-z0-9] )-{1,2}(?=[A-Za-z])", lambda m: "杠" * len(m[0])),
     spoken(
         rf"(?<!\S)~?(?:/[A-Za-z_.][\w.点-]*)+/?|(?<=[一-鿿])(?:~/|/(?:{_ROOTS}\b|[a-z_.][\w.点-]*/))[\w.点/-]*"
-        r"|(?<![\w./-])(?:[a-z_][a-z0-9_-]*(?:/[\w点.-]+){2,}|[A-Z][\w-]*(?:/[\w.-]+)*/[\w.-]+点\w+)",
+        rf"|(?<![\w./-])(?:(?=[\w/-]*[点._]|{_FOLDERS}/)[a-z_][a-z0-9_-]*(?:/[\w点.-]+){{2,}}|[A-Z][\w-]*(?:/[\w.-]+)*/[\w.-]+点\w+)",
         lambda path: path.replace("~", "波浪号").replace("/", "斜杠"),
     ),
     # 1080P, 24H2.
