@@ -90,7 +90,6 @@ def test_the_list_has_built_in_names_and_those_of_the_operator() -> None:
         (Route("a" * 101, CHAT, 1), "needs a name"),
         (Route("tts-1-hd", SPEECH, 1), "built in"),
         (Route("svc-chat", CHAT, 1), "built in"),
-        (Route("a", CHAT, -1), "The units must"),
         (Route("a", CHAT, 1, upstream_model="a\n"), "The name of a model"),
         (Route("a", SPEECH, 1, intent=True), "Only chat"),
     ],

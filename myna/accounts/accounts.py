@@ -78,14 +78,3 @@ def _check_line(what: str, text: str, chars_max: int, field: str) -> None:
             what=what,
             chars_max=chars_max,
         )
-
-
-def check_units(units: int, least: int) -> None:
-    """Raises CommandError for a number of units out of range."""
-    if not least <= units <= UNITS_MAX:
-        raise CommandError(
-            "Units must be a whole number from {least} to {units_max}.",
-            "units",
-            least=least,
-            units_max=UNITS_MAX,
-        )

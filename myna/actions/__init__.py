@@ -32,7 +32,8 @@ YES_OR_NO = "YES_OR_NO"
 class Field(Struct, frozen=True):
     """What a field of an action means: in the command, its `help`. One with an `argument` is written without
     an option, and has this name in the usage; an option's value is called `value` there. `hyphen`: its value
-    may begin with one. A `secret` is no option, and is never recorded.
+    may begin with one. `limits` are the least and the largest number. A `secret` is no option, and is never
+    recorded.
 
     The pages call it `label`. One with a `note` is drawn by the macro `declared_fields`, above this text."""
 
@@ -40,6 +41,7 @@ class Field(Struct, frozen=True):
     argument: str = ""
     value: str = ""
     hyphen: bool = False
+    limits: tuple[int, int] | None = None
     secret: bool = False
     label: str = ""
     note: str = ""
@@ -125,6 +127,22 @@ class Action(Struct, Generic[R], frozen=True, kw_only=True):
 
     def check(self) -> None:
         """Raises CommandError for values that are wrong in every state of the site."""
+        for name, about in fields_of(type(self)).items():
+            number = getattr(self, name)
+            if about.limits and number is not None and not about.limits[0] <= number <= about.limits[1]:
+                least, most = about.limits
+                what = about.label or name.capitalize()
+                raise CommandError(
+                    "{what}: must be a whole number from {least} to {most}.",
+                    name,
+                    what=what,
+                    least=least,
+                    most=most,
+                )
+        self.check_values()
+
+    def check_values(self) -> None:
+        """What an action checks besides the limits of its numbers. Raises CommandError."""
 
     async def run(self, change: Change) -> R | CommandError:
         """Makes the change. Raises CommandError: then nothing is changed. What was written before an error is

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import structs
 
-from myna.accounts.accounts import UNITS_MAX, check_details, check_memo, check_name, check_units
+from myna.accounts.accounts import UNITS_MAX, check_details, check_memo, check_name
 from myna.accounts.limits import put as put_limits
 from myna.accounts.sign_in import links, passwords, second_factor
 from myna.accounts.sign_in.links import Purpose
@@ -27,7 +27,6 @@ from myna.store.queries.keys import OF_ACCOUNT
 from myna.store.queries.sign_in import an_operator_can_sign_in
 
 Name = Annotated[str, Field("The name of the account.", argument="NAME")]
-LOW_BALANCE_MAX = UNITS_MAX
 
 
 class AddAccount(Action[AccountRow], frozen=True):
@@ -36,7 +35,7 @@ class AddAccount(Action[AccountRow], frozen=True):
 
     command = "account add"
     name: Name
-    units: Annotated[int, Field("Units that the account starts with.")] = 0
+    units: Annotated[int, Field("Units that the account starts with.", limits=(0, UNITS_MAX))] = 0
     email: Annotated[
         str,
         Field(
@@ -47,9 +46,8 @@ class AddAccount(Action[AccountRow], frozen=True):
         False
     )
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         check_details(self.name, self.email)
-        check_units(self.units, least=0)
 
     async def run(self, change: Change) -> AccountRow:
         account_id = await store.insert(change.db, self.name, self.email, self.operator)
@@ -65,12 +63,18 @@ class GrantUnits(Action[AccountRow], frozen=True):
 
     command = "account grant"
     name: Name
-    units: Annotated[int, Field("Units to add; a negative number removes units.", argument="UNITS")]
+    units: Annotated[
+        int,
+        Field(
+            "Units to add; a negative number removes units.",
+            argument="UNITS",
+            limits=(-UNITS_MAX, UNITS_MAX),
+        ),
+    ]
     memo: Annotated[str, Field("A note that the ledger stores with the grant.", hyphen=True)] = ""
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         check_memo(self.memo)
-        check_units(self.units, least=-UNITS_MAX)
         if not self.units:
             raise CommandError("A grant of 0 units changes nothing.", "units")
 
@@ -112,7 +116,7 @@ class RenameAccount(Action[AccountRow], frozen=True):
     name: Name
     new: Annotated[str, Field("Its new name.", argument="NEW")]
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         check_name(self.new)
 
     async def run(self, change: Change) -> AccountRow:
@@ -169,7 +173,7 @@ class LimitAccount(Action[None], frozen=True):
     concurrent: Concurrent = None
     units_per_day: UnitsPerDay = None
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         given_limits(self)
 
     async def run(self, change: Change) -> None:
@@ -189,19 +193,16 @@ class SetPreferences(Action[Preferences], frozen=True):
     low_balance: Annotated[
         int | None,
         Field(
-            "Units below which the pages warn of a low balance; 0: never.", value="UNITS", label="Low balance"
+            "Units below which the pages warn of a low balance; 0: never.",
+            value="UNITS",
+            limits=(0, UNITS_MAX),
+            label="Low balance",
         ),
     ] = None
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         if self.language is not None and self.language not in LANGUAGES:
             raise CommandError("The language is zh, en, or empty for that of the browser.", "language")
-        if self.low_balance is not None and not 0 <= self.low_balance <= LOW_BALANCE_MAX:
-            raise CommandError(
-                "A low balance is a whole number from 0 to {low_balance_max}.",
-                "low_balance",
-                low_balance_max=LOW_BALANCE_MAX,
-            )
 
     async def run(self, change: Change) -> Preferences:
         account = await change.account(self.name)
@@ -329,7 +330,7 @@ class SetIdentity(Action[None], frozen=True):
     remove: Annotated[bool, Field("Remove the link. The account's sessions end.")] = False
     session: Session = b""
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         if self.subject is not None and not is_subject(self.subject):
             raise CommandError("A subject has 1 to 255 printable ASCII characters.")
 

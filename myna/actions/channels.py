@@ -23,8 +23,6 @@ from myna.store.queries.config import ChannelRow
 
 NAME_MAX_CHARS = 100
 PRIORITY_MAX = 1_000_000
-WEIGHT_MAX = 1_000_000
-CONCURRENT_MAX = 1_000_000
 PRIORITY_DEFAULT = 100
 PRIORITY_STEP = 10
 """Between the channels that `channel order` places, so that others fit in between."""
@@ -41,12 +39,14 @@ _PRIORITY = Field(
     "Channels with a lower number are tried first.",
     value="NUMBER",
     hyphen=True,
+    limits=(-PRIORITY_MAX, PRIORITY_MAX),
     label="Priority",
     note="Channels with a lower number are tried first. Empty: after all others.",
 )
 _WEIGHT = Field(
     "Its share among the channels of its priority; 0 for none.",
     value="NUMBER",
+    limits=(0, 1_000_000),
     label="Weight",
     note=(
         "Its share of the calls among channels of one priority. Empty or 0: they are tried one after the"
@@ -62,6 +62,7 @@ _RESPONSES = Field(
 _CONCURRENT = Field(
     "How many requests of a process to it may be open; 0 for its share of all.",
     value="NUMBER",
+    limits=(0, 1_000_000),
     label="Concurrent requests",
     note=(
         "How many requests to this channel may be open at a time. Empty or 0: three quarters of all"
@@ -91,8 +92,8 @@ class AddChannel(Action[ChannelRow], frozen=True):
         values["model"] = self.model or (SPEECH_MODEL if self.kind == "speech" else "")
         return ChannelRow(**values)
 
-    def check(self) -> None:
-        check(self.row)
+    def check_values(self) -> None:
+        check_row(self.row)
         _check_endpoint(self.url)
         if self.name.startswith(OF_NODE):  # an older site may have one: it can be changed and removed
             raise CommandError(
@@ -129,7 +130,7 @@ class SetChannel(Action[ChannelRow], frozen=True):
     responses: Annotated[bool | None, _RESPONSES] = None
     concurrent: Annotated[int | None, _CONCURRENT] = None
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         self.check_given()
         _check_endpoint(self.url or "")
 
@@ -137,7 +138,7 @@ class SetChannel(Action[ChannelRow], frozen=True):
         await change.compare_configuration()
         before = await _row(change, self.name)
         row = structs.replace(before, **_given(self))
-        check(row)
+        check_row(row)
         if server_of(row.url) != server_of(before.url):  # a stored key is for one server alone
             row = structs.replace(row, stored_key="")
             change.last.append(lambda: change.keys.remove(row.name))
@@ -153,7 +154,7 @@ class OrderChannels(Action[None], frozen=True):
     command = "channel order"
     names: Annotated[tuple[str, ...], Field("The names of channels.", argument="NAME")]
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         if len(set(self.names)) < len(self.names):
             raise CommandError("A channel can have one place only; one is named twice.")
 
@@ -173,7 +174,7 @@ class SetChannelKey(Action[None], frozen=True):
     remove: Annotated[bool, Field("Remove the stored key.")] = False
     key: Annotated[str, Field("The key.", secret=True)] = ""
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         if not self.remove:
             channel_keys.check(self.name, self.key)
 
@@ -197,7 +198,7 @@ class TryChannel(Action[None], frozen=True):
     name: Name
     model: Annotated[str, Field("The model to request in place of the channel's.")] = ""
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         check_model(self.model)
 
     async def run(self, change: Change) -> None:
@@ -285,7 +286,7 @@ def _given(action: AddChannel | SetChannel) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def check(row: ChannelRow) -> None:
+def check_row(row: ChannelRow) -> None:
     """Raises CommandError for an invalid channel."""
     taken = {FROM_SETTINGS, registry.DEFAULT_SPEECH, registry.ESPEAK, registry.KOKORO}
     if not is_name(row.name, NAME_MAX_CHARS) or row.name in taken:
@@ -308,15 +309,6 @@ def check(row: ChannelRow) -> None:
     check_model(row.model)
     if row.kind == "speech" and not row.model:
         raise CommandError("A speech channel needs a model.", "model")
-    _check_range("The priority must be from {least} to {most}.", row, "priority", -PRIORITY_MAX, PRIORITY_MAX)
-    _check_range("The weight must be from {least} to {most}.", row, "weight", 0, WEIGHT_MAX)
-    _check_range(
-        "The number of concurrent requests must be from {least} to {most}.",
-        row,
-        "concurrent",
-        0,
-        CONCURRENT_MAX,
-    )
     if row.responses and (row.kind != "chat" or row.url == PARROT):
         raise CommandError("Only the server of a chat channel offers POST /responses.", "responses")
     if row.key_env and not _ENVIRONMENT_NAME.fullmatch(row.key_env):
@@ -333,11 +325,6 @@ def check(row: ChannelRow) -> None:
 def _check_endpoint(url: str) -> None:
     if cause := wrong_url(url):
         raise CommandError(cause.sentence, **cause.values)
-
-
-def _check_range(sentence: str, row: ChannelRow, field: str, least: int, most: int) -> None:
-    if not least <= getattr(row, field) <= most:
-        raise CommandError(sentence, field, least=least, most=most)
 
 
 async def _row(change: Change, name: str) -> ChannelRow:

@@ -52,16 +52,15 @@ class AddCodes(Action[NewBatch], frozen=True):
     """Make a batch of codes. They are printed once, as CSV or JSON, and not stored."""
 
     command = "code add"
-    units: Annotated[int, Field("The units that a code gives.")]
-    count: Annotated[int, Field("How many codes to make.", label="How many codes")] = 1
-    uses: Annotated[int, Field("How many accounts may redeem each code.", label="Uses")] = 1
+    units: Annotated[int, Field("The units that a code gives.", limits=(1, UNITS_MAX))]
+    count: Annotated[int, Field("How many codes to make.", limits=(1, CODES_MAX), label="How many codes")] = 1
+    uses: Annotated[
+        int, Field("How many accounts may redeem each code.", limits=(1, USES_MAX), label="Uses")
+    ] = 1
     expires: Annotated[str, Field("Such as 30d, 12h, 90s.", value="SPAN", hyphen=True)] = ""
     memo: Annotated[str, Field("A note that the ledger stores with the units.", hyphen=True)] = ""
 
-    def check(self) -> None:
-        _check_whole("The units of a code", self.units, UNITS_MAX, "units")
-        _check_whole("The number of codes", self.count, CODES_MAX, "count")
-        _check_whole("The uses of a code", self.uses, USES_MAX, "uses")
+    def check_values(self) -> None:
         check_memo(self.memo)
         self._life_ms()
 
@@ -87,7 +86,7 @@ class DisableCodes(Action[None], frozen=True):
     command = "code disable"
     batch: Annotated[int, Field("The batch in `myna code list`.", argument="BATCH")]
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         if not 0 < self.batch < 2**63:
             raise self._unknown()
 
@@ -170,8 +169,3 @@ def _new_code() -> str:
 def _hash(code: str) -> bytes:
     """The SHA-256 of a code without hyphens."""
     return hashlib.sha256(code.replace("-", "").encode()).digest()
-
-
-def _check_whole(what: str, number: int, most: int, field: str) -> None:
-    if not 1 <= number <= most:
-        raise CommandError("{what} must be a whole number from 1 to {most}.", field, what=what, most=most)

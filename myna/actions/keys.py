@@ -72,7 +72,7 @@ class IssueKey(Action[Issued], frozen=True):
     concurrent: Concurrent = None
     units_per_day: UnitsPerDay = None
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         if self.name is not None:
             check_name(self.name, keys.NAME_MAX_CHARS)
         if not self._terms().scopes:
@@ -120,7 +120,7 @@ class SetKeyCap(_KeyAction[KeyRow], frozen=True):
     command = "key cap"
     cap: Annotated[str, Field(f"{_CAP} Or none.", argument="CAP", hyphen=True)]
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         if self.cap != NO_CAP:
             caps.parsed(self.cap)
 
@@ -139,7 +139,7 @@ class LimitKey(_KeyAction[KeyRow], frozen=True):
     concurrent: Concurrent = None
     units_per_day: UnitsPerDay = None
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         self.check_given()
         given_limits(self)
 
@@ -157,7 +157,7 @@ class SetKeyRoutes(_KeyAction[KeyRow], frozen=True):
     route: Annotated[tuple[str, ...] | None, _ROUTE] = None
     any: Annotated[bool, Field("It may use any route.")] = False
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         if bool(self.route) is self.any:
             raise CommandError("Give either --route, once for each route, or --any.")
 
@@ -191,7 +191,7 @@ class RollKey(_KeyAction[Rolled], frozen=True):
         ),
     ] = "7d"
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         times.parse_duration(self.grace)
 
     async def run(self, change: Change) -> Rolled:
@@ -220,7 +220,7 @@ class RenameKey(_KeyAction[KeyRow], frozen=True):
     command = "key rename"
     name: Annotated[str, Field("Its new name.", argument="NAME")]
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         check_name(self.name, keys.NAME_MAX_CHARS)
 
     async def run(self, change: Change) -> KeyRow:

@@ -53,7 +53,7 @@ class CloneVoice(Action[CloneRow], frozen=True):
     statement: Annotated[str, Field("The statement, as it was shown.", secret=True)] = CONSENT
     stored: Annotated[StoredSample | None, Field("The sample, checked and stored.", secret=True)] = None
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         if not self.consent:
             raise CommandError(
                 "A voice is cloned only with the consent of the person whose voice it is. Declare the"
@@ -167,7 +167,7 @@ class DeleteRecords(Action[int], frozen=True):
     account: Annotated[str, Field("The name of the account.", argument="ACCOUNT")]
     ids: Annotated[tuple[int, ...], Field("The ids of the records.", argument="ID")]
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         if not 1 <= len(set(self.ids)) <= RECORDS_MAX:
             raise CommandError("Name 1 to {records_max} records.", records_max=RECORDS_MAX)
 

@@ -6,14 +6,14 @@ from msgspec import structs
 
 from myna.actions import YES_OR_NO, Action, Change, Field
 from myna.channels.channels import from_settings
-from myna.channels.routes import Route, RouteKind, check, of_row, price_setting
+from myna.channels.routes import UNITS_MAX, Route, RouteKind, check, of_row, price_setting
 from myna.errors import CommandError
 from myna.store.queries import config as store
 from myna.store.queries.config import RouteRow
 
 Name = Annotated[str, Field("What callers send as model; it may end in *.", argument="NAME")]
 OldName = Annotated[str, Field("The name of the route.", argument="NAME")]
-_UNITS = Field("Units that a call costs.", label="Units")
+_UNITS = Field("Units that a call costs.", limits=(0, UNITS_MAX), label="Units")
 _CHANNEL = Field("A channel that serves it; may be given often; any of its kind by default.", value="NAME")
 _UPSTREAM_MODEL = Field(
     "The model to request; by default the channel's, or else the caller's.",
@@ -51,7 +51,7 @@ class AddRoute(Action[Route], frozen=True):
             intent=self.intent,
         )
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         check(self.route)
 
     async def run(self, change: Change) -> Route:
@@ -74,7 +74,7 @@ class SetRoute(Action[Route], frozen=True):
         bool | None, Field("Whether instructions to speak are spoken: yes or no.", value=YES_OR_NO)
     ] = None
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         if self.channel and self.any_channel:
             raise CommandError("Give --channel or --any-channel, not both.")
         self.check_given()

@@ -35,7 +35,7 @@ class EnrollNode(Action[Invitation], frozen=True):
     name: Name
     again: Annotated[bool, Field("Replace the credential of a node that has joined.")] = False
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         check_name(self.name, NAME_MAX_CHARS)
 
     async def run(self, change: Change) -> Invitation:
@@ -103,7 +103,7 @@ class SetSetting(Action[None], frozen=True):
     name: Annotated[str, Field("The name of a site setting in `myna settings list`.", argument="NAME")]
     value: Annotated[str, Field("Its new value.", argument="VALUE")]
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         config.check(self.name, self.value)
 
     async def run(self, change: Change) -> None:

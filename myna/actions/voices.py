@@ -58,7 +58,7 @@ class RenameVoice(Action[None], frozen=True):
     voice_id: PublicVoice
     name: Annotated[str, Field("Its new name.", argument="NAME")]
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         if self.name:
             check_name(self.name, NAME_MAX_CHARS)
 
@@ -90,7 +90,7 @@ class BlendVoice(Action[BlendRow], frozen=True):
     recipe: Annotated[str, Field(f"Voices with their weights: {EXAMPLE}.", argument="RECIPE")]
     name: Annotated[str, Field("The name of the voice; default: the names of its parts.")] = ""
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         if self.name:
             check_name(self.name, NAME_MAX_CHARS)
         _check_id(self.voice_id)
@@ -204,7 +204,7 @@ class AddWord(Action[WordRow], frozen=True):
     reading: Annotated[str, Field("Pinyin (hang2zhang3), words (MY-nuh) or IPA.", argument="READING")]
     account: Account = ""
 
-    def check(self) -> None:
+    def check_values(self) -> None:
         checked_reading(checked_word(self.word), self.reading)
 
     async def run(self, change: Change) -> WordRow:

@@ -150,10 +150,6 @@ def check(route: Route) -> None:
             setting=price_setting(route.name),
         )
     check_model(route.upstream_model, "upstream_model")
-    if not 0 <= route.units <= UNITS_MAX:
-        raise CommandError(
-            "The units must be a whole number from 0 to {units_max}.", "units", units_max=UNITS_MAX
-        )
     if route.intent and route.kind is not RouteKind.CHAT:
         raise CommandError("Only chat has instructions to speak.", "intent")
 

@@ -138,10 +138,10 @@ REFUSED = {
     ("--url", f"http://user:{PASSWORD}@h/v1"): "The URL must not contain a login",
     ("--key-env", "MYNA_PORT"): "MYNA_PORT: a variable that begins with MYNA_ is a setting",
     ("--model", ""): "A speech channel needs a model.",
-    ("--priority", "1000001"): "The priority must be from -1000000 to 1000000.",
-    ("--weight", "-1"): "The weight must be from 0 to 1000000.",
+    ("--priority", "1000001"): "Priority: must be a whole number from -1000000 to 1000000.",
+    ("--weight", "-1"): "Weight: must be a whole number from 0 to 1000000.",
     ("--responses", "yes"): "Only the server of a chat channel offers POST /responses.",
-    ("--concurrent", "1000001"): "The number of concurrent requests must be from 0 to 1000000.",
+    ("--concurrent", "1000001"): "Concurrent requests: must be a whole number from 0 to 1000000.",
 }
 
 

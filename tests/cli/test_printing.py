@@ -264,6 +264,11 @@ REFUSED = {
     "key issue a --expires-in 1000000s": "'1000000s' is not a duration: write a number from 1 to 999999 with",
     "settings get nothing": "There is no site setting 'nothing'",
     "settings set language fr": "language: must be zh or en; it is 'fr'.",
+    "account add b --units -1": "Units: must be a whole number from 0 to 9007199254740991.",
+    "account set a --low-balance -1": "Low balance: must be a whole number from 0 to",
+    "code add --units 0": "Units: must be a whole number from 1 to",
+    "code add --units 1 --count 0": "How many codes: must be a whole number from 1 to",
+    "route add r --units -1": "Units: must be a whole number from 0 to 1000000.",
     "key issue a --scope Chat": "There is no scope 'Chat'; there are chat, tts and records.",
 }
 

@@ -5,11 +5,19 @@ from contextlib import ExitStack
 
 import pytest
 
+from myna.office.pages import ALL_PAGES
 from tests.rig.office import People, Visitor
 from tests.rig.oidc_provider import OidcProvider, Plan
 from tests.rig.service import RunningService, Service
 
 MakeSite = Callable[..., Service]
+_OF_ONE = ("/change", "/one", "/live", ".csv")
+PATHS = [
+    page.path
+    for page in ALL_PAGES
+    if page.show and not page.anyone and "{" not in page.path and not page.path.endswith(_OF_ONE)
+]
+"""The pages of a signed-in operator whose address has no value."""
 
 
 @pytest.fixture(scope="session")

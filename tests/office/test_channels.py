@@ -141,6 +141,7 @@ def test_a_form_changes_only_what_it_has_a_field_for(
     operator: Visitor, site: Service, channel: str, upstream: Upstream
 ) -> None:
     site.cli("channel", "set", channel, "--weight", "3", "--concurrent", "7", "--priority", "50")
+    assert "Priority: 50 · Weight: 3 · Concurrent requests: 7" in text_of(operator.get(PATH))
     operator.submit(f"{PATH}/change", name=channel, url=upstream.url, concurrent="")
     row = rows(site)[channel]
     assert [row[name] for name in ("model", "weight", "priority", "concurrent")] == ["m", 3, 50, 0]

@@ -97,6 +97,7 @@ async def show(visit: Visit, result: Result | None = None) -> Response:
         "site/channels.html",
         latencies=await latencies(visit),
         tables={kind: rows for kind, rows in tables.items() if rows},
+        fields=fields_of(SetChannel),
         result=result,
         keys_in_files=visit.parts.settings.keys_in_files,
     )
