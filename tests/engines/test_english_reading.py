@@ -59,6 +59,7 @@ a mile in 3:58.4 → a mile in three fifty eight point four
 7.30pm → seven thirty P M
 12.30-1.30pm → twelve thirty to one thirty P M
 11h 40m → eleven hours forty minutes
+10am–noon → ten A M to noon
 """,
     "money": """
 $5.3 billion → five point three billion dollars
@@ -126,6 +127,10 @@ Each 100 g contains 5 g. → Each one hundred grams contains five grams.
 at 300 m/s → at three hundred meters per second
 a 9mm pistol → a nine millimeter pistol
 a 6" pipe → a six inch pipe
+3-5" of snow → three to five inches of snow
+a 6' fence → a six foot fence
+the "Big 12", 'utf-8' → the "Big twelve", 'utf eight'
+10 ft x 12 ft → ten feet by twelve feet
 7/16" → seven sixteenths inch
 12' x 10' → twelve by ten feet
 in kg·m/s → in kilogram meters per second
@@ -208,6 +213,7 @@ A–F → A to F
 Psalm 23:1-4 → Psalm twenty three one to four
 Psalm 119:105 → Psalm one hundred nineteen one hundred five
 5M users → five million users
+1 250 000 → one million two hundred fifty thousand
 100K followers → one hundred thousand followers
 """,
     "codes": """
@@ -310,6 +316,7 @@ Sept. 2019 → September twenty nineteen
 p. 12 → page twelve
 AT&T → A T and T
 R&B → R and B
+M&Ms → M and M's
 and/or → and or
 dept. of → department of
 Pro Max. → Pro Max.
@@ -350,6 +357,8 @@ git commit --amend --edit → git commit dash dash amend dash dash edit
 The dog --a big one-- barked. → The dog --a big one-- barked.
 We met -a long time ago-. → We met -a long time ago-.
 user_name → user underscore name
+$HOME, argv0 → dollar HOME, argv zero
+TLSv1.3 → T L S V one point three
 john.doe@example.com → john dot doe at example dot com
 www.google.com → google dot com
 """,

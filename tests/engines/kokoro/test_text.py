@@ -103,7 +103,7 @@ def test_all_pieces_of_a_mixed_text_are_mixed() -> None:
         ("As I 说", "as ˈI ʂwo→"),
         ("iPhone 十五", "ˈI phɔnA ʂɨ↗u↓"),
         ("iPhone 15 好", "ˈI phɔnA ʂɨ↗u↓ xau↓"),
-        ("SaaS 和 vip 卡", "sass xɤ↗ vˈi ˈI pʰˈi kʰa↓"),
+        ("SaaS 和 vip 卡，PhD", "sass xɤ↗ vˈi ˈI pʰˈi kʰa↓, pʰˈi ˈAʧ dˈi"),
         ("用5G上网", "jʊ↘ŋ u↓ ʤˈi ʂa↘ŋwa↓ŋ"),
         ("B2B 和 C++", "bˈi tɔ bˈi xɤ↗ sˈi ʨja→ʨja→"),
         ("发到 jan9@acme.com 吧", "fa→tau↘ jan ʨjou↓ ai↘tʰɤ↘ akmA tjɛ↓n kɔm pa"),

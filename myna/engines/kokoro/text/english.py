@@ -57,7 +57,11 @@ _WORDS_IN_CAPITALS: Final = (
 _AS_WORDS: Final = AS_WORDS.union(_WORDS_IN_CAPITALS.split())
 _SPELLED_WORDS: Final = frozenset(("vip", "ai", "id", "ip", "ui", "ux", "tv", "pc", "dj", "ktv", "qq"))
 """Acronyms that people also write in lower case."""
-_SAID_AS: Final = ((re.compile(r"\bSaaS\b"), "sass"), (re.compile(r"\bPaaS\b"), "pass"))
+_SAID_AS: Final = (
+    (re.compile(r"\bSaaS\b"), "sass"),
+    (re.compile(r"\bPaaS\b"), "pass"),
+    (re.compile(r"\bPhD\b"), "PHD"),
+)
 _LETTERS_MAX: Final = 5
 """A longer word in capitals is a word, not an acronym."""
 

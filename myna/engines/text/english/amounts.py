@@ -144,8 +144,19 @@ def _unit_alone(match: re.Match[str]) -> str:
     return _named_unit(match["unit"], True) + _per(match)
 
 
-def _inches(match: re.Match[str]) -> str:
-    return f"{number(match[1])} {'inch' if _describes(match) else 'inches'}"
+def _ends_quote(match: re.Match[str]) -> bool:
+    """Whether the mark after a number ends what a mark before it begins: the "Big 12"."""
+    mark = match[0][-1]
+    before = match.string[max(0, match.start() - 60) : match.start()]
+    return re.search(rf"(?<!\w){mark}[^{mark}]*$", before) is not None
+
+
+def _length(match: re.Match[str]) -> str:
+    """Feet or inches by their mark."""
+    if _ends_quote(match):
+        return match[0]
+    one, many = ("foot", "feet") if match[0][-1] in "'′" else ("inch", "inches")
+    return f"{_span(match[1], match[2])} {one if _describes(match) else many}"
 
 
 def _out_of(match: re.Match[str]) -> str:
@@ -188,6 +199,11 @@ def _left(match: re.Match[str]) -> str:
 
 
 NOTATIONS: tuple[Rule, ...] = (
+    # 1 000 000, also with spaces that break no line.
+    spoken(
+        r"(?<![\w.,-])(?<!\d )[1-9]\d{0,2}(?:[ \xa0\u2009\u202f]\d{3})*[ \xa0\u2009\u202f]000(?![\w-]|[ .,]\d)",
+        lambda written: re.sub(r"\D", "", written),
+    ),
     rule(r"(?<!\w)(sq|cu|fl)\. ?(ft|in|yd|mi|m|km|oz)(?!\w)\.?", r"\1 \2"),
     rule(
         r"(?<!\w)((?:(?i:ratio|dilut|scale|odds|proportion)[a-z]*(?: [a-z]+){0,3}|"
@@ -258,8 +274,11 @@ MONEY: tuple[Rule, ...] = (
     ),
 )
 UNITS_AND_SHARES: tuple[Rule, ...] = (
-    # 1920x1080, 2 x 500 mg; vision of 20/40.
-    rule(r"(?<=\d) ?[xX] ?(?=\d)|(?<=\d{3}) ?× ?(?=\d{3})", " by "),
+    # 1920x1080, 2 x 500 mg, 10 ft x 12 ft; vision of 20/40.
+    rule(
+        r"(?<=\d) ?[xX] ?(?=\d)|(?<=\d{3}) ?× ?(?=\d{3})|(?:(?<=[\d ](?:ft|in|cm|mm))|(?<=[\d ]m)) ?[xX×] ?(?=\d)",
+        " by ",
+    ),
     rule(r"(?<![\w./])20/(25|[3-8]0|200)(?![\w/])", r"20 \1"),
     # 11h 40m, 11 st 4 lb.
     rule(
@@ -285,7 +304,6 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
     ),
     rule(r"(?<![\w.])([4-7])['′’](\d|1[01])(?![\w'\"])", lambda m: f"{cardinal(m[1])} foot {cardinal(m[2])}"),
     rule(r"(?<![\w.])(\d+)['′] ?[x×] ?(\d+)['′]", r"\1 by \2 feet"),
-    rule(r"(?<![\w.'])(\d{1,3})['′](?![\w'])", lambda m: f"{cardinal(m[1])} feet"),
     rule(
         r"(?<![\w./])(?:(\d{1,3})[ -])?(\d{1,2})/(\d{1,2}) ?[\"″](?=$|[\s,.;)])",
         lambda m: f"{_mixed(m)} inches" if m[1] else f"{_fraction_of(m[2], m[3])} inch",
@@ -306,7 +324,11 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
         lambda m: f"{m[1]} {_BEARINGS[m[2]]}",
     ),
     rule(r"(?<=\d)° ?([NSEW])(?!\w)", lambda m: f" degrees {_BEARINGS[m[1]]}"),
-    rule(r"(?<![\w.'\"])(\d{1,3}(?:\.\d+)?)[\"″](?=$|[\s,.;)])", _inches),
+    rule(
+        rf"(?<![\w.'\"])(?<![A-Za-z]-)(\d{{1,3}}(?:\.\d+)?)(?: ?{TO} ?(\d{{1,3}}(?:\.\d+)?))?"
+        r"(?:[\"″](?=$|[\s,.;)])|['′](?![\w']))",
+        _length,
+    ),
     rule(
         rf"(?<![\w.,])(?P<low>{SIGNED}|\.\d+)(?: ?°[CF]?)?(?: ?{TO} ?(?P<high>[-+]?{NUM}))?(?P<dash>[ -]?)"
         rf"(?P<unit>{_PRODUCT})(?:/{_PER})?(?![\w²³']|/[A-Za-z])",
@@ -314,7 +336,7 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
     ),
     rule(
         rf"(?<![\w.,])(?P<low>{SIGNED})(?:{TO}(?P<high>{NUM}))?(?P<dash> )(?P<unit>in|t|A)(?P<base>(?!))?"
-        rf"(?P<per>(?!))?(?=$|[,.;)]|\. [a-z]| (?:long|wide|tall|high|deep))",
+        rf"(?P<per>(?!))?(?=$|[,.;)]|\. [a-z]| (?:long|wide|tall|high|deep|by \d))",
         _unit,
     ),
     rule(

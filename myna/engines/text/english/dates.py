@@ -10,6 +10,7 @@ _YEAR = r"(?:1[1-9]|20)\d\d"
 _CLOCK = r"(?:[01]?\d|2[0-4]):[0-5]\d(?::[0-5]\d)?"
 _DAY_OF_MONTH = r"(?:0?[1-9]|[12]\d|3[01])"
 _PLURAL = r"(?!(?:is|was|has|its|this|as|us|does|across|versus|less|plus)(?!\w))[a-z]+s(?!\w)"
+_HOURS = "noon|midnight|dawn"
 _DAY_NAMES = "Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun"
 
 
@@ -166,7 +167,10 @@ DATES: tuple[Rule, ...] = (
         lambda m: ABBREVIATIONS[m[1]],
     ),
     rule(r"(?<!\w)['’](\d\d)(?![\w'’\"”])", lambda m: _any_year(m[1])),
-    rule(rf"(\d ?[AaPp]\.?[Mm]\.?) ?{TO} ?(?=\d)", r"\1 to "),
+    rule(
+        rf"(\d ?[AaPp]\.?[Mm]\.?|(?<!\w)(?i:{_HOURS})) ?{TO} ?(?=\d|(?i:{_HOURS}|close|late)(?!\w))",
+        r"\1 to ",
+    ),
     # May 5, May 5-7, 5 May 2024.
     rule(
         rf"(?<!\w)({MONTH}) ({_DAY_OF_MONTH})(?: ?{TO} ?({_DAY_OF_MONTH}))?(?![\w:/%-]|[.,]\d)",

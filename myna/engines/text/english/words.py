@@ -156,7 +156,7 @@ def _version(match: re.Match[str]) -> str:
 def name_number(digits: str) -> str:
     """The number of a name: B-52, A380, RTX 4090, 007."""
     if digits[0] == "0":
-        return by_one(digits, "oh")
+        return by_one(digits, "oh" if digits[1:] else "zero")
     if len(digits) in (3, 4):
         return in_pairs(digits)
     return cardinal(digits) if len(digits) < 3 else by_one(digits)
@@ -281,6 +281,7 @@ CODES: tuple[Rule, ...] = (
     rule(r"(?<=[A-Za-z_]{2})\.(?=[A-Za-z_]{3})(?![A-Z][a-z])", " dot "),
     rule(r"(?:(?<=^)|(?<=\s))\.(?=[A-Za-z]{2})", "dot "),
     rule(r"(?<!\w)@(?=\w)", "at "),
+    rule(r"(?<!\w)\$(?=[A-Za-z_{(])", "dollar "),
     # Dial *67, press #; Ctrl+Alt+Del; 747-400; A–F.
     rule(
         r"(?<!\w)([Dd]ial|[Pp]ress|[Hh]it|[Uu]se|[Tt]he) ([*#])(\d{0,4})(?=[\s.,]|$)",
@@ -328,7 +329,7 @@ WORDS: tuple[Rule, ...] = (
     rule(r"(?<!\w)Dr\.? (?=[A-Z])", "Doctor "),
     rule(r"(?<!\w)dept\. of", "department of"),
     rule(rf"(?<![\w.])({any_of(ABBREVIATIONS)})\.(?!\w)", _abbreviation),
-    rule(r"(?<![\w.])(Mr|Mrs|Ms|Mt|Ft|Hwy|Sgt|Capt|Prof|Jr|Sr|vs)(?![\w.'])", lambda m: ABBREVIATIONS[m[1]]),
+    rule(r"(?<![\w.&])(Mr|Mrs|Ms|Mt|Ft|Hwy|Sgt|Capt|Prof|Jr|Sr|vs)(?![\w.'])", lambda m: ABBREVIATIONS[m[1]]),
     rule(r"(?<=day) ?[-–] ?(?=(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun))", " to "),
     rule(
         rf"(?<!\w)((?i:{ROMAN_AFTER})\.?) ({ROMAN}|[ivx]{{2,5}})(?![\w'’])",
@@ -356,7 +357,7 @@ WORDS: tuple[Rule, ...] = (
         lambda code: " ".join(by_one(one) if one.isdigit() else one for one in code),
     ),
     rule(r"(?<![\w.,])(480|720|1080|1440|2160)([pi])(?!\w)", lambda m: f"{in_pairs(m[1])} {m[2].upper()}"),
-    rule(r"(?<!\w)IPv([46])(?!\w)", r"I P V \1"),
+    rule(r"(?<![A-Za-z])([A-Z]{2,5})v(?=\d)", lambda m: f"{' '.join(m[1])} V "),
     # F-16, B12, A380, COVID-19, iPhone 15.
     rule(
         r"(?<![A-Za-z0-9])((?:A|I)(?=-)|US|M|F|B|C|E|X|MiG|Su|GPT|COVID|SARS|MH|BA|AA|RTX|"
@@ -372,8 +373,8 @@ WORDS: tuple[Rule, ...] = (
     rule(r"(?<![A-Za-z])([A-Z])#", r"\1 sharp"),
     rule(r"(?<![A-Za-z])([A-Za-z])\+\+", r"\1 plus plus"),
     rule(
-        r"(?<![A-Za-z])([A-Z]{1,3})&([A-Z]{1,3})(?![A-Za-z])",
-        lambda m: f"{' '.join(m[1])} and {' '.join(m[2])}",
+        r"(?<![A-Za-z])([A-Z]{1,3})&([A-Z]{1,3})(s?)(?![A-Za-z])",
+        lambda m: f"{' '.join(m[1])} and {' '.join(m[2])}" + ("'s" if m[3] else ""),
     ),
     rule(r"\s?&(?!\w{2,8};)\s?", " and "),
 )

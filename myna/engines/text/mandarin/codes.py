@@ -149,6 +149,7 @@ CODES: tuple[Rule, ...] = (
     rule(rf"({HOTLINE_WORDS}[：: ]?)(\d{{3,8}})(?!\d|[-.]\d|{COUNTED})", _code),
     rule(rf"(?<![\w.-])\d{{3,6}}(?={HOTLINES})", _called),
     rule(r"(?<![\w.-])[45][01][0-9](?=错误|状态|页面|报错)", _called),
+    rule(rf"(返回[：: ]?)([45][01][0-9])(?!\w|{COUNTED})", _code),
     rule(rf"(?<![\w.,:/=-]){SERVICE_NUMBERS}(?![\w.:/%-]|{COUNTED})", _called),
     rule(
         r"(?<![\w.-])(?:\d{2}[1-9]|\d[1-9]0|\d{4}(?<!00))"
