@@ -64,27 +64,20 @@ a mile in 3:58.4 → a mile in three fifty eight point four
     "money": """
 $5.3 billion → five point three billion dollars
 $1,234.56 → one thousand two hundred thirty four dollars fifty six cents
-£3.99 → three pounds ninety nine pence
-$0.99 → ninety nine cents
-$1 → one dollar
-$2.5M → two point five million dollars
-$5k → five thousand dollars
+£3.99, $0.99, $1 → three pounds ninety nine pence, ninety nine cents, one dollar
+$2.5M, $5k → two point five million dollars, five thousand dollars
 $5-10 → five to ten dollars
 a $20 bill → a twenty dollar bill
 $10-million deal → ten million dollar deal
-50¢ → fifty cents
-A$50 → fifty Australian dollars
-¥1000 → one thousand yen
-₹500 → five hundred rupees
-$20/month → twenty dollars per month
-50€ → fifty euros
+50¢, A$50, ¥1000 → fifty cents, fifty Australian dollars, one thousand yen
+₹500, $20/month, 50€ → five hundred rupees, twenty dollars per month, fifty euros
 $5/hr → five dollars per hour
 100 USD → one hundred U S dollars
 CHF 50 → fifty Swiss francs
 €8.1bn. → eight point one billion euros.
 a $5k bonus → a five thousand dollar bonus
-$3m-$5m → three million dollars to five million dollars
-$.05 → five cents
+$3m-$5m, $.05 → three million dollars to five million dollars, five cents
+$-5 → minus five dollars
 20k EUR → twenty thousand euros
 Give me my $20 back. → Give me my twenty dollars back.
 the $50 my mom gave me → the fifty dollars my mom gave me
@@ -158,6 +151,7 @@ cells/mL → cells per milliliter
 120/80 → one hundred twenty over eighty
 50/50 → fifty fifty
 1/4 tsp salt → one quarter teaspoon salt
+2 Tbsp oil → two tablespoons oil
 4.5/5 stars → four point five out of five stars
 10/10 → ten out of ten
 -3/4 → minus three quarters
@@ -207,6 +201,7 @@ won 3-2 → won three to two
 16:9 display → sixteen to nine display
 2:3:1 → two to three to one
 a 50-50 chance → a fifty fifty chance
+a 1:50 scale → a one to fifty scale
 diluted 1:10 → diluted one to ten
 mixed with water 1:10 → mixed with water one to ten
 A–F → A to F
@@ -251,18 +246,11 @@ H.264 → H two six four
     "names": """
 Boeing 747 → Boeing seven forty seven
 Airbus A380 → Airbus A three eighty
-I-95 → I ninety five
-F-16 → F sixteen
-B-52 → B fifty two
-GPT-4 → G P T four
-MP3 → M P three
-B12 → B twelve
+I-95, F-16, B-52 → I ninety five, F sixteen, B fifty two
+GPT-4, MP3, B12 → G P T four, M P three, B twelve
 iPhone 15 → iPhone fifteen
-B2B → B to B
-C# → C sharp
-C++ → C plus plus
-CO₂ → C O two
-H2O → H two O
+B2B, C#, C++ → B to B, C sharp, C plus plus
+CO₂, H2O → C O two, H two O
 World War II → World War two
 WWII → World War two
 Chapter IV → Chapter four
@@ -274,13 +262,10 @@ Xbox 360 → Xbox three sixty
 Grade A- → Grade A minus
 Elizabeth I of England → Elizabeth the first of England
 I-80 W → I eighty west
-GMT-5 → G M T minus five
-401(k) → four oh one k
-A350-1000 → A three fifty one thousand
+GMT-5, 401(k), A350-1000 → G M T minus five, four oh one k, A three fifty one thousand
 John Smith III → John Smith the third
 B♭ → B flat
-NaCl, H₂SO₄ → N A C L, H two S O four
-Ca²⁺ → C A two plus
+NaCl, H₂SO₄, Ca²⁺ → N A C L, H two S O four, C A two plus
 scene ii → scene two
 the XXI century → the twenty first century
 Diablo III → Diablo three
@@ -324,12 +309,9 @@ the Sun. → the Sun.
 """,
     "acronyms": """
 the FBI → the F B I
-NASA → NASA
-TV → T V
-DVDs → D V D's
+NASA, TV, DVDs → NASA, T V, D V D's
 HTTPS → H T T P S
-OK → okay
-APIs → A P eyes
+OK, APIs → okay, A P eyes
 the WHO → the W H O
 WHO did it → WHO did it
 WHO told you that? → WHO told you that?
@@ -372,6 +354,8 @@ a lead pipe → a led pipe
 lead the way → lead the way
 Wind it up. → Wined it up.
 Tear it off. → Tare it off.
+a tear in it → a tare in it
+a tear in her eye → a tear in her eye
 We went live. → We went lyve.
 He dove into the lake. → He dohv into the lake.
 Record a video. → Rekord a video.

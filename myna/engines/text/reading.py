@@ -60,6 +60,8 @@ _ENGLISH: Final = (
 )
 _FIGURES: Final = re.compile(r"[^A-Za-z\s.,;:!?'\"()‘’“”—-]|\s-\S|[-—](?=[A-Z])|\.\w|\(\)", re.ASCII)
 """What some rule of English numbers, dates and codes matches; most sentences have none of it."""
+_SPACED_NUMBER: Final = re.compile(r"(?<=[一-鿿]) ?([0-9][0-9.,%+]*(?: ?[-~–—] ?[0-9.]+)?)(?: (?=[一-鿿]))?")
+"""A number or a span of a Han word, which is one word with it however it is spaced."""
 _SPACES: Final = re.compile(" {2,}")
 _ADDRESS: Final = regex.compile(
     r"(?:(?:https?|ftp)://|www\.)[!-~]+|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
@@ -94,6 +96,7 @@ def in_mandarin(text: str) -> str:
     """`text` in Mandarin words, if it has numbers or signs in simplified characters, and its English clauses
     in English ones. Accepts any `str`, also lone surrogates, and raises nothing."""
     text = _RUN.sub(lambda run: in_english(run[0]) if _CLAUSE.search(run[0]) else run[0], plain(text))
+    text = _SPACED_NUMBER.sub(r"\1", text)
     text = unified(fractions_in_han(_addresses_in_words(text, chinese=True)))
     return applied(_MANDARIN, simplified(text)) if _WRITTEN.search(text) else text
 

@@ -57,11 +57,7 @@ _WORDS_IN_CAPITALS: Final = (
 _AS_WORDS: Final = AS_WORDS.union(_WORDS_IN_CAPITALS.split())
 _SPELLED_WORDS: Final = frozenset(("vip", "ai", "id", "ip", "ui", "ux", "tv", "pc", "dj", "ktv", "qq"))
 """Acronyms that people also write in lower case."""
-_SAID_AS: Final = (
-    (re.compile(r"\bSaaS\b"), "sass"),
-    (re.compile(r"\bPaaS\b"), "pass"),
-    (re.compile(r"\bPhD\b"), "PHD"),
-)
+_SAID_AS: Final = {"SaaS": "sass", "PaaS": "pass", "PhD": "PHD"}
 _LETTERS_MAX: Final = 5
 """A longer word in capitals is a word, not an acronym."""
 
@@ -76,8 +72,7 @@ class Spelled(msgspec.Struct, frozen=True):
 def spoken_words(text: str) -> Iterator[tuple[str | Spelled, list[int]]]:
     """A Latin run within Mandarin: its words, letters said one by one, and its digits in Han, each with the
     places of its words in the run."""
-    for pattern, written in _SAID_AS:
-        text = pattern.sub(written, text)
+    text = re.sub(r"\b(?:SaaS|PaaS|PhD)\b", lambda found: _SAID_AS[found[0]], text)
     words: dict[int, str] = {}
     for found in _PART.finditer(text):
         part, place = found[0], found.start()

@@ -59,6 +59,8 @@ _PREDICATE_AFTER = re.compile(
 """The verb or adverb after a sum or a measure that is the subject or the object: the $20 covers lunch."""
 _VERB_AFTER_EACH = re.compile(r" [a-z]+[^su]s(?!\w)")
 _SCALE_WORDS = "thousand|million|billion|trillion|hundred"
+_THIN = " \xa0\u2009\u202f"
+"""Spaces between thousands."""
 _HALVES = {"½": "a half", "¼": "a quarter", "¾": "three quarters", "⅓": "a third", "⅔": "two thirds"}
 _BOUNDS = {"<": "less than", ">": "more than", "≥": "at least", "≤": "at most", "≈": "about"}
 _BEARINGS = {"N": "north", "S": "south", "E": "east", "W": "west"}
@@ -201,7 +203,7 @@ def _left(match: re.Match[str]) -> str:
 NOTATIONS: tuple[Rule, ...] = (
     # 1 000 000, also with spaces that break no line.
     spoken(
-        r"(?<![\w.,-])(?<!\d )[1-9]\d{0,2}(?:[ \xa0\u2009\u202f]\d{3})*[ \xa0\u2009\u202f]000(?![\w-]|[ .,]\d)",
+        rf"(?<![\w.,-])(?<!\d )[1-9]\d{{0,2}}(?:[{_THIN}]\d{{3}})*[{_THIN}]000(?![\w-]|[ .,]\d)",
         lambda written: re.sub(r"\D", "", written),
     ),
     rule(r"(?<!\w)(sq|cu|fl)\. ?(ft|in|yd|mi|m|km|oz)(?!\w)\.?", r"\1 \2"),
@@ -211,6 +213,8 @@ NOTATIONS: tuple[Rule, ...] = (
         r"(?![\w:]| ?[AaPp]\.?[Mm]\b)",
         r"\1 \2 to \3",
     ),
+    rule(r"(?<![\w:.])(\d+):(\d+)(?= (?:scale|ratio|odds|mix|model|dilution)\b)", r"\1 to \2"),
+    rule(r"(?<!\w)([$€£])-(?=\d)", r"-\1"),
     rule(r"(?<=\d) / (?=\d)", " divided by "),
     rule(r"(?:(?<=^)|(?<=[\s(]))\+ (?=\d)(?<![\w)] \+ )", "plus "),
     rule("log([₀-₉]+) ?", r"log base \1 of "),
@@ -276,7 +280,8 @@ MONEY: tuple[Rule, ...] = (
 UNITS_AND_SHARES: tuple[Rule, ...] = (
     # 1920x1080, 2 x 500 mg, 10 ft x 12 ft; vision of 20/40.
     rule(
-        r"(?<=\d) ?[xX] ?(?=\d)|(?<=\d{3}) ?× ?(?=\d{3})|(?:(?<=[\d ](?:ft|in|cm|mm))|(?<=[\d ]m)) ?[xX×] ?(?=\d)",
+        r"(?<=\d) ?[xX] ?(?=\d)|(?<=\d{3}) ?× ?(?=\d{3})|"
+        r"(?:(?<=[\d ](?:ft|in|cm|mm))|(?<=[\d ]m)) ?[xX×] ?(?=\d)",
         " by ",
     ),
     rule(r"(?<![\w./])20/(25|[3-8]0|200)(?![\w/])", r"20 \1"),

@@ -75,7 +75,7 @@ wownd (?<!\w)wound(?= (?:up|down|around|through|its way|back|(?:the|a|his|her|so
     rope|cable|string|wire|tape|scarf|thread|yarn)))
 \1are (?<!\w)([Tt])ear(?= (?:OBJECT\b|apart\b|off\b|out\b|open\b|into\b|through\b|away\b|at\b|along\b))
 \1_tare (?<!\w)((?:[Ww]ear and|[Tt]o|[Dd]on't|[Ww]ill|[Cc]an)) tear(?!\w)
-\1are (?<!\w)([Tt])ear(?= in (?:the|his|her|my) (?:shirt|dress|fabric|muscle|pants|jacket|sleeve|paper))
+\1are (?<!\w)([Tt])ear(?= in (?:it\b|(?:the|a|an|his|her|my|your|one) (?!(?:\w+ )?eyes?\b)\w))
 \1_bough (?<!\w)((?:[Tt]ak(?:e|es|ing)|[Tt]ook) (?:a|his|her|their|its|one last|a final|a deep)|a deep)
     \ bow(?!\w)
 \1_bough (?<!\w)(the) bow(?= of the (?:ship|boat|vessel))
@@ -386,7 +386,7 @@ def acronyms(text: str) -> str:
     capitals = _SHOUTED.findall(text)
     words = re.findall(r"[A-Za-z]{2,}", text)
     if len(capitals) > 1 and 2 * len(capitals) > len(words):
-        known = [word for word in capitals if word in SPELLED or not _VOWEL.search(word)]
+        known = [word for word in capitals if word in SPELLED | AS_WORDS or not _VOWEL.search(word)]
         if len(known) < len(capitals):
             return text
     text = re.sub(r"(?<!\w)OK(?!\w)", "okay", text)
