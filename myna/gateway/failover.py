@@ -23,13 +23,13 @@ from myna.wire.failures import (
     BY_KIND,
     FAILED,
     MEANINGS,
-    NOTHING_SAID,
+    NO_ERROR,
     Meaning,
     ServerError,
     error_of,
     read,
     retry_after_s,
-    shown,
+    sanitized,
 )
 
 log = logging.getLogger(__name__)
@@ -48,10 +48,10 @@ class FailedAttempt(Exception):
     """A failed attempt. The message contains no secret.
 
     `kind` is the label of the metric; `detail` is what the server sent, for the log only. `meaning` is that
-    of the kind, unless it is given. `server` is the error that the server sent, for the operator; `said`, as
-    far as a caller may see it. An answer that is too large has more than `limit_bytes`, if they are known.
-    `blameless`: the channel is perhaps not at fault. `final`: no other channel may answer, and the caller is
-    told this failure.
+    of the kind, unless it is given. `server_error` is the error that the server sent, for the operator;
+    `public_error` is the part of it that a caller may see. An answer that is too large has more than
+    `limit_bytes`, if they are known. `blameless`: the channel is perhaps not at fault. `final`: no other
+    channel may answer, and the caller is told this failure.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class FailedAttempt(Exception):
         *,
         meaning: Meaning | None = None,
         limit_bytes: int = 0,
-        server: ServerError = NOTHING_SAID,
-        said: ServerError = NOTHING_SAID,
+        server_error: ServerError = NO_ERROR,
+        public_error: ServerError = NO_ERROR,
         retry_after_s: int | None = None,
     ) -> None:
         super().__init__(why)
@@ -71,8 +71,8 @@ class FailedAttempt(Exception):
         self.detail = detail
         self.meaning = meaning or BY_KIND.get(kind, FAILED)
         self.limit_bytes = limit_bytes
-        self.server = server
-        self.said = said
+        self.server_error = server_error
+        self.public_error = public_error
         self.retry_after_s = retry_after_s
         self.blameless = not self.meaning.counts
         self.final = False
@@ -94,7 +94,7 @@ def from_status(answer: ClientResponse, channel: Channel, *, model_is_callers: b
     model, which the server need not have."""
     kind, why = f"Status{answer.status}", f"status {answer.status}"
     failed = from_error(kind, why, answer.body, channel, answer.status, model_is_callers=model_is_callers)
-    failed.retry_after_s = retry_after_s(answer.headers, failed.server.message)
+    failed.retry_after_s = retry_after_s(answer.headers, failed.server_error.message)
     return failed
 
 
@@ -122,21 +122,22 @@ def from_error(
         why,
         logged(body, channel),
         meaning=server.meaning(model_is_callers=model_is_callers),
-        server=server,
-        said=shown(server, channel.url, channel.key),
+        server_error=server,
+        public_error=sanitized(server, channel.url, channel.key),
     )
 
 
 def error_for(failures: Sequence[FailedAttempt]) -> MynaError:
     """The error if every attempt failed: of the failure that tells the caller most, in whatever order they
     came."""
-    told = min(failures, key=_place, default=FailedAttempt("TimedOut", "no time was left"))
+    told = min(failures, key=_rank, default=FailedAttempt("TimedOut", "no time was left"))
     waits = [failure.retry_after_s for failure in failures]
-    return error_of(told.meaning, said=told.said, waits=waits, limit_bytes=told.limit_bytes)
+    return error_of(told.meaning, public_error=told.public_error, waits=waits, limit_bytes=told.limit_bytes)
 
 
-def _place(failure: FailedAttempt) -> tuple[bool, int, bool, bool]:
-    return not failure.final, MEANINGS.index(failure.meaning), not failure.said.message, not failure.said.code
+def _rank(failure: FailedAttempt) -> tuple[bool, int, bool, bool]:
+    error = failure.public_error
+    return not failure.final, MEANINGS.index(failure.meaning), not error.message, not error.code
 
 
 class Asker(Protocol):
@@ -259,7 +260,7 @@ class ChannelClient:
                 continue
             circuits.succeeded(channel.name)
             return answer
-        raise error_for(failures) from min(failures, key=_place, default=None)
+        raise error_for(failures) from min(failures, key=_rank, default=None)
 
 
 def _without_frames(failure: FailedAttempt) -> FailedAttempt:

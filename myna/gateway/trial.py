@@ -162,7 +162,7 @@ def _reason(failure: Exception, channel: Channel) -> tuple[str, bool]:
         if isinstance(deepest, RequestFailed | FailedAttempt):
             message = str(deepest)
         if isinstance(deepest, FailedAttempt):
-            said = in_line(deepest.server.message, channel)
+            said = in_line(deepest.server_error.message, channel)
             refused = deepest.meaning in (REFUSED, NOT_OFFERED)
     if isinstance(deepest, OSError) and deepest.errno:
         known = os.strerror(deepest.errno) if deepest.errno > 0 else deepest.strerror

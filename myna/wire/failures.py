@@ -154,7 +154,7 @@ _RULES: Final = (
 
 class ServerError(Struct, frozen=True):
     """An error as a server sent it: texts are empty if it gave none. Not to be shown to a caller: see
-    `shown`."""
+    `sanitized`."""
 
     status: int
     code: str = ""
@@ -176,7 +176,7 @@ class ServerError(Struct, frozen=True):
         return FAILED
 
 
-NOTHING_SAID: Final = ServerError(0)
+NO_ERROR: Final = ServerError(0)
 NULL: Final = Raw(b"null")
 """Of an absent member, which `reports_error` does not decode."""
 ERROR_MEMBERS: Final = (b'"error"', b'"base_resp"')
@@ -258,24 +258,24 @@ def read(status: int, body: bytes) -> ServerError:
 def error_of(
     meaning: Meaning,
     *,
-    said: ServerError = NOTHING_SAID,
+    public_error: ServerError = NO_ERROR,
     waits: Sequence[int | None] = (),
     limit_bytes: int = 0,
     sentence: str = "",
 ) -> MynaError:
-    """The error for the caller, with what the server `said` if it may be shown. `waits` are the Retry-After
-    of all channels, `limit_bytes` is that of an answer that was too large. `sentence` replaces the meaning's.
-    """
+    """The error for the caller, with the server's `public_error` if it is about the request. `waits` are the
+    Retry-After of all channels, `limit_bytes` is that of an answer that was too large. `sentence` replaces
+    the meaning's."""
     sentence = sentence or meaning.sentence
     if meaning.status == HTTPStatus.SERVICE_UNAVAILABLE:
         return Overloaded(sentence, _FULL_WAIT_S)
     if meaning.sentence != sentences.REFUSED:
-        said = NOTHING_SAID
+        public_error = NO_ERROR
     error: UpstreamFailed
-    code = meaning.code if meaning is TOO_LONG else said.code or meaning.code
-    if said.message:
-        end = "" if said.message.endswith((".", "!", "?", "。")) else "."
-        error = RequestRefused(sentences.REFUSED_SAYING, said=said.message + end)
+    code = meaning.code if meaning is TOO_LONG else public_error.code or meaning.code
+    if message := public_error.message:
+        end = "" if message.endswith((".", "!", "?", "。")) else "."
+        error = RequestRefused(sentences.REFUSED_SAYING, said=message + end)
     elif meaning.status == HTTPStatus.BAD_REQUEST and code:
         error = RequestRefused(sentences.REFUSED_CODE, code=code)
     elif meaning.status in (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND):
@@ -286,8 +286,8 @@ def error_of(
         error = UpstreamFailed(sentence)
     error.code = code
     error.openai_status = meaning.status
-    error.openai_type = said.type or _OPENAI_TYPES.get(meaning.status, "")
-    error.field = said.param or ("model" if meaning is UNKNOWN_MODEL else "")
+    error.openai_type = public_error.type or _OPENAI_TYPES.get(meaning.status, "")
+    error.field = public_error.param or ("model" if meaning is UNKNOWN_MODEL else "")
     given = [wait for wait in waits if wait is not None]
     if not meaning.retry:
         error.headers = NO_RETRY
@@ -307,7 +307,7 @@ _SERVER: Final = re.compile(
 """What names a server, a file or a key of the operator's."""
 
 
-def shown(error: ServerError, url: str, key: str) -> ServerError:
+def sanitized(error: ServerError, url: str, key: str) -> ServerError:
     """The error as far as the caller may see it: words, and the message if it names no server, path or key.
     `url` and `key` are those of the channel."""
     parts = urlsplit(url)

@@ -86,7 +86,7 @@ class Relay:
             if isinstance(planned, SpokenPlan):
                 return self._sent(await self._speak(charged, planned, client), caller.details, client)
         if planned.request.streams:
-            return await self._streamed(charged, planned, client.stream())
+            return await self._stream_answer(charged, planned, client.stream())
         async with charged as call:
             answering = self.channel_client.first_answer(
                 planned.channels,
@@ -138,7 +138,7 @@ class Relay:
         size = len(answer.body)
         return await read_answer(partial(plan.answer_of, channel, answer.body), size, call.account_id)
 
-    async def _streamed(self, charged: Call, plan: RelayPlan, out: ResponseStream) -> ResponseStream:
+    async def _stream_answer(self, charged: Call, plan: RelayPlan, out: ResponseStream) -> ResponseStream:
         """Sends the answer and ends the call. Raises MynaError while nothing was sent; an error after that is
         an event, which leaves after the refund is committed."""
         shape = plan.shape(self.channel_client.settings.answer_max_bytes)
@@ -148,7 +148,7 @@ class Relay:
         try:
             async with charged as call:
                 streamed.begin_in(self.config.settings.stream_begin_s)
-                failure = await self._stream(call, plan, streamed)
+                failure = await self._relay_events(call, plan, streamed)
         except MynaError as error:
             if not streamed.begun:
                 raise
@@ -167,7 +167,7 @@ class Relay:
             streamed.stop()
         return out
 
-    async def _stream(self, call: Call, plan: RelayPlan, streamed: StreamedAnswer) -> MynaError | None:
+    async def _relay_events(self, call: Call, plan: RelayPlan, streamed: StreamedAnswer) -> MynaError | None:
         """Passes on the answer, all but its last events, and keeps the call. Returns why a call is kept whose
         answer is not complete."""
 

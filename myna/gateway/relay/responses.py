@@ -116,7 +116,7 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
         return msgspec.json.encode({"model": model} | members | older)
 
     def adapt(self, channel: Channel, failed: FailedAttempt) -> bool:
-        left_out, error = self._leaves_out(channel), failed.server
+        left_out, error = self._leaves_out(channel), failed.server_error
         sent = {name for name in ADDED if name.encode() in self.request.fields} - left_out
         if self.passes_to(channel) or failed.meaning not in (REFUSED, UNSUPPORTED) or not sent:
             return False
