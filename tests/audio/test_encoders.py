@@ -79,9 +79,3 @@ def test_a_wav_states_the_sizes_of_a_stream() -> None:
 def test_flac_loses_nothing() -> None:
     samples = heard(b"".join(in_parts("flac", tone(SECONDS))), "flac")
     assert np.rint(samples * 32768).astype("<i2").tobytes() == tone(SECONDS)
-
-
-def test_aac_without_its_extra_is_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert not FORMATS["aac"].available
-    assert FORMATS["mp3"].available

@@ -211,6 +211,17 @@ async def test_an_encoder_that_fails_is_refunded(visitor: Visitor, monkeypatch: 
     await visitor.balance_becomes(UNITS)
 
 
+async def test_a_format_without_its_extra_is_refused(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    answer = await visitor.speak(response_format="aac")
+    await (await answer.head()).rest()
+    assert (answer.status, answer.error["param"]) == (400, "response_format")
+    assert "aac needs Myna's extra 'm4a'" in answer.error["message"]
+    await visitor.balance_becomes(UNITS)
+
+
 async def test_a_slow_reader_does_not_slow_the_engine_down(visitor: Visitor) -> None:
     parts = [tone(20.0)] * 6  # 5.8 MB, more than the sockets buffer
     answer = await visitor.speak()

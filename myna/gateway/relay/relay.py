@@ -52,7 +52,6 @@ class Client(Protocol):
 
 
 Headers = Callable[[RequestDetails], Mapping[str, str]]
-KEPT_SETTING: Final = "keep"
 REASONS: Final = {
     TimedOut.__name__: "it took longer than a stream may",
     IdleTimedOut.__name__: "the channel was silent for too long",
@@ -195,7 +194,7 @@ class Relay:
             if not streamed.sent or not isinstance(cause, FailedAttempt):
                 raise
             reason = REASONS.get(cause.kind, "the channel broke its stream")
-            if self.config.settings.broken_stream != KEPT_SETTING:
+            if self.config.settings.broken_stream != "keep":
                 raise StreamFailed(reason, kept=False) from cause
             failure = StreamFailed(reason, kept=True)
             streamed.failure_event = streamed.shape.error_event(failure)

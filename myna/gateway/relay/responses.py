@@ -42,7 +42,6 @@ PATH: Final = "/responses"
 ADDED: Final = {"stream_options": "", "max_completion_tokens": "max_tokens"}
 """Members that the translation adds, with their names at older servers; "" for none."""
 _LEFT_OUT_MAX: Final = 1000
-REFUSE_SETTING: Final = "refuse"
 _ENDED: Final = (None, "completed", "incomplete")
 """The statuses of a response that is kept. Some servers leave it out."""
 
@@ -299,7 +298,7 @@ async def plan(
     InvalidRequest, ModelNotFound, TooManyBodies, and what `StoredResponses.earlier` raises."""
     fields, given, referenced = await read_body(partial(decoded, body), len(body), caller.details.account_id)
     earlier = await stored.earlier(caller, given, referenced)
-    refuses = planner.config.settings.hosted_tools == REFUSE_SETTING
+    refuses = planner.config.settings.hosted_tools == "refuse"
     translate = partial(read, fields, given, earlier, refuses_hosted=refuses)
     size_bytes = len(body) + (earlier.size_bytes if earlier else 0)
     request = await read_body(translate, size_bytes, caller.details.account_id)
