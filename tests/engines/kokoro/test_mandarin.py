@@ -86,7 +86,7 @@ NEIGHBOURS = """
 弹 tan2 他会弹尤克里里
 切 qie4 帮我切几片 一切成果 qie1 把土豆切成丝 把洋葱切碎
 系 ji4 系好安全带 xi4 联系上
-行 hang2 第七行写着几行字 xing2 一行人走了
+行 hang2 第七行写着几行字 xing2 一行人走了 一行五人
 为 wei2 任命她为校长 化悲痛为力量 wei4 为人民服务
 长 zhang3 孩子长不高 chang2 头发很长了
 中 zhong1 看中国队比赛 zhong4 他猜中了
@@ -108,6 +108,9 @@ NEIGHBOURS = """
 炸 zha2 炸薯条 zha4 炸药
 空 kong1 空着手 kong4 座位空着
 结 jie1 树上结满果实 jie2 结了婚
+校 jiao4 在校对稿子 xiao4 学校对学生
+转 zhuan4 转了三圈 zhuan3 转身
+圈 juan4 猪圈在家门口
 """
 PERSONS = """
 单 shan4 单先生

@@ -138,8 +138,9 @@ def _range(match: re.Match[str]) -> str:
     rises = float(low.replace(",", "")) <= float(high.replace(",", "")) or high[0] == "-"
     if not rises and " - " in match[0]:
         return match[0]
-    joint = "到" if rises or not (low + high).isdigit() else "比"
-    return (number(low) if low != "2" or joint == "比" else "两") + joint + high
+    falls = "减" if match.string[: match.start()].endswith("满") else "比"
+    joint = "到" if rises or not (low + high).isdigit() else falls
+    return (number(low) if low != "2" or joint == falls else "两") + joint + high
 
 
 def _fraction(match: re.Match[str]) -> str:
@@ -201,6 +202,7 @@ NOTATIONS: tuple[Rule, ...] = (
     rule(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([-+]?\d{1,3})(?![\w.])", r"\1乘以10^\2"),
     rule(r"(?<=\d)#(?=[一-鿿])", "号"),
     rule(r"(?<=\d)\.(?=[xX](?![A-Za-z]))", "点"),
+    rule(r"(?<=\d) : (?=\d)", "比"),
     rule("(?<=[0-9])[★☆]", "星"),
     rule(r"(?<=\d)\.00(?=(?:[美欧日港韩澳加]?元|块|英镑))", ""),
     rule("[↑▲](?=\\s?[0-9])|(?<=[0-9A-Za-z%])[↑▲]", "上升"),
@@ -231,7 +233,8 @@ FORMULAS: tuple[Rule, ...] = (
         lambda m: (number(m[1].translate(EXPONENTS)) if m[1] else "") + {"⁺": "正", "⁻": "负"}[m[2]],
     ),
     rule(r"(?<![\w)）\]⁰-⁹¹²³])([⁰-⁹¹²³]{1,3})(?=[A-Z])", lambda m: name_part(m[1].translate(EXPONENTS))),
-    rule("[₀-₉]+", lambda m: name_part(m[0].translate(SUBSCRIPTS))),
+    rule(r"[₀-₉]+(?:\.[₀-₉]+)*", lambda m: "点".join(map(name_part, m[0].translate(SUBSCRIPTS).split(".")))),
+    rule(r"(?<=[一-鿿])(I{2,3}|IV|VI{2,3}|IX|XI{1,3})(?![\w·])", lambda m: _roman(m[1])),
     # 10-3=7, 计算10-3, x-1>0.
     rule(rf"(?<!{_FORMULA}){_FORMULA}{{3,200}}", _minus),
     rule(rf"((?:计算|算|求|等于|口算|得数|结果是?)[：: ]?{NUM})\s?-\s?(?={NUM})", r"\1减"),
@@ -239,11 +242,11 @@ FORMULAS: tuple[Rule, ...] = (
         rf"(?<=[\w)）\]π])(?:([{SUPERSCRIPTS}]+)|\^(\([^()\s]{{1,8}}\)|[-+]?\d+(?:\.\d+)?|[A-Za-z]))", _power
     ),
     rule(rf"(?<=方) ?/ ?({UNIT})", _per),
-    rule("(?<=方) ?[~–—] ?(?=[0-9])", "到"),
     rule("(?<=次方) ?- (?=[0-9])", "减"),
     rule(r"(?<=[\dπ)）]) ?[xX×✕*] ?(?=[\d√π(（])", "乘"),
     rule(
-        rf"(?<=[\w)）])\s?\*\s?(?=[\w(（])|(?<={PRICED}) ?\* ?(?=[\d一二两三四五六七八九十])"
+        rf"(?<=[\w)）])\s?\*\s?(?=[\w(（])"
+        rf"|(?:(?<={PRICED}) ?\*|(?<=[米寸]) ?[xX]) ?(?=[\d一二两三四五六七八九十])"
         r"|(?<=[一-鿿])(?: \* |\*)(?=[\d.]+[^*，。；]{0,12}(?:[)），。；]|$))",
         "乘",
     ),
@@ -256,13 +259,12 @@ FORMULAS: tuple[Rule, ...] = (
     rule(r"^[<>≥≤≈](?=\s?[\d-])|(?<=[，。；：、（(\s])[<>≥≤≈](?=\s?[\d-])", _operator),
     rule(r"(?<=[\w)）²³%°一-鿿])\s?=\s?(?=[\w(（√π+-])", _operator),
     rule(r"(?<=[\w)）πa-z方])\s?\+\s?(?=[\w(（√π])", _operator),
-    rule(r"(?<=\d)\+(?![\d+])", "加"),
-    rule(r"±(?=[\dA-Za-z])", "正负"),
-    rule(r"√(?=[\w(（π])", "根号"),
+    rule(r"(?<=[等大小]于)-(?=[A-Za-z√π(（])", "负"),
 )
 AMOUNTS: tuple[Rule, ...] = (
     # 9.1×10⁻³¹kg, 3×10^8m/s.
     rule(rf"(?<=\d)(?:([{SUPERSCRIPTS}]+)|\^([-+]?\d+)) ?({UNIT})", _power_of_unit),
+    rule(r"(?<=[一-鿿])( ?)\+(?=\d+(?:\.\d+)?(?![\d.]| ?[%‰°]))", r"\1加"),
     # $5-10, A$50, $1.5亿, $100M, USD 20, 100€.
     rule(
         rf"(?P<sign>[-+]?)(?:(?P<cur>{any_of(_ALL_CURRENCIES)}))(?<![A-Za-z][A-Z]{{3}})\s?(?P<low>{NUM})"
@@ -332,6 +334,7 @@ SCORES: tuple[Rule, ...] = (
 SPANS: tuple[Rule, ...] = (
     # 16:9, 3:2:1.
     rule(rf"(?<![\w.:])(?!0\d)({NUM}):({NUM})(?::(\d{{1,5}}))?(?![\w:]|\.\d)", _ratio),
+    rule(r"(?<![\w.:])(\d{1,3}|[a-zMN]):(?=(?:\d{1,3}|[a-zMN])(?![\w.:]))", r"\1比"),
     rule(
         r"第(\d{1,5})/(\d{1,5})(?=[页集章题张步关])",
         lambda m: f"第{ordinal(m[1])}{m.string[m.end()]}，共{ordinal(m[2])}",
@@ -351,7 +354,6 @@ SPANS: tuple[Rule, ...] = (
         _range,
     ),
     rule(rf"(\d[kKwWMGT]) ?{TO} ?(?=\d)", r"\1到"),
-    rule(rf"(?<=分之[一二三四五六七八九十]) ?{TO} ?(?=[一二三四五六七八九十]{{1,3}}分之)", "到"),
     rule(rf"(\d ?(个?[一-鿿]{{1,2}})){SPACED_TO}(?=第?[\d.,]+ ?\2)", r"\1到"),
     rule(
         rf"([\d零一二两三四五六七八九十百千万亿几半]个?(?:年级|{COUNTED}|[本号章节时周楼层室班])){TO}(?=\d)",
@@ -366,22 +368,18 @@ LEFT: tuple[Rule, ...] = (
     ),
     rule(r"(?<![\w.一-鿿])\.(\d+)", lambda m: "零点" + by_one(m[1])),
     rule(r"第(\d{1,16})(?!\d|\.\d)", lambda m: "第" + ordinal(m[1])),
-    spoken(
-        r"(?<![\w.])\d+(?=号(?:楼|线|机|店|馆|厅|院|门|桌|库|文|令|公告|案|床|房|宿舍|选手|球员|$|[，。；、）)]))",
-        ordinal,
-    ),
+    spoken(r"(?<![\w.])\d+(?=号)", ordinal),
     spoken(rf"(?<![\w.)）\]])[-+±]?(?:{THOUSANDS}(?:\.\d+)?|\d+\.\d+)", number),
     spoken(r"(?<![\w.)）\]一-鿿-])-\d+|(?<=[一-鿿])-\d+(?![\d-])", number),
-    rule(r"(?<=[一-鿿])\+1(?![\d.%万])", "加一"),
     spoken(r"(?<![\w)）\]])\+\d+", number),
     rule(
         rf"(?<![\w.])(?<!等于)(?<![加减乘比大小于第负])2(?=点(?:[0-5]\d(?!\d)|\d分|\D|$)|(?!{TWO_NAMES}){TWO_UNITS})",
         "两",
     ),
-    rule(rf"(?<![\w.])2{TO}(?=\d)", "二到"),
     rule(rf"(?<![\w.、])2、(?=3{TWO_UNITS})", "两、"),
     rule(r"(?<=\d)/(?=\d)", "、"),
     rule(r"\d+(?:\.\d+)?", _left),
+    rule("(?<=[一二三四五六七八九十百千万亿纪方]) ?[~–—] ?(?=公元|[前零一二两三四五六七八九十负])", "到"),
     rule(any_of(NAMED_SIGNS), lambda m: NAMED_SIGNS[m[0]]),
     rule(GREEK_ALONE, lambda m: "".join(GREEK.get(letter, letter) for letter in m[0])),
     # C#, AT&T, A=B, @张三.

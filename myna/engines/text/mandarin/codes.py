@@ -98,17 +98,17 @@ CODES: tuple[Rule, ...] = (
         rf"({CODE_WORDS}[：:是为 ]{{0,3}})(\d(?:[ -]?\d){{6,}})(?![\w-])",
         lambda m: m[1] + called(re.sub("[ -]", "", m[2])),
     ),
-    # Cards and meetings in groups: 6222 0210 0112 3456, 123-456-789.
+    # Phones abroad, cards and meetings: +1 415 555 2671, 6222 0210 0112 3456, 123-456-789.
+    rule(r"(?<![\w.])\+(?:[ ()-]{0,2}\d){7,15}(?!\d|\.\d|%)", _called),
     rule(r"(?<![\w.-])\d{4}(?:([ -])\d{4})(?:\1\d{4}){1,3}(?:\1\d{1,3})?(?![\w.-])", _called),
     rule(r"(?<![\w.,-])\d{3}([ -])\d{3}\1\d{3,4}(?![\w-]|[.,]\d)", _called),
-    # Phones: mobile, area code, abroad, 400 800 1234.
+    # Phones: mobile, area code, 400 800 1234.
     rule(r"(?<![\w.])(?:\+?86[- ]?)?1[3-9]\d([- ]?)\d{4}\1\d{4}(?!\d|\.\d|[万元个人])", _called),
     rule(
         r"(?<![\w.])(?:\+?86[- ]?)?(?:[(（]0?\d{1,3}[)）]|0\d{2,3}[- ]?|0\d[- ]) ?\d{3,4}[- ]?\d{4}"
         r"(?:(?:[-转]| ?转 ?)\d{1,6})?(?!\d|\.\d)",
         _called,
     ),
-    rule(r"(?<![\w.])\+\d{1,3}(?:[- ]?(?:\(\d{1,4}\)|\d{1,5})){2,5}(?!\d|\.\d|%)", _called),
     rule(r"(?<![\w.])[48]00([- ]?)(?:\d{3}\1\d{4}|\d{4}\1\d{3}|\d-\d{3}-\d{3})(?!\d|[万元个人])", _called),
     rule(rf"(?<![\w.])(\d{{8,}})(?!\d|\.\d|\w)(?=({COUNTED})?)", _long_run),
     # 波音737-800, 747客机; 5号楼1202.
@@ -116,7 +116,7 @@ CODES: tuple[Rule, ...] = (
         rf"({MAKERS}-?)(\d{{3}})-(\d{{3,4}})(?!\d|\.\d)", lambda m: f"{m[1]}{by_one(m[2])}杠{name_part(m[3])}"
     ),
     spoken(r"(?<![\w.-])\d{3}(?=(?:型)?(?:客机|飞机|战机|轰炸机))", by_one),
-    rule(rf"(?<=号楼|单元|[A-Z]座|[0-9][栋幢层楼门])(\d{{3,4}})(?!\d|[.,:/%-]\d|{COUNTED})", _called),
+    rule(rf"(?<=号楼|单元|[A-Z]座|[0-9][栋幢层楼门号])(\d{{3,4}})(?![\d余]|[.,:/%-]\d|{COUNTED})", _called),
     # 图3-1; 4-3-3阵型.
     rule(
         rf"((?<![代发手外仪电填年报课列地])[图表]|公式|[例习]题)(\d{{1,3}})[-–—](?=\d{{1,3}}(?![\d-]|{COUNTED}))",
@@ -158,24 +158,20 @@ CODES: tuple[Rule, ...] = (
     ),
     rule(r"((?<![A-Za-z])[A-Z]{1,2})(\d{3,4})(?=次|航班|号|/)", _code),
     rule(rf"({FLIGHT})(\d{{3,4}})(?!\w)", _code),
-    rule(r"((?:航班|车次|列车|乘坐|搭乘)[：: ]?[A-Z]{1,2})(\d{2,4})(?!\d)", _code),
     rule(rf"(?<![\w.,:/-])({any_of(NAMED_DATES)})(?!\w|[.,:/~-]\d|%|{COUNTED})", lambda m: NAMED_DATES[m[1]]),
     # 0x80070005; 66666, 233333; abc_123.
     rule(r"(?<!\w)0x([0-9A-Fa-f]{2,16})(?!\w)", lambda m: f"零x{by_one(m[1])}"),
     spoken(rf"(?<![\w.,])(?:(\d)\1{{3,}}|23{{3,}})(?![\w.,:%-]|{COUNTED})", by_one),
     spoken(r"(?<=[A-Za-z]_)\d{2,}(?!\w)", by_one),
-    # Zeros in front are said: 0429.
-    rule(r"(?<![\w.,:/])0\d{2,}(?![\w.:/%-])", _called),
 )
 """The first rules after addresses."""
 
 
 NAMES: tuple[Rule, ...] = (
-    # N95, x86; B2B, 5v5; A1-A3.
+    # N95, x86; B2B; A1-A3.
     rule(r"(?<![A-Za-z])([A-Z])\.(\d{3})(?!\d)", lambda m: f"{m[1]}点{by_one(m[2])}"),
-    spoken(r"(?<![A-Za-z])(?:N9[059]|[xX](?:86(?:[-_]64)?|64))(?!\d)", by_one),
+    spoken(r"(?<![A-Za-z])(?:N9[059]|[xX](?:86(?:[-_]64)?|64)|Windows 9[58])(?!\d)", by_one),
     rule(r"(?<![A-Za-z0-9])([BCDEGOPSV])2([BCDEGOPSV])(?![A-Za-z0-9])", r"\1 to \2"),
-    rule(r"(?<![A-Za-z0-9])(\d{1,2})([vV])(\d{1,2})(?!\w)", lambda m: ordinal(m[1]) + m[2] + ordinal(m[3])),
     rule(r"(?<![A-Za-z])([A-Z]\d+)[-~–—](?=[A-Z]\d)", r"\1到"),
     rule(r"(?<![A-Za-z])[Nn][Oo](?:\.|．) ?(\d{1,6})(?!\d|\.\d)", lambda m: f"number {ordinal(m[1])}"),
     rule(
@@ -190,10 +186,9 @@ NAMES: tuple[Rule, ...] = (
         _latin_name,
     ),
     rule(rf"({MAKERS})(-?)(\d{{1,4}})(?!\d|\.\d|{COUNTED})", _latin_name),
-    # README.md, user_name, SELECT *, ls -l, src/main.
+    # README.md, user_name, ls -l, src/main.
     rule(rf"(?<=[A-Za-z0-9_])\.(?=(?:{FILE_ENDINGS})(?![A-Za-z0-9]))", "点"),
     rule(r"(?<=[A-Za-z0-9])_+(?=[A-Za-z0-9一-鿿])", "下划线"),
-    rule(r"(?<=[A-Za-z] )\*(?![*\w])", "星号"),
     rule(r"(?<=[A-Za-z0-9] )-{1,2}(?=[A-Za-z])", lambda m: "杠" * len(m[0])),
     spoken(
         rf"(?<!\S)~?(?:/[A-Za-z_.][\w.点-]*)+/?|(?<=[一-鿿])(?:~/|/(?:{_ROOTS}\b|[a-z_.][\w.点-]*/))[\w.点/-]*"

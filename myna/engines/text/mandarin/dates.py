@@ -3,7 +3,7 @@
 import re
 
 from myna.engines.text.mandarin.numerals import by_one, cardinal, ordinal
-from myna.engines.text.mandarin.tables import COUNTED, HOLIDAYS
+from myna.engines.text.mandarin.tables import COUNTED, HOLIDAYS, TWO_UNITS, UNIT
 from myna.engines.text.rule import SPACED_TO, TO, YEAR, Rule, rule, spoken
 
 _MONTH, _DAY = r"(?:0?[1-9]|1[0-2])", r"(?:0?[1-9]|[12]\d|3[01])"
@@ -125,7 +125,6 @@ DATES: tuple[Rule, ...] = (
         _times,
     ),
     rule(rf"(?<![\w:.])(?:(\d{{1,2}}) ?{TO} ?)?(\d{{1,2}}) ?([AaPp])\.?[Mm]\.?(?!\w)", _hours),
-    rule(r"(\d[点时分])(0\d)(?!\d|\.\d|%)", lambda m: m[1] + _sixtieth(m[2])),
     # 12/25是圣诞节, 5/1放假, 5.20号; 1.2024年 is an item of a list.
     rule(rf"(?<![\w./])({_MONTH})/({_DAY})(?=(?:[(（]|日|号)?{HOLIDAYS})(?:日|号)?", _day),
     rule(rf"(?<=[(（])({_MONTH})/(1[3-9]|2\d|3[01])(?=[)）])", _day),
@@ -161,27 +160,28 @@ DATES: tuple[Rule, ...] = (
     ),
     spoken(r"(?<![\d.])(?:[5-9]\d|[01]\d|[05])(?=[后前](?![来面边天退续后期])|、\d\d后)", by_one),
     spoken(r"(?<![\d.])\d{1,2}(?=世纪|年代)", ordinal),
-    # 1500年了 and 距今1800多年 last; 618年唐朝建立 and 98年抗洪 are years.
-    spoken(r"(?<=公元前)\d{1,4}(?=年)", ordinal),
+    # 1500年了 and 距今1800多年 last; 618年唐朝建立, 98年抗洪, 2012年以来, 2025全球报告 are years.
+    spoken(r"(?:(?<=公元前)|(?<=民国))\d{1,4}(?=年)", ordinal),
     spoken(r"(?<=公元)\d{1,4}(?=年)", by_one),
-    spoken(r"(?<=民国)\d{1,3}(?=年)", ordinal),
+    spoken(r"(?<![\d.])(?:19|20)\d\d(?<!00)(?=年[之以]?[前后来])", by_one),
     rule(rf"(?<![\d.])(?:{YEAR}|[12]000)(?=年{_LASTS})", _lasting),
-    rule(r"(?<=[近超过约逾历经整足共达余用花等住了活隔满有])(?:\d{1,3}0{1,3})(?=年)", _lasting),
+    rule(r"(?<=[近超过约逾历经整足共达余用花等住了活隔满有])(?!20[1-3]0)(?:\d{1,3}0{1,3})(?=年)", _lasting),
     spoken(r"(?<![\d.])0\d(?=年)|(?<=['’])\d\d(?=[款年届级])", by_one),
     spoken(r"(?<=\d秒)\d\d(?!\d)|(?<=零[一二三四五六七八九]秒)\d\d(?!\d)", by_one),
-    rule(rf"(?<=世纪) ?{TO} ?(?=公元|\d|前)", "到"),
-    spoken(
-        rf"(?<![\d.])\d\d(?=年(?:{_MONTH}月|[一二三四五六七八九十]{{1,2}}月|底|初|末|春|夏|秋|冬|年[初底]|[上下]半年))",
-        by_one,
-    ),
     spoken(rf"(?<![\d.])(?<![了近过约第满前])[7-9]\d(?=年(?!{_LASTS}|[代的。，,！]|$))", by_one),
     spoken(
         rf"(?:(?<=^)|(?<=[，。；！？、\s（(在于至到从自]))\d{{2}}[1-9](?=年(?!{_LASTS}|[的。，,]|$))", by_one
     ),
     spoken(
-        r"(?<![\d.])\d\d(?=年(?:高考|中考|奥运|冬奥|世界杯|欧洲杯|春晚|大选|毕业|入学|出生|生人|考上|参军|结婚|入职))",
+        r"(?<![\d.])\d\d(?=年(?:(?:\d|[一二三四五六七八九十]{1,2}|[01]\d)月|[底初末春夏秋冬]|年[初底]|[上下]半年"
+        r"|高考|中考|奥运|冬奥|世界杯|欧洲杯|大选|毕业|入学|出生|生人|考上|参军|结婚|入职))",
         by_one,
     ),
     spoken(r"(?<!\d)(?!1000)(?:1\d|20|21)\d\d(?=年)", by_one),
     rule(r"(?<![\d.~–—-])\d+(?=年(?!级))", _lasting),
+    spoken(
+        r"(?<![\w.,/:~-])(?<![等大小]于)(?<![约共超达近过有足第])20[0-3]\d(?<!00)"
+        rf"(?![\w%‰°余多来几]|[.,:]\d| ?(?:[=+×÷*<>^/~–-]|{COUNTED}|{TWO_UNITS}|{UNIT}|大?卡))",
+        by_one,
+    ),
 )
