@@ -35,7 +35,7 @@ Jan–Mar 2025 → January to March twenty twenty five
 05-Feb-2025 → February fifth, twenty twenty five
 03/2027 → March twenty twenty seven
 exp. 12/27 → exp. December twenty twenty seven
-Tue, Apr 8 → Tuesday, April eighth
+Tue, Apr 8th → Tuesday, April eighth
 1-5 May → the first to the fifth of May
 the winter of 2010/11 → the winter of twenty ten to eleven
 the 2024 call is on → the twenty twenty four call is on
@@ -49,7 +49,7 @@ from 9:00-17:00 → from nine to seventeen
 open 9am-5pm → open nine A M to five P M
 24/7 → twenty four seven
 Mon.-Fri. → Monday to Friday.
-Mon–Fri 9–5 → Monday to Friday nine to five
+Mon–Fri 9–5, Tue/Thu → Monday to Friday nine to five, Tuesday, Thursday
 10-11:30am → ten to eleven thirty A M
 0600 hours → oh six hundred hours
 at 1430 hours → at fourteen thirty hours
@@ -96,7 +96,7 @@ Every $10 counts. → Every ten dollars counts.
 5' tall → five feet tall
 6ft 2in → six feet two inches
 12 oz → twelve ounces
-2 lbs → two pounds
+2 lbs, 5 yds, 18K gold → two pounds, five yards, eighteen karat gold
 1 km → one kilometer
 5km/h → five kilometers per hour
 60 mph → sixty miles per hour
@@ -145,7 +145,7 @@ cells/mL → cells per milliliter
 5/8 inch → five eighths inch
 3/4 cup → three quarters cup
 ½ cup → one half cup
-2½ cups → two and a half cups
+2½ cups, 1½ lb → two and a half cups, one and a half pounds
 1 1/2 cups → one and a half cups
 1/100 → one hundredth
 120/80 → one hundred twenty over eighty
@@ -162,7 +162,7 @@ vision of 20/40 → vision of twenty forty
     "formulas": """
 3+4=7 → three plus four equals seven
 10-3=7 → ten minus three equals seven
-x^2 → x squared
+x^2, 1/x, 5! = 120 → x squared, one over x, five factorial equals one hundred twenty
 x³ → x cubed
 2^10 → two to the power of ten
 10⁻⁵ → ten to the power of minus five
@@ -204,7 +204,7 @@ a 50-50 chance → a fifty fifty chance
 a 1:50 scale → a one to fifty scale
 diluted 1:10 → diluted one to ten
 mixed with water 1:10 → mixed with water one to ten
-A–F → A to F
+A–F, Q1-Q3, 14th–16th → A to F, Q one to Q three, fourteenth to sixteenth
 Psalm 23:1-4 → Psalm twenty three one to four
 Psalm 119:105 → Psalm one hundred nineteen one hundred five
 5M users → five million users
@@ -219,7 +219,8 @@ call 911 → call nine one one
 Room 101 → Room one oh one
 Room 1204 → Room twelve oh four
 Flight 370 → Flight three seventy
-4111 1111 1111 1111 → four one one one, one one one one, one one one one, one one one one
+4111 1111 1111 0004 → four one one one, one one one one, one one one one, zero zero zero four
+5500 0000 0000 0004 → five five zero zero, zero zero zero zero, zero zero zero zero, zero zero zero four
 192.168.1.1 → one nine two dot one six eight dot one dot one
 1.2.3 → one point two point three
 007 → oh oh seven
@@ -227,7 +228,8 @@ PIN 1234 → pin one two three four
 9-1-1 → nine one one
 1-800-FLOWERS → one eight hundred FLOWERS
 ISBN 978-3-16-148410-0 → I S B N nine seven eight, three one six, one four eight four one zero, zero
-Order #12345 → Order number one two three four five
+Order #12345, ext. 305 → Order number one two three four five, extension three zero five
+555.123.4567 → five five five, one two three, four five six seven
 v1.2.3 → version one point two point three
 Your PIN is 4071 → Your pin is four zero seven one
 card ending in 8812 → card ending in eight eight one two
@@ -247,7 +249,7 @@ H.264 → H two six four
 Boeing 747 → Boeing seven forty seven
 Airbus A380 → Airbus A three eighty
 I-95, F-16, B-52 → I ninety five, F sixteen, B fifty two
-GPT-4, MP3, B12 → G P T four, M P three, B twelve
+GPT-4, MP3s, B12 → G P T four, M P threes, B twelve
 iPhone 15 → iPhone fifteen
 B2B, C#, C++ → B to B, C sharp, C plus plus
 CO₂, H2O → C O two, H two O
@@ -258,7 +260,7 @@ Henry VIII → Henry the eighth
 Louis XIV → Louis the fourteenth
 Super Bowl LVIII → Super Bowl fifty eight
 GTX 1080Ti → G T X ten eighty Ti
-Xbox 360 → Xbox three sixty
+Xbox 360, Porsche 911, Room 214B → Xbox three sixty, Porsche nine eleven, Room two fourteen B
 Grade A- → Grade A minus
 Elizabeth I of England → Elizabeth the first of England
 I-80 W → I eighty west
@@ -299,6 +301,9 @@ in Rm. 204 → in Room two oh four
 up 3% y/y → up three percent year on year
 Sept. 2019 → September twenty nineteen
 p. 12 → page twelve
+No. of items: 3 → number of items: three
+Minn. and Calif. firms → Minnesota and California firms
+Mgr: Al, pls call → Manager: Al, please call
 AT&T → A T and T
 R&B → R and B
 M&Ms → M and M's
@@ -323,6 +328,7 @@ the CZAR saw EVA → the CZAR saw EVA
 the VLAN → the V L A N
 ICBM → I C B M
 EOD → E O D
+CI/CD → C I/C D
 STOP NOW → STOP NOW
 I LOVE YOU → I LOVE YOU
 """,
@@ -332,7 +338,7 @@ self.name → self dot name
 .NET → dot NET
 @john → at john
 foo() → foo
-#SpaceX → hashtag SpaceX
+#SpaceX, #2024Goals → hashtag SpaceX, hashtag two thousand twenty four Goals
 /etc/hosts → slash etc slash hosts
 ls -l --all → ls dash l dash dash all
 git commit --amend --edit → git commit dash dash amend dash dash edit
@@ -342,6 +348,7 @@ user_name → user underscore name
 $HOME, argv0 → dollar HOME, argv zero
 TLSv1.3 → T L S V one point three
 john.doe@example.com → john dot doe at example dot com
+react@18.2.0 → react at eighteen point two point zero
 www.google.com → google dot com
 """,
     "heteronyms": """
@@ -350,10 +357,12 @@ I will read it. → I will read it.
 She read the book. → She red the book.
 Close the door. → Cloze the door.
 a close friend → a close friend
-a lead pipe → a led pipe
+a lead pipe, lead-free → a led pipe, led-free
 lead the way → lead the way
 Wind it up. → Wined it up.
 Tear it off. → Tare it off.
+Use tape to use it. → Uze tape to uze it.
+the use of it, use cases → the use of it, use cases
 a tear in it → a tare in it
 a tear in her eye → a tear in her eye
 We went live. → We went lyve.

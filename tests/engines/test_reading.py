@@ -155,6 +155,7 @@ _SIGNS = st.text(
         ("See No. 5 and fig. 2. No. They left.", ["See No. 5 and fig. 2. ", "No. ", "They left."]),
         ("Well... maybe. Sure?! OK!", ["Well... maybe. ", "Sure?! ", "OK!"]),
         ("1. First. 2. Second.", ["1. First. ", "2. Second."]),
+        ("5! = 120! So much.", ["5! = 120! ", "So much."]),
         ("一行\n二行\n\n三行", ["一行\n", "二行\n\n", "三行"]),
         ("Hello world", ["Hello world"]),
     ],

@@ -58,13 +58,15 @@ _ENGLISH: Final = (
     *WORDS,
     *english_amounts.LEFT,
 )
-_FIGURES: Final = re.compile(r"[^A-Za-z\s.,;:!?'\"()‘’“”—-]|\s-\S|[-—](?=[A-Z])|\.\w|\(\)", re.ASCII)
+_FIGURES: Final = re.compile(
+    r"[^A-Za-z\s.,;:!?'\"()‘’“”—-]|\s-\S|[-—](?=[A-Z])|\.\w|\(\)|[a-z][A-Z]", re.ASCII
+)
 """What some rule of English numbers, dates and codes matches; most sentences have none of it."""
 _SPACED_NUMBER: Final = re.compile(r"(?<=[一-鿿]) ?([0-9][0-9.,%+]*(?: ?[-~–—] ?[0-9.]+)?)(?: (?=[一-鿿]))?")
 """A number or a span of a Han word, which is one word with it however it is spaced."""
 _SPACES: Final = re.compile(" {2,}")
 _ADDRESS: Final = regex.compile(
-    r"(?:(?:https?|ftp)://|www\.)[!-~]+|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+    r"(?:(?:https?|ftp)://|www\.)[!-~]+|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[a-z][\w-]*"
     r"|(?<![\w.-])(?:[\w-]+\.)+(?:com|cn|net|org|io|ai|top|gov|edu|me|app|dev)(?![\w-])(?:/[!-~]*)?",
     regex.ASCII | regex.IGNORECASE,
 )

@@ -59,7 +59,7 @@ def _ends_here(text: str, begin: int, end: "regex.Match[str]") -> bool:
         _ABBREVIATION.search(before) or (_NUMBER.match(following) and _COUNTED.search(before))
     ):
         return False
-    return not following.islower()
+    return not following.islower() and following not in ("=", "+", "×")
 
 
 def _within(sentence: str, max_chars: int) -> Iterator[str]:

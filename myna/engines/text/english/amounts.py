@@ -59,9 +59,7 @@ _PREDICATE_AFTER = re.compile(
 """The verb or adverb after a sum or a measure that is the subject or the object: the $20 covers lunch."""
 _VERB_AFTER_EACH = re.compile(r" [a-z]+[^su]s(?!\w)")
 _SCALE_WORDS = "thousand|million|billion|trillion|hundred"
-_THIN = " \xa0\u2009\u202f"
-"""Spaces between thousands."""
-_HALVES = {"½": "a half", "¼": "a quarter", "¾": "three quarters", "⅓": "a third", "⅔": "two thirds"}
+_FRACTIONS = {"½": "1/2", "¼": "1/4", "¾": "3/4", "⅓": "1/3", "⅔": "2/3"}
 _BOUNDS = {"<": "less than", ">": "more than", "≥": "at least", "≤": "at most", "≈": "about"}
 _BEARINGS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 _RAISED = str.maketrans("23", "²³")
@@ -146,18 +144,12 @@ def _unit_alone(match: re.Match[str]) -> str:
     return _named_unit(match["unit"], True) + _per(match)
 
 
-def _ends_quote(match: re.Match[str]) -> bool:
-    """Whether the mark after a number ends what a mark before it begins: the "Big 12"."""
-    mark = match[0][-1]
-    before = match.string[max(0, match.start() - 60) : match.start()]
-    return re.search(rf"(?<!\w){mark}[^{mark}]*$", before) is not None
-
-
 def _length(match: re.Match[str]) -> str:
-    """Feet or inches by their mark."""
-    if _ends_quote(match):
+    """Feet or inches by their mark, unless it ends a quotation: the "Big 12"."""
+    mark = match[0][-1]
+    if re.search(rf"(?<!\w){mark}[^{mark}]*$", match.string[max(0, match.start() - 60) : match.start()]):
         return match[0]
-    one, many = ("foot", "feet") if match[0][-1] in "'′" else ("inch", "inches")
+    one, many = ("foot", "feet") if mark in "'′" else ("inch", "inches")
     return f"{_span(match[1], match[2])} {one if _describes(match) else many}"
 
 
@@ -201,9 +193,10 @@ def _left(match: re.Match[str]) -> str:
 
 
 NOTATIONS: tuple[Rule, ...] = (
+    rule(r"(?:(\d) ?)?([½¼¾⅓⅔])", lambda m: (f"{m[1]} " if m[1] else "") + _FRACTIONS[m[2]]),
     # 1 000 000, also with spaces that break no line.
     spoken(
-        rf"(?<![\w.,-])(?<!\d )[1-9]\d{{0,2}}(?:[{_THIN}]\d{{3}})*[{_THIN}]000(?![\w-]|[ .,]\d)",
+        r"(?<![\w.,-])(?<!\d )[1-9]\d{0,2}(?=([ \xa0\u2009\u202f]))(?:\1\d{3})*\1[0]{3}(?![\w-]|[ .,]\d)",
         lambda written: re.sub(r"\D", "", written),
     ),
     rule(r"(?<!\w)(sq|cu|fl)\. ?(ft|in|yd|mi|m|km|oz)(?!\w)\.?", r"\1 \2"),
@@ -229,6 +222,7 @@ NOTATIONS: tuple[Rule, ...] = (
         r"(?<!\w)([Pp]age|[Ss]tep|[Pp]art|[Ss]lide|[Qq]uestion|[Ll]esson|[Rr]ound) (\d+)/(\d+)(?![\w/])",
         r"\1 \2 of \3",
     ),
+    rule(r"(?<=\d)-?[kK]t?(?= (?:\w+ )?gold\b)", " karat"),
     rule(r">=", "≥"),
     *SPELLINGS,
     # m s⁻¹ as m/s.
@@ -272,10 +266,6 @@ MONEY: tuple[Rule, ...] = (
         ),
     ),
     rule(rf"(?<![\w.,])({NUM}) ?¢", lambda m: f"{number(m[1])} {'cents' if _several(m[1]) else 'cent'}"),
-    rule(
-        rf"\b(dollars?|euros?|pounds?|cents?|pence|yen|yuan)/({_FREE})(?!\w)",
-        lambda m: f"{m[1]} per {UNITS[m[2]]}",
-    ),
 )
 UNITS_AND_SHARES: tuple[Rule, ...] = (
     # 1920x1080, 2 x 500 mg, 10 ft x 12 ft; vision of 20/40.
@@ -323,7 +313,10 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
         rf"(?<=[{SUPERSCRIPTS}]) ?(?P<unit>{_PRODUCT})(?:/{_PER})?(?![\w²³'/])",
         lambda m: f" {_unit_alone(m)}",
     ),
-    rule(rf"(?<=[a-z]s)/({_ALONE})(?![\w/])", lambda m: f" per {UNITS[m[1]]}"),
+    rule(
+        rf"(?:(?<=[a-z]s)|(?<=pence)|(?<=yuan)|(?<=yen)|(?<=dollar))/({_FREE})(?![\w/])",
+        lambda m: f" per {UNITS[m[1]]}",
+    ),
     rule(
         r"(?<!\w)((?:(?:I|US|SR)-|(?:Interstate|Route|Highway|Hwy\.?) )\d{1,3}) ([NSEW])(?!\w)",
         lambda m: f"{m[1]} {_BEARINGS[m[2]]}",
@@ -357,12 +350,12 @@ LEFT: tuple[Rule, ...] = (
         r"gallon|item|piece)\b)",
         " per ",
     ),
-    # 2½, 1 1/2, 3/4, 120/80.
-    rule(r"(?<!\d)(\d+) ?([½¼¾⅓⅔])", lambda m: f"{cardinal(m[1])} and {_HALVES[m[2]]}"),
+    # 1 1/2, 3/4, 120/80.
     rule(r"(?<![\w./])(\d{1,3}) (\d{1,2})/(\d{1,2})(?![\w/])", _mixed),
     rule(r"(?<![\w./])(\d{1,4})/(\d{1,4})(?![\w/])", lambda m: _fraction_of(m[1], m[2])),
     rule(
-        r"(?<![\w.,])(\d{1,3}(?:,\d{3})+|\d+)(?:st|nd|rd|th)(?!\w)", lambda m: ordinal(m[1].replace(",", ""))
+        rf"(?<![\w.,])(\d{{1,3}}(?:,\d{{3}})+|\d+)(?:st|nd|rd|th)(?:( ?{TO} ?)(?=\d+(?:st|nd|rd|th))|(?!\w))",
+        lambda m: ordinal(m[1].replace(",", "")) + (" to " if m[2] else ""),
     ),
     rule(r"(?<![\w.,])(\d+(?:\.\d+)?)(?:(bn)(?!\w)|([kM])(?=\+| [a-z]))", _scaled),
     rule(r"(?<![\w.,])(\d{2,}|\d+\.\d+)(K)(?=\+| [a-z])", _scaled),

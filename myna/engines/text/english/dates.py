@@ -4,12 +4,13 @@ import re
 
 from myna.engines.text.english.numerals import cardinal, in_pairs, number, ordinal, plural, year
 from myna.engines.text.english.tables import ABBREVIATIONS, MONTH, MONTHS, SHORT_MONTHS
-from myna.engines.text.rule import TO, Rule, rule
+from myna.engines.text.rule import TO, Rule, rule, spoken
 
 _YEAR = r"(?:1[1-9]|20)\d\d"
 _CLOCK = r"(?:[01]?\d|2[0-4]):[0-5]\d(?::[0-5]\d)?"
 _DAY_OF_MONTH = r"(?:0?[1-9]|[12]\d|3[01])"
 _PLURAL = r"(?!(?:is|was|has|its|this|as|us|does|across|versus|less|plus)(?!\w))[a-z]+s(?!\w)"
+_TH = "(?:st|nd|rd|th)?"
 _HOURS = "noon|midnight|dawn"
 _DAY_NAMES = "Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun"
 
@@ -141,6 +142,10 @@ DATES: tuple[Rule, ...] = (
         r"(?:\.(?=[,;])|(?!\w))",
         lambda m: f"{ABBREVIATIONS[m[1] or m[3]]} to {ABBREVIATIONS[m[2] or m[4]]}",
     ),
+    spoken(
+        rf"(?<!\w)(?:{_DAY_NAMES})(?:/(?:{_DAY_NAMES}))+(?!\w)",
+        lambda days: ", ".join(ABBREVIATIONS[day] for day in days.split("/")),
+    ),
     rule(
         r"(?<!\w)([Yy]ear|AD|A\.D\.|ca?\.|[Cc]irca) (\d{3,4})(?![\w-]|[.,:]\d)",
         lambda m: f"{'circa' if m[1] == 'c.' else m[1]} {year(m[2])}",
@@ -173,7 +178,7 @@ DATES: tuple[Rule, ...] = (
     ),
     # May 5, May 5-7, 5 May 2024.
     rule(
-        rf"(?<!\w)({MONTH}) ({_DAY_OF_MONTH})(?: ?{TO} ?({_DAY_OF_MONTH}))?(?![\w:/%-]|[.,]\d)",
+        rf"(?<!\w)({MONTH}) ({_DAY_OF_MONTH}){_TH}(?: ?{TO} ?({_DAY_OF_MONTH}){_TH})?(?![\w:/%-]|[.,]\d)",
         _month_day,
     ),
     rule(

@@ -33,6 +33,8 @@ def _term(match: re.Match[str]) -> str:
 
 FORMULAS: tuple[Rule, ...] = (
     rule(r"(?<![\w'’.-])([b-hj-z]) - (?=\d)", r"\1 minus "),
+    rule(r"(?<=\d)!(?=\s?[=+×*/)-])", " factorial"),
+    rule(r"(?<![\w./])(\d{1,3})/(?=[a-z](?![\w/]))", r"\1 over "),
     rule(r"\|([^|\s]{1,8})\|(?=\s?[-+=≈<>≤≥×]|$|[.,])", r"the absolute value of \1"),
     rule(r"(?<=\()(\w{1,3})\s?-\s?(\w{1,3})(?=\)[(²³^/*×])|(?<=\)\()(\w{1,3})-(\w{1,3})(?=\))", _difference),
     # 2x, 4ac, mc² in an equation.
@@ -51,7 +53,7 @@ FORMULAS: tuple[Rule, ...] = (
     rule(rf"(?<=[\w)π])(?:([{SUPERSCRIPTS}]+)|\^(\([^()\s]{{1,8}}\)|[-+]?\d+|[A-Za-z]))", _power),
     rule(r"(?<=[\w)²³]) - (?=[\w(][^.!?;=]*=)", " minus "),
     rule(
-        r"(?<![\w.])(\d+(?:\.\d+)?)[xX](?!\w|\s?[-+=^²³)]|\s?(?:minus|plus|equals))",
+        r"(?<![\w.])(\d+(?:\.\d+)?)(?:x|(?<!\d{4})X)(?!\w|\s?[-+=^²³)]|\s?(?:minus|plus|equals))",
         lambda m: f"{number(m[1])} times",
     ),
     rule(rf"\s?[×÷≈≠≥≤≡∝≫≪∈→]\s?(?={_RIGHT})", _operator),

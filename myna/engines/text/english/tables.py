@@ -41,7 +41,7 @@ UNITS: Final = {
     "L": "liter", "l": "liter", "dL": "deciliter", "cl": "centiliter", "ml": "milliliter",
     "mL": "milliliter",
     "gal": "gallon", "qt": "quart", "pt": "pint", "tsp": "teaspoon", "tbsp": "tablespoon",
-    "fl oz": "fluid ounce", "Tbsp": "tablespoon", "pts": "point",
+    "fl oz": "fluid ounce", "yds": "yard", "qts": "quart", "Tbsp": "tablespoon", "pts": "point",
     "s": "second", "sec": "second", "secs": "second", "ms": "millisecond", "μs": "microsecond",
     "ns": "nanosecond", "min": "minute", "mins": "minute", "h": "hour", "hr": "hour", "hrs": "hour",
     "yr": "year", "yrs": "year", "mo": "month", "wk": "week",
@@ -53,7 +53,7 @@ UNITS: Final = {
     "kΩ": "kilohm", "F": "farad", "μF": "microfarad", "N": "newton", "kN": "kilonewton",
     "Nm": "newton meter",
     "Pa": "pascal", "hPa": "hectopascal", "kPa": "kilopascal", "MPa": "megapascal", "bar": "bar",
-    "bbl": "barrel", "kn": "knot", "knots": "knot", "cu ft": "cubic foot", "ng": "nanogram",
+    "bbl": "barrel", "kn": "knot", "kts": "knot", "knots": "knot", "cu ft": "cubic foot", "ng": "nanogram",
     "μL": "microliter",
     "μl": "microliter", "mSv": "millisievert", "μSv": "microsievert", "GWh": "gigawatt hour",
     "TWh": "terawatt hour", "kVA": "kilovolt ampere", "μA": "microamp", "MΩ": "megohm", "GPa": "gigapascal",
@@ -90,7 +90,10 @@ ABBREVIATIONS: Final = {
     "Hwy": "Highway", "Pkwy": "Parkway", "Sq": "Square", "Apt": "Apartment", "Bldg": "Building",
     "Inc": "Incorporated", "Ltd": "Limited", "Corp": "Corporation", "Bros": "Brothers",
     "Assoc": "Association", "Co": "Company", "Pls": "Please", "pls": "please",
-    "Temp": "Temperature",
+    "Temp": "Temperature", "Asst": "Assistant", "Mgr": "Manager", "Attn": "Attention", "attn": "attention",
+    "pkg": "package", "doz": "dozen", "Fl": "Floor", "Calif": "California", "Fla": "Florida", "Tex": "Texas",
+    "Ariz": "Arizona", "Conn": "Connecticut", "Mich": "Michigan", "Minn": "Minnesota", "Ore": "Oregon",
+    "Tenn": "Tennessee", "Wis": "Wisconsin", "Okla": "Oklahoma", "Colo": "Colorado",
     "Dept": "Department", "dept": "department", "Univ": "University", "Inst": "Institute", "vs": "versus",
     "etc": "et cetera", "approx": "approximately", "Approx": "Approximately", "Rte": "Route",
     "est": "established", "Est": "Established",
@@ -115,12 +118,9 @@ _ENDS: Final = "Co Inc Ltd Corp Bros Fri ext etc Jr Sr Esq Rep Sq Ave Blvd Rd Ln
 ENDING_SENTENCES: Final = SAME_WORDS.union(_ENDS.split())
 """Those whose full stop may end a sentence."""
 NUMBERED: Final = {
-    "No": "number", "Nos": "numbers", "no": "number", "NO": "number", "Fig": "figure", "fig": "figure",
-    "Figs": "figures", "figs": "figures", "Vol": "volume", "vol": "volume", "Vols": "volumes",
-    "vols": "volumes", "Op": "opus", "Pp": "pages", "Pt": "part", "Sc": "scene", "Sec": "section",
-    "sec": "section", "Sect": "section",
-    "Art": "article", "art": "article",
-    "para": "paragraph", "Ch": "chapter", "ch": "chapter", "Chap": "chapter", "pp": "pages", "p": "page",
+    "no": "number", "nos": "numbers", "fig": "figure", "figs": "figures", "vol": "volume", "vols": "volumes",
+    "op": "opus", "pt": "part", "sc": "scene", "sec": "section", "sect": "section", "art": "article",
+    "para": "paragraph", "ch": "chapter", "chap": "chapter", "pp": "pages", "p": "page",
 }  # fmt: skip
 """Abbreviations before a number alone."""
 BEFORE_NUMBERS: Final = SAME_WORDS.union(NUMBERED, ("Fri", "ext", "c", "Rm", "Hwy", "Rte", "Apt"))
@@ -131,12 +131,12 @@ WITH_STOPS: Final = {
     "A.M.": "A M", "P.M.": "P M", "Ph.D.": "P H D", "Ph.D": "P H D", "PhD": "P H D", "PhDs": "P H D's",
     "M.D.": "M D", "B.A.": "B A",
     "U.S.A.": "U S A", "U.S.": "U S", "U.K.": "U K", "U.N.": "U N", "E.U.": "E U", "D.C.": "D C",
+    "No. of": "number of", "no. of": "number of", "Sec. of": "Secretary of",
     "Ret.": "retired", "w/out": "without", "B.Sc.": "B S C", "M.Sc.": "M S C", "B.Ed.": "B ed",
     "B.C.": "B C", "A.D.": "A D", "P.S.": "P S", "R.I.P.": "R I P", "P.O.": "P O", "L.A.": "L A",
     "N.Y.": "N Y", "c/o": "care of", "w/o": "without", "w/": "with ", "b/c": "because", "n/a": "N A",
     "y/y": "year on year", "q/q": "quarter on quarter", "m/m": "month on month",
     "N/A": "N A", "and/or": "and or", "24/7": "twenty four seven", "9/11": "nine eleven",
-    "No.1": "number one",
 }  # fmt: skip
 MONTHS: Final = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
@@ -166,8 +166,7 @@ NAMED_SIGNS: Final = {
     "¥": "yen", "₩": "won", "₹": "rupees", "₽": "rubles", "₿": "bitcoin", "₪": "shekels", "§": "section",
     "¶": "paragraph", "©": "copyright", "®": "registered", "™": "trademark", "°": "degrees", "%": "percent",
     "‰": "per mille", "@": "at", "\\": "backslash", "†": "dagger", "‡": "double dagger", "²": "squared",
-    "³": "cubed", "½": "one half", "¼": "one quarter", "¾": "three quarters", "⅓": "one third",
-    "⅔": "two thirds",
+    "³": "cubed",
 }  # fmt: skip
 BOOKS: Final = (
     "Genesis|Exodus|Leviticus|Numbers|Psalms?|Proverbs|Isaiah|Jeremiah|Matthew|Mark|Luke|John|Acts|Romans|"
@@ -182,10 +181,10 @@ NAMES: Final = (
 )
 """The number after these is a name: three digits and more are said in pairs."""
 BY_ONE_AFTER: Final = (
-    "[Cc]all|[Dd]ial(?:l?ed)?|[Rr]ing|[Pp]hone|[Tt]el(?:ephone)?|[Ff]ax|[Mm]obile|[Tt]ext(?: [A-Z]+ to)?|"
+    "[Cc]all|[Dd]ial(?:l?ed)?|[Rr]ing|[Pp]hone|[Tt]el(?:ephone|\\.)?|[Ff]ax|[Mm]obile|[Tt]ext(?: [A-Z]+ to)?|"
     "[Hh]otline|"
-    "[Cc]ode|PIN|[Pp]in|ID|[Ee]xt(?:ension)?|[Zz]ip|ZIP|number is|number:|[Pp]asscode|[Pp]assword|OTP|"
-    "[Aa]ccount|[Aa]cct|[Oo]rder|[Ss]erial|[Ii]nvoice|[Tt]racking|[Cc]onfirmation|[Rr]eference|[Rr]ef|"
+    "[Cc]ode|PIN|[Pp]in|ID|[Ee]xt(?:ension|\\.)?|[Zz]ip|ZIP|number is|number:|[Pp]asscode|[Pp]assword|OTP|"
+    "[Aa]ccount|[Aa]cct\\.?|[Oo]rder|[Ss]erial|[Ii]nvoice|[Tt]racking|[Cc]onfirmation|[Rr]eference|[Rr]ef|"
     "[Pp]late|[Ee]nding (?:in|with)|[Ee]nds (?:in|with)|[Ll]ast (?:four|4)(?: digits)?|ISBN|IMEI|EIN|SSN"
 )
 """Patterns of words after which a number is said by its digits, and may be in groups."""
@@ -195,7 +194,8 @@ VERBS: Final = {
     "export": "exportt", "conduct": "conductt", "convict": "convickt", "project": "projeckt",
     "object": "objeckt", "progress": "progresss", "separate": "sepperate", "house": "howz",
     "excuse": "exkewse", "attribute": "attribbyute", "upset": "upsett", "refund": "refundd",
-    "transfer": "transfur", "duplicate": "duplicait",
+    "transfer": "transfur", "duplicate": "duplicait", "increase": "inkreece", "estimate": "estimait",
+    "moderate": "moderait", "abuse": "abuze", "decrease": "dikreece",
 }  # fmt: skip
 """How to spell verbs that espeak-ng says as the noun or adjective of the same spelling."""
 ROMAN_AFTER: Final = (
@@ -253,7 +253,7 @@ ELEMENTS: Final = (
     "H|He|Li|Be|B|C|N|O|F|Ne|Na|Mg|Al|Si|P|S|Cl|Ar|K|Ca|Ti|Cr|Mn|Fe|Co|Ni|Cu|Zn|As|Se|Br|Kr|Ag|Cd|Sn|I|Xe|Ba|"
     "W|Pt|Au|Hg|Pb|U"
 )
-SPOKEN_ENDINGS: Final = frozenset(("json", "zip", "doc", "log", "gif", "go", "java", "yaml", "toml"))
+SPOKEN_ENDINGS: Final = frozenset(("json", "zip", "tar", "doc", "log", "gif", "go", "java", "yaml", "toml"))
 FILE_ENDINGS: Final = (
     "txt|pdf|doc|docx|xls|xlsx|csv|json|xml|html|css|js|ts|py|rs|go|java|cpp|sh|md|yml|yaml|toml|ini|log|png|"
     "jpg|jpeg|gif|svg|mp3|mp4|wav|zip|tar|gz|exe|dll|apk|sql"

@@ -60,13 +60,17 @@ _HETERONYMS = r"""
     game|sport|on air|on stage|on TV|from the|ammo|animal|bait|birth|cattle|fire|crowd|data|score|result|
     virus|photo|blog|orchestra|preview|debate|interview|radio|auction|support|translation)s?)
 # lead, the metal
-\1ed (?<!\w)([Ll])ead(?= (?:pipe|paint|poison|acid|pencil|batter|weight|shield|free|bullet|ore|level|
+\1ed (?<!\w)([Ll])ead(?=[ -](?:pipe|paint|poison|acid|pencil|batter|weight|shield|free|bullet|ore|level|
     exposure|content|mine|glass|crystal|ball|solder|shot))
 \1ed (?<!\w)([Ll])ead(?=,? (?:and|or) (?:zinc|copper|tin|mercury|arsenic|cadmium|silver|asbestos))
 \1_led (?<!\w)((?:zinc|copper|tin|mercury|arsenic|cadmium|silver|asbestos),? (?:and|or)|with) lead
     (?=[.,;!?]|$| (?:in|from|poison))
 \1_led (?<!\w)((?:made (?:of|from)|contains?|containing|molten|melted|heavy as|tons? of|of)) lead
     (?=[\s.,;!?]|$)(?! (?:the|a|an|to)\b)
+\1ed (?<!\w)([Ll])ead(?= (?:is|was) (?:a (?:soft|heavy|dense|toxic)|toxic|poisonous|heav|dens|soft|found in))
+# use, the verb
+\1ze (?:(?<=^)|(?<=[.!?;:,] )|(?<=[\"“(]))([Uu])se(?= (?!of\b|cases?\b|by\b|is\b|was\b|and\b)[\w$'\"“])
+\1_uze (?<!\w)(AUXILIARY|people|who|which|also|just|only|always|often) use(?= (?!of\b|cases?\b)[\w$'\"“])
 # wind, wound, tear, bow, dove, minute, bass, resume: the rarer sound
 \1ined (?<!\w)([Ww])ind(?= (?:OBJECT\b|through\b|back\b|around\b))
 \1ines (?<!\w)([Ww])inds(?= (?:through|its|up|down|around|along))
@@ -148,11 +152,6 @@ def _grouped(written: str) -> str:
     return ("plus " if written[0] == "+" else "") + " ".join(groups).removesuffix(",")
 
 
-def _version(match: re.Match[str]) -> str:
-    before = "version " if match[1] else ""
-    return before + " point ".join(cardinal(part) for part in match[2].split("."))
-
-
 def name_number(digits: str) -> str:
     """The number of a name: B-52, A380, RTX 4090, 007."""
     if digits[0] == "0":
@@ -163,14 +162,14 @@ def name_number(digits: str) -> str:
 
 
 def _named(match: re.Match[str]) -> str:
-    after = " " if match.string[match.end() : match.end() + 1].isalpha() else ""
-    return f"{match[1]} {name_number(match[2])}{after}"
+    after = re.match(r"(?!s\b)[A-Za-z]", match.string[match.end() : match.end() + 2])
+    return f"{match[1]} {name_number(match[2])}{' ' if after else ''}"
 
 
 def _abbreviation(match: re.Match[str]) -> str:
     """A full stop at the end of the text remains."""
     ends = not match.string[match.end() :].strip()
-    if ends and match[1] in SAME_WORDS:
+    if match[1] in SAME_WORDS and (ends or match[0] == match[1]):
         return match[0]
     return ABBREVIATIONS[match[1]] + ("." if ends else "")
 
@@ -215,7 +214,7 @@ def _path(written: str) -> str:
 
 _A_VERB = f"(?:{'|'.join(f'[{verb[0].upper()}{verb[0]}]{verb[1:]}' for verb in VERBS)})"
 _TWO_SOUNDS = (
-    "read|close|live|lead|wind|wound|tear|bow|dove|minute|bass|resume|content|produce|import|invalid|"
+    "read|use|close|live|lead|wind|wound|tear|bow|dove|minute|bass|resume|content|produce|import|invalid|"
     "advocate|alternate|deliberate"
 )
 TWO_SOUNDS = re.compile(rf"(?<![A-Za-z])(?i:{_TWO_SOUNDS}|{'|'.join(VERBS)})")
@@ -239,8 +238,11 @@ CODES: tuple[Rule, ...] = (
             + (f" port {by_one(m[2])}" if m[2] else f" slash {cardinal(m[3])}" if m[3] else "")
         ),
     ),
-    rule(r"(?:(?<!\w)([vV])\.? ?)?(?<![\d.])(\d+(?:\.\d+){2,})(?!\d)", _version),
-    rule(r"(?<!\w)v(?=\d+(?:\.\d+)?(?![\w.]))", "version "),
+    rule(r"(?<!\w)(?:v(?=\d+(?:\.\d+)?(?![\w.]))|[vV]\.? ?(?=\d+\.\d+\.\d))", "version "),
+    spoken(
+        r"(?<![\d.])(?!\d{3}\.\d{3}\.\d{4}(?!\d))\d+(?:\.\d+){2,}(?!\d)",
+        lambda version: " point ".join(map(cardinal, version.split("."))),
+    ),
     # 9-1-1, 1-800-FLOWERS, 978-3-16-148410-0, H.264, NY 10001.
     spoken(r"(?<![\w-])\d(?:-\d){2,}(?![\w-])", by_one),
     rule(r"(?<![\w-])1-(8\d\d)-(?=[A-Z])", lambda m: f"one {in_pairs(m[1])} "),
@@ -253,12 +255,12 @@ CODES: tuple[Rule, ...] = (
         _grouped,
     ),
     spoken(r"(?<![\w.])\+\d{1,3}(?:[- ]?(?:\(\d{1,4}\)|\d{1,5})){2,5}(?![\w%]|\.\d)", _grouped),
-    spoken(r"(?<![\w.,-])(?:\(0\d{1,4}\) ?|0\d{2,4}[ -])\d{3,4}[ -]?\d{3,4}(?![\w-]|[.,]\d)", _grouped),
     spoken(
         r"(?<![\w.-])\d{4}([ -])\d{4}(?:\1\d{4}){1,3}(?!\w|[.-]\w)|"
         r"(?<![\w.,-])\d{3}-\d\d-\d{4}(?![\w-])|(?<![\w.,-])\d{3}([ -])\d{3}\2\d{3,4}(?![\w-]|[.,]\d)",
         _grouped,
     ),
+    spoken(r"(?<![\w.,-])(?:\(0\d{1,4}\) ?|0\d{2,4}[ -])\d{3,4}[ -]?\d{3,4}(?![\w-]|[.,]\d)", _grouped),
     # Call 112, PIN: 1234, your code is 0429, account no. 1234 5678.
     rule(
         rf"(?<!\w)((?:{BY_ONE_AFTER})(?: (?:number|code|plate|ID))?(?: [Nn]o\.)?(?: (?:is|was|on|at))?"
@@ -269,9 +271,9 @@ CODES: tuple[Rule, ...] = (
     ),
     rule(r"(?<!\w)(40[13])\(?([kb])\)?(?!\w)", lambda m: f"{in_pairs(m[1])} {m[2]}"),
     rule(r"(?<!\w)([Ff]light [A-Z]{2}) (\d{3,4})(?![\w/%]|[.,:]\d)", _named),
+    rule(rf"(?<!\w)((?:{NAMES}) ?#?)(?<! )(?<!#) ?(\d{{3,4}})(?![\d/%]|[A-Za-z]{{2}}|[a-z]|[.,:]\d)", _named),
     rule(r"(?<=nine one one or )(\d{3})(?!\d)", lambda m: by_one(m[1])),
     rule(r"(?<![\w.,:/-])911(?![\w:/%-]|[.,]\d)", "nine one one"),
-    rule(rf"(?<!\w)((?:{NAMES}) ?#?)(?<! )(?<!#) ?(\d{{3,4}})(?![\w/%]|[.,:]\d)", _named),
     rule(r"(?<![\w.,:/-])0\d{2,}(?![\w:/%-]|[.,]\d)", lambda m: by_one(m[0], "oh")),
     # file.txt, self.name, .NET, @john, foo().
     rule(
@@ -293,7 +295,7 @@ CODES: tuple[Rule, ...] = (
     rule(r"(?<![\w.-])(A?)([37]\d\d)-(\d00\d?)(?![\w-])", _airliner),
     rule(r"(?<=SELECT )\*", "star"),
     rule(r"(?<![\w–])([A-Z])–([A-Z])(?![\w–])|(?<!\w)A-Z(?!\w)", lambda m: f"{m[1] or 'A'} to {m[2] or 'Z'}"),
-    rule(r"(?<![\w&#/])#(?=[A-Za-z])", "hashtag "),
+    rule(r"(?<![\w&#/])#(?=[A-Za-z]|\d+[A-Za-z]{3})", "hashtag "),
     rule(r"(?<=localhost):(\d+)", lambda m: f" port {by_one(m[1])}"),
     spoken(rf"{_START}(?:~|\.{{1,2}})?(?:/[\w.@+-]*[A-Za-z][\w.@+-]*)+/?", _path),
     # Options of a command, but not the dashes around an insertion: the dog --a big one-- barked.
@@ -303,6 +305,7 @@ CODES: tuple[Rule, ...] = (
     rule(r"(?<=\w)\(\)", ""),
     # B2B, but H2SO4, NaCl, Ca²⁺.
     rule(r"(?<![A-Za-z0-9])([BCDEGOPSV])2([BCDEGOPSV])(?![A-Za-z0-9])", r"\1 to \2"),
+    rule(r"(?<!\w)NaN(?!\w)", "nan"),
     spoken(rf"(?<![\w.-])(?:(?:{ELEMENTS})(?:\d{{1,2}}(?!\d))?){{2,8}}(?!\w)", _formula),
     rule(rf"(?<![\w.-])({ELEMENTS})(?=[²³⁴]?[⁺⁻](?![⁰¹²³⁴-⁹]))", lambda m: " ".join(m[1].upper())),
     rule(
@@ -315,8 +318,10 @@ WORDS: tuple[Rule, ...] = (
     rule(r"(?<!\w)(UTC|GMT)-(?=\d)", r"\1 minus "),
     rule(rf"(?<![\w.]){any_of(WITH_STOPS)}(?![A-Za-z])(?!(?<=[a-z])\.\w)", lambda m: WITH_STOPS[m[0]]),
     rule(r"№ ?(?=\d)|(?<![\w&])#(?=\d)", "number "),
-    rule(rf"(?<!\w)({any_of(NUMBERED)})\. ?(?=\d)", lambda m: f"{NUMBERED[m[1]]} "),
-    rule(r"(?<!\w)(Vols?|vols?|Ch|ch|Chap)\. ?(?=[IVX])", lambda m: f"{NUMBERED[m[1]]} "),
+    rule(
+        rf"(?<!\w)((?i:{any_of(NUMBERED)})\. ?(?=\d)|(?i:vols?|ch|chap)\. ?(?=[IVX]))",
+        lambda m: f"{NUMBERED[m[1].strip('. ').lower()]} ",
+    ),
     rule(
         r"(?<![\w.])([A-Z][a-z]+|\d+(?:st|nd|rd|th)) (St|Dr)(?:\.|(?=$|,))(?! [A-Z][a-z])( (?=[a-z])|)",
         _street,
@@ -325,11 +330,12 @@ WORDS: tuple[Rule, ...] = (
         r"(?<=[a-z\d] )(Ave|Blvd|Rd|Hwy|Pkwy)(?=,|$| (?:[NS][EW]?|[EW])(?!\w)| (?:and|at|in|near|to)(?!\w))",
         lambda m: ABBREVIATIONS[m[1]],
     ),
-    rule(r"(?<!\w)St\.? (?=[A-Z])", "Saint "),
-    rule(r"(?<!\w)Dr\.? (?=[A-Z])", "Doctor "),
-    rule(r"(?<!\w)dept\. of", "department of"),
-    rule(rf"(?<![\w.])({any_of(ABBREVIATIONS)})\.(?!\w)", _abbreviation),
-    rule(r"(?<![\w.&])(Mr|Mrs|Ms|Mt|Ft|Hwy|Sgt|Capt|Prof|Jr|Sr|vs)(?![\w.'])", lambda m: ABBREVIATIONS[m[1]]),
+    rule(r"(?<!\w)(St|Dr)\.? (?=[A-Z])", lambda m: "Saint " if m[1] == "St" else "Doctor "),
+    rule(rf"(?<![\w.])({any_of(ABBREVIATIONS)})(?:\.(?!\w)|(?=: ))", _abbreviation),
+    rule(
+        r"(?<![\w.&])(Mr|Mrs|Ms|Mt|Ft|Hwy|Sgt|Capt|Prof|Jr|Sr|vs|[Pp]ls)(?![\w.'])",
+        lambda m: ABBREVIATIONS[m[1]],
+    ),
     rule(r"(?<=day) ?[-–] ?(?=(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun))", " to "),
     rule(
         rf"(?<!\w)((?i:{ROMAN_AFTER})\.?) ({ROMAN}|[ivx]{{2,5}})(?![\w'’])",
@@ -358,18 +364,19 @@ WORDS: tuple[Rule, ...] = (
     ),
     rule(r"(?<![\w.,])(480|720|1080|1440|2160)([pi])(?!\w)", lambda m: f"{in_pairs(m[1])} {m[2].upper()}"),
     rule(r"(?<![A-Za-z])([A-Z]{2,5})v(?=\d)", lambda m: f"{' '.join(m[1])} V "),
+    rule(r"(?<!\w)([A-Z])(\d{1,3}) ?[-–] ?(?=\1\d)", r"\1\2 to "),
     # F-16, B12, A380, COVID-19, iPhone 15.
     rule(
         r"(?<![A-Za-z0-9])((?:A|I)(?=-)|US|M|F|B|C|E|X|MiG|Su|GPT|COVID|SARS|MH|BA|AA|RTX|"
         r"GTX)[- ](\d{1,4})(?![\w:/%]|[.,]\d|-\d)",
         _named,
     ),
-    rule(r"(?<![\w.-])([A-Z][A-Za-z]*)-?(\d{1,4})(?![\w:/%]|[.,]\d|-\d)", _named),
     rule(r"(?<![\w.-])([A-Za-z]+)-?(\d{1,4})(?![\d:/%]|[.,]\d|-\d)", _named),
     rule(r"(?<!\w)([RG]TX|RX) (\d{3,4})(?=[A-Za-z]{1,2}(?!\w))", _named),
     rule(r"(?<!\w)([A-F])([-+])(?=$|[\s.,;)])", lambda m: f"{m[1]} {'plus' if m[2] == '+' else 'minus'}"),
     rule(r"(?<![A-Za-z0-9])(i|mac|iPad|watch|tv)OS(?!\w)", r"\1 O S"),
     rule(r"(?<![\w.])nginx(?!\w)", "engine X"),
+    spoken(r"(?<![\w.])(?:idk|omw|ttyl|irl|aka)(?![\w.])", lambda letters: " ".join(letters.upper())),
     rule(r"(?<![A-Za-z])([A-Z])#", r"\1 sharp"),
     rule(r"(?<![A-Za-z])([A-Za-z])\+\+", r"\1 plus plus"),
     rule(
@@ -385,9 +392,8 @@ def acronyms(text: str) -> str:
     """The text with its acronyms by their letters; a text of which most words are capitals is shouted."""
     capitals = _SHOUTED.findall(text)
     words = re.findall(r"[A-Za-z]{2,}", text)
-    if len(capitals) > 1 and 2 * len(capitals) > len(words):
-        known = [word for word in capitals if word in SPELLED | AS_WORDS or not _VOWEL.search(word)]
-        if len(known) < len(capitals):
-            return text
+    shouted = len(capitals) > 1 and 2 * len(capitals) > len(words)
+    if shouted and any(one not in AS_WORDS and _ACRONYM.sub(_acronym, one) == one for one in capitals):
+        return text
     text = re.sub(r"(?<!\w)OK(?!\w)", "okay", text)
     return _ACRONYM.sub(_acronym, _HEALTH.sub(r"\1\2W H O", text))
