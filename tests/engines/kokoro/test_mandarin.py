@@ -108,6 +108,7 @@ NEIGHBOURS = """
 炸 zha2 炸薯条 zha4 炸药
 空 kong1 空着手 kong4 座位空着
 结 jie1 树上结满果实 jie2 结了婚
+石 dan4 三石米
 校 jiao4 在校对稿子 xiao4 学校对学生
 转 zhuan4 转了三圈 zhuan3 转身
 圈 juan4 猪圈在家门口
@@ -127,7 +128,9 @@ PERSONS = """
 万 mo4 万俟卨
 行 xing2 任我行
 查 zha1 湖边住着查建英 cha2 查户口
-任 ren2 公诉人任静宣读 任家庄 老任说
+任 ren2 公诉人任静宣读 任家庄 老任说 任建新说
+缪 miao4 从缪双大说起
+曾 zeng1 院长曾先国的画册
 相 xiang4 蔺相如
 """
 """With a title; a surname and a given name; names that jieba cuts; compound surnames."""

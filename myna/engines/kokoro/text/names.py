@@ -72,11 +72,11 @@ _INTRODUCED_BY: Final = _list(
     "影帝 影后 女士 男子 女子 青年 少年"
 )
 """A text up to a name ends in one of these, or the name is its begin."""
-_JOINED: Final = regex.compile(".?[请和跟找问叫对与给向见陪让](?=.)")
+_JOINED: Final = regex.compile(".?[请和跟找问叫对与给向见陪让从](?=.)")
 _SAYING: Final = ("是", "说", "表示", "认为", "告诉", "出生", "毕业", "今年")
 _FOREIGN: Final = regex.compile("[尔斯克特德拉里莱姆蒂普托韦顿伊茨曼森娅亚塔勒洛菲理莎洲弗格埃赫汀昂巴盾]")
 """Characters of foreign names in Han."""
-_ORDINARY: Final = regex.compile("[一二三四五六七八九十上下了着过个来去出成完好到不的在有你我他她它这那]")
+_ORDINARY: Final = regex.compile("[一二三四五六七八九十上下了着过个来去出完好到不的在有你我他她它这那]")
 """Characters that are in no given name, or rarely."""
 _NOT_NAMES: Final = _list(
     "哈希 仇富 仇未 仇必 盖楼 任劳 曾用 单双 单项 单兵 任天堂 任意球 任满 查验 查岗 查房 华为 华硕 "
@@ -177,7 +177,7 @@ def _is_name(tokens: Sequence[Token], at: int, before: str, known: Known) -> boo
     if known(word[1:]) or _ORDINARY.search(word[1:]):
         return False
     longer = len(word) > 2
-    named = not (longer and rjieba.has_word(word[1:]))
+    named = not longer or not rjieba.has_word(word[1:]) or (word[0] == "任" and tokens[at].listed)
     return before.endswith(_INTRODUCED_BY) or (named and (longer or introduced))
 
 
@@ -196,7 +196,9 @@ def _before_name(tokens: Sequence[Token], at: int, before: str, known: Known) ->
     introduced = not before or before.endswith(_INTRODUCED_BY)
     if name.kind.startswith("nr"):
         return word not in _VERBS or introduced
-    return introduced and word in _NOT_WORDS - _VERBS and after.startswith(_SAYING) and not known(name.text)
+    if not introduced or word not in _NOT_WORDS - _VERBS or known(name.text):
+        return False
+    return after.startswith(_SAYING) or (len(name.text) == 2 and not name.listed)
 
 
 def _has_title(text: str, at: int, alone: bool) -> bool:

@@ -5,7 +5,7 @@ from typing import Final
 _CHARACTERS: Final = """
 曝bao4 擘bo4 卜bu3 杈cha4 掺chan1 孱chan2 长chang2 匙chi2 豉chi3 啜chuo4 嘀di1 坻di3 嗲dia3 甸dian4 酊ding3
 佛fo2 杠gang4 葛ge3 聒guo1 纥he2 珩heng2 鹄hu2 鹘hu2 脊ji3 伽jia1 嚼jiao2 诘jie2 藉jie4 阚kan4 框kuang4
-傀kui3 肋lei4 踉liang4 靓liang4 潦liao2 谩man4 靡mi3 拗niu4 耙pa2 澎peng2 骠piao4 颇po1 仆pu2 跄qiang4
+傀kui3 肋lei4 踉liang4 靓liang4 潦liao2 谩man4 靡mi3 缪miao4 拗niu4 耙pa2 澎peng2 骠piao4 颇po1 仆pu2 跄qiang4
 茄qie2 炔que1 阙que4 葚shen4 似si4 俟si4 沓ta4 帖tie3 铤ting3 囤tun2 萎wei3 隗wei3 呷xia1 噱xue2 耶ye1
 龈yin2 窨yin4 吁yu4 轧zha2 翟zhai2 辗zhan3 怔zheng4 拽zhuai4 椎zhui1 琢zhuo2 柞zuo4
 """
@@ -18,13 +18,13 @@ _WORDS: Final = """
 绷 beng3 绷着脸 beng4 绷硬
 柏 bo4 黄柏
 膊 bo5 胳膊
-缪 miu4 缪斯 缪斯女神
+缪 miu4 缪斯 缪斯女神 加缪 mou2 塞缪尔
 孱 can4 孱头
 曾 ceng2 何曾
 喳 cha1 喊喊喳喳 嘁嘁喳喳
 差 cha1 时差 温差 一差二错
 查 cha2 查理 查尔斯
-长 chang2 长头发 zhang3 行长 银行行长 长得 长着 长胖 长满 长个儿
+长 chang2 长头发 zhang3 长孙 行长 银行行长 长得 长着 长胖 长满 长个儿
 场 chang3 一场比赛 一场雪
 绰 chao1 绰起 绰起棍子
 朝 chao2 朝鲜 北朝鲜 朝鲜半岛 朝鲜战争 朝鲜人 朝鲜语 zhao1 明朝有意
@@ -53,10 +53,10 @@ _WORDS: Final = """
 缝 feng2 缝针
 脯 fu3 果脯 肉脯 杏脯 鹿脯
 夫 fu5 大夫
-夹 ga1 夹肢窝
+夹 ga1 夹肢窝 jia1 夹克 皮夹克
 盖 gai4 盖茨
 芥 gai4 芥蓝
-干 gan1 晒干
+干 gan1 晒干 干辣椒
 杆 gan3 一杆枪
 膏 gao4 膏油 膏车
 给 gei3 给我

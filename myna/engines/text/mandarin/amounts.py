@@ -144,9 +144,9 @@ def _range(match: re.Match[str]) -> str:
 
 
 def _fraction(match: re.Match[str]) -> str:
-    """A proper fraction; `8/4=` is a division, `5/1` a date, and `120/80` two numbers."""
+    """A proper fraction; `8/4=` is a division, `5/1` a date, `120/80` and `550/1400` two numbers."""
     upper, lower = match[1], match[2]
-    if int(upper) < int(lower):
+    if int(upper) < int(lower) and len(upper) < 3:
         return f"{ordinal(lower)}分之{ordinal(upper)}"
     if match.string.startswith(("等于", "约等于"), match.end()):
         return f"{cardinal(upper)}除以{cardinal(lower)}"
@@ -288,7 +288,7 @@ AMOUNTS: tuple[Rule, ...] = (
     ),
     rule(r"(?<![\w\".])(\d{1,3}(?:\.\d)?) ?[″\"](?=[^\"]{0,6}(?:电视|屏|显示|轮|管|笔记本|投影))", r"\1英寸"),
     rule(r"(功率[^\d，。；]{0,4}[\dwW -]+)[wW](?![A-Za-z])|(?<=\d)[wW](?=快充|充电|电源)", r"\1瓦"),
-    rule(r"(?<=\d)[wW](?=\+|[人次元粉]|用户|阅读|点赞|粉丝|播放)", "万"),
+    rule(r"(?<=\d)[wW](?=\+|[人次元粉]|用户|阅读|点赞|粉丝|播放|像素|的?摄像头)", "万"),
     rule(
         rf"(?<![\w./])1/({NUM}) ?({UNIT}|英寸)", lambda m: f"{_uncounted(m[1])}分之一{UNITS.get(m[2], m[2])}"
     ),
@@ -304,7 +304,7 @@ AMOUNTS: tuple[Rule, ...] = (
     ),
     rule(r"(时速[^\d，。；]{0,4}[^，。；]{1,12}公里)每小时", r"\1"),
     rule(
-        rf"(?:(?<=[A-Za-z方])(?<!/[A-Z])(?<!(?<![A-Za-z])M)|(?<={PRICED})) ?/ ?({UNIT})",
+        rf"(?:(?<=[A-Za-z方])(?<!/[A-Z])(?<!(?<![A-Za-z])M)|(?<={PRICED})) ?/ ?(?!MM)({UNIT})",
         lambda m: f"每{UNITS[m[1]]}",
     ),
     rule(rf"(?<={PRICED})(?<!个人) ?/ ?({NUM})?(?={PER})", lambda m: "每" + (counted(m[1]) if m[1] else "")),
@@ -368,7 +368,7 @@ LEFT: tuple[Rule, ...] = (
     ),
     rule(r"(?<![\w.一-鿿])\.(\d+)", lambda m: "零点" + by_one(m[1])),
     rule(r"第(\d{1,16})(?!\d|\.\d)", lambda m: "第" + ordinal(m[1])),
-    spoken(r"(?<![\w.])\d+(?=号)", ordinal),
+    spoken(r"(?<![\w.])[1-9]\d*(?=号)", ordinal),
     spoken(rf"(?<![\w.)）\]])[-+±]?(?:{THOUSANDS}(?:\.\d+)?|\d+\.\d+)", number),
     spoken(r"(?<![\w.)）\]一-鿿-])-\d+|(?<=[一-鿿])-\d+(?![\d-])", number),
     spoken(r"(?<![\w)）\]])\+\d+", number),

@@ -138,7 +138,7 @@ CODES: tuple[Rule, ...] = (
     ),
     rule(rf"(?<![\w.,:/=-]){EMERGENCY}(?:[、或和/]{EMERGENCY})+(?![\w.%]|{COUNTED})", _emergency),
     rule(
-        rf"((?:火警|急救|报警|匪警|救护车|[打叫呼找])[：: “了过]?)({EMERGENCY})"
+        rf"((?:火警|急救|报警|匪警|救护车|[打叫呼找给])[：: “了过]?)({EMERGENCY})"
         rf"(?![\w.%]| ?(?:[号平路多余几]|{COUNTED}))",
         _code,
     ),
@@ -158,7 +158,10 @@ CODES: tuple[Rule, ...] = (
     ),
     rule(r"((?<![A-Za-z])[A-Z]{1,2})(\d{3,4})(?=次|航班|号|/)", _code),
     rule(rf"({FLIGHT})(\d{{3,4}})(?!\w)", _code),
-    rule(rf"(?<![\w.,:/-])({any_of(NAMED_DATES)})(?!\w|[.,:/~-]\d|%|{COUNTED})", lambda m: NAMED_DATES[m[1]]),
+    rule(
+        rf"(?<![\w.,:/-])({any_of(NAMED_DATES)})(?!\w|[.,:/~-]\d|[%号]|(?!期间){COUNTED})",
+        lambda m: NAMED_DATES[m[1]],
+    ),
     # 0x80070005; 66666, 233333; abc_123.
     rule(r"(?<!\w)0x([0-9A-Fa-f]{2,16})(?!\w)", lambda m: f"零x{by_one(m[1])}"),
     spoken(rf"(?<![\w.,])(?:(\d)\1{{3,}}|23{{3,}})(?![\w.,:%-]|{COUNTED})", by_one),
