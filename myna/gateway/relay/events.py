@@ -225,7 +225,7 @@ class EventRelay:
         if self._typed:
             name = _type_of(data) or name
         if not self.begun or at_end or name in ERROR_EVENTS or _ERROR in data or _BASE_RESP in data:
-            members = _check(data, name)
+            members = _validated(data, name)
             if not self.begun:
                 if not self._typed and members.get("choices", NULL) == NULL:
                     self._no_choices = self._no_choices or data
@@ -312,7 +312,7 @@ def _read(data: bytes) -> dict[str, Any]:
         raise _no_json(data) from error
 
 
-def _check(data: bytes, name: bytes) -> Mapping[str, msgspec.Raw]:
+def _validated(data: bytes, name: bytes) -> Mapping[str, msgspec.Raw]:
     """The members of the JSON object. Raises BrokenEvents if the data is none, or reports an error."""
     try:
         members = strict(_object.decode, data)
