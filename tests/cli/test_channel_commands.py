@@ -133,7 +133,7 @@ def test_commands_show_open_and_closed_circuits(make_service: ServiceMaker, upst
 
 
 REFUSED = {
-    (): "Give at least one of --url, --model, --key-env, --priority, --weight, --responses, --concurrent.",
+    (): "Give at least one of --url, --model, --key-env, --priority,",
     ("--url", "h/v1"): "The URL must be http://",
     ("--url", f"http://user:{PASSWORD}@h/v1"): "The URL must not contain a login",
     ("--key-env", "MYNA_PORT"): "MYNA_PORT: a variable that begins with MYNA_ is a setting",
