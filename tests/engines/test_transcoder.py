@@ -25,7 +25,6 @@ from tests.rig.samples import voice, write_mp3
 from tests.rig.waiting import until
 
 SECONDS = 4
-CODED = tuple(FORMATS)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +44,7 @@ async def transcoder(folders: Path) -> AsyncIterator[Transcoder]:
     await transcoder.close()
 
 
-@pytest.mark.parametrize("kind", CODED)
+@pytest.mark.parametrize("kind", FORMATS)
 async def test_an_mp3_becomes_each_format(transcoder: Transcoder, folders: Path, kind: SpeechFormat) -> None:
     target = folders / "spool" / kind
     done = await transcoder.transcode(folders / "audio" / "a.mp3", target, kind)
