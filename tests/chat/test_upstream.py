@@ -128,30 +128,6 @@ def test_invalid_or_too_large_tool_calls_are_a_failure(tool_calls: str, said: st
         read(f'{{"choices":[{{"message":{{"tool_calls":{tool_calls}}}}}]}}')
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        '{"error":{"message":"no"},"choices":[{"message":{"content":"x"}}]}',
-        '{"base_resp":{"status_code":1027},"choices":[{"message":{"content":"x"}}]}',
-        '{"choices":[{"error":{"message":"no"},"message":{"content":"x"}}]}',
-        '{"choices":[{"finish_reason":"error","message":{"content":"x"}}]}',
-    ],
-)
-def test_choices_beside_an_error_are_a_failure(body: str) -> None:
-    with pytest.raises(FailedAttempt, match="the answer reports an error"):
-        read(body)
-
-
-def test_an_error_that_says_nothing_is_none() -> None:
-    """Some servers always have the member."""
-    error = '"error":{"message":"","type":null,"code":0}'
-    for body in (
-        '{%s,"choices":[{"message":{"content":"x"}}]}',
-        '{"choices":[{"message":{"content":"x"},%s}]}',
-    ):
-        assert read(body % error).message.content == "x"
-
-
 async def test_an_empty_answer_caused_by_the_request_opens_no_circuit(upstream: Upstream) -> None:
     """No caller can open circuits or cause requests to all channels by max_tokens or a stop sequence."""
     outbound = Outbound(upstream)

@@ -11,6 +11,7 @@ from myna.gateway.failover import FailedAttempt
 from myna.gateway.relay import answers, responses
 from myna.gateway.relay.answers import RequestSummary
 from myna.gateway.relay.events import EventRelay
+from myna.gateway.relay.v1 import first_choice
 from myna.wire import completions
 from myna.wire.body import CONTAINERS_MAX
 from tests.rig.answers import event
@@ -52,6 +53,9 @@ def test_an_answer_that_is_none_is_a_failed_attempt(answer: Any, kind: str) -> N
         completed(answer)
     assert failed.value.kind == kind
     assert SECRET not in failed.value.detail + str(failed.value)
+    if kind == "ErrorAnswer":
+        with pytest.raises(FailedAttempt, match="the answer reports an error"):
+            first_choice(json.dumps(answer).encode(), CHANNEL)
 
 
 @pytest.mark.parametrize(

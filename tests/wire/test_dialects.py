@@ -39,7 +39,7 @@ WHOLE: dict[str, dict[str, Any]] = {
     "texts": completion(HELLO | {"content": ["Hel", {"text": "lo"}]}),
     "a part alone": completion(HELLO | {"content": {"text": "Hello"}}),
     "an error that says nothing": completion(HELLO) | {"error": {}},
-    "an error of a choice that says nothing": completion(HELLO, error=""),
+    "an error of a choice that says nothing": completion(HELLO, error={"message": "", "code": 0}),
     "half of a surrogate pair": completion(HELLO | {"content": "Hello\ud83d"}),
     "not a number": completion(HELLO, logprobs=float("nan")),
     "a byte order mark": completion(HELLO),
