@@ -26,7 +26,7 @@ the 1800s → the eighteen hundreds
 1999-2003 → nineteen ninety nine to two thousand three
 2023-24 season → twenty twenty three to twenty four season
 9/11 → nine eleven
-by 12/31 → by December thirty first
+by 12/31, on 6/10 → by December thirty first, on June tenth
 the year 1066 → the year ten sixty six
 1066 AD → ten sixty six A D
 1960s-70s → nineteen sixties to seventies
@@ -118,7 +118,7 @@ Each 100 g contains 5 g. → Each one hundred grams contains five grams.
 ~5 km → about five kilometers
 >90% → more than ninety percent
 at 300 m/s → at three hundred meters per second
-a 9mm pistol → a nine millimeter pistol
+a 9mm pistol, 35mm film → a nine millimeter pistol, thirty five millimeter film
 a 6" pipe → a six inch pipe
 3-5" of snow → three to five inches of snow
 a 6' fence → a six foot fence
@@ -129,7 +129,7 @@ the "Big 12", 'utf-8' → the "Big twelve", 'utf eight'
 in kg·m/s → in kilogram meters per second
 10 N·m → ten newton meters
 2 x 500mg → two by five hundred milligrams
-cells/mL → cells per milliliter
+cells/mL, IU/mL → cells per milliliter, I U per milliliter
 .5 mg → zero point five milligrams
 16 GB/512 GB → sixteen gigabytes/five hundred twelve gigabytes
 65 W/m²K → sixty five watts per square meter kelvin
@@ -147,7 +147,7 @@ cells/mL → cells per milliliter
 ½ cup → one half cup
 2½ cups, 1½ lb → two and a half cups, one and a half pounds
 1 1/2 cups → one and a half cups
-1/100 → one hundredth
+1/100, 1/250 s → one hundredth, one two hundred fiftieth second
 120/80 → one hundred twenty over eighty
 50/50 → fifty fifty
 1/4 tsp salt → one quarter teaspoon salt
@@ -158,6 +158,7 @@ cells/mL → cells per milliliter
 rated 4/5 → rated four out of five
 page 3/10 → page three of ten
 vision of 20/40 → vision of twenty forty
+10 min/side → ten minutes per side
 """,
     "formulas": """
 3+4=7 → three plus four equals seven
@@ -189,6 +190,7 @@ x - 5 → x minus five
 x ^ 5 → x to the power of five
 E = mc² → E equals m c squared
 |-7| = 7 → the absolute value of minus seven equals seven
+n² - 1, |x| < 2 → n squared minus one, the absolute value of x is less than two
 fewer than <10 → fewer than less than ten
 it is > 5 → it is more than five
 (a-b)(a+b) → (a minus b)(a plus b)
@@ -209,7 +211,7 @@ Psalm 23:1-4 → Psalm twenty three one to four
 Psalm 119:105 → Psalm one hundred nineteen one hundred five
 5M users → five million users
 1 250 000 → one million two hundred fifty thousand
-100K followers → one hundred thousand followers
+100K followers, a 10K race → one hundred thousand followers, a ten K race
 """,
     "codes": """
 Call 555-1234 → Call five five five, one two three four
@@ -275,6 +277,8 @@ an IV drip → an I V drip
 Queen Mary I → Queen Mary the first
 A 2 m pole → A two meter pole
 Error 404: → Error four oh four:
+a 404 page, Office 365 → a four oh four page, Office three sixty five
+USB-A → U S B A
 """,
     "abbreviations": """
 Dr. Smith → Doctor Smith
@@ -300,7 +304,7 @@ Jan. 5 → January fifth
 in Rm. 204 → in Room two oh four
 up 3% y/y → up three percent year on year
 Sept. 2019 → September twenty nineteen
-p. 12 → page twelve
+p. 12, Ep. 5 → page twelve, episode five
 No. of items: 3 → number of items: three
 Minn. and Calif. firms → Minnesota and California firms
 Mgr: Al, pls call → Manager: Al, please call

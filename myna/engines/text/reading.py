@@ -59,7 +59,7 @@ _ENGLISH: Final = (
     *english_amounts.LEFT,
 )
 _FIGURES: Final = re.compile(
-    r"[^A-Za-z\s.,;:!?'\"()‘’“”—-]|\s-\S|[-—](?=[A-Z])|\.\w|\(\)|[a-z][A-Z]", re.ASCII
+    r"[^A-Za-z\s.,;:!?'\"()‘’“”—-]|\s-\S|--|[-—](?=[A-Z])|\.\w|\(\)|[a-z][A-Z]", re.ASCII
 )
 """What some rule of English numbers, dates and codes matches; most sentences have none of it."""
 _SPACED_NUMBER: Final = re.compile(r"(?<=[一-鿿]) ?([0-9][0-9.,%+]*(?: ?[-~–—] ?[0-9.]+)?)(?: (?=[一-鿿]))?")

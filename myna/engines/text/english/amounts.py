@@ -31,7 +31,10 @@ from myna.engines.text.rule import (
 )
 
 _FREE = any_of(unit for unit in UNITS if unit not in SPACED_ONLY)
-_PER_WORDS = "second|minute|hour|day|night|week|month|year|person|serving|dose"
+_PER_WORDS = (
+    "second|minute|hour|day|night|week|month|year|person|serving|dose|unit|user|mile|gallon|item|piece|side|"
+    "page"
+)
 _UNIT = any_of(UNITS)
 _PRODUCT = rf"{_FREE}(?:[·⋅]{_UNIT})*"
 _PER = (
@@ -46,7 +49,7 @@ _DETERMINER = re.compile(
 _NOUN_AFTER = re.compile(
     r" (?!(?:of|in|on|at|or|and|to|is|are|was|were|per|from|for|than|with|by|as|before|after|between|that|"
     r"which|I|you|we|he|she|they|it|my|his|our|their|the|an?|there|this|if|when|because|until|"
-    r"long|wide|tall|high|deep|away|apart|later|earlier|each|worth|more|less)(?!\w))[A-Za-z]"
+    r"long|wide|tall|high|deep|thick|away|apart|later|earlier|each|worth|more|less)(?!\w))[A-Za-z]"
 )
 _PREDICATE_AFTER = re.compile(
     r" (?:(?:yesterday|today|tomorrow|tonight|now|again|together|equally|ready|here|bought|paid|seemed|"
@@ -136,7 +139,10 @@ def _per(match: re.Match[str]) -> str:
 def _unit(match: re.Match[str]) -> str:
     low, high, unit = match.group("low", "high", "unit")
     joined = match["dash"] == "-" and match.string[match.end() : match.end() + 2].strip().isalpha()
-    many = (bool(high) or _several(low)) and not joined and not _describes(match)
+    sized = (
+        not match["dash"] and unit in ("mm", "W", "V", "MP") and _NOUN_AFTER.match(match.string, match.end())
+    )
+    many = (bool(high) or _several(low)) and not joined and not sized and not _describes(match)
     return f"{_span(low, high)} {_named_unit(unit, many)}{_per(match)}"
 
 
@@ -167,8 +173,8 @@ def _ratio(written: str) -> str:
 
 
 def _fraction_of(upper: str, lower: str) -> str:
-    """A fraction up to 99/100; others are `over`: 120/80."""
-    if 1 < int(lower) <= 100 and int(upper) < int(lower):
+    """A fraction up to 99/100, or 1/250; others are `over`: 120/80."""
+    if int(upper) < int(lower) > 1 and (int(lower) <= 100 or upper == "1"):
         return fraction(upper, lower)
     if upper == lower:  # 50/50, 20/20
         return f"{cardinal(upper)} {cardinal(lower)}"
@@ -233,7 +239,7 @@ NOTATIONS: tuple[Rule, ...] = (
     rule(r"(?<!\d )(?:(?<=^)|(?<=[\s(]))–(?=\d)", "-"),
     # What stands before an amount alone, while its unit is written as a sign.
     rule(
-        r"((?:(?<=^)|(?<=[\s(])(?<![\w)²³πα-ω] ))|(?<=[A-Za-z]{2} )(?=\S\S)"
+        r"((?:(?<=^)|(?<=[\s(])(?<![\w)²³πα-ω|] ))|(?<=[A-Za-z]{2} )(?=\S\S)"
         r"|(?<!\w)(?:is|are|was|be|of|to|than) )([<>≥≤≈])\s?(?=[\d$€£.])",
         lambda m: f"{m[1]}{_BOUNDS[m[2]]} ",
     ),
@@ -274,7 +280,7 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
         r"(?:(?<=[\d ](?:ft|in|cm|mm))|(?<=[\d ]m)) ?[xX×] ?(?=\d)",
         " by ",
     ),
-    rule(r"(?<![\w./])20/(25|[3-8]0|200)(?![\w/])", r"20 \1"),
+    rule(r"(?<![\w./])20/(15|25|[3-8]0|200)(?![\w/])", r"20 \1"),
     # 11h 40m, 11 st 4 lb.
     rule(
         r"(?<![\w.,])(\d+) ?h ?(\d{1,2}) ?m(?:in)?(?!\w)",
@@ -305,7 +311,7 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
     ),
     rule(r"(?<![\w.])(\d+)[\"″] ?[x×] ?(\d+)[\"″]", r"\1 by \2 inches"),
     rule(
-        rf"(?<![\w./])(?:(\d{{1,3}})[ -])?(\d{{1,2}})/(\d{{1,2}}) ?({_FREE})(?![\w²³'/])",
+        rf"(?<![\w./])(?:(\d{{1,3}})[ -])?(\d{{1,2}})/(\d{{1,2}}|(?<=\b1/)\d{{3,4}}) ?({_FREE})(?![\w²³'/])",
         lambda m: (_mixed(m) if m[1] else _fraction_of(m[2], m[3])) + f" {_named_unit(m[4], bool(m[1]))}",
     ),
     # 10⁻³ mol, cells/mL.
@@ -314,7 +320,7 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
         lambda m: f" {_unit_alone(m)}",
     ),
     rule(
-        rf"(?:(?<=[a-z]s)|(?<=pence)|(?<=yuan)|(?<=yen)|(?<=dollar))/({_FREE})(?![\w/])",
+        rf"(?:(?<=[a-z]s)|(?<=pence)|(?<=yuan)|(?<=yen)|(?<=dollar)|(?<=[A-Z]{{2}})(?=/[a-z]))/({_FREE})(?![\w/])",
         lambda m: f" per {UNITS[m[1]]}",
     ),
     rule(
@@ -345,11 +351,7 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
     rule(rf"(?<![\w.,])({SIGNED})%?(?: ?{TO} ?({NUM}))? ?%", lambda m: f"{_span(m[1], m[2])} percent"),
 )
 LEFT: tuple[Rule, ...] = (
-    rule(
-        r"(?<=[a-z])/(?=(?:month|year|day|week|hour|person|night|unit|user|mile|minute|second|"
-        r"gallon|item|piece)\b)",
-        " per ",
-    ),
+    rule(rf"(?<=[a-z])/(?=(?:{_PER_WORDS})\b)", " per "),
     # 1 1/2, 3/4, 120/80.
     rule(r"(?<![\w./])(\d{1,3}) (\d{1,2})/(\d{1,2})(?![\w/])", _mixed),
     rule(r"(?<![\w./])(\d{1,4})/(\d{1,4})(?![\w/])", lambda m: _fraction_of(m[1], m[2])),
@@ -358,7 +360,7 @@ LEFT: tuple[Rule, ...] = (
         lambda m: ordinal(m[1].replace(",", "")) + (" to " if m[2] else ""),
     ),
     rule(r"(?<![\w.,])(\d+(?:\.\d+)?)(?:(bn)(?!\w)|([kM])(?=\+| [a-z]))", _scaled),
-    rule(r"(?<![\w.,])(\d{2,}|\d+\.\d+)(K)(?=\+| [a-z])", _scaled),
+    rule(r"(?<![\w.,])(\d{2,}|\d+\.\d+)(K)(?=\+| (?!race|run|walk)[a-z])", _scaled),
     rule(
         rf"(?<!\w)({BOOKS}) (\d{{1,3}}):(\d{{1,3}})(?![\w:-])",
         lambda m: f"{m[1]} {cardinal(m[2])} {cardinal(m[3])}",

@@ -134,7 +134,8 @@ WHOLE_DATES: tuple[Rule, ...] = (
 """Day, month and year in figures, which look like versions and phone numbers."""
 DATES: tuple[Rule, ...] = (
     rule(
-        r"(?<![\w.:/-])(1[0-2]|0?[1-9])/(1[3-57-9]|2\d|3[01])(?![\w/-]|[.,]\d| ?(?:inch|in\.|\"))",
+        r"(?<![\w.:/-])(?:(?<=\bon )|(?<=\bdue )|(?<=eek of )|(?<=day )|(?=\d\d?/(?:1[3-57-9]|2\d|3[01])))"
+        rf"(1[0-2]|0?[1-9])/({_DAY_OF_MONTH})(?![\w/-]|[.,]\d| ?(?:inch|in\.|\"|cup|mile|heat|of ))",
         lambda m: f"{MONTHS[int(m[1]) - 1]} {ordinal(m[2])}",
     ),
     rule(
@@ -158,11 +159,8 @@ DATES: tuple[Rule, ...] = (
     ),
     # 12.30-1.30pm, 7.30pm, 15.00 GMT.
     rule(
-        rf"(?<![\w.:$€£])(\d{{1,2}})\.([0-5]\d) ?{TO} ?(?=\d{{1,2}}[.:][0-5]\d ?[AaPp]\.?[Mm]\b)", r"\1:\2–"
-    ),
-    rule(
-        r"(?<![\w.:$€£])(\d{1,2})\.([0-5]\d)"
-        r"(?= ?(?:[AaPp]\.?[Mm](?!\w)|(?:GMT|BST|UTC|CET|EST|hrs|hours)(?!\w)))",
+        rf"(?<![\w.:$€£])(\d{{1,2}})\.([0-5]\d)(?= ?(?:{TO} ?\d{{1,2}}[.:][0-5]\d ?)?"
+        r"(?:[AaPp]\.?[Mm]|(?<= )(?:GMT|BST|UTC|CET|EST|hrs|hours))(?!\w))",
         r"\1:\2",
     ),
     rule(rf"(?<!\w)({MONTH}),? ({_YEAR})(?![\w-]|[.,:]\d)", lambda m: f"{_month(m[1])} {year(m[2])}"),

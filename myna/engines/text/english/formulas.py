@@ -32,7 +32,7 @@ def _term(match: re.Match[str]) -> str:
 
 
 FORMULAS: tuple[Rule, ...] = (
-    rule(r"(?<![\w'’.-])([b-hj-z]) - (?=\d)", r"\1 minus "),
+    rule(r"(?<![\w'’.-])([b-hj-z][²³]?) - (?=\d|[a-z][²³])", r"\1 minus "),
     rule(r"(?<=\d)!(?=\s?[=+×*/)-])", " factorial"),
     rule(r"(?<![\w./])(\d{1,3})/(?=[a-z](?![\w/]))", r"\1 over "),
     rule(r"\|([^|\s]{1,8})\|(?=\s?[-+=≈<>≤≥×]|$|[.,])", r"the absolute value of \1"),

@@ -64,13 +64,12 @@ UNITS: Final = {
     "MJ": "megajoule", "cal": "calorie", "kcal": "kilocalorie", "eV": "electron volt", "mol": "mole",
     "mmol": "millimole", "lx": "lux", "lm": "lumen", "dB": "decibel", "rpm": "R P M",
     "bpm": "beat per minute", "bps": "basis point", "bp": "basis point", "pp": "percentage point",
-    "fps": "F P S",
-    "dpi": "D P I", "ppm": "parts per million", "mph": "mile per hour", "kph": "kilometer per hour",
-    "kmh": "kilometer per hour", "mpg": "mile per gallon", "°C": "degree Celsius",
-    "°F": "degree Fahrenheit",
-    "°": "degree", "B": "byte", "kB": "kilobyte", "KB": "kilobyte", "MB": "megabyte", "GB": "gigabyte",
-    "TB": "terabyte", "PB": "petabyte", "Kbps": "kilobits per second", "kbps": "kilobits per second",
-    "Mbps": "megabits per second", "Gbps": "gigabits per second", "Mb": "megabit", "Gb": "gigabit",
+    "fps": "F P S", "dpi": "D P I", "ppm": "parts per million", "mph": "mile per hour",
+    "kph": "kilometer per hour", "kmh": "kilometer per hour", "mpg": "mile per gallon",
+    "°C": "degree Celsius", "°F": "degree Fahrenheit", "°": "degree", "B": "byte", "kB": "kilobyte",
+    "KB": "kilobyte", "MB": "megabyte", "GB": "gigabyte", "TB": "terabyte", "PB": "petabyte",
+    "Kbps": "kilobits per second", "kbps": "kilobits per second", "Mbps": "megabits per second",
+    "Gbps": "gigabits per second", "Mb": "megabit", "Gb": "gigabit",
     "MP": "megapixel", "px": "pixel", "K": "K", "s²": "second squared", "s^2": "second squared",
 }  # fmt: skip
 """One of each unit. `K` is thousand or Kelvin, and said as the letter."""
@@ -84,8 +83,7 @@ ABBREVIATIONS: Final = {
     "Col": "Colonel", "Maj": "Major", "Cpl": "Corporal", "Pvt": "Private", "Adm": "Admiral",
     "Sen": "Senator", "Rep": "Representative", "Gov": "Governor", "Pres": "President", "Rev": "Reverend",
     "Hon": "Honorable", "Rt": "Right", "Rm": "Room", "Ph": "Phone", "Fr": "Father", "Mt": "Mount",
-    "Ft": "Fort", "Pt": "Point",
-    "Jr": "Junior",
+    "Ft": "Fort", "Pt": "Point", "feat": "featuring", "Jr": "Junior",
     "Sr": "Senior", "Esq": "Esquire", "Ave": "Avenue", "Blvd": "Boulevard", "Rd": "Road", "Ln": "Lane",
     "Hwy": "Highway", "Pkwy": "Parkway", "Sq": "Square", "Apt": "Apartment", "Bldg": "Building",
     "Inc": "Incorporated", "Ltd": "Limited", "Corp": "Corporation", "Bros": "Brothers",
@@ -96,8 +94,7 @@ ABBREVIATIONS: Final = {
     "Tenn": "Tennessee", "Wis": "Wisconsin", "Okla": "Oklahoma", "Colo": "Colorado",
     "Dept": "Department", "dept": "department", "Univ": "University", "Inst": "Institute", "vs": "versus",
     "etc": "et cetera", "approx": "approximately", "Approx": "Approximately", "Rte": "Route",
-    "est": "established", "Est": "Established",
-    "max": "maximum",
+    "est": "established", "Est": "Established", "max": "maximum",
     "Max": "maximum", "min": "minimum", "avg": "average", "Avg": "average", "misc": "miscellaneous",
     "govt": "government", "Govt": "Government", "incl": "including", "excl": "excluding",
     "esp": "especially",
@@ -119,8 +116,8 @@ ENDING_SENTENCES: Final = SAME_WORDS.union(_ENDS.split())
 """Those whose full stop may end a sentence."""
 NUMBERED: Final = {
     "no": "number", "nos": "numbers", "fig": "figure", "figs": "figures", "vol": "volume", "vols": "volumes",
-    "op": "opus", "pt": "part", "sc": "scene", "sec": "section", "sect": "section", "art": "article",
-    "para": "paragraph", "ch": "chapter", "chap": "chapter", "pp": "pages", "p": "page",
+    "ep": "episode", "op": "opus", "pt": "part", "sc": "scene", "sec": "section", "sect": "section",
+    "art": "article", "para": "paragraph", "ch": "chapter", "chap": "chapter", "pp": "pages", "p": "page",
 }  # fmt: skip
 """Abbreviations before a number alone."""
 BEFORE_NUMBERS: Final = SAME_WORDS.union(NUMBERED, ("Fri", "ext", "c", "Rm", "Hwy", "Rte", "Apt"))
@@ -129,7 +126,7 @@ WITH_STOPS: Final = {
     "i.e.": "that is", "e.g.": "for example", "I.e.": "that is",
     "E.g.": "for example", "a.k.a.": "A K A", "a.m.": "A M", "p.m.": "P M",
     "A.M.": "A M", "P.M.": "P M", "Ph.D.": "P H D", "Ph.D": "P H D", "PhD": "P H D", "PhDs": "P H D's",
-    "M.D.": "M D", "B.A.": "B A",
+    "M.D.": "M D", "B.A.": "B A", "YoY": "year over year",
     "U.S.A.": "U S A", "U.S.": "U S", "U.K.": "U K", "U.N.": "U N", "E.U.": "E U", "D.C.": "D C",
     "No. of": "number of", "no. of": "number of", "Sec. of": "Secretary of",
     "Ret.": "retired", "w/out": "without", "B.Sc.": "B S C", "M.Sc.": "M S C", "B.Ed.": "B ed",
@@ -175,17 +172,16 @@ BOOKS: Final = (
 """Chapter and verse follow these."""
 NAMES: Final = (
     "Room|Rm\\.?|Flight|Route|Highway|Hwy\\.?|Interstate|Suite|Apt|Apartment|Bus|Boeing|Airbus|Gate|Porsche|"
-    "Peugeot|Ferrari|Xbox|"
-    "BMW|Channel|Error|error|HTTP|Box|Unit|Building|Model|Exit|Train|Form|Intel|Ryzen|Area code|"
-    "[Pp]ort|[Ss]tatus|[Rr]oom|Locker|Cabin|Platform|Studio|[Ee]xtension|Boeing"
+    "Peugeot|Ferrari|Xbox|Office|chmod|BMW|Channel|Error|error|HTTP|Box|Unit|Building|Model|Exit|Train|Form|Intel|"
+    "Ryzen|Area code|[Pp]ort|[Ss]tatus|[Rr]oom|Locker|Cabin|Platform|Studio|[Ee]xtension"
 )
 """The number after these is a name: three digits and more are said in pairs."""
 BY_ONE_AFTER: Final = (
     "[Cc]all|[Dd]ial(?:l?ed)?|[Rr]ing|[Pp]hone|[Tt]el(?:ephone|\\.)?|[Ff]ax|[Mm]obile|[Tt]ext(?: [A-Z]+ to)?|"
-    "[Hh]otline|"
-    "[Cc]ode|PIN|[Pp]in|ID|[Ee]xt(?:ension|\\.)?|[Zz]ip|ZIP|number is|number:|[Pp]asscode|[Pp]assword|OTP|"
-    "[Aa]ccount|[Aa]cct\\.?|[Oo]rder|[Ss]erial|[Ii]nvoice|[Tt]racking|[Cc]onfirmation|[Rr]eference|[Rr]ef|"
-    "[Pp]late|[Ee]nding (?:in|with)|[Ee]nds (?:in|with)|[Ll]ast (?:four|4)(?: digits)?|ISBN|IMEI|EIN|SSN"
+    "[Hh]otline|[Cc]ode|PIN|[Pp]in|ID|[Ee]xt(?:ension|\\.)?|[Zz]ip|ZIP|number is|number:|"
+    "[Pp]asscode|[Pp]assword|OTP|[Aa]ccount|[Aa]cct\\.?|[Oo]rder|[Ss]erial|[Ii]nvoice|[Tt]racking|"
+    "[Cc]onfirmation|[Rr]eference|[Rr]ef|[Pp]late|[Ee]nding (?:in|with)|[Ee]nds (?:in|with)|"
+    "[Ll]ast (?:four|4)(?: digits)?|ISBN|IMEI|EIN|SSN"
 )
 """Patterns of words after which a number is said by its digits, and may be in groups."""
 VERBS: Final = {
@@ -213,7 +209,7 @@ MONARCHS: Final = (
 _AS_WORDS: Final = (
     "NASA NATO UNESCO UNICEF OPEC AIDS RAM ROM SIM PIN GIF COVID SARS JSON YAML CUDA BIOS DOS ASEAN APEC "
     "LASER RADAR SONAR SCUBA LAN WAN ZIP WAV DOM VOIP OPEC RAID JPEG MPEG GMAT LSAT IKEA LEGO TOEFL FIFA "
-    "UEFA NAFTA NASDAQ SWAT FEMA OSHA NIMBY YOLO"
+    "UEFA ARM NAFTA NASDAQ SWAT FEMA OSHA NIMBY YOLO"
 )
 AS_WORDS: Final = frozenset(_AS_WORDS.split())
 """Acronyms that are said as words."""

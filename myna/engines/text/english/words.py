@@ -272,7 +272,7 @@ CODES: tuple[Rule, ...] = (
     rule(r"(?<!\w)(40[13])\(?([kb])\)?(?!\w)", lambda m: f"{in_pairs(m[1])} {m[2]}"),
     rule(r"(?<!\w)([Ff]light [A-Z]{2}) (\d{3,4})(?![\w/%]|[.,:]\d)", _named),
     rule(rf"(?<!\w)((?:{NAMES}) ?#?)(?<! )(?<!#) ?(\d{{3,4}})(?![\d/%]|[A-Za-z]{{2}}|[a-z]|[.,:]\d)", _named),
-    rule(r"(?<=nine one one or )(\d{3})(?!\d)", lambda m: by_one(m[1])),
+    spoken(r"(?<![\w.,])[45]0\d(?= (?:[Ee]rror|Not Found|page)s?\b)", name_number),
     rule(r"(?<![\w.,:/-])911(?![\w:/%-]|[.,]\d)", "nine one one"),
     rule(r"(?<![\w.,:/-])0\d{2,}(?![\w:/%-]|[.,]\d)", lambda m: by_one(m[0], "oh")),
     # file.txt, self.name, .NET, @john, foo().
@@ -331,7 +331,7 @@ WORDS: tuple[Rule, ...] = (
         lambda m: ABBREVIATIONS[m[1]],
     ),
     rule(r"(?<!\w)(St|Dr)\.? (?=[A-Z])", lambda m: "Saint " if m[1] == "St" else "Doctor "),
-    rule(rf"(?<![\w.])({any_of(ABBREVIATIONS)})(?:\.(?!\w)|(?=: ))", _abbreviation),
+    rule(rf"(?<![\w.])({any_of(ABBREVIATIONS)})(?:\.(?!\w)|(?<!feat)(?=: ))", _abbreviation),
     rule(
         r"(?<![\w.&])(Mr|Mrs|Ms|Mt|Ft|Hwy|Sgt|Capt|Prof|Jr|Sr|vs|[Pp]ls)(?![\w.'])",
         lambda m: ABBREVIATIONS[m[1]],
@@ -375,6 +375,7 @@ WORDS: tuple[Rule, ...] = (
     rule(r"(?<!\w)([RG]TX|RX) (\d{3,4})(?=[A-Za-z]{1,2}(?!\w))", _named),
     rule(r"(?<!\w)([A-F])([-+])(?=$|[\s.,;)])", lambda m: f"{m[1]} {'plus' if m[2] == '+' else 'minus'}"),
     rule(r"(?<![A-Za-z0-9])(i|mac|iPad|watch|tv)OS(?!\w)", r"\1 O S"),
+    rule(r"(?<=[A-Z]{2})-(?=[A-Z](?!\w))", " "),
     rule(r"(?<![\w.])nginx(?!\w)", "engine X"),
     spoken(r"(?<![\w.])(?:idk|omw|ttyl|irl|aka)(?![\w.])", lambda letters: " ".join(letters.upper())),
     rule(r"(?<![A-Za-z])([A-Z])#", r"\1 sharp"),
