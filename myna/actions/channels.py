@@ -38,7 +38,6 @@ _KEY_ENV = Field(
 _PRIORITY = Field(
     "Channels with a lower number are tried first.",
     value="NUMBER",
-    hyphen=True,
     limits=(-PRIORITY_MAX, PRIORITY_MAX),
     label="Priority",
     note="Channels with a lower number are tried first. Empty: after all others.",
