@@ -84,18 +84,18 @@ def test_a_character_without_a_reading_is_omitted() -> None:
 WORDS = Path(__file__).with_name("polyphones.txt").read_text(encoding="utf-8")
 NEIGHBOURS = """
 弹 tan2 他会弹尤克里里
-切 qie4 帮我切几片 一切成果 qie1 把土豆切成丝 把洋葱切碎
+切 qie4 帮我切几片 一切成果 qie1 洋葱切末 切好的 把土豆切成丝 把洋葱切碎
 系 ji4 系好安全带 xi4 联系上
 行 hang2 第七行写着几行字 xing2 一行人走了 一行五人
 为 wei2 任命她为校长 化悲痛为力量 wei4 为人民服务
 长 zhang3 孩子长不高 chang2 头发很长了
-中 zhong1 看中国队比赛 zhong4 他猜中了
+中 zhong1 看中国队比赛 传说中的 发言中 zhong4 他猜中了
 只 zhi3 这只是开始 zhi1 几百只羊
 得 de5 家里得有人 de2 诺贝尔奖得主 dei3 你得赶快去 de2 他得到了奖
 地 de5 快快乐乐地回家 di4 天天地铁上班
 种 zhong4 院子里种了两棵树和一些花 弟弟种的花 zhong3 种种 这两种 zhong4 他种了三棵 zhong3 这种花很香
 教 jiao1 教我唱歌 jiao4 佛教我不懂
-重 chong2 重启电脑 zhong4 体重来自肌肉
+重 chong2 重启电脑 断线重连 zhong4 差不多重 体重来自肌肉
 着 zhao2 怎么也找不着 找不着急
 应 ying4 应老师的邀请
 还 huan2 他还了书 明天要不要还车 hai2 还有
@@ -107,6 +107,10 @@ NEIGHBOURS = """
 子 zi3 章子怡 zi5 房子
 炸 zha2 炸薯条 zha4 炸药
 空 kong1 空着手 kong4 座位空着
+干 gan1 沥干水分 擦干后 gan4 干活
+调 tiao2 调至小火 diao4 调至北京
+盛 cheng2 关火盛盘 sheng4 盛大
+倒 dao4 倒在碗里 dao3 倒在地上
 结 jie1 树上结满果实 jie2 结了婚
 石 dan4 三石米
 校 jiao4 在校对稿子 xiao4 学校对学生

@@ -56,7 +56,7 @@ _WORDS: Final = """
 夹 ga1 夹肢窝 jia1 夹克 皮夹克
 盖 gai4 盖茨
 芥 gai4 芥蓝
-干 gan1 晒干 干辣椒
+干 gan1 晒干
 杆 gan3 一杆枪
 膏 gao4 膏油 膏车
 给 gei3 给我
@@ -84,6 +84,7 @@ _WORDS: Final = """
 桧 hui4 秦桧
 混 hun2 混蛋 大混蛋 王八混蛋 混球 混水摸鱼
 渐 jian1 西学东渐
+间 jian1 中间隔
 槛 jian4 兽槛 槛车
 将 jiang4 麻将
 浆 jiang4 浆糊
@@ -157,7 +158,7 @@ _WORDS: Final = """
 曲 qu3 高歌一曲 名曲
 任 ren2 任我行 任盈盈 任县 ren4 任天堂
 撒 sa4 撒贝宁
-散 san3 披头散发 丸散膏丹 散打 散养
+散 san3 散客 披头散发 丸散膏丹 散打 散养
 臊 sao4 臊红了脸
 杉 sha1 杉篙
 煞 sha4 煞是好看
@@ -197,7 +198,7 @@ _WORDS: Final = """
 铣 xian3 铣铁
 见 xian4 风吹草低见牛羊
 降 xiang2 降将 降妖
-相 xiang4 相片 属相 相夫教子 生相
+相 xiang4 相簿 相片 属相 相夫教子 生相
 削 xiao1 削苹果 削尖
 血 xie3 流了点血 吐了两口血 xue4 流血
 解 xie4 解县
@@ -225,9 +226,9 @@ _WORDS: Final = """
 扎 za1 扎彩
 载 zai3 千载 两载
 脏 zang1 脏水 太脏了
-藏 zang4 藏文 藏语 藏羚羊 川藏线
+藏 zang4 藏独 进藏 援藏 藏文 藏语 藏羚羊 川藏线
 颤 zhan4 胆颤心惊
-着 zhao1 一着不慎 zhao2 打着 zhe5 长着 喝着 着呢
+着 zhao1 一着不慎 zhao2 打着 zhe5 长着 喝着 吸着 着呢
 螫 zhe1 蝎子螫人
 挣 zheng4 挣开
 氏 zhi1 大月氏
