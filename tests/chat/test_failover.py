@@ -150,15 +150,10 @@ def test_an_error_with_the_status_200_has_its_own_status() -> None:
     for body, expected in (
         (error(LLAMA, code=400, type="exceed_context_size_error"), CONTEXT),
         (error("slow down", code=429), (429, "rate_limit_exceeded")),
-        (
-            {"type": "response.failed", "response": {"error": {"code": "context_length_exceeded"}}},
-            (500, None),
-        ),
+        ({"type": "response.failed", "response": {"error": {"code": "context_length_exceeded"}}}, CONTEXT),
         ({"type": "error", "message": VLLM, "code": "context_length_exceeded"}, CONTEXT),
         (error("out of memory", code=500), (500, None)),
     ):
-        if "response" in body:
-            expected = CONTEXT
         for found in errors_within(body):
             assert (found.openai_status, found.code) == expected
 
