@@ -303,10 +303,7 @@ AMOUNTS: tuple[Rule, ...] = (
         _unit,
     ),
     rule(r"(时速[^\d，。；]{0,4}[^，。；]{1,12}公里)每小时", r"\1"),
-    rule(
-        rf"(?:(?<=[A-Za-z方])(?<!/[A-Z])(?<!(?<![A-Za-z])M)|(?<={PRICED})) ?/ ?(?!MM)({UNIT})",
-        lambda m: f"每{UNITS[m[1]]}",
-    ),
+    rule(rf"(?:(?<=[A-Za-z方])(?<!/[A-Z])(?<!(?<![A-Za-z])M)|(?<={PRICED})) ?/ ?(?!MM)({UNIT})", _per),
     rule(rf"(?<={PRICED})(?<!个人) ?/ ?({NUM})?(?={PER})", lambda m: "每" + (counted(m[1]) if m[1] else "")),
     rule("(?<=[伏安瓦兹特时米度克升]) ?/ ?(?=[一二两三四五六七八九十])", "、"),
     # 15%, 5%-10%, +3‰.
@@ -339,9 +336,8 @@ SPANS: tuple[Rule, ...] = (
         r"第(\d{1,5})/(\d{1,5})(?=[页集章题张步关])",
         lambda m: f"第{ordinal(m[1])}{m.string[m.end()]}，共{ordinal(m[2])}",
     ),
-    # 24/7, 3/4, 1又1/2; 4/4拍.
+    # 3/4, 1又1/2; 4/4拍.
     rule(r"(?<![\w./])(\d{1,2})/(\d{1,2})(?=拍)", lambda m: f"{ordinal(m[2])}分之{ordinal(m[1])}"),
-    rule(r"(?<![\w./])24/7(?![\w/])", "二十四七"),
     spoken(
         r"(?<![\w./])\d{1,2}(?:(?:/\d{1,2})+(?=月|年级|号[线楼])|(?:/\d{1,2}){2,}(?![\w/]))",
         lambda numbers: numbers.replace("/", "、"),

@@ -10,13 +10,8 @@ _MONTH, _DAY = r"(?:0?[1-9]|1[0-2])", r"(?:0?[1-9]|[12]\d|3[01])"
 _CLOCK = r"(?:[01]?\d|2[0-4])[:：][0-5]\d(?:[:：][0-5]\d)?"
 _HALVES = {"AM": "上午", "PM": "下午"}
 _EVENTS = "(?:事件|晚会|购物节|运动|惨案|事变|革命|大地震|地震|空难|恐怖)"
-_FESTIVALS = (
-    "(?:世界|国际|全国)[一-鿿]{2,5}日|(?:妇女|女[神生]|儿童|青年|植树|程序员|劳动|情人|教师|建军|护士)节"
-)
-_RESUMED = (
-    "(?:上午|下午|[早晚]上?[\\d一二两三四五六七八九十]|中午|凌晨|次日|翌日|今|明天|周[一二三四五六日末\\d]"
-    "|星期|礼拜)"
-)
+_FESTIVALS = "(?:世界|国际|全国)[一-鿿]{2,5}日|(?:妇女|女[神生]|儿童|青年|植树|程序员|劳动|情人)节"
+_RESUMED = "(?:[上下]午|[早晚](?!会)|中午|凌晨|次日|翌日|今|明天|周[一二三四五六日末\\d]|星期|礼拜)"
 _LASTS = (  # a number of years, not a year
     "(?:了|的?历史|的?文明|[以之]?[前后来间内久里](?!期)|以[上下]|老|多|左右|如一日|时间|期(?!间)|长|一遇|一度|一次|未|没|不[变见]|寿命|工龄|"
     "经验|陈|保质|质保|的(?:时间|光阴|努力|岁月|风雨|发展|奋斗|积累|等待)|河[东西]|租|产权|免费|制|树龄|合同)"
@@ -36,11 +31,8 @@ def _day(match: re.Match[str]) -> str:
 
 
 def _event(match: re.Match[str]) -> str:
-    """The name of an event by its date: 9·11 as 九一一, 10·1 as 十一, 11.11 as 双十一."""
-    month, day = match[1], match[2]
-    if month == day and len(day) == 2:
-        return "双" + ordinal(day)
-    return "十一" if (month, day) == ("10", "1") else by_one(month + day)
+    """The name of an event by its date: 9·11 as 九一一, 10·1 as 十一."""
+    return "十一" if match.groups() == ("10", "1") else by_one(match[1] + match[2])
 
 
 def _american(match: re.Match[str]) -> str:
