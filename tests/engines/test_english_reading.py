@@ -18,7 +18,7 @@ In 1999 → In nineteen ninety nine
 in 2010 → in twenty ten
 in 2005 → in two thousand five
 since 1984 → since nineteen eighty four
-1,500 people → one thousand five hundred people
+1,500, then 2,500 people → one thousand five hundred, then two thousand five hundred people
 1500 meters → one thousand five hundred meters
 the 1990s → the nineteen nineties
 the '90s → the nineties
@@ -33,7 +33,7 @@ the year 1066 → the year ten sixty six
 Jan–Mar 2025 → January to March twenty twenty five
 3.5.2024 → May third, twenty twenty four
 05-Feb-2025 → February fifth, twenty twenty five
-03/2027 → March twenty twenty seven
+03/2027, 2027-03, Mar '27 → March twenty twenty seven, March twenty twenty seven, March twenty seven
 exp. 12/27 → exp. December twenty twenty seven
 Tue, Apr 8th → Tuesday, April eighth
 1-5 May → the first to the fifth of May
@@ -49,7 +49,7 @@ from 9:00-17:00 → from nine to seventeen
 open 9am-5pm → open nine A M to five P M
 24/7 → twenty four seven
 Mon.-Fri. → Monday to Friday.
-Mon–Fri 9–5, Tue/Thu → Monday to Friday nine to five, Tuesday, Thursday
+Mon–Fri 9–5, Tue/Thu & Sun → Monday to Friday nine to five, Tuesday, Thursday and Sunday
 10-11:30am → ten to eleven thirty A M
 0600 hours → oh six hundred hours
 at 1430 hours → at fourteen thirty hours
@@ -70,7 +70,7 @@ $5-10 → five to ten dollars
 a $20 bill → a twenty dollar bill
 $10-million deal → ten million dollar deal
 50¢, A$50, ¥1000 → fifty cents, fifty Australian dollars, one thousand yen
-₹500, $20/month, 50€ → five hundred rupees, twenty dollars per month, fifty euros
+₹2,50,000, $20/month, 50€ → two hundred fifty thousand rupees, twenty dollars per month, fifty euros
 $5/hr → five dollars per hour
 100 USD → one hundred U S dollars
 CHF 50 → fifty Swiss francs
@@ -90,7 +90,7 @@ Every $10 counts. → Every ten dollars counts.
     "units": """
 -5°C → minus five degrees Celsius
 40–60°C → forty to sixty degrees Celsius
-98.6°F → ninety eight point six degrees Fahrenheit
+98.6° F, 5 degrees C → ninety eight point six degrees Fahrenheit, five degrees Celsius
 90° → ninety degrees
 6'2" → six foot two
 5' tall → five feet tall
@@ -147,7 +147,7 @@ cells/mL, IU/mL → cells per milliliter, I U per milliliter
 ½ cup → one half cup
 2½ cups, 1½ lb → two and a half cups, one and a half pounds
 1 1/2 cups → one and a half cups
-1/100, 1/250 s → one hundredth, one two hundred fiftieth second
+1/100, 1/3rd, 1/250 s → one hundredth, one third, one two hundred fiftieth second
 120/80 → one hundred twenty over eighty
 50/50 → fifty fifty
 1/4 tsp salt → one quarter teaspoon salt
@@ -178,7 +178,7 @@ a != b → a is not equal to b
 1920x1080 → one thousand nine hundred twenty by one thousand eighty
 <5 → less than five
 ~50 → about fifty
-100+ → one hundred plus
+100+, 90%+ → one hundred plus, ninety percent plus
 4 × 100 m → four times one hundred meters
 π → pi
 x^3 - 2x + 1 = 0 → x cubed minus two x plus one equals zero
@@ -283,7 +283,7 @@ USB-A → U S B A
     "abbreviations": """
 Dr. Smith → Doctor Smith
 Elm Dr. → Elm Drive
-Main St. → Main Street
+Main St., St. Mary's St. → Main Street, Saint Mary's Street
 St. Louis → Saint Louis
 Ms. Lee → Miz Lee
 Mr. and Mrs. Lee → Mister and Missus Lee
@@ -304,7 +304,7 @@ Jan. 5 → January fifth
 in Rm. 204 → in Room two oh four
 up 3% y/y → up three percent year on year
 Sept. 2019 → September twenty nineteen
-p. 12, Ep. 5 → page twelve, episode five
+p. 12, Ep. 5, Fig 2, Eq. (3) → page twelve, episode five, figure two, equation (three)
 No. of items: 3 → number of items: three
 Minn. and Calif. firms → Minnesota and California firms
 Mgr: Al, pls call → Manager: Al, please call

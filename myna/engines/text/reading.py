@@ -62,7 +62,9 @@ _FIGURES: Final = re.compile(
     r"[^A-Za-z\s.,;:!?'\"()‘’“”—-]|\s-\S|--|[-—](?=[A-Z])|\.\w|\(\)|[a-z][A-Z]", re.ASCII
 )
 """What some rule of English numbers, dates and codes matches; most sentences have none of it."""
-_SPACED_NUMBER: Final = re.compile(r"(?<=[一-鿿]) ?([0-9][0-9.,%+]*(?: ?[-~–—] ?[0-9.]+)?)(?: (?=[一-鿿]))?")
+_SPACED_NUMBER: Final = re.compile(
+    r"(?<=[一-鿿]) ?([$€£¥]?[0-9][0-9.,%+]*(?: ?[-~–—] ?[0-9.]+)?)(?: (?=[一-鿿]))?"
+)
 """A number or a span of a Han word, which is one word with it however it is spaced."""
 _SPACES: Final = re.compile(" {2,}")
 _ADDRESS: Final = regex.compile(

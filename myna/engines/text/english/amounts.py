@@ -61,7 +61,7 @@ _PREDICATE_AFTER = re.compile(
 )
 """The verb or adverb after a sum or a measure that is the subject or the object: the $20 covers lunch."""
 _VERB_AFTER_EACH = re.compile(r" [a-z]+[^su]s(?!\w)")
-_SCALE_WORDS = "thousand|million|billion|trillion|hundred"
+_SCALE_WORDS = "thousand|million|billion|trillion|hundred|lakh|crore"
 _FRACTIONS = {"½": "1/2", "¼": "1/4", "¾": "3/4", "⅓": "1/3", "⅔": "2/3"}
 _BOUNDS = {"<": "less than", ">": "more than", "≥": "at least", "≤": "at most", "≈": "about"}
 _BEARINGS = {"N": "north", "S": "south", "E": "east", "W": "west"}
@@ -229,6 +229,8 @@ NOTATIONS: tuple[Rule, ...] = (
         r"\1 \2 of \3",
     ),
     rule(r"(?<=\d)-?[kK]t?(?= (?:\w+ )?gold\b)", " karat"),
+    rule(r"(?<=\d)(?:°| degrees?) (?=[CF](?![\w.]))", "°"),
+    rule(r"(?<=\d/\d)(?:rd|th)s?(?!\w)", ""),
     rule(r">=", "≥"),
     *SPELLINGS,
     # m s⁻¹ as m/s.
@@ -359,7 +361,7 @@ LEFT: tuple[Rule, ...] = (
         rf"(?<![\w.,])(\d{{1,3}}(?:,\d{{3}})+|\d+)(?:st|nd|rd|th)(?:( ?{TO} ?)(?=\d+(?:st|nd|rd|th))|(?!\w))",
         lambda m: ordinal(m[1].replace(",", "")) + (" to " if m[2] else ""),
     ),
-    rule(r"(?<![\w.,])(\d+(?:\.\d+)?)(?:(bn)(?!\w)|([kM])(?=\+| [a-z]))", _scaled),
+    rule(r"(?<![\w.,])(\d+(?:\.\d+)?)(?:(bn)(?!\w)|([kM])(?=\+| [a-z]|(?<=\.\d.)(?!\w)))", _scaled),
     rule(r"(?<![\w.,])(\d{2,}|\d+\.\d+)(K)(?=\+| (?!race|run|walk)[a-z])", _scaled),
     rule(
         rf"(?<!\w)({BOOKS}) (\d{{1,3}}):(\d{{1,3}})(?![\w:-])",

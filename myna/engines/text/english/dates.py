@@ -85,18 +85,17 @@ def _decade(match: re.Match[str]) -> str:
 
 
 def _years(match: re.Match[str]) -> str:
+    """1999-2003, 2023-24, and 2023-02 as a month."""
     last = match[2]
-    return f"{year(match[1])} to {year(last) if len(last) == 4 else _any_year(last)}"
+    if len(last) == 2 and "-" in match[0] and "01" <= last <= min("12", match[1][2:]):
+        return f"{MONTHS[int(last) - 1]} {year(match[1])}"
+    return f"{year(match[1])} to {_any_year(last)}"
 
 
 def _winter(match: re.Match[str]) -> str:
     """2010/11, if these are two years that follow each other."""
     first, last = match.groups()
     return f"{year(first)} to {_any_year(last)}" if (int(first) + 1) % 100 == int(last) else match[0]
-
-
-def _year(match: re.Match[str]) -> str:
-    return year(match[0])
 
 
 def _iso_time(match: re.Match[str]) -> str:
@@ -144,14 +143,14 @@ DATES: tuple[Rule, ...] = (
         lambda m: f"{ABBREVIATIONS[m[1] or m[3]]} to {ABBREVIATIONS[m[2] or m[4]]}",
     ),
     spoken(
-        rf"(?<!\w)(?:{_DAY_NAMES})(?:/(?:{_DAY_NAMES}))+(?!\w)",
-        lambda days: ", ".join(ABBREVIATIONS[day] for day in days.split("/")),
+        rf"(?<!\w)(?:{_DAY_NAMES})(?:(?:/|, |,? & |,? and )(?:{_DAY_NAMES}))+(?!\w)",
+        lambda days: re.sub("[A-Z][a-z]+", lambda day: ABBREVIATIONS[day[0]], days.replace("/", ", ")),
     ),
     rule(
         r"(?<!\w)([Yy]ear|AD|A\.D\.|ca?\.|[Cc]irca) (\d{3,4})(?![\w-]|[.,:]\d)",
         lambda m: f"{'circa' if m[1] == 'c.' else m[1]} {year(m[2])}",
     ),
-    rule(r"(?<![\w.,-])\d{3,4}(?= (?:AD|BCE?|CE|A\.D\.|B\.C\.)(?!\w))", _year),
+    spoken(r"(?<![\w.,-])\d{3,4}(?= (?:AD|BCE?|CE|A\.D\.|B\.C\.)(?!\w))", year),
     # 03/2027 and 03.2027, the month and the year.
     rule(
         r"(?<![\w./-])(?:(0[1-9]|1[0-2])/|(0[1-9])\.)((?:19|20)\d\d)(?![\w/-]|[.,]\d)",
@@ -163,7 +162,10 @@ DATES: tuple[Rule, ...] = (
         r"(?:[AaPp]\.?[Mm]|(?<= )(?:GMT|BST|UTC|CET|EST|hrs|hours))(?!\w))",
         r"\1:\2",
     ),
-    rule(rf"(?<!\w)({MONTH}),? ({_YEAR})(?![\w-]|[.,:]\d)", lambda m: f"{_month(m[1])} {year(m[2])}"),
+    rule(
+        rf"(?<!\w)({MONTH}),? (?:({_YEAR})|['’](\d\d))(?![\w-]|[.,:]\d)",
+        lambda m: f"{_month(m[1])} {_any_year(m[2] or m[3])}",
+    ),
     rule(
         rf"(?<!\w)({_DAY_NAMES})\.?(?=,? (?:\d\d?(?:[:.]\d\d|[ap]m| ?[-–] ?\d)|closed|only|"
         rf"{MONTH}|{_DAY_OF_MONTH} {MONTH})(?!\w))",
@@ -200,11 +202,11 @@ DATES: tuple[Rule, ...] = (
     rule(rf"(?<![\w:.,-])(\d\d?)(?:{TO}(\d\d?))? ?([AaPp](?:\.[Mm]\.|[Mm]))(?!\w)", _hour),
     rule(rf"(?<![\w.,-])({_YEAR}){TO}({_YEAR}|\d\d)(?![\w-]|[.,]\d|%)", _years),
     rule(rf"(?<![\w.,/-])({_YEAR})/(\d\d)(?![\w/])", _winter),
-    rule(rf"(?<![\w.,:/$€£¥-])(?:(?<=\b[Ii]n )|(?<=[a-z], )){_YEAR}(?![\w-]|[.,:]\d|%)", _year),
+    spoken(rf"(?<![\w.,:/$€£¥-])(?:(?<=\b[Ii]n )|(?<=[a-z], )){_YEAR}(?![\w-]|[.,:]\d|%)", year),
     # A year rather than a count, unless things in the plural follow.
-    rule(
+    spoken(
         rf"(?<![\w.,:/$€£¥+×÷=<>*-])(?<![+×÷=<>*] ){_YEAR}(?!-?\w|[.,:/]\d|%| ?[+×÷=<>*°]|"
         rf" (?:[a-z]+ )?{_PLURAL}| people| men| women)",
-        _year,
+        year,
     ),
 )

@@ -319,11 +319,11 @@ WORDS: tuple[Rule, ...] = (
     rule(rf"(?<![\w.]){any_of(WITH_STOPS)}(?![A-Za-z])(?!(?<=[a-z])\.\w)", lambda m: WITH_STOPS[m[0]]),
     rule(r"№ ?(?=\d)|(?<![\w&])#(?=\d)", "number "),
     rule(
-        rf"(?<!\w)((?i:{any_of(NUMBERED)})\. ?(?=\d)|(?i:vols?|ch|chap)\. ?(?=[IVX]))",
+        rf"(?<!\w)((?i:{any_of(NUMBERED)})\. ?(?=\(?\d|(?<=[lsh]\. )[IVX])|(?:Fig|Vol|Ch|Ep|Rte?) (?=\d))",
         lambda m: f"{NUMBERED[m[1].strip('. ').lower()]} ",
     ),
     rule(
-        r"(?<![\w.])([A-Z][a-z]+|\d+(?:st|nd|rd|th)) (St|Dr)(?:\.|(?=$|,))(?! [A-Z][a-z])( (?=[a-z])|)",
+        r"(?<![\w.])([A-Z][a-z'’]+|\d+(?:st|nd|rd|th)) (St|Dr)(?:\.|(?=$|,))(?! [A-Z][a-z])( (?=[a-z])|)",
         _street,
     ),
     rule(

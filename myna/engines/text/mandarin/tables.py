@@ -122,7 +122,7 @@ FLIGHT: Final = (
     "SQ|TG|AF|BA|LH|UA|AA|DL|EK|QR|TK|SU)"
 )
 """The codes of airlines."""
-HOTLINES: Final = "(?:热线|总机|客服|报警|急救|火警|指挥中心|服务热线|电话|救护车|民警|警察|出警|接警)"
+HOTLINES: Final = "(?:端口|热线|总机|客服|报警|急救|火警|指挥中心|服务热线|电话|救护车|民警|警察|出警|接警)"
 SERVICE_NUMBERS: Final = "(?:1234[58]|123[01][056]|12366|12320|100(?:01|1[016]|60|86)|95\\d{3})"
 EMERGENCY: Final = "(?:11[0479]|12[02])"
 NAMED_DATES: Final = {
