@@ -116,7 +116,10 @@ CODES: tuple[Rule, ...] = (
         rf"({MAKERS}-?)(\d{{3}})-(\d{{3,4}})(?!\d|\.\d)", lambda m: f"{m[1]}{by_one(m[2])}杠{name_part(m[3])}"
     ),
     spoken(r"(?<![\w.-])\d{3}(?=(?:型)?(?:客机|飞机|战机|轰炸机))", by_one),
-    rule(rf"(?<=号楼|单元|[A-Z]座|[0-9][栋幢层楼门号])(\d{{3,4}})(?![\d余]|[.,:/%-]\d|{COUNTED})", _called),
+    rule(
+        rf"(?<=号楼|单元|[A-Z][座栋幢]|[0-9][栋幢层楼门号])(\d{{3,4}})(?![\d余]|[.,:/%-]\d|{COUNTED})",
+        _called,
+    ),
     # 图3-1; 4-3-3阵型.
     rule(
         rf"((?<![代发手外仪电填年报课列地])[图表]|公式|[例习]题)(\d{{1,3}})[-–—](?=\d{{1,3}}(?![\d-]|{COUNTED}))",
@@ -131,6 +134,7 @@ CODES: tuple[Rule, ...] = (
     rule(r"(?<![\w.-])(?!(?:19|20)\d\d-\d\d?-\d\d?(?!\d))\d{1,4}(?:-\d{1,4}){2,}(?![\w-])", _parts),
     rule(rf"(?<![\w.-])\d{{1,2}}-\d{{3,4}}(?=室|房|号)|(?<=号)\d{{1,2}}-\d{{3,4}}(?!\d|{COUNTED})", _parts),
     rule(rf"({CODE_WORDS}[：: ]?\d{{2,5}})/(?=\d)", r"\1、"),
+    rule(r"((?:门牌|房间?)号[：: ]?\d{1,4})-(?=\d)", r"\1杠"),
     # Digits after a word that announces a code, and short numbers that are called.
     rule(
         rf"({CODE_WORDS}[：:是为 #]{{0,3}}[A-Z]{{0,3}})(\d{{3,}})(?!\d|[.:/-]\d|[%年月]|{COUNTED}|{UNIT})",
