@@ -106,7 +106,7 @@ Every $10 counts. → Every ten dollars counts.
 10 sq ft → ten square feet
 120/80 mmHg → one hundred twenty over eighty millimeters of mercury
 2.4GHz → two point four gigahertz
-100W → one hundred watts
+100W, The 100W too → one hundred watts, The one hundred watts too
 3.5" → three point five inches
 5m/s → five meters per second
 The 5 km took an hour. → The five kilometers took an hour.

@@ -49,7 +49,7 @@ _DETERMINER = re.compile(
 _NOUN_AFTER = re.compile(
     r" (?!(?:of|in|on|at|or|and|to|is|are|was|were|per|from|for|than|with|by|as|before|after|between|that|"
     r"which|I|you|we|he|she|they|it|my|his|our|their|the|an?|there|this|if|when|because|until|"
-    r"long|wide|tall|high|deep|thick|away|apart|later|earlier|each|worth|more|less)(?!\w))[A-Za-z]"
+    r"long|wide|tall|high|deep|thick|away|apart|later|earlier|each|worth|more|less|too|also|but|so|then)(?!\w))[A-Za-z]"
 )
 _PREDICATE_AFTER = re.compile(
     r" (?:(?:yesterday|today|tomorrow|tonight|now|again|together|equally|ready|here|bought|paid|seemed|"
@@ -159,17 +159,9 @@ def _length(match: re.Match[str]) -> str:
     return f"{_span(match[1], match[2])} {one if _describes(match) else many}"
 
 
-def _out_of(match: re.Match[str]) -> str:
-    return f"{match[1] or match[3]} out of {match[2] or match[4]}"
-
-
 def _range(match: re.Match[str]) -> str:
     low, high = match.groups()
     return f"{number(low)} {number(high)}" if low == high else f"{number(low)} to {number(high)}"
-
-
-def _ratio(written: str) -> str:
-    return " to ".join(number(part) for part in written.split(":"))
 
 
 def _fraction_of(upper: str, lower: str) -> str:
@@ -218,7 +210,10 @@ NOTATIONS: tuple[Rule, ...] = (
     rule(r"(?:(?<=^)|(?<=[\s(]))\+ (?=\d)(?<![\w)] \+ )", "plus "),
     rule("log([₀-₉]+) ?", r"log base \1 of "),
     # A score, or one of several: rated 4/5, 4.5/5, 10/10, 3/5 stars, page 3/10.
-    rule(r"(?<![\w.])(\d+(?:\.\d)?)/(5|10)(?= stars?\b)|(?<![\w./])(\d\.\d|10)/(5|10)(?![\w/])", _out_of),
+    rule(
+        r"(?<![\w.])(\d+(?:\.\d)?)/(5|10)(?= stars?\b)|(?<![\w./])(\d\.\d|10)/(5|10)(?![\w/])",
+        lambda m: f"{m[1] or m[3]} out of {m[2] or m[4]}",
+    ),
     rule(
         r"(?<!\w)((?:[Rr]ated|[Rr]ating|[Ss]cored?|[Gg]ot|[Gg]ave (?:it|them)|[Gg]rade|[Mm]arks?):?"
         r"(?: an?| of)?) (\d+(?:\.\d+)?)/(\d+)(?![\w/]|[.,]\d)",
@@ -374,7 +369,10 @@ LEFT: tuple[Rule, ...] = (
     ),
     rule(rf"(?<![\w.,:/-])({NUM}) ?{TO} ?({NUM})(?![\w/-]|[.,:]\d)", _range),
     rule(r"(?<=[A-Za-z\d])(?<!-)[–—](?=\d)", " to "),
-    spoken(r"(?<![\w:.])\d+(?:\.\d+)?(?::\d+(?:\.\d+)?)+(?![\w:]|\.\d)", _ratio),
+    spoken(
+        r"(?<![\w:.])\d+(?:\.\d+)?(?::\d+(?:\.\d+)?)+(?![\w:]|\.\d)",
+        lambda written: " to ".join(map(number, written.split(":"))),
+    ),
     spoken(r"(?<![\w.,)-])[-+](?=[\d.])(?:(?P<n>\d[\d,]*(?:\.\d+)?|\.\d+))", number),
     rule(r"(?<!\w)\.\d+(?!\.)", lambda m: "point " + by_one(m[0])),
     rule(rf"{THOUSANDS}(?:\.\d+)?|\d+(?:\.\d+)?", _left),

@@ -10,7 +10,6 @@ _YEAR = r"(?:1[1-9]|20)\d\d"
 _CLOCK = r"(?:[01]?\d|2[0-4]):[0-5]\d(?::[0-5]\d)?"
 _DAY_OF_MONTH = r"(?:0?[1-9]|[12]\d|3[01])"
 _PLURAL = r"(?!(?:is|was|has|its|this|as|us|does|across|versus|less|plus)(?!\w))[a-z]+s(?!\w)"
-_TH = "(?:st|nd|rd|th)?"
 _HOURS = "noon|midnight|dawn"
 _DAY_NAMES = "Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun"
 
@@ -178,7 +177,8 @@ DATES: tuple[Rule, ...] = (
     ),
     # May 5, May 5-7, 5 May 2024.
     rule(
-        rf"(?<!\w)({MONTH}) ({_DAY_OF_MONTH}){_TH}(?: ?{TO} ?({_DAY_OF_MONTH}){_TH})?(?![\w:/%-]|[.,]\d)",
+        rf"(?<!\w)({MONTH}) ({_DAY_OF_MONTH})(?:st|nd|rd|th)?(?: ?{TO} ?({_DAY_OF_MONTH}))?"
+        r"(?![\w:/%-]|[.,]\d)",
         _month_day,
     ),
     rule(

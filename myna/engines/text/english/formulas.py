@@ -64,7 +64,7 @@ FORMULAS: tuple[Rule, ...] = (
     ),
     rule(rf"(?<={_LEFT})\s?=\s?(?={_RIGHT})", " equals "),
     rule(r"(?<=[\w)π])\s?\+\s?(?=[\w(π√])", " plus "),
-    rule(r"(?:(?<=\d)|(?<=percent))\+(?![\w+])", " plus"),
+    rule(r"(?:(?<=\d)|(?<=percent)|(?<=dollars))\+(?![\w+])", " plus"),
     rule(r"±\s?(?=[\dA-Za-z])", "plus or minus "),
     rule(r"√\s?(?=[\w(π])", "the square root of "),
 )

@@ -281,7 +281,7 @@ CODES: tuple[Rule, ...] = (
         lambda m: f" dot {m[1] if m[1] in SPOKEN_ENDINGS else ' '.join(m[1].upper())}",
     ),
     rule(r"(?<=[A-Za-z_]{2})\.(?=[A-Za-z_]{3})(?![A-Z][a-z])", " dot "),
-    rule(r"(?:(?<=^)|(?<=\s))\.(?=[A-Za-z]{2})", "dot "),
+    rule(rf"{_START}\.(?=[A-Za-z]{{2}})", "dot "),
     rule(r"(?<!\w)@(?=\w)", "at "),
     rule(r"(?<!\w)\$(?=[A-Za-z_{(])", "dollar "),
     # Dial *67, press #; Ctrl+Alt+Del; 747-400; A–F.
@@ -323,7 +323,7 @@ WORDS: tuple[Rule, ...] = (
         lambda m: f"{NUMBERED[m[1].strip('. ').lower()]} ",
     ),
     rule(
-        r"(?<![\w.])([A-Z][a-z'’]+|\d+(?:st|nd|rd|th)) (St|Dr)(?:\.|(?=$|,))(?! [A-Z][a-z])( (?=[a-z])|)",
+        r"(?<![\w.])([A-Z][a-z'’]+|\d+(?:st|nd|rd|th)) (St|Dr)(?:\.|(?=$|[,)]))(?! [A-Z][a-z])( (?=[a-z])|)",
         _street,
     ),
     rule(
