@@ -19,7 +19,8 @@ import numpy.typing as npt
 from myna.engines.audio.loudness import Sound, levelled
 from myna.engines.audio.stretch import Stretch
 from myna.engines.interface import EngineFailed, EngineUnavailable, WordTime
-from myna.engines.kokoro.halves import ENERGY, FRAMES, PITCH, SHARES, halves
+from myna.engines.kokoro.decoder import SHARES
+from myna.engines.kokoro.halves import ENERGY, FRAMES, PITCH, halves
 from myna.engines.kokoro.job import (
     MODEL_FILE,
     RATE_HZ,
@@ -47,7 +48,7 @@ _EARLIER: Final = 2
 """A sound begins so many frames before the end of the symbol before it, by where it becomes loud."""
 _SILENT_ENERGY: Final = -2.0
 """The model's energy of a frame, a logarithm, is -9 in silence and -4 to 1 where a sound begins or ends."""
-_AROUND: Final = 6
+_AROUND: Final = 5
 """So many frames of silence are decoded before the sound, and after it."""
 _STAND_IN: Final = 3
 """So many of them count for the silence that is not decoded, from the second one on: beside the outermost one
@@ -135,7 +136,8 @@ def _loaded(file: Path, model: KokoroModel) -> Run:
         raise EngineUnavailable("onnxruntime can't be loaded; it has wheels for Linux and macOS.") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = model.threads
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Longer is no sooner, and takes the time of the other processes: decision 0016.
+    options.add_session_config_entry("session.intra_op.spin_duration_us", "100")
     options.enable_mem_pattern = False  # it keeps an allocation for each input length: decision 0016
     wanted = _PROVIDERS.get(model.provider)
     if wanted is not None and wanted not in onnxruntime.get_available_providers():
