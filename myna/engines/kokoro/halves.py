@@ -61,14 +61,15 @@ def _signed(nodes: list[Node]) -> Iterator[Node]:
     """With convolutions of bytes with signs: they, and the one that stands for zero, are 128 less."""
     made = {name: node for node in nodes for name in node.makes}
     for node in nodes:
-        if node.operator != b"ConvInteger" or len(node.takes) < 3:
+        maker = made.get(node.takes[0]) if node.operator == b"ConvInteger" and len(node.takes) > 2 else None
+        if maker is None or maker.operator != b"DynamicQuantizeLinear":
             yield node
             continue
         quantized, weights, zero, *rest = node.takes
         flipped, signed_zero, shape, shaped, signed = (
             node.makes[0] + end for end in (b".flipped", b".zero", b".shape", b".shaped", b".signed")
         )
-        sound, scale = made[quantized].takes[0], made[quantized].makes[1]
+        sound, scale = maker.takes[0], maker.makes[1]
         yield new_node(b"BitwiseXor", [zero, _SIGN], flipped)
         yield new_node(b"Cast", [flipped], signed_zero, int_attribute(b"to", INT8))
         # onnxruntime keeps values that no node takes until the end of the run: the other bytes are taken.
