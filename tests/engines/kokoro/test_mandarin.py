@@ -86,7 +86,7 @@ NEIGHBOURS = """
 弹 tan2 他会弹尤克里里
 切 qie4 帮我切几片 一切成果 qie1 洋葱切末 切好的 把土豆切成丝 把洋葱切碎
 系 ji4 系好安全带 xi4 联系上
-行 hang2 第七行写着几行字 xing2 一行人走了 一行五人
+行 hang2 第七行写着几行字 第三行三名 xing2 一行人走了 一行五人
 为 wei2 任命她为校长 化悲痛为力量 wei4 为人民服务
 长 zhang3 孩子长不高 chang2 头发很长了
 中 zhong1 看中国队比赛 传说中的 发言中 zhong4 他猜中了
@@ -107,15 +107,15 @@ NEIGHBOURS = """
 子 zi3 章子怡 zi5 房子
 炸 zha2 炸薯条 zha4 炸药
 空 kong1 空着手 kong4 座位空着
-干 gan1 沥干水分 擦干后 gan4 干活
-调 tiao2 调至小火 diao4 调至北京
+干 gan1 沥干水分 擦干后 gan4 干活 实干果断 骨干货车司机
+调 tiao2 调至小火 调至最小 调到中火 diao4 调至北京 色调到 他被调到小学教书 调至中央
 盛 cheng2 关火盛盘 sheng4 盛大
-倒 dao4 倒在碗里 dao3 倒在地上
+倒 dao4 倒在碗里 dao3 倒在地上 倒在盘山公路上
 结 jie1 树上结满果实 jie2 结了婚
 石 dan4 三石米
-校 jiao4 在校对稿子 xiao4 学校对学生
+校 jiao4 在校对稿子 xiao4 学校对学生 在校对面
 转 zhuan4 转了三圈 zhuan3 转身
-圈 juan4 猪圈在家门口
+圈 juan4 猪圈在家门口 juan1 把羊圈起来 把猪圈起来 马圈起来养
 """
 PERSONS = """
 单 shan4 单先生
