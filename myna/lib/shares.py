@@ -39,8 +39,9 @@ class Shares(Generic[H]):
 
     def release(self, holder: H, places: int = 1) -> None:
         """Gives places back."""
+        held = self._places.pop(holder) - places
         self.in_use -= places
-        if held := self._places.pop(holder) - places:
+        if held:
             self._places[holder] = held
         if self._waiting:
             self._serve()

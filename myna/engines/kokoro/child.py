@@ -43,6 +43,11 @@ _SILENT: Final = 0.004  # of 1: -48 dBFS
 _MARGIN_S: Final = 0.03  # kept around the sound, so that a soft consonant at its end is not cut off
 _FADE_S: Final = 0.005
 _TRIAL: Final = "ni↓xau↓"
+_TRIAL_INPUTS: Final = {
+    "tokens": [[0, *(NUMBERS[symbol] for symbol in _TRIAL), 0]],
+    "style": np.zeros(_STYLE_SHAPE[1:], np.float32),
+    "speed": np.ones(1, np.float32),
+}
 _FRAME_SAMPLES: Final = 600
 _EARLIER: Final = 2
 """A sound begins so many frames before the end of the symbol before it, by where it becomes loud."""
@@ -153,20 +158,24 @@ def _loaded(file: Path, model: KokoroModel) -> Run:
 
 
 def _in_halves(file: Path, model: KokoroModel, load: Callable[[str], Any]) -> "_Halves | None":
-    """None if the model's values have other names or types. Raises ValueError or IndexError if the file is
-    damaged."""
+    """None if the model's values have other names, types or sizes than those that the halves are made for.
+    Raises ValueError or IndexError if the file is damaged."""
     with file.open("rb") as opened:
         whole = memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
         found = halves(whole, signed=model.signed)
+    if found is None:
+        return None
     sessions = []
-    for parts in found or ():
-        # A session that is made of bytes would keep them. One that is made of a path does not.
-        with unnamed_file(parts) as path:
-            try:
+    try:
+        for parts in found:
+            # A session that is made of bytes would keep them. One that is made of a path does not.
+            with unnamed_file(parts) as path:
                 sessions.append(load(path))
-            except Exception:  # onnxruntime has no common class of errors
-                return None  # the file as a whole may be one that it loads
-    return _Halves(*sessions) if sessions else None
+        run = _Halves(*sessions)
+        run(_TRIAL_INPUTS)
+    except Exception:  # onnxruntime has no common class of errors
+        return None  # the file as a whole may be one that it loads
+    return run
 
 
 class _Whole:

@@ -12,7 +12,7 @@ _GREEK: Final = (
     *("νΝ", "ξΞ", "οΟ", "πΠ", "ρΡ", "σςΣ", "τΤ", "υΥ", "φΦϕ", "χΧ", "ψΨ", "ωΩ"),
 )
 Rule = tuple[re.Pattern[str], Written]
-THOUSANDS: Final = r"(?:\d{1,2}(?:,\d\d)+,\d{3}|\d{1,3}(?:,\d{3})+)(?!,?\d)"
+THOUSANDS: Final = r"(?:\d{1,2}(?:,\d\d){1,6},\d{3}|\d{1,3}(?:,\d{3})+)(?!,?\d)"
 """1,000,000, and 10,00,000 as in India."""
 NUM: Final = rf"(?:{THOUSANDS}|\d+)(?:\.\d+)?"
 SIGNED: Final = rf"[-+±]?{NUM}"
