@@ -15,13 +15,13 @@ July 4th, 1776 → July fourth, seventeen seventy six
 2024-05-01 → May first, twenty twenty four
 12/25/2024 → December twenty fifth, twenty twenty four
 In 1999 → In nineteen ninety nine
-in 2010 → in twenty ten
-in 2005 → in two thousand five
+in 2010, in 2005 → in twenty ten, in two thousand five
+At 10:30 model X → At ten thirty model X
 since 1984 → since nineteen eighty four
 1,500, then 2,500 people → one thousand five hundred, then two thousand five hundred people
 1500 meters → one thousand five hundred meters
-the 1990s → the nineteen nineties
-the '90s → the nineties
+the 1990s, the '90s → the nineteen nineties, the nineties
+based on 1/2 the team, today 3/4 agree → based on one half the team, today three quarters agree
 the 1800s → the eighteen hundreds
 1999-2003 → nineteen ninety nine to two thousand three
 2023-24 season → twenty twenty three to twenty four season
@@ -48,6 +48,7 @@ at 10:05 → at ten oh five
 from 9:00-17:00 → from nine to seventeen
 open 9am-5pm → open nine A M to five P M
 24/7 → twenty four seven
+won 24-7, open 24-7 → won twenty four to seven, open twenty four seven
 Mon.-Fri. → Monday to Friday.
 Mon–Fri 9–5, Tue/Thu & Sun → Monday to Friday nine to five, Tuesday, Thursday and Sunday
 10-11:30am → ten to eleven thirty A M
@@ -171,12 +172,12 @@ a > b → a is greater than b
 x >= 5 → x is greater than or equal to five
 a != b → a is not equal to b
 √16 = 4 → the square root of sixteen equals four
-±5 → plus or minus five
+±5, <5 → plus or minus five, less than five
+(The best 5!), 10!/month → (The best five!), ten!/month
 5 ± 0.1 → five plus or minus zero point one
 10 ÷ 2 → ten divided by two
 2x faster → two times faster
 1920x1080 → one thousand nine hundred twenty by one thousand eighty
-<5 → less than five
 ~50 → about fifty
 100+, 90%+ → one hundred plus, ninety percent plus
 4 × 100 m → four times one hundred meters
@@ -218,8 +219,8 @@ Call 555-1234 → Call five five five, one two three four
 +1 (202) 555-0100 → plus one two zero two, five five five, zero one zero zero
 123-45-6789 → one two three, four five, six seven eight nine
 call 911 → call nine one one
-Room 101 → Room one oh one
-Room 1204 → Room twelve oh four
+Room 101, Room 1204 → Room one oh one, Room twelve oh four
+call 911 or 112, 405 pages → call nine one one or one one two, four hundred five pages
 Flight 370 → Flight three seventy
 4111 1111 1111 0004 → four one one one, one one one one, one one one one, zero zero zero four
 5500 0000 0000 0004 → five five zero zero, zero zero zero zero, zero zero zero zero, zero zero zero four
@@ -281,8 +282,8 @@ a 404 page, Office 365 → a four oh four page, Office three sixty five
 USB-A → U S B A
 """,
     "abbreviations": """
-Dr. Smith → Doctor Smith
-Elm Dr. → Elm Drive
+Dr. Smith, Elm Dr. → Doctor Smith, Elm Drive
+Jan: ok → Jan: ok
 Main St., St. Mary's St. → Main Street, Saint Mary's Street
 St. Louis → Saint Louis
 Ms. Lee → Miz Lee
@@ -341,7 +342,7 @@ file.txt → file dot T X T
 self.name → self dot name
 .NET → dot NET
 @john → at john
-foo() → foo
+foo(), $HOME, argv0 → foo, dollar HOME, argv zero
 #SpaceX, #2024Goals → hashtag SpaceX, hashtag two thousand twenty four Goals
 /etc/hosts → slash etc slash hosts
 ls -l --all → ls dash l dash dash all
@@ -349,7 +350,6 @@ git commit --amend --edit → git commit dash dash amend dash dash edit
 The dog --a big one-- barked. → The dog --a big one-- barked.
 We met -a long time ago-. → We met -a long time ago-.
 user_name → user underscore name
-$HOME, argv0 → dollar HOME, argv zero
 TLSv1.3 → T L S V one point three
 john.doe@example.com → john dot doe at example dot com
 react@18.2.0 → react at eighteen point two point zero
@@ -361,8 +361,8 @@ I will read it. → I will read it.
 She read the book. → She red the book.
 Close the door. → Cloze the door.
 a close friend → a close friend
-a lead pipe, lead-free → a led pipe, led-free
-lead the way → lead the way
+a lead pipe, lead-free, lead the way → a led pipe, led-free, lead the way
+The lead is a heavy favorite. → The lead is a heavy favorite.
 Wind it up. → Wined it up.
 Tear it off. → Tare it off.
 Use tape to use it. → Uze tape to uze it.

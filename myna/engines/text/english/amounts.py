@@ -204,7 +204,10 @@ NOTATIONS: tuple[Rule, ...] = (
         r"(?![\w:]| ?[AaPp]\.?[Mm]\b)",
         r"\1 \2 to \3",
     ),
-    rule(r"(?<![\w:.])(\d+):(\d+)(?= (?:scale|ratio|odds|mix|model|dilution)\b)", r"\1 to \2"),
+    rule(
+        r"(?<![\w:.])(?!\d\d:[0-5]\d (?:mix|model))(\d+):(\d+)(?= (?:scale|ratio|odds|mix|model|dilution)\b)",
+        r"\1 to \2",
+    ),
     rule(r"(?<!\w)([$€£])-(?=\d)", r"-\1"),
     rule(r"(?<=\d) / (?=\d)", " divided by "),
     rule(r"(?:(?<=^)|(?<=[\s(]))\+ (?=\d)(?<![\w)] \+ )", "plus "),

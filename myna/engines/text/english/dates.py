@@ -11,6 +11,8 @@ _CLOCK = r"(?:[01]?\d|2[0-4]):[0-5]\d(?::[0-5]\d)?"
 _DAY_OF_MONTH = r"(?:0?[1-9]|[12]\d|3[01])"
 _PLURAL = r"(?!(?:is|was|has|its|this|as|us|does|across|versus|less|plus)(?!\w))[a-z]+s(?!\w)"
 _HOURS = "noon|midnight|dawn"
+_GOES_ON = r" (?!at (?:\d|noon))\w"
+"""After a fraction, rather than a date: 1/2 tablet, but 1/2 at noon."""
 _DAY_NAMES = "Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun"
 
 
@@ -132,7 +134,9 @@ WHOLE_DATES: tuple[Rule, ...] = (
 """Day, month and year in figures, which look like versions and phone numbers."""
 DATES: tuple[Rule, ...] = (
     rule(
-        r"(?<![\w.:/-])(?:(?<=\bon )|(?<=\bdue )|(?<=eek of )|(?<=day )|(?=\d\d?/(?:1[3-57-9]|2\d|3[01])))"
+        rf"(?<![\w.:/-])(?!(?:1/2|[12]/3|[13]/4){_GOES_ON})"
+        rf"(?:(?:(?<=\bon )|(?<=\bdue ))(?=\d+/\d+\b(?!{_GOES_ON}))|(?<=eek of )|"
+        r"(?<=(?:on|es|rs|ri|ur|un)day )|(?=\d\d?/(?:1[3-57-9]|2\d|3[01])))"
         rf"(1[0-2]|0?[1-9])/({_DAY_OF_MONTH})(?![\w/-]|[.,]\d| ?(?:inch|in\.|\"|cup|mile|heat|of ))",
         lambda m: f"{MONTHS[int(m[1]) - 1]} {ordinal(m[2])}",
     ),

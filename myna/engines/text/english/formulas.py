@@ -33,7 +33,7 @@ def _term(match: re.Match[str]) -> str:
 
 FORMULAS: tuple[Rule, ...] = (
     rule(r"(?<![\w'’.-])([b-hj-z][²³]?) - (?=\d|[a-z][²³])", r"\1 minus "),
-    rule(r"(?<=\d)!(?=\s?[=+×*/)-])", " factorial"),
+    rule(r"(?<=\d)!(?=\s?[=+×]|\s?[*/]\s?\d|\s?-\s?\d+!)", " factorial"),
     rule(r"(?<![\w./])(\d{1,3})/(?=[a-z](?![\w/]))", r"\1 over "),
     rule(r"\|([^|\s]{1,8})\|(?=\s?[-+=≈<>≤≥×]|$|[.,])", r"the absolute value of \1"),
     rule(r"(?<=\()(\w{1,3})\s?-\s?(\w{1,3})(?=\)[(²³^/*×])|(?<=\)\()(\w{1,3})-(\w{1,3})(?=\))", _difference),

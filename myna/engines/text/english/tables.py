@@ -122,7 +122,9 @@ WITH_STOPS: Final = {
     "i.e.": "that is", "e.g.": "for example", "I.e.": "that is",
     "E.g.": "for example", "a.k.a.": "A K A", "a.m.": "A M", "p.m.": "P M",
     "A.M.": "A M", "P.M.": "P M", "Ph.D.": "P H D", "Ph.D": "P H D", "PhD": "P H D", "PhDs": "P H D's",
-    "M.D.": "M D", "B.A.": "B A", "YoY": "year over year", "24-7": "twenty four seven",
+    "M.D.": "M D", "B.A.": "B A", "YoY": "year over year", "open 24-7": "open twenty four seven",
+    "available 24-7": "available twenty four seven", "24-7 support": "twenty four seven support",
+    "Open 24-7": "Open twenty four seven",
     "U.S.A.": "U S A", "U.S.": "U S", "U.K.": "U K", "U.N.": "U N", "E.U.": "E U", "D.C.": "D C",
     "No. of": "number of", "no. of": "number of", "Sec. of": "Secretary of",
     "Ret.": "retired", "w/out": "without", "B.Sc.": "B S C", "M.Sc.": "M S C", "B.Ed.": "B ed",
@@ -176,7 +178,8 @@ BY_ONE_AFTER: Final = (
     "[Hh]otline|[Cc]ode|PIN|[Pp]in|ID|[Ee]xt(?:ension|\\.)?|[Zz]ip|ZIP|number is|number:|"
     "[Pp]asscode|[Pp]assword|OTP|[Aa]ccount|[Aa]cct\\.?|[Oo]rder|[Ss]erial|[Ii]nvoice|[Tt]racking|"
     "[Cc]onfirmation|[Rr]eference|[Rr]ef|[Pp]late|[Ee]nding (?:in|with)|[Ee]nds (?:in|with)|"
-    "[Ll]ast (?:four|4)(?: digits)?|ISBN|IMEI|EIN|SSN"
+    "[Ll]ast (?:four|4)(?: digits)?|ISBN|IMEI|EIN|SSN|"
+    r"(?<=(?:[Cc]all|[Dd]ial) \d{3} )or|(?<=\b911 )or"
 )
 """Patterns of words after which a number is said by its digits, and may be in groups."""
 VERBS: Final = {

@@ -67,7 +67,7 @@ _HETERONYMS = r"""
     (?=[.,;!?]|$| (?:in|from|poison))
 \1_led (?<!\w)((?:made (?:of|from)|contains?|containing|molten|melted|heavy as|tons? of|of)) lead
     (?=[\s.,;!?]|$)(?! (?:the|a|an|to)\b)
-\1ed (?<!\w)([Ll])ead(?= (?:is|was) (?:a (?:soft|heavy|dense|toxic)|toxic|poisonous|heav|dens|soft|found in))
+\1ed (?<!\w)([Ll])ead(?= (?:is|was) (?:a [a-z]+ metal|toxic|poisonous|heavy|dense|soft|found in water))
 # use, the verb
 \1ze (?:(?<=^)|(?<=[.!?;:,] )|(?<=[\"“(]))([Uu])se(?= (?!of\b|cases?\b|by\b|is\b|was\b|and\b)[\w$'\"“])
 \1_uze (?<!\w)(AUXILIARY|people|who|which|also|just|only|always|often) use(?= (?!of\b|cases?\b)[\w$'\"“])
@@ -272,7 +272,7 @@ CODES: tuple[Rule, ...] = (
     rule(r"(?<!\w)(40[13])\(?([kb])\)?(?!\w)", lambda m: f"{in_pairs(m[1])} {m[2]}"),
     rule(r"(?<!\w)([Ff]light [A-Z]{2}) (\d{3,4})(?![\w/%]|[.,:]\d)", _named),
     rule(rf"(?<!\w)((?:{NAMES}) ?#?)(?<! )(?<!#) ?(\d{{3,4}})(?![\d/%]|[A-Za-z]{{2}}|[a-z]|[.,:]\d)", _named),
-    spoken(r"(?<![\w.,])[45]0\d(?= (?:[Ee]rror|Not Found|page)s?\b)", name_number),
+    spoken(r"(?<![\w.,])(?:[45]0\d(?= (?:[Ee]rror|Not Found)\b)|404(?= page\b))", name_number),
     rule(r"(?<![\w.,:/-])911(?![\w:/%-]|[.,]\d)", "nine one one"),
     rule(r"(?<![\w.,:/-])0\d{2,}(?![\w:/%-]|[.,]\d)", lambda m: by_one(m[0], "oh")),
     # file.txt, self.name, .NET, @john, foo().
@@ -331,7 +331,7 @@ WORDS: tuple[Rule, ...] = (
         lambda m: ABBREVIATIONS[m[1]],
     ),
     rule(r"(?<!\w)(St|Dr)\.? (?=[A-Z])", lambda m: "Saint " if m[1] == "St" else "Doctor "),
-    rule(rf"(?<![\w.])({any_of(ABBREVIATIONS)})(?:\.(?!\w)|(?<!feat)(?=: ))", _abbreviation),
+    rule(rf"(?<![\w.])({any_of(ABBREVIATIONS)})(?:\.(?!\w)|(?<![JGR]..|eat)(?=: ))", _abbreviation),
     rule(
         r"(?<![\w.&])(Mr|Mrs|Ms|Mt|Ft|Hwy|Sgt|Capt|Prof|Jr|Sr|vs|[Pp]ls)(?![\w.'])",
         lambda m: ABBREVIATIONS[m[1]],
