@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 from myna.engines.text.mandarin.codes import name_part
-from myna.engines.text.mandarin.numerals import by_one, cardinal, number, ordinal
+from myna.engines.text.mandarin.numerals import by_one, called, cardinal, number, ordinal
 from myna.engines.text.mandarin.tables import (
     CODE_WORDS,
     COUNTED,
@@ -173,7 +173,7 @@ def _left(match: re.Match[str]) -> str:
     """Any other number: 0 in front is said, and so are more digits than a number has."""
     written = match[0]
     if written[0] == "0" and written.isdigit() and len(written) > 1:
-        return by_one(written)
+        return called(written) if len(written) > 2 else by_one(written)
     return number(written)
 
 
@@ -202,7 +202,7 @@ NOTATIONS: tuple[Rule, ...] = (
     rule(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([-+]?\d{1,3})(?![\w.])", r"\1乘以10^\2"),
     rule(r"(?<=\d)#(?=[一-鿿])", "号"),
     rule(r"(?<=\d)\.(?=[xX](?![A-Za-z]))", "点"),
-    rule(r"(?<=\d) : (?=\d)", "比"),
+    rule(r"(?<=\d) : (?=\d)", ":"),
     rule("(?<=[0-9])[★☆]", "星"),
     rule(r"(?<=\d)\.00(?=(?:[美欧日港韩澳加]?元|块|英镑))", ""),
     rule("[↑▲](?=\\s?[0-9])|(?<=[0-9A-Za-z%])[↑▲]", "上升"),
@@ -335,7 +335,11 @@ SCORES: tuple[Rule, ...] = (
 SPANS: tuple[Rule, ...] = (
     # 16:9, 3:2:1.
     rule(rf"(?<![\w.:])(?!0\d)({NUM}):({NUM})(?::(\d{{1,5}}))?(?![\w:]|\.\d)", _ratio),
-    rule(r"(?<![\w.:])(\d{1,3}|[a-zMN]):(?=(?:\d{1,3}|[a-zMN])(?![\w.:]))", r"\1比"),
+    rule(
+        r"((?<![\w.:])[a-zMN](?=:[a-zMN])|比[例值率]?[为是约：: ]{0,3}(?:\d{1,3}|[a-zMN]))"
+        r":(?=(?:\d{1,3}|[a-zMN])(?![\w.:]))",
+        r"\1比",
+    ),
     rule(
         r"第(\d{1,5})/(\d{1,5})(?=[页集章题张步关])",
         lambda m: f"第{ordinal(m[1])}{m.string[m.end()]}，共{ordinal(m[2])}",
@@ -367,6 +371,7 @@ LEFT: tuple[Rule, ...] = (
         lambda m: f"{m[1]}{m[2]}{by_one(m[3])}",
     ),
     rule(r"(?<![\w.一-鿿])\.(\d+)", lambda m: "零点" + by_one(m[1])),
+    spoken(r"(?<=第)0\d\d+", by_one),
     rule(r"第(\d{1,16})(?!\d|\.\d)", lambda m: "第" + ordinal(m[1])),
     spoken(r"(?<![\w.])[1-9]\d*(?=号)", ordinal),
     spoken(rf"(?<![\w.)）\]])[-+±]?(?:{THOUSANDS}(?:\.\d+)?|\d+\.\d+)", number),

@@ -3,7 +3,7 @@
 import re
 
 from myna.engines.text.mandarin.numerals import by_one, cardinal, ordinal
-from myna.engines.text.mandarin.tables import COUNTED, HOLIDAYS, TWO_UNITS, UNIT
+from myna.engines.text.mandarin.tables import COUNTED, HOLIDAYS, TWO_UNITS
 from myna.engines.text.rule import SPACED_TO, TO, YEAR, Rule, rule, spoken
 
 _MONTH, _DAY = r"(?:0?[1-9]|1[0-2])", r"(?:0?[1-9]|[12]\d|3[01])"
@@ -175,8 +175,8 @@ DATES: tuple[Rule, ...] = (
     spoken(r"(?<!\d)(?!1000)(?:1\d|20|21)\d\d(?=年)", by_one),
     rule(r"(?<![\d.~–—-])\d+(?=年(?!级))", _lasting),
     spoken(
-        r"(?<![\w.,/:~-])(?<![等大小]于)(?<![约共超达近过有足第])20[0-3]\d(?<!00)"
-        rf"(?![\w%‰°余多来几]|[.,:]\d| ?(?:[=+×÷*<>^/~–-]|{COUNTED}|{TWO_UNITS}|{UNIT}|大?卡))",
+        r"(?<![\w.,/:~-])(?<![等大小]于)(?<![达涨跌]到)(?<![约共超达近过有足第量价额分数费从])20[0-3]\d(?<!00)"
+        rf"(?= ?[一-鿿])(?! ?(?:[余多来几]|手(?!机)|{COUNTED}|{TWO_UNITS}|大?卡))",
         by_one,
     ),
 )
