@@ -142,7 +142,7 @@ class Action(Struct, Generic[R], frozen=True, kw_only=True):
         self.check_values()
 
     def check_values(self) -> None:
-        """What an action checks besides the limits of its numbers. Raises CommandError."""
+        """Raises CommandError for values that are wrong within the limits of their numbers."""
 
     async def run(self, change: Change) -> R | CommandError:
         """Makes the change. Raises CommandError: then nothing is changed. What was written before an error is

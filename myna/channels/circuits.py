@@ -166,8 +166,8 @@ class Outbound:
 
 class OutboundPlace:
     """A place among several shares, each with its holder and that one's share, in the order to take them. The
-    gauge counts the places. A class of its own, since every call has one: a generator as a context manager
-    costs twice as much."""
+    gauge counts the places. It is a class because every call has one: a generator as a context manager costs
+    twice as much."""
 
     __slots__ = ("_gauge", "_taken", "_wanted")
 

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -42,9 +42,8 @@ _OWN_SPEED: Final = (0.8, 1.25)
 _SILENT: Final = 0.004  # of 1: -48 dBFS
 _MARGIN_S: Final = 0.03  # kept around the sound, so that a soft consonant at its end is not cut off
 _FADE_S: Final = 0.005
-_TRIAL: Final = "ni↓xau↓"
-_TRIAL_INPUTS: Final = {
-    "tokens": [[0, *(NUMBERS[symbol] for symbol in _TRIAL), 0]],
+_TRIAL: Final = {
+    "tokens": [[0, *(NUMBERS[symbol] for symbol in "ni↓xau↓"), 0]],
     "style": np.zeros(_STYLE_SHAPE[1:], np.float32),
     "speed": np.ones(1, np.float32),
 }
@@ -73,6 +72,7 @@ class _Raw(NamedTuple):
 
 Run = Callable[[dict[str, Any]], _Raw]
 """Runs a model with its inputs: `tokens`, `style` and `speed`."""
+R = TypeVar("R", bound=Run)
 
 
 class LoadedModel:
@@ -141,7 +141,7 @@ def _loaded(file: Path, model: KokoroModel) -> Run:
         raise EngineUnavailable("onnxruntime can't be loaded; it has wheels for Linux and macOS.") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = model.threads
-    # Longer is no sooner, and takes the time of the other processes: decision 0016.
+    # A longer spin starts no node earlier, and slows the other processes down: decision 0016.
     options.add_session_config_entry("session.intra_op.spin_duration_us", "100")
     options.enable_mem_pattern = False  # it keeps an allocation for each input length: decision 0016
     wanted = _PROVIDERS.get(model.provider)
@@ -150,7 +150,7 @@ def _loaded(file: Path, model: KokoroModel) -> Run:
     providers = ["CPUExecutionProvider"] if wanted is None else [wanted, "CPUExecutionProvider"]
     load = functools.partial(onnxruntime.InferenceSession, sess_options=options, providers=providers)
     try:
-        return _in_halves(file, model, load) or _Whole(load(str(file)))
+        return _in_halves(file, model, load) or _tried(_Whole(load(str(file))))
     except Exception as error:  # onnxruntime has no common class of errors
         raise EngineUnavailable(
             f"{MODEL_FILE} can't be loaded ({type(error).__name__}); get it again: myna models get kokoro."
@@ -171,10 +171,14 @@ def _in_halves(file: Path, model: KokoroModel, load: Callable[[str], Any]) -> "_
             # A session that is made of bytes would keep them. One that is made of a path does not.
             with unnamed_file(parts) as path:
                 sessions.append(load(path))
-        run = _Halves(*sessions)
-        run(_TRIAL_INPUTS)
+        return _tried(_Halves(*sessions))
     except Exception:  # onnxruntime has no common class of errors
         return None  # the file as a whole may be one that it loads
+
+
+def _tried(run: R) -> R:
+    """The model after its first run, which takes longer. Raises what the runtime raises."""
+    run(_TRIAL)
     return run
 
 
@@ -250,11 +254,10 @@ def _faded(samples: Sound) -> Sound:
 
 
 def warm(setup: bytes) -> Work:
-    """Loads the model, runs it once, and returns the work."""
+    """Loads the model, and returns the work."""
     model = msgspec.msgpack.decode(setup, type=KokoroModel)
     silence_libraries()  # onnxruntime's messages name paths
     loaded = LoadedModel(model)
-    loaded.speak(PieceJob(_TRIAL, [], 1.0))  # the first run takes longer
     decoder = msgspec.msgpack.Decoder(PieceJob)
 
     def work(packed: bytes, _running: RunningJob) -> PieceSound:

@@ -158,7 +158,7 @@ class _Decoder:
 
 
 def _other(node: Node, first: Node) -> bytes:
-    """What a node of two values takes besides the first one's."""
+    """The other input of a node with two, one of which the first node makes."""
     return node.takes[node.takes[0] in first.makes]
 
 

@@ -93,7 +93,7 @@ _ABBREVIATIONS: Final = {
 _AFTER_KIND: Final = "".join(
     rf"(?<!{kind} D\.)" for kind in ("[Vv]itamina", "[Pp]lan", "[Tt]ipo", "[Gg]rupo", "[Cc]lase")
 )
-"""The Spanish D. is no title in vitamina D."""
+"""In vitamina D. the Spanish D. is not a title."""
 _ORDINALS: Final = (
     "deuxième troisième quatrième cinquième sixième septième huitième neuvième dixième onzième douzième "
     "treizième quatorzième quinzième seizième dix-septième dix-huitième dix-neuvième vingtième "

@@ -12,6 +12,7 @@ from myna.channels.routes import (
     NAME_MAX_CHARS,
     PRICE_SETTINGS,
     TRANSCRIPTION_ROUTE,
+    UNITS_MAX,
     Route,
     RouteKind,
     listed,
@@ -62,6 +63,7 @@ async def show_new(visit: Visit) -> Response:
         kinds=KINDS,
         channels=await known(visit),
         name_max_chars=NAME_MAX_CHARS,
+        units_max=UNITS_MAX,
         command_words=["route", "add", "NAME", "--units", "UNITS"],
     )
 
@@ -98,6 +100,7 @@ async def show_change(visit: Visit) -> Response:
         keys=(await visit.read(store.keys_limited_to_routes)).get(route.name, 0),
         tests=[(channel, _model_of_test(route, channel)) for channel in serving],
         name_max_chars=NAME_MAX_CHARS,
+        units_max=UNITS_MAX,
         command_words=form.words,
     )
 
