@@ -7,6 +7,7 @@ job whose audio was cleaned away, one in a hundred failed and was refunded.
 """
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from myna.accounts.keys import PREFIX, Scope, hash_of
 from myna.accounts.sign_in import passwords
 from myna.billing import rollup
 from myna.lib.ids import new_id
+from myna.lib.times import hour_of
 from myna.settings import Settings
 from myna.store.batch import CallState, EntryKind, TaskStatus
 from myna.store.database import connect
@@ -28,13 +30,14 @@ from myna.store.sqlite import SqliteConnection, clock_ms
 
 UNITS = 10**12
 CHUNK = 50_000
+OUTBOX_CALLS = 500
+"""The calls of one row of the outbox."""
 FAILS_EVERY = 100
 READER = 1
 """The account and the key that have half of all calls."""
 TEXT = "今天天气很好，我们一起去公园散步，好吗？"
 
 _MAKE_OPERATOR = "UPDATE accounts SET operator = 1 WHERE id = $1"
-_REFILL = "UPDATE rollup_state SET filled = 0, counted_since = now_ms() + 1"
 _AUDIO_BYTES = 12_000
 _CALL_LIFE_MS = 130_000
 _SCOPES = int(Scope.CHAT | Scope.TTS | Scope.RECORDS)
@@ -45,6 +48,7 @@ _COLUMNS = {
     "key_usage": "key_id, calls, ok_calls, cost",
     "calls": "id, account_id, key_id, pays, units, state, created_at, deadline, ended_at",
     "ledger": "call_id, kind, account_id, units, memo, created_at",
+    "outbox": "id, at, size, entries, ended",
     "tasks": (
         "id, account_id, call_id, status, voice_id, speed, text, chars, audio, audio_bytes, audio_sha256,"
         " audio_removed_at, reason, created_at, ended_at"
@@ -76,8 +80,8 @@ class Rows:
 
     def chunks(self) -> Iterator[dict[str, list[Row]]]:
         """Rows by table, calls before what refers to them; accounts and keys with their sums at the end."""
-        for first in range(0, self.size.rows, CHUNK):
-            yield self._calls_of(range(first, min(first + CHUNK, self.size.rows)))
+        for numbers in _parts(range(self.size.rows), OUTBOX_CALLS):
+            yield self._calls_of(numbers)
         yield from self._accounts_and_keys()
 
     def account_of(self, key: int) -> int:
@@ -87,21 +91,27 @@ class Rows:
         calls: list[Row] = []
         ledger: list[Row] = []
         tasks: list[Row] = []
+        entries: list[Row] = []
+        ends: list[Row] = []
+        now = clock_ms()
         for number in numbers:
             key = READER if number % 2 == 0 else number // 2 % self.size.keys + 1
             account, failed = self.account_of(key), number % FAILS_EVERY == FAILS_EVERY - 1
-            call_id, now = new_id(), clock_ms()
+            call_id = new_id()
             state = CallState.REFUNDED if failed else CallState.KEPT
             self._calls[key] += 1
             self._kept[key] += not failed
             self._charged[account] += not failed
             row = (call_id, account, key, int(Scope.TTS), 1, int(state))
             calls.append((*row, now, now + _CALL_LIFE_MS, now))
-            ledger.append((call_id, int(EntryKind.CHARGE), account, -1, "", now))
-            if failed:
-                ledger.append((call_id, int(EntryKind.REFUND), account, 1, "", now))
+            for kind in (EntryKind.CHARGE, EntryKind.REFUND) if failed else (EntryKind.CHARGE,):
+                units = -1 if kind is EntryKind.CHARGE else 1
+                ledger.append((call_id, int(kind), account, units, "", now))
+                entries.append((call_id.hex(), int(kind), account, key, units))
+            ends.append((account, key, int(Scope.TTS), int(state), 1, 0, ""))
             tasks.append(_task(number + 1, account, call_id, failed, now))
-        return {"calls": calls, "ledger": ledger, "tasks": tasks}
+        outbox = _outbox(entries, [hour_of(now, 0), *zip(*ends, strict=True)], len(entries) + len(ends), now)
+        return {"calls": calls, "ledger": ledger, "tasks": tasks, "outbox": [outbox]}
 
     def _accounts_and_keys(self) -> Iterator[dict[str, list[Row]]]:
         now = clock_ms()
@@ -109,10 +119,11 @@ class Rows:
             accounts: list[Row] = [
                 (number, f"bench-{number}", "", 0, UNITS - self._charged[number], now) for number in numbers
             ]
-            grants: list[Row] = [
-                (new_id(), int(EntryKind.GRANT), number, UNITS, "bench", now) for number in numbers
-            ]
-            yield {"accounts": accounts, "ledger": grants}
+            grant, granted = int(EntryKind.GRANT), [(new_id(), number) for number in numbers]
+            grants: list[Row] = [(one, grant, number, UNITS, "bench", now) for one, number in granted]
+            entries: list[Row] = [(one.hex(), grant, number, 0, UNITS) for one, number in granted]
+            outbox = _outbox(entries, [], len(entries), now)
+            yield {"accounts": accounts, "ledger": grants, "outbox": [outbox]}
         for numbers in _parts(range(1, self.size.keys + 1)):
             yield {
                 "keys": [self._key(number, now) for number in numbers],
@@ -139,9 +150,14 @@ def _task(number: int, account: int, call_id: bytes, failed: bool, now: int) -> 
     return (*job, int(TaskStatus.COMPLETED), *said, *audio, "", now, now)
 
 
-def _parts(numbers: range) -> Iterator[range]:
-    for first in range(0, len(numbers), CHUNK):
-        yield numbers[first : first + CHUNK]
+def _outbox(entries: list[Row], ended: list[object], size: int, now: int) -> Row:
+    """As a batch writes it: `size` is how many entries and ended calls it has."""
+    return new_id(), now, size, json.dumps(entries), json.dumps(ended)
+
+
+def _parts(numbers: range, count: int = CHUNK) -> Iterator[range]:
+    for first in range(0, len(numbers), count):
+        yield numbers[first : first + count]
 
 
 async def fill(database_url: str, data: Path, size: Size) -> None:
@@ -158,8 +174,6 @@ async def fill(database_url: str, data: Path, size: Size) -> None:
                 await insert(table, rows)
     db = await connect(Settings(data=str(data), database_url=database_url))
     try:
-        # The reports, as a server makes them from the books from before:
-        await db.transaction(lambda connection: connection.fetch(_REFILL))
         await rollup.roll(db, "UTC")
         if size.password:
             await db.transaction(lambda connection: connection.fetch(_MAKE_OPERATOR, READER))

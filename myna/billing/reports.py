@@ -86,12 +86,10 @@ class LedgerEntry(Struct, frozen=True):
 
 class LedgerPage(Struct, frozen=True):
     """Entries, newest first. `before` is what the next page takes, "" after the oldest entry; a page of one
-    key may be short, and even empty, where there are more. `complete` is false while entries from before an
-    upgrade are still being read in."""
+    key may be short, and even empty, where there are more."""
 
     entries: list[LedgerEntry]
     before: str
-    complete: bool
 
 
 class LedgerFilter(Struct, frozen=True):
@@ -224,9 +222,8 @@ async def entries_below(
     """The account's newest entries below this place, on one snapshot."""
     rows, following = await _page(db, account_id, only, place, limit)
     details = await store.details(db, [row.call_id for row in rows])
-    state = await rollup_store.state(db)
     entries = [_entry(row, details.get((row.call_id, row.kind))) for row in rows]
-    return LedgerPage(entries, _text_of(following) if following else "", bool(state.filled))
+    return LedgerPage(entries, _text_of(following) if following else "")
 
 
 async def month(db: Database, account_id: int, year: int, number: int) -> Month:

@@ -9,19 +9,15 @@ A report also counts the rows of the outbox, in the same snapshot, so it include
 `myna/billing/reports.py`.
 
 A row of the outbox is deleted in the transaction that folds it, so each is folded once, in any order: a
-refund has the id of its charge. A row in `entries` is known by its place, so that the same code folds the
-entries from before the outbox. One process folds at a time. Each step is one short transaction.
+refund has the id of its charge. One process folds at a time. Each step is one short transaction.
 """
 
-from collections.abc import Sequence
 from functools import partial
 
-from myna.lib.times import day_of, day_start, hour_of, hour_offset
+from myna.lib.times import day_of, day_start, hour_offset
 from myna.store.database import Database, Transaction
-from myna.store.queries import audit_state, outbox
+from myna.store.queries import outbox
 from myna.store.queries import rollup as store
-from myna.store.queries.audit import LAST
-from myna.store.queries.outbox import EndedCall
 from myna.store.queries.rollup import ALL_REBUILT, DaySpan, RollupState
 
 STEP_ROWS = 2000
@@ -51,8 +47,6 @@ async def _step(db: Transaction, *, zone: str) -> bool:
     if state.zone != zone:
         await store.set_zone(db, zone)
         return True
-    if not state.filled:
-        return await _fill(db, state)
     if await _fold(db, zone):
         return True
     if state.rebuilt_until < ALL_REBUILT:
@@ -63,15 +57,11 @@ async def _step(db: Transaction, *, zone: str) -> bool:
 async def _fold(db: Transaction, zone: str) -> bool:
     pending = await outbox.take(db, STEP_ROWS)
     await store.add_entries(db, pending.entries)
-    await _add_ends(db, zone, pending.ends)
+    await store.add_usage_hours(db, pending.ends)
+    await store.add_site_hours(db, pending.ends)
+    days = {hour: day_of(zone, hour) for hour in {end.hour for end in pending.ends}}
+    await store.mark_stale(db, {(days[end.hour], end.account_id) for end in pending.ends})
     return bool(pending.entries or pending.ends)
-
-
-async def _add_ends(db: Transaction, zone: str, ends: Sequence[EndedCall]) -> None:
-    await store.add_usage_hours(db, ends)
-    await store.add_site_hours(db, ends)
-    days = {hour: day_of(zone, hour) for hour in {end.hour for end in ends}}
-    await store.mark_stale(db, {(days[end.hour], end.account_id) for end in ends})
 
 
 async def _write_stale(db: Transaction, state: RollupState) -> bool:
@@ -101,18 +91,3 @@ async def _rebuild(db: Transaction, state: RollupState) -> bool:
 
 def _span(zone: str, account_id: int, day: int) -> DaySpan:
     return DaySpan(account_id, day, day_start(zone, day), day_start(zone, day + 1))
-
-
-async def _fill(db: Transaction, state: RollupState) -> bool:
-    """Folds the next calls and entries from before the outbox, by their ids."""
-    start = state.filled_until
-    end = await audit_state.step_end(db, start, LAST, STEP_ROWS)
-    await store.add_entries(db, await store.past_entries(db, start, end, state.counted_since))
-    calls = await store.past_calls(db, start, end, state.counted_since)
-    await store.lock_accounts(db, [call.account_id for call in calls])
-    await store.set_last_used(db, calls)
-    hours = [hour_of(call.ended_at, state.hour_offset_ms) for call in calls]
-    ended = [store.ended(call, hour) for call, hour in zip(calls, hours, strict=True)]
-    await _add_ends(db, state.zone, ended)
-    await store.filled_until(db, end, all_filled=end == LAST)
-    return True

@@ -8,7 +8,7 @@ from functools import partial
 from myna.errors import CommandError
 from myna.store import schema
 from myna.store.database import Database, Transaction
-from myna.store.rows import fetch_map, insert_row
+from myna.store.rows import fetch_map, has_row, insert_row
 
 LOCKED_MAX_S = 30.0
 """How long a migration is retried while other sessions lock its tables."""
@@ -29,8 +29,9 @@ async def migrate(db: Database) -> int:
     """Runs the missing migrations and returns the version. Several processes may run it concurrently.
 
     Raises CommandError if the schema is newer and this build can't serve from it, or older than the baseline,
-    if a migration was edited after it ran, if processes serve from the database that can't do so afterwards,
-    or if another session locks a table of a migration for longer than LOCKED_MAX_S.
+    if the reports lack calls of an old build, if a migration was edited after it ran, if processes serve from
+    the database that can't do so afterwards, or if another session locks a table of a migration for longer
+    than LOCKED_MAX_S.
     """
     until = time.monotonic() + LOCKED_MAX_S
     while True:
@@ -58,6 +59,7 @@ async def _migrate(db: Database, connection: Transaction) -> int:
         )
     if version:
         check_not_too_old(version)
+        await _check_folded(connection)
     await _check_hashes(connection, db.dialect, version)
     if version < newest_version:
         if _oldest_build(db.dialect, version) > version:
@@ -120,6 +122,16 @@ async def _apply(connection: Transaction, dialect: str, after: int, until: int) 
             await insert_row(connection, "schema_builds", version=number, oldest=oldest)
             if number > schema.BASELINE:
                 await _record_hash(connection, number, sql)
+
+
+async def _check_folded(connection: Transaction) -> None:
+    """Raises CommandError if a build before 0.26 made calls that are not in the tables of the reports yet:
+    the builds from 0.26 to 0.34 read them in while they serve."""
+    if not await has_row(connection, "SELECT 1 FROM rollup_state WHERE filled = 1"):
+        raise CommandError(
+            "The reports don't have all entries from before an earlier upgrade yet: start the version of Myna"
+            " that served the site until now, and this one when 'myna ledger' lists the entries of accounts."
+        )
 
 
 async def _check_hashes(connection: Transaction, dialect: str, version: int) -> None:

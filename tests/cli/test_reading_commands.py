@@ -49,14 +49,6 @@ def test_grants_are_listed_with_memo_and_balance_and_paged_by_their_last(cli: Cl
     assert cli.lines("calls", "--account", "me") == ["There are no such calls."]
 
 
-def test_a_ledger_that_is_still_being_read_in_is_not_listed_in_part(cli: Cli) -> None:
-    cli.lines("account", "add", "me", "--units", "5")
-    with sqlite3.connect(cli.service.folder / "data" / "myna.sqlite") as raw:
-        raw.execute("UPDATE rollup_state SET filled = 0")
-    raw.close()
-    assert "from before an upgrade; try again later" in cli.refused("ledger", "me")
-
-
 def test_what_accounts_used_is_listed_for_the_last_hours(cli: Cli) -> None:
     assert cli.lines("account", "usage") == ["No call ended in these hours."]
     ids = [cli.json("account", "add", name)["id"] for name in ("ann", "bob")]

@@ -3,7 +3,6 @@
 An audit reads the days that are written in place of their hours; a full one reads all hours.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -118,51 +117,6 @@ async def test_another_zone_rebuilds_the_days_and_moves_the_hours(books: Books) 
     assert await sums(books, "usage_days") == before
     ((hour,),) = await books.sql("SELECT max(hour) FROM usage_hours")
     assert hour % HOUR_MS == 15 * 60_000  # 5:45 hours east of Greenwich
-
-
-async def test_books_from_before_the_outbox_are_folded(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollup, "STEP_ROWS", 3)
-    customer, other = await books.customer(units=100), await books.customer(units=50)
-    for one in (customer, other, customer):
-        await calls(books, one, kept=3, refunded=1)
-    await books.move_clock(48 * HOUR_MS)
-    await rollup.roll(books.db, "UTC")
-    tables = ("entries", "usage_hours", "usage_days", "site_hours", "stale_days")
-    wanted = {table: await _all(books, table) for table in tables}
-    used = await books.sql("SELECT key_id, last_used_at FROM key_usage ORDER BY key_id")
-    for table in tables:
-        await books.sql(f"DELETE FROM {table}")
-    await books.sql("UPDATE key_usage SET last_used_at = 0")
-    await books.sql("UPDATE rollup_state SET filled = 0, counted_since = now_ms()")
-    assert await books.audit() == []  # what is not folded yet is no breach
-    open_call = await books.opened(customer, units=5)
-
-    await rollup.roll(books.db, "UTC")
-
-    assert await books.sql("SELECT filled FROM rollup_state") == [(1,)]
-    assert await books.sql("SELECT key_id, last_used_at FROM key_usage ORDER BY key_id") == used
-    found = {table: await _all(books, table) for table in tables}
-    assert [row for row in found["entries"] if row[2] != open_call.call_id] == wanted["entries"]
-    assert {table: found[table] for table in tables[1:]} == {table: wanted[table] for table in tables[1:]}
-
-
-async def test_calls_that_end_while_the_past_is_folded_count_once(books: Books) -> None:
-    customer = await books.customer(units=100)
-    await calls(books, customer, kept=2, refunded=1)
-    await books.move_clock(1000)
-    for table in ("entries", "usage_hours", "site_hours", "outbox"):
-        await books.sql(f"DELETE FROM {table}")
-    await books.sql("UPDATE rollup_state SET filled = 0, counted_since = now_ms()")
-    await calls(books, customer, kept=1, refunded=1)
-
-    await rollup.roll(books.db, "UTC")
-
-    assert (await sums(books, "usage_hours"))[:3] == (5, 3, 6)
-    assert [row[2] for row in await books.sql(ENTRIES, customer.account_id)] == list(range(1, 9))
-
-
-async def _all(books: Books, table: str) -> Sequence[tuple[Any, ...]]:
-    return sorted(await books.sql(f"SELECT * FROM {table}"))
 
 
 async def test_one_process_folds_at_a_time(postgres_books: Books) -> None:

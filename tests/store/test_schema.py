@@ -105,6 +105,12 @@ async def test_a_schema_before_the_baseline_is_refused(books: Books, monkeypatch
         await migrate(books.db)
 
 
+async def test_books_that_the_reports_lack_in_part_are_refused(books: Books) -> None:
+    await books.db.transaction(lambda connection: connection.fetch("UPDATE rollup_state SET filled = 0"))
+    with pytest.raises(CommandError, match=r"^The reports don't have all entries"):
+        await migrate(books.db)
+
+
 STARTS = 16
 FAR = 9999
 ADDED = (FAR, "ALTER TABLE accounts ADD COLUMN of_a_test BIGINT")

@@ -1,4 +1,4 @@
-"""The rules of the audit on the tables of the reports. They apply once the books from before are folded.
+"""The rules of the audit on the tables of the reports.
 
 What is in the outbox is not folded yet: a rule counts it as if it were. So each rule reads the tables and the
 outbox in one snapshot.
@@ -73,8 +73,6 @@ GROUP BY hour, kind HAVING sum(calls) <> 0 OR sum(ok_calls) <> 0 OR sum(units) <
 
 async def missing_entries(db: Queries, start: bytes, end: bytes) -> list[str]:
     """A line for each ledger entry of the calls in this range that is not in `entries` nor in the outbox."""
-    if not (await store.state(db)).filled:
-        return []
     rows = await db.fetch(_MISSING, start, end)
     if not rows:
         return []
@@ -91,8 +89,6 @@ async def missing_entries(db: Queries, start: bytes, end: bytes) -> list[str]:
 async def wrong_sums(db: Queries, after: int, last: int) -> list[str]:
     """A line for each account with an id above `after` and up to `last` whose last entry, and what is in the
     outbox, don't sum to its balance."""
-    if not (await store.state(db)).filled:
-        return []
     waiting: Counter[int] = Counter()
     for entry in (await outbox.pending(db)).entries:
         waiting[entry.account_id] += entry.units
@@ -133,11 +129,9 @@ async def _written(db: Queries) -> _Written:
 async def wrong_hours(db: Queries, after: int, last: int, *, full: bool) -> list[str]:
     """A line for each key of the accounts with ids above `after` and up to `last` whose counters differ from
     the sum of its days, its later hours and its calls in the outbox. A full audit reads hours alone."""
-    if not (await store.state(db)).filled:
-        return []
     written = await _written(db)
     ends = await outbox.pending_ends(db)
-    of_keys = [end for end in ends if end.key_id and after < end.account_id <= last]
+    of_keys = [end for end in ends if after < end.account_id <= last]
     waiting = {key_id: sums[:3] for key_id, sums in outbox.counted(of_keys, attrgetter("key_id")).items()}
     rows = await db.fetch(_HOURS, after, last, *((0, 0) if full else (written.day, written.start)))
     missing = {key_id: counters for key_id, *counters in rows}
@@ -159,8 +153,5 @@ async def wrong_days(db: Queries, after: int, last: int, *, full: bool) -> list[
 async def wrong_site_hours(db: Queries, *, full: bool) -> list[str]:
     """A line for each hour and kind whose calls of the site don't sum to those of all keys: of the last days,
     or all. The job writes both tables; `wrong_hours` compares them with the counters of the batches."""
-    half_counted = not all(end.key_id for end in await outbox.pending_ends(db))  # only after an upgrade
-    state = await store.state(db)
-    if half_counted or not state.filled:
-        return []
-    return lines(await db.fetch(_SITE, 0 if full else state.now - HOURS_DAYS * DAY_MS))
+    now = (await store.state(db)).now
+    return lines(await db.fetch(_SITE, 0 if full else now - HOURS_DAYS * DAY_MS))

@@ -31,8 +31,7 @@ class NewEntry(Struct, frozen=True, gc=False):
 
 
 class EndedCall(Struct, frozen=True, gc=False):
-    """A call that ended in `hour`, open for `ms`. `units` is 0 if it was refunded. `key_id` is 0 if its batch
-    has counted it in `usage_hours`, as batches did until schema 24."""
+    """A call that ended in `hour`, open for `ms`. `units` is 0 if it was refunded."""
 
     account_id: int
     hour: int

@@ -74,7 +74,7 @@ _NEWEST_FIRST = "ORDER BY at DESC, call_id DESC, kind DESC"
 
 
 async def waiting(db: Queries, account_id: int) -> list[UsageRow]:
-    """The account's calls that are in the outbox, each a row. Those with key 0 are in its hours already."""
+    """The account's calls that are in the outbox, each a row."""
     return [
         UsageRow(one.hour, one.key_id, one.kind, 1, one.ok, one.units, one.ms)
         for one in await outbox.pending_ends(db)
@@ -91,13 +91,13 @@ async def hours(
     key_id: int | None = None,
 ) -> list[UsageRow]:
     """Usage (of one key, or of all) in the hours from `start` on and before `end`, in Unix ms, then the
-    `unfolded` rows of the same hours that are not counted in them."""
+    `unfolded` rows of the same hours."""
     of_key, key_ids = ("", ()) if key_id is None else (" AND key_id = $4", (key_id,))
     sql = f"""SELECT {columns(UsageRow, at="hour")} FROM usage_hours
         WHERE account_id = $1 AND hour >= $2 AND hour < $3{of_key}"""
     return [
         *await fetch_rows(db, UsageRow, sql, account_id, start, end, *key_ids),
-        *(row for row in unfolded if row.key_id and key_id in (None, row.key_id) and start <= row.at < end),
+        *(row for row in unfolded if key_id in (None, row.key_id) and start <= row.at < end),
     ]
 
 
@@ -167,7 +167,7 @@ async def site_hours(db: Queries, start: int, end: int) -> list[SiteHourRow]:
 async def usage_by_account(db: Queries, start: int, limit: int) -> list[AccountUsage]:
     """What the accounts used in the hours that began after `start` (ms), the most units first. Reads all
     hours since then."""
-    waiting = (one for one in await outbox.pending_ends(db) if one.key_id and one.hour > start)
+    waiting = (one for one in await outbox.pending_ends(db) if one.hour > start)
     found = outbox.counted(waiting, attrgetter("account_id"))
     sums = ", ".join(f"CAST(sum({one}) AS BIGINT)" for one in ("calls", "ok_calls", "units", "ms"))
     sql = f"SELECT account_id, {sums} FROM usage_hours WHERE hour > $1 GROUP BY account_id"

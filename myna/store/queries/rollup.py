@@ -7,11 +7,10 @@ from operator import attrgetter
 import msgspec
 from msgspec import Struct
 
-from myna.store.batch import CallState, EntryKind
+from myna.store.batch import EntryKind
 from myna.store.database import Queries, Row, Transaction
 from myna.store.queries.outbox import EndedCall, NewEntry, counted
 from myna.store.rows import ID_MAX, columns, fetch_row, fetch_rows, has_row
-from myna.store.states import ENDED
 
 ALL_REBUILT = ID_MAX
 """`rollup_state.rebuilt_until` if the days of all accounts are in the zone."""
@@ -20,9 +19,6 @@ ALL_REBUILT = ID_MAX
 class RollupState(Struct, frozen=True):
     """How far the tables of the reports are; see the migration. Times in Unix ms."""
 
-    counted_since: int
-    filled: int
-    filled_until: bytes
     zone: str
     rebuilt_until: int
     hour_offset_ms: int
@@ -88,7 +84,7 @@ async def claim(db: Transaction) -> RollupState | None:
 
 async def has_work(db: Queries, zone: str, hour_offset_ms: int, before_day: int) -> bool:
     """Whether a step would change anything: stale days count before `before_day`."""
-    sql = """SELECT 1 FROM rollup_state r WHERE filled = 0 OR zone <> $1 OR rebuilt_until < $2
+    sql = """SELECT 1 FROM rollup_state r WHERE zone <> $1 OR rebuilt_until < $2
         OR $3 <> (SELECT hour_offset_ms FROM site)
         OR EXISTS (SELECT 1 FROM outbox) OR EXISTS (SELECT 1 FROM stale_days WHERE day < $4)"""
     return await has_row(db, sql, zone, ALL_REBUILT, hour_offset_ms, before_day)
@@ -98,7 +94,7 @@ async def has_work(db: Queries, zone: str, hour_offset_ms: int, before_day: int)
 
 
 async def add_entries(db: Transaction, new: Sequence[NewEntry]) -> None:
-    """Adds those of these entries that are not there, and brings the sums of later entries up to date."""
+    """Adds these entries, and brings the sums of later entries up to date."""
     by_account: defaultdict[int, list[NewEntry]] = defaultdict(list)
     for entry in new:
         by_account[entry.account_id].append(entry)
@@ -116,13 +112,11 @@ async def add_entries(db: Transaction, new: Sequence[NewEntry]) -> None:
 
 
 async def _merged(db: Queries, account_id: int, entries: Sequence[NewEntry]) -> list[Row]:
-    """Those of these entries that are not there, and the account's entries after the first of them."""
+    """These entries and the account's entries after the first of them."""
     first_at = min(entry.at for entry in entries)
     sql = f"SELECT {_ENTRY} FROM entries WHERE account_id = $1 AND at >= $2"
     later = await fetch_rows(db, EntryRow, sql, account_id, first_at)
-    known = {row.place for row in later}
-    fresh = [entry for entry in entries if entry.place not in known]
-    return summed(await last_before(db, account_id, first_at), [*later, *fresh]) if fresh else []
+    return summed(await last_before(db, account_id, first_at), [*later, *entries])
 
 
 def summed(base: EntryRow, entries: Sequence[NewEntry]) -> list[Row]:
@@ -175,9 +169,7 @@ async def last_before(db: Queries, account_id: int, at: int) -> EntryRow:
 
 async def add_usage_hours(db: Transaction, ends: Iterable[EndedCall]) -> None:
     """Adds these calls to the hours of their keys."""
-    found = counted(
-        (end for end in ends if end.key_id), lambda end: (end.account_id, end.hour, end.key_id, end.kind)
-    )
+    found = counted(ends, lambda end: (end.account_id, end.hour, end.key_id, end.kind))
     await db.with_rows(
         "INSERT INTO usage_hours (account_id, hour, key_id, kind, calls, ok_calls, units, ms)",
         [(*place, *counters) for place, counters in sorted(found.items())],
@@ -252,69 +244,3 @@ async def begin_rebuild(db: Transaction, after_id: int, until_id: int) -> None:
     `until_id`."""
     await db.fetch("DELETE FROM usage_days WHERE account_id > $1 AND account_id <= $2", after_id, until_id)
     await db.fetch("UPDATE rollup_state SET rebuilt_until = $1", until_id)
-
-
-class PastCall(Struct, frozen=True):
-    """A call that ended before `counted_since`. Times in ms."""
-
-    account_id: int
-    key_id: int
-    pays: int
-    state: int
-    units: int
-    channel: str
-    created_at: int
-    ended_at: int
-
-
-def ended(call: PastCall, hour: int) -> EndedCall:
-    """The call as its batch would have written it to the outbox."""
-    kept = call.state == CallState.KEPT
-    return EndedCall(
-        account_id=call.account_id,
-        hour=hour,
-        kind=call.pays,
-        ok=int(kept),
-        units=call.units if kept else 0,
-        ms=max(call.ended_at - call.created_at, 0),
-        channel=call.channel,
-        key_id=call.key_id,
-    )
-
-
-async def past_entries(db: Queries, start: bytes, end: bytes, before: int) -> list[NewEntry]:
-    """The entries with call ids from `start` on and below `end` that were made before a time."""
-    sql = """SELECT l.account_id, l.created_at, l.call_id, l.kind, coalesce(c.key_id, 0), l.units
-        FROM ledger l LEFT JOIN calls c ON c.id = l.call_id
-        WHERE l.call_id >= $1 AND l.call_id < $2 AND l.created_at < $3"""
-    return await fetch_rows(db, NewEntry, sql, start, end, before)
-
-
-async def past_calls(db: Queries, start: bytes, end: bytes, before: int) -> list[PastCall]:
-    """The calls with ids from `start` on and below `end` that ended before a time."""
-    sql = f"SELECT {columns(PastCall)} FROM calls WHERE id >= $1 AND id < $2 AND {ENDED} AND ended_at < $3"
-    return await fetch_rows(db, PastCall, sql, start, end, before)
-
-
-async def lock_accounts(db: Transaction, account_ids: Iterable[int]) -> None:
-    """Locks these accounts until the transaction ends: only then may it write the counters of their keys."""
-    rows = [(account_id,) for account_id in sorted(set(account_ids))]
-    await db.with_rows("UPDATE accounts SET balance = balance WHERE id IN (", rows, ")")
-
-
-async def set_last_used(db: Transaction, calls: Iterable[PastCall]) -> None:
-    """Sets when the keys of these calls were used. Their accounts must be locked."""
-    used: dict[int, int] = {}
-    for call in calls:
-        used[call.key_id] = max(used.get(call.key_id, 0), call.ended_at)
-    await db.with_rows(
-        "WITH used (key_id, at) AS (",
-        sorted(used.items()),
-        """) UPDATE key_usage SET last_used_at = used.at FROM used
-        WHERE key_usage.key_id = used.key_id AND key_usage.last_used_at < used.at""",
-    )
-
-
-async def filled_until(db: Transaction, position: bytes, *, all_filled: bool) -> None:
-    """Records how far the books from before the outbox are folded."""
-    await db.fetch("UPDATE rollup_state SET filled_until = $1, filled = $2", position, int(all_filled))
