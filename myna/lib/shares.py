@@ -1,14 +1,90 @@
-"""Places of a pool, of which one holder gets at most its share: an account, an address or a channel that
-takes all it can get leaves the rest to the others.
+"""Fair shares: a queue that serves its keys in turn, and places of which one holder gets at most its share.
+
+An account, an address or a channel that takes all it can get leaves the rest to the others.
 """
 
 import asyncio
 import contextlib
-from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterator
+from typing import Generic, NamedTuple, TypeVar
 
-H = TypeVar("H")
+T = TypeVar("T")
+H = TypeVar("H", bound=Hashable)
+
+_NO_KEY = object()
+
+
+class FairQueue(Generic[T]):
+    """Items by key: round robin over keys, first in, first out within a key.
+
+    A new key goes last, and so does the key that was served last, if it has more items. Serving the key that
+    was served longest ago would be as fair, but where many keys have one item each, all new keys would then
+    go before a key that comes again.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[Hashable, deque[T]] = OrderedDict()  # next key first; no deque is empty
+        self.last_served: Hashable = _NO_KEY
+        """It goes to the end when the next key is chosen, so that keys added until then precede it."""
+        self.size = 0
+        """How many items wait."""
+
+    def count(self, key: Hashable) -> int:
+        """How many items of the key wait."""
+        return len(self._waiting.get(key, ()))
+
+    def put(self, key: Hashable, item: T) -> None:
+        """Adds the item after all others of the key."""
+        self._waiting.setdefault(key, deque()).append(item)
+        self.size += 1
+
+    def requeue(self, key: Hashable, item: T) -> None:
+        """Puts an item that was taken and not served before all others of all keys."""
+        self._waiting.setdefault(key, deque()).appendleft(item)
+        self.size += 1
+        self._waiting.move_to_end(key, last=False)
+        if self.last_served == key:
+            self.last_served = _NO_KEY
+
+    def heads(self) -> list[tuple[Hashable, T]]:
+        """The keys in turn, each with its first item."""
+        self._end_turn()
+        return [(key, items[0]) for key, items in self._waiting.items()]
+
+    def take(self) -> T:
+        """Removes and returns the next item. Raises IndexError if the queue is empty."""
+        key, item = self.heads()[0]
+        self.remove(key, item)
+        return item
+
+    def served(self, key: Hashable) -> None:
+        """Records that an item of the key was served: all other keys precede it now."""
+        self._end_turn()
+        self.last_served = key
+
+    def remove(self, key: Hashable, item: T) -> bool:
+        """Removes the item; False if it is not in the queue."""
+        items = self._waiting.get(key, deque())
+        if item not in items:
+            return False
+        items.remove(item)
+        self.size -= 1
+        if not items:
+            del self._waiting[key]
+        return True
+
+    def _end_turn(self) -> None:
+        if self.last_served in self._waiting:
+            self._waiting.move_to_end(self.last_served)
+
+
+class Waiter(NamedTuple, Generic[H]):
+    """A holder that waits for a place, by its share; 0: that of all."""
+
+    holder: H
+    share: int
+    place: "asyncio.Future[None]"
 
 
 class Shares(Generic[H]):
@@ -19,23 +95,18 @@ class Shares(Generic[H]):
     Nobody waits with `take` and `place`. With `wait_for` the holders that wait get free places in turn.
     """
 
-    def __init__(
-        self,
-        total: int,
-        share: int,
-        refusal: Callable[[], Exception],
-    ) -> None:
+    def __init__(self, total: int, share: int, refusal: Callable[[], Exception]) -> None:
         self.total = total
         self.share = share
         self.in_use = 0
-        self._refusal = refusal
+        self.waiting: FairQueue[Waiter[H]] = FairQueue()
+        self.refusal = refusal
         self._places: dict[H, int] = {}
-        self._waiting: dict[H, deque[tuple[asyncio.Future[None], int]]] = {}
 
     def take(self, holder: H, places: int = 1) -> None:
         """Takes places until `release`. Raises the refusal."""
         if not self.try_take(holder, places=places):
-            raise self._refusal()
+            raise self.refusal()
 
     def release(self, holder: H, places: int = 1) -> None:
         """Gives places back."""
@@ -43,7 +114,7 @@ class Shares(Generic[H]):
         self.in_use -= places
         if held:
             self._places[holder] = held
-        if self._waiting:
+        if self.waiting.size:
             self._serve()
 
     @contextlib.contextmanager
@@ -62,43 +133,38 @@ class Shares(Generic[H]):
         in_use = self.in_use + places
         if (held > (share or self.share) and holder) or in_use > self.total:
             return False
-        if self._waiting and holder in self._waiting and not is_next:
+        if self.waiting.size and not is_next and self.waiting.count(holder):
             return False
         self._places[holder], self.in_use = held, in_use
         return True
 
-    async def wait_for(self, holder: H, wait_s: float, share: int = 0) -> None:
+    async def wait_for(self, holder: H, wait_s: float | None = None, share: int = 0) -> None:
         """Takes a place as `try_take` does, within `wait_s` seconds. Raises the refusal."""
         if self.try_take(holder, share):
             return
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(holder, deque()).append((place, share))
+        waiter = Waiter(holder, share, asyncio.get_running_loop().create_future())
+        self.waiting.put(holder, waiter)
         try:
-            await asyncio.wait([place], timeout=wait_s)
+            await asyncio.wait([waiter.place], timeout=wait_s)
         except asyncio.CancelledError:
-            if place.done():
+            if waiter.place.done():
                 self.release(holder)
             raise
         finally:
-            if not place.done():
-                self._forget(holder, (place, share))
-        if not place.done():
-            raise self._refusal()
+            self.waiting.remove(holder, waiter)
+        if not waiter.place.done():
+            raise self.refusal()
+
+    def in_turn(self) -> list[Waiter[H]]:
+        """The first waiter of each holder, the next one first."""
+        return [waiter for _, waiter in self.waiting.heads()]
 
     def _serve(self) -> None:
         """Gives the free places to the holders in turn."""
-        for holder in list(self._waiting):
+        for waiter in self.in_turn():
             if self.in_use >= self.total:
                 return
-            first = self._waiting[holder][0]
-            if self.try_take(holder, first[1], is_next=True):
-                self._forget(holder, first)
-                if holder in self._waiting:
-                    self._waiting[holder] = self._waiting.pop(holder)  # behind the others
-                first[0].set_result(None)
-
-    def _forget(self, holder: H, waiter: tuple["asyncio.Future[None]", int]) -> None:
-        waiting = self._waiting[holder]
-        waiting.remove(waiter)
-        if not waiting:
-            del self._waiting[holder]
+            if self.try_take(waiter.holder, waiter.share, is_next=True):
+                self.waiting.remove(waiter.holder, waiter)
+                self.waiting.served(waiter.holder)
+                waiter.place.set_result(None)

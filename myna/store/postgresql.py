@@ -174,7 +174,7 @@ class Postgresql:
 
     async def transaction(self, work: Callable[[PostgresqlConnection], Awaitable[T]]) -> T:
         try:
-            async with self._transactions.place(), self._transaction() as raw:
+            async with self._transactions.turn(), self._transaction() as raw:
                 return await work(PostgresqlConnection(raw))
         except asyncpg.LockNotAvailableError as error:
             raise LockTimedOut(str(error)) from error
@@ -211,7 +211,7 @@ class Postgresql:
 
     async def read(self, work: Callable[[Queries], Awaitable[T]]) -> T:
         try:
-            async with self._reads.place(), self._transaction(SNAPSHOT, self._reports) as raw:
+            async with self._reads.turn(), self._transaction(SNAPSHOT, self._reports) as raw:
                 return await work(PostgresqlConnection(raw))
         except asyncpg.QueryCanceledError:
             raise Unavailable(sentences.REPORT_SLOW) from None

@@ -197,7 +197,7 @@ class Sqlite:
         """A file has no limit."""
 
     async def transaction(self, work: Callable[[SqliteConnection], Awaitable[T]]) -> T:
-        async with self._transactions.place():
+        async with self._transactions.turn():
             return await self._on_writer(lambda: self._transact(lambda: finish(work(self._writer))))
 
     async def committed(self, transaction_id: int) -> bool:
@@ -227,7 +227,7 @@ class Sqlite:
             finally:
                 self._reports.raw.execute("ROLLBACK")
 
-        async with self._reads.place():
+        async with self._reads.turn():
             return await self._reports_thread.run(report)
 
     async def writers_ended(self) -> bool:

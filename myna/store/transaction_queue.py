@@ -11,13 +11,13 @@ Owners are served in turn, each has a share of the places, and only a bounded nu
 such as the sweep or the lease of a job, have no owner: they are never refused, and get every second place.
 """
 
-import asyncio
 import contextlib
-from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
+from functools import partial
 
 from myna.errors import Overloaded, sentences
+from myna.lib.shares import Shares, Waiter
 
 OWNER_WAITING_MAX = 8
 OWNER_READS_WAITING_MAX = 40
@@ -27,6 +27,7 @@ OWNERS = 8
 """As many owners with as many that wait fill a queue."""
 RETRY_AFTER_S = 1
 _SYSTEM = ""
+"""It has no share: see `Shares`."""
 _owner: ContextVar[str] = ContextVar("transaction_owner", default=_SYSTEM)
 
 
@@ -40,77 +41,33 @@ def transactions_of(owner: str) -> Iterator[None]:
         _owner.reset(token)
 
 
-class TransactionQueue:
-    """Lets `places` transactions run at a time; `waiting_max` of an owner may wait. Belongs to one event
-    loop."""
+class TransactionQueue(Shares[str]):
+    """Lets `places` transactions run at a time, half of them of one owner at most; `waiting_max` of an owner
+    may wait. Belongs to one event loop."""
 
     def __init__(self, places: int, waiting_max: int = OWNER_WAITING_MAX) -> None:
+        super().__init__(
+            places, (places + 1) // 2, partial(Overloaded, sentences.CHANGES_WAIT, RETRY_AFTER_S)
+        )
         self._waiting_max = waiting_max
-        self._free = places
-        self._owner_max = (places + 1) // 2
-        self._running: Counter[str] = Counter()
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        """By owner, the one to be served next first."""
-        self._last_was_system = False
 
     @contextlib.asynccontextmanager
-    async def place(self) -> AsyncIterator[None]:
-        """Waits for a place. Raises Overloaded, and has done nothing, if too many are waiting."""
-        owner = _owner.get()
-        place = self._enqueue(owner)
-        self._serve()
+    async def turn(self) -> AsyncIterator[None]:
+        """Waits for a place, which the owner has inside. Raises Overloaded, and has done nothing, if too many
+        are waiting."""
+        owner, waiting = _owner.get(), self.waiting
+        owners_wait = waiting.size - waiting.count(_SYSTEM)
+        if owner != _SYSTEM and (
+            owners_wait >= OWNERS * self._waiting_max or waiting.count(owner) >= self._waiting_max
+        ):
+            raise self.refusal()
+        await self.wait_for(owner)
         try:
-            if not place.done():
-                await place
             yield
         finally:
-            if place.done() and not place.cancelled():
-                self._release(owner)
-            else:
-                self._forget(owner, place)
+            self.release(owner)
 
-    def _enqueue(self, owner: str) -> "asyncio.Future[None]":
-        waiting = sum(len(queue) for name, queue in self._waiting.items() if name != _SYSTEM)
-        if owner != _SYSTEM and (
-            waiting >= OWNERS * self._waiting_max or len(self._waiting.get(owner, ())) >= self._waiting_max
-        ):
-            raise Overloaded(sentences.CHANGES_WAIT, RETRY_AFTER_S)
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(owner, deque()).append(place)
-        return place
-
-    def _serve(self) -> None:
-        while self._free and (owner := self._next()) is not None:
-            place = self._waiting[owner][0]
-            self._forget(owner, place)
-            if place.cancelled():
-                continue
-            if owner in self._waiting:
-                self._waiting[owner] = self._waiting.pop(owner)  # behind the other owners
-            self._last_was_system = owner == _SYSTEM
-            self._free -= 1
-            self._running[owner] += 1
-            place.set_result(None)
-
-    def _next(self) -> str | None:
-        """The owner to be served next; None if nobody waits, or only owners that have their share."""
-        if _SYSTEM in self._waiting and not self._last_was_system:
-            return _SYSTEM
-        for owner in self._waiting:
-            if owner != _SYSTEM and self._running[owner] < self._owner_max:
-                return owner
-        return _SYSTEM if _SYSTEM in self._waiting else None
-
-    def _release(self, owner: str) -> None:
-        self._free += 1
-        self._running[owner] -= 1
-        if not self._running[owner]:
-            del self._running[owner]
-        self._serve()
-
-    def _forget(self, owner: str, place: "asyncio.Future[None]") -> None:
-        waiting = self._waiting.get(owner)
-        if waiting and place in waiting:
-            waiting.remove(place)
-            if not waiting:
-                del self._waiting[owner]
+    def in_turn(self) -> list[Waiter[str]]:
+        """The owners in turn; the system is first, unless it was served last."""
+        system_was_last = self.waiting.last_served == _SYSTEM
+        return sorted(super().in_turn(), key=lambda waiter: (waiter.holder == _SYSTEM) is system_was_last)

@@ -12,8 +12,8 @@ import pytest
 
 from myna.engines.interface import CallerDisconnected, Client, EngineUnavailable
 from myna.engines.pool.admission import LONG_S
-from myna.engines.pool.fair_queue import FairQueue
 from myna.engines.pool.pool import Pool
+from myna.lib.shares import FairQueue
 from tests.engines.conftest import busy, child_pool, started
 from tests.engines.process_child import Command, StartMode, Word
 from tests.rig.processes import runs

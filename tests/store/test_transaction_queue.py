@@ -46,7 +46,7 @@ class Line:
 
     async def _run(self, name: str) -> None:
         with transactions_of(name[0].replace("-", SYSTEM)):
-            async with self.queue.place():
+            async with self.queue.turn():
                 ended = asyncio.Event()
                 self.running.append((name, ended))
                 self.served.append(name)

@@ -41,9 +41,9 @@ from myna.engines.pool.child_handle import (
     TakePart,
 )
 from myna.engines.pool.child_main import JobDone, JobFailed, Setup, StartJob, framed
-from myna.engines.pool.fair_queue import FairQueue
 from myna.lib.files import wait_shielded
 from myna.lib.sandbox import AllowedPaths, Confinement
+from myna.lib.shares import FairQueue
 from myna.lib.telemetry import metrics
 
 log = logging.getLogger(__name__)
