@@ -14,10 +14,12 @@ from myna.engines.text.english import amounts as english_amounts
 from myna.engines.text.english.dates import DATES as ENGLISH_DATES
 from myna.engines.text.english.dates import WHOLE_DATES
 from myna.engines.text.english.formulas import FORMULAS
+from myna.engines.text.english.heteronyms import HETERONYMS, TWO_SOUNDS
 from myna.engines.text.english.words import CODES as ENGLISH_CODES
-from myna.engines.text.english.words import HETERONYMS, TWO_SOUNDS, WORDS, acronyms
+from myna.engines.text.english.words import WORDS, acronyms
 from myna.engines.text.mandarin import amounts, codes
 from myna.engines.text.mandarin.dates import DATES
+from myna.engines.text.mandarin.formulas import FORMULAS as CHINESE_FORMULAS
 from myna.engines.text.mandarin.numerals import by_one
 from myna.engines.text.mandarin.tables import NAMED_SIGNS, OPERATORS
 from myna.engines.text.mandarin.traditional import simplified
@@ -35,7 +37,7 @@ _MANDARIN: Final = (
     *amounts.SCORES,
     *DATES,
     *amounts.AMOUNTS,
-    *amounts.FORMULAS,
+    *CHINESE_FORMULAS,
     *amounts.SPANS,
     *codes.NAMES,
     *amounts.LEFT,
