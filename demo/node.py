@@ -18,8 +18,8 @@ from demo import tiny_voices
 from demo.output import Output
 from demo.program import DemoFailed, Program, keep_running, run_demo, stops_after_tour
 from demo.service import ACCOUNT, Service, User, exchange
+from myna.engines.voices import SAMPLES
 from myna.settings import PREFIX, Settings
-from myna.voices.clones import PREVIEW
 
 LANGUAGE = "zh"
 VOICE = "zh-female-1"
@@ -99,7 +99,7 @@ class NodeTour:
 
     def _check_engines(self) -> None:
         self._output.step("The engines of the node", "node.toml, myna node check")
-        characters = PREVIEW[LANGUAGE] + SAMPLE_TEXT + CLONE_TEXT
+        characters = SAMPLES[LANGUAGE] + SAMPLE_TEXT + CLONE_TEXT
         tiny_voices.zipvoice(self._folder / "tiny-model", characters=characters, effort=EFFORT)
         (self._folder / "node.toml").write_text(NODE_TOML, encoding="utf-8")
         for line in NODE_TOML.splitlines():

@@ -17,8 +17,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from myna.engines.kokoro import halves
 
-HAN = {"你": "n i3", "好": "h ao3", "世": "sh i4", "界": "j ie4", "三": "s an1", "点": "d ian3"}
-LATIN = {"hello": "h ao3 n", "world": "sh i4"}
+HAN = {"你": "n i3", "好": "h ao3", "世": "sh i4", "界": "j ie4", "三": "s an1", "点": "d ian3", "园": "n i3"}
+LATIN = {"hello": "h ao3 n", "world": "sh i4", "park": "n i3"}  # one of each sentence of `sample_text`
 IPA = " abcdefghijklmnopqrstuvwxyzɑæɐəɚɜɪʊɛɔʌɹɡθðŋʃʒˈˌːᵻ̩χ,.!?:;"
 RATE_HZ = 16_000
 CLONE_RATE_HZ = 24_000

@@ -5,7 +5,6 @@ import json as json_text
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from myna.cli.console import Json, Row, Whole, Wide, owner_of_files, read_settings, show, show_rows
-from myna.engines.interface import EngineFailed, EngineLimits, EngineVoice, SpeechResult, Utterance
+from myna.engines.interface import EngineFailed, EngineLimits, EngineVoice
 from myna.engines.models import install
 from myna.engines.models.progress import ProgressFile, Report
 from myna.engines.models.published import MODELS, Model, folder_of, missing
@@ -25,7 +24,8 @@ from myna.engines.sherpa.engine import THREADS_MAX, Sherpa, SherpaConfig
 from myna.engines.sherpa.models import KNOWN, KnownModel
 from myna.errors import CommandError, ConfigError
 from myna.lib.sandbox import AllowedPaths
-from myna.node.benchmark import reference_voice, sentence
+from myna.node.benchmark import TRIAL_MAX_S, BenchmarkResult, trial
+from myna.node.engines import start
 
 app = App(name="models", help="Models: fetch and list them, and test a voice for a compute node.")
 Name = Annotated[str, Parameter(help="The name of a model in `myna models list`.")]
@@ -194,7 +194,6 @@ def _row(model: Model | KnownModel, folder: Path = NOWHERE) -> Row:
     return {**row, "state": state, "get": get, "beside": [], "folder": str(folder)}
 
 
-TRIAL_S = 600.0
 NAMED_MAX = 10
 
 
@@ -210,13 +209,14 @@ def add(
     if not 1 <= threads <= THREADS_MAX:
         raise ConfigError(f"The threads must be from 1 to {THREADS_MAX}.")
     model = SherpaConfig(str(folder.resolve()), threads).model(Path())
-    engine = Sherpa(model, EngineLimits(processes=1, queue_max=1, job_deadline_s=TRIAL_S))
+    engine = Sherpa(model, EngineLimits(processes=1, queue_max=1, job_deadline_s=TRIAL_MAX_S))
     with tempfile.TemporaryDirectory() as scratch:
         said = Path(scratch, "said.mp3")
         try:
-            spoken, took_s = asyncio.run(_tried(engine, said))
+            spoken = asyncio.run(_tried(engine, said))
         except EngineFailed as failure:
-            raise CommandError(f"The model doesn't speak: {failure}") from None
+            reason = str(failure).removeprefix(f"{engine.label}: ")
+            raise CommandError(f"The model doesn't speak: {reason}") from None
         if save is not None:
             _save(said, save)
     found = {
@@ -225,8 +225,8 @@ def add(
         "speakers": engine.info.speakers if engine.voices else 0,
         "clones": list(engine.clones),
         "rate_hz": engine.info.rate_hz,
-        "seconds": round(spoken.seconds, 2),
-        "real_time_factor": round(took_s / spoken.seconds, 3),
+        "seconds": round(spoken.audio_s, 2),
+        "real_time_factor": round(1 / spoken.speed, 3),
     }
     block = _block(model.folder, threads, engine.voices)
     show({**found, "node_toml": block} if json else found, json)
@@ -234,17 +234,11 @@ def add(
         print(f"\nFor node.toml:\n\n{block}", end="")
 
 
-async def _tried(engine: Sherpa, path: Path) -> tuple[SpeechResult, float]:
-    """Speaks a sentence to `path`. Also returns how many seconds that took."""
+async def _tried(engine: Sherpa, path: Path) -> BenchmarkResult:
+    """Speaks a sentence to `path`."""
     try:
-        await engine.start(AllowedPaths.of(writes=(path.parent,)))
-        voice_id = engine.voices[0].voice_id if engine.voices else ""
-        language = engine.voices[0].language if engine.voices else engine.clones[0]
-        reference = None if engine.voices else await reference_voice(language, path.with_suffix(".wav"))
-        utterance = Utterance(sentence(language), voice_id, 1.0, reference=reference)
-        began = time.monotonic()
-        spoken = await engine.speak(utterance, path, TRIAL_S)
-        return spoken, time.monotonic() - began
+        await start(engine, AllowedPaths.of(writes=(path.parent,)))
+        return await trial(engine, path.parent, path)
     finally:
         await engine.close()
 

@@ -20,6 +20,21 @@ VoiceIds = Annotated[list[VoiceId], Meta(min_length=1)]
 PARTS_MIN: Final = 2
 PARTS_MAX: Final = 5
 EXAMPLE: Final = "zf_xiaoxiao:2+zf_xiaobei:1"
+SAMPLES: Final = {
+    "zh": "你好，这是我的声音。今天天气不错，我们一起去公园散步吧。",
+    "yue": "你好，呢把係我嘅聲。今日天氣幾好，我哋一齊去公園行下啦。",
+    "en": "Hello, this is my voice. The weather is lovely today; let us take a walk in the park.",
+    "ja": "こんにちは、これは私の声です。今日は天気がいいので、公園を散歩しましょう。",
+    "ko": "안녕하세요, 이것은 제 목소리입니다. 오늘은 날씨가 좋으니 공원을 산책합시다.",
+    "de": "Hallo, das ist meine Stimme. Heute ist schönes Wetter, gehen wir doch im Park spazieren.",
+    "fr": "Bonjour, voici ma voix. Il fait beau aujourd'hui, allons nous promener au parc.",
+    "es": "Hola, esta es mi voz. Hoy hace buen tiempo, vamos a pasear por el parque.",
+    "pt": "Olá, esta é a minha voz. Hoje o tempo está bom, vamos passear no parque.",
+    "it": "Ciao, questa è la mia voce. Oggi è una bella giornata, andiamo a passeggiare nel parco.",
+    "hi": "नमस्ते, यह मेरी आवाज़ है। आज मौसम बहुत अच्छा है, चलिए पार्क में टहलने चलते हैं।",
+    "ru": "Здравствуйте, это мой голос. Сегодня хорошая погода, пойдёмте гулять в парк.",
+}
+"""What a voice says of itself, by its spoken language."""
 _WEIGHT: Final = re.compile(r"[0-9]{1,3}(\.[0-9]{1,2})?")
 
 
@@ -88,3 +103,13 @@ def can_make(recipe: str, voice_ids: Container[str]) -> bool:
         return all(part.voice_id in voice_ids for part in parts_of(recipe))
     except ValueError:
         return False
+
+
+def spoken_language(tag: str) -> str:
+    """The spoken language, such as zh, yue or en, of a voice's tag, such as zh-CN, zh-HK or en-GB."""
+    return "yue" if tag == "zh-HK" else tag.split("-")[0]
+
+
+def sample_text(tag: str) -> str:
+    """What a voice of this language says, so that it can be heard and measured; else in English."""
+    return SAMPLES.get(spoken_language(tag), SAMPLES["en"])

@@ -18,6 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from myna.engines.text.notation import flat
+from myna.engines.voices import sample_text
 from myna.errors import DatabaseUnavailable, StaleLease
 from myna.farm.nodes import LANGUAGE_SINCE, NOTATION_SINCE, has_feature, hash_of, node_channel
 from myna.farm.polls import Notifications, Polls
@@ -33,7 +34,6 @@ from myna.store.queries.farm.able import CLONE, TASK
 from myna.store.queries.farm.queue import LeasedRow, NextJob, Proof
 from myna.store.queries.tasks import TaskRow
 from myna.voices import lexicon
-from myna.voices.clones import preview_text
 from myna.wire.farm import SLOTS_MAX, TRIES_MAX, Failure, Heartbeat, Job, JobReference, LeaseProof
 
 log = logging.getLogger(__name__)
@@ -144,7 +144,7 @@ class Tasks:
         if leased is None:
             return None
         if leased.kind == CLONE:
-            return _job(leased, token, preview_text(leased.text))
+            return _job(leased, token, sample_text(leased.text))
         words = await lexicon.stored(db, next_job.account_id)
         text = lexicon.with_readings(leased.text, words)
         plain = flat(text)
@@ -189,7 +189,7 @@ class Tasks:
         job = await queue.by_id(self._db, lease.kind, lease.id)
         if job is None:
             return "", 1.0
-        return (preview_text(job.text) if lease.kind == CLONE else job.text), job.speed
+        return (sample_text(job.text) if lease.kind == CLONE else job.text), job.speed
 
     async def complete(self, node_id: int, lease: LeaseProof, audio: Audio) -> bool:
         """1 → 2. True if the job has this audio now, False if this lease has completed it with the same audio

@@ -20,17 +20,11 @@ from myna.engines.interface import (
     Utterance,
     VoiceReference,
 )
+from myna.engines.voices import sample_text
 from myna.lib.sandbox import AllowedPaths
 from myna.node.engines import JOB_MAX_S, start, too_many_voices
 
 TRIAL_MAX_S: Final = 120.0
-SENTENCES: Final = {
-    "zh-HK": "今日天氣好好，我哋一齊去公園散步啦。",
-    "yue": "今日天氣好好，我哋一齊去公園散步啦。",
-    "zh": "今天天气很好，我们一起去公园散步吧。",
-    "en": "The weather is lovely today, so let us take a walk in the park.",
-}
-"""By language, with or without region. Other languages get the English sentence."""
 
 
 class BenchmarkResult(Struct, frozen=True):
@@ -52,13 +46,13 @@ class BenchmarkResult(Struct, frozen=True):
         return self.audio_s / self.took_s
 
 
-async def trial(engine: Engine, folder: Path) -> BenchmarkResult:
+async def trial(engine: Engine, folder: Path, keep: Path | None = None) -> BenchmarkResult:
     """Speaks a sentence in the engine's first voice. An engine that only clones gets a reference spoken by
     espeak-ng.
 
-    Raises EngineFailed with the engine's label. No file is left in the folder.
+    Raises EngineFailed with the engine's label. No file is left in the folder but the mp3 `keep`, if given.
     """
-    async with contextlib.AsyncExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         path, wav = (folder / f"{secrets.token_hex(16)}.{suffix}" for suffix in ("mp3", "wav"))
         stack.callback(path.unlink, missing_ok=True)
         stack.callback(wav.unlink, missing_ok=True)
@@ -66,13 +60,13 @@ async def trial(engine: Engine, folder: Path) -> BenchmarkResult:
             voice_id, language = engine.voices[0].voice_id, engine.voices[0].language
         else:
             voice_id, language = "", engine.clones[0]
-        text = sentence(language)
+        text = sample_text(language)
         try:
             reference = None if engine.voices else await reference_voice(language, wav)
             utterance = Utterance(text, voice_id, 1.0, reference=reference)
             started = time.monotonic()
             async with asyncio.timeout(TRIAL_MAX_S):
-                spoken = await engine.speak(utterance, path, JOB_MAX_S)
+                spoken = await engine.speak(utterance, keep or path, JOB_MAX_S)
         except TimeoutError:
             raise EngineFailed(f"{engine.label}: a sentence took over {TRIAL_MAX_S:g} s.") from None
         except EngineFailed as failure:
@@ -84,11 +78,6 @@ async def trial(engine: Engine, folder: Path) -> BenchmarkResult:
         )
 
 
-def sentence(language: str) -> str:
-    """The sentence in this language."""
-    return SENTENCES.get(language) or SENTENCES.get(language.partition("-")[0]) or SENTENCES["en"]
-
-
 async def reference_voice(language: str, wav: Path) -> VoiceReference:
     """A reference spoken by espeak-ng to `wav`, in this language if it has a voice for it."""
     espeak = Espeak(EngineLimits(processes=1, queue_max=1, job_deadline_s=TRIAL_MAX_S))
@@ -98,7 +87,7 @@ async def reference_voice(language: str, wav: Path) -> VoiceReference:
     mp3 = wav.with_suffix(".mp3")
     try:
         await espeak.start(AllowedPaths.of(writes=(mp3.parent,)))
-        text = sentence(voice.language)
+        text = sample_text(voice.language)
         await espeak.speak(Utterance(text, voice.voice_id, 1.0), mp3, TRIAL_MAX_S)
         await asyncio.to_thread(_decode, mp3, wav)
     finally:

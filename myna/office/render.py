@@ -18,8 +18,8 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup, escape
 
+from myna.engines.voices import spoken_language
 from myna.errors.sentences import SentenceError
-from myna.speech.catalogue import spoken_language
 
 _FOLDER = Path(__file__).parent
 

@@ -31,11 +31,6 @@ class VoiceChoice(Struct, frozen=True):
     nodes: frozenset[int]
 
 
-def spoken_language(tag: str) -> str:
-    """The spoken language, such as zh, yue or en, of a voice's tag, such as zh-CN, zh-HK or en-GB."""
-    return "yue" if tag == "zh-HK" else tag.split("-")[0]
-
-
 def usable(
     channels: Channels, config: Config, nodes: OnlineNodes = NO_NODES, route: Route | None = None
 ) -> list[EngineVoice]:

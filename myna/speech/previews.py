@@ -14,13 +14,12 @@ from pathlib import Path
 from myna.channels.channels import Channels, SpeechChannel
 from myna.engines.interface import Client, EngineFailed, EngineVoice, Utterance
 from myna.engines.pool.admission import Slot
+from myna.engines.voices import sample_text
 from myna.errors import NotFound, Overloaded, Unavailable
-from myna.speech.catalogue import spoken_language
 from myna.speech.plan import check_sound
 from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import FreeSpace
 from myna.store.queries.config import Config
-from myna.voices.clones import preview_text
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +53,7 @@ class Previews:
         channel = next(able, None)
         if channel is None:
             raise NotFound(NO_PREVIEW)
-        text = preview_text(spoken_language(voice.language))
+        text = sample_text(voice.language)
         spoken_by = (channel.engine.label, channel.engine_voice_id(voice.voice_id), text)
         path = self.folder / (hashlib.sha256("\0".join(spoken_by).encode()).hexdigest()[:32] + ".mp3")
         if not await asyncio.to_thread(path.exists):

@@ -14,7 +14,6 @@ such as the sweep or the lease of a job, have no owner: they are never refused, 
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
-from functools import partial
 
 from myna.errors import Overloaded, sentences
 from myna.lib.shares import Shares, Waiter
@@ -46,9 +45,7 @@ class TransactionQueue(Shares[str]):
     may wait. Belongs to one event loop."""
 
     def __init__(self, places: int, waiting_max: int = OWNER_WAITING_MAX) -> None:
-        super().__init__(
-            places, (places + 1) // 2, partial(Overloaded, sentences.CHANGES_WAIT, RETRY_AFTER_S)
-        )
+        super().__init__(places, (places + 1) // 2, lambda: Overloaded(sentences.CHANGES_WAIT, RETRY_AFTER_S))
         self._waiting_max = waiting_max
 
     @contextlib.asynccontextmanager

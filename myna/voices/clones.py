@@ -36,21 +36,6 @@ CONSENTS = {
     "zh": "我声明：此录音中的声音是我本人的声音，或声音本人已同意复刻其声音，并同意由本账户用它合成语音。",
 }
 """Stored with every cloned voice, in the language in which it was agreed to."""
-PREVIEW = {
-    "zh": "你好，这是我的声音。今天天气不错，我们一起去公园散步吧。",
-    "yue": "你好，呢把係我嘅聲。今日天氣幾好，我哋一齊去公園行下啦。",
-    "en": "Hello, this is my voice. The weather is lovely today; let us take a walk in the park.",
-    "ja": "こんにちは、これは私の声です。今日は天気がいいので、公園を散歩しましょう。",
-    "ko": "안녕하세요, 이것은 제 목소리입니다. 오늘은 날씨가 좋으니 공원을 산책합시다.",
-    "de": "Hallo, das ist meine Stimme. Heute ist schönes Wetter, gehen wir doch im Park spazieren.",
-    "fr": "Bonjour, voici ma voix. Il fait beau aujourd'hui, allons nous promener au parc.",
-    "es": "Hola, esta es mi voz. Hoy hace buen tiempo, vamos a pasear por el parque.",
-    "pt": "Olá, esta é a minha voz. Hoje o tempo está bom, vamos passear no parque.",
-    "it": "Ciao, questa è la mia voce. Oggi è una bella giornata, andiamo a passeggiare nel parco.",
-    "hi": "नमस्ते, यह मेरी आवाज़ है। आज मौसम बहुत अच्छा है, चलिए पार्क में टहलने चलते हैं।",
-    "ru": "Здравствуйте, это мой голос. Сегодня хорошая погода, пойдёмте гулять в парк.",
-}
-"""The text of a preview, by language."""
 _PAGE = 500
 _ID = re.compile(rf"{CLONE_PREFIX}[0-9a-f]{{32}}")
 
@@ -67,11 +52,6 @@ class StoredSample(Struct, frozen=True):
 def is_clone(voice_id: str) -> bool:
     """Whether this is the id of a cloned voice, existing or deleted."""
     return _ID.fullmatch(voice_id) is not None
-
-
-def preview_text(language: str) -> str:
-    """The text of a preview in this language, else in English."""
-    return PREVIEW.get(language, PREVIEW["en"])
 
 
 def voice_of(clone: CloneRow) -> EngineVoice:

@@ -12,8 +12,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from demo.tiny_voices import zipvoice
+from myna.engines.voices import SAMPLES
 from myna.office.pages.voices import TO_READ
-from myna.voices.clones import PREVIEW
 from tests.office.conftest import PATHS, MakeSite
 from tests.office.test_records import speak
 from tests.office.test_try import entries, name_of
@@ -285,7 +285,7 @@ def cloning_site(make_site: MakeSite, make_node: NodeMaker, tmp_path: Path) -> S
     """A site with a node process that clones, by a tiny model."""
     site = make_site(chat_url="parrot:")
     token = site.cli("node", "enroll", "cloner")["token"]
-    folder = zipvoice(tmp_path / "model", characters=PREVIEW["zh"] + TO_READ["zh"])
+    folder = zipvoice(tmp_path / "model", characters=SAMPLES["zh"] + TO_READ["zh"])
     node = make_node(f'slots = 1\n[[engine]]\nkind = "sherpa"\nfolder = "{folder}"\n')
     node.join(site.root_url, token).start()
     People(site).signed_in("cara")

@@ -11,6 +11,7 @@ from myna.accounts.keys import Scope
 from myna.actions.voices import AddWord, RemoveWord
 from myna.engines.how_read import Reading, reading
 from myna.engines.interface import EngineFailed
+from myna.engines.voices import sample_text
 from myna.errors import NotFound
 from myna.errors.sentences import SentenceError
 from myna.office.client_lines import speech_lines
@@ -18,7 +19,6 @@ from myna.office.page import Page, Values, live_pages
 from myna.office.pages.try_chat import CHARGED_ONCE, Run, charged, new_once
 from myna.office.pages.voices import usable_voices
 from myna.office.visit import Visit
-from myna.speech.catalogue import spoken_language
 from myna.speech.plan import check_text
 from myna.speech.synthesize import status_text
 from myna.store.batch import TaskStatus
@@ -27,7 +27,6 @@ from myna.store.queries import voices as store
 from myna.store.queries.accounts import AccountRow
 from myna.store.queries.voices import SITE
 from myna.voices import lexicon
-from myna.voices.clones import preview_text
 from myna.wire.v1 import SpeechDone, SpeechOrdered
 
 FORM_MAX_BYTES = 512 * 1024
@@ -47,8 +46,7 @@ async def show(visit: Visit) -> Response:
     voices = await usable_voices(visit)
     voice_id = visit.parameter("voice") or voices.default
     spoken = [voice.language for voice in (*voices.cloned, *voices.public) if voice.voice_id == voice_id]
-    language = spoken_language(spoken[0]) if spoken else ""
-    text = visit.parameter("text") or preview_text(language)
+    text = visit.parameter("text") or sample_text(spoken[0] if spoken else "")
     return await _page(visit, Speech(text=text, voice_id=voice_id))
 
 

@@ -11,6 +11,7 @@ from starlette.responses import FileResponse, Response
 from myna.actions.media import CloneVoice, DeleteVoice
 from myna.engines.interface import EngineVoice
 from myna.engines.media.job import SAMPLE_MAX_BYTES, SAMPLE_MAX_S, SAMPLE_MIN_S
+from myna.engines.voices import spoken_language
 from myna.errors import CommandError, NotFound
 from myna.lib.files import remove
 from myna.office import forms
@@ -19,7 +20,6 @@ from myna.office.pages.records import PHRASES
 from myna.office.render import N_
 from myna.office.visit import Visit
 from myna.speech import catalogue
-from myna.speech.catalogue import spoken_language
 from myna.store.queries import clones as store
 from myna.store.queries.clones import CloneRow
 from myna.store.queries.config import Config

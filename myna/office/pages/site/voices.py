@@ -10,7 +10,7 @@ from myna.actions.media import DeleteVoice
 from myna.actions.site import GetModel, RemoveModel
 from myna.actions.voices import BlendVoice, HideVoice, OrderVoices, RenameVoice, ShowVoice
 from myna.engines.registry import AUTO
-from myna.engines.voices import EXAMPLE
+from myna.engines.voices import EXAMPLE, sample_text
 from myna.errors import CommandError
 from myna.gateway import trial as channel_trial
 from myna.office.page import Page, Values, live_pages, performs
@@ -23,13 +23,6 @@ PATH = "/site/voices"
 ONE = f"{PATH}#{{voice_id}}"
 SPEAKERS = (N_("channel"), N_("node"))
 """The kinds of a voice's sources, which are named after their kind."""
-SAMPLES = {
-    "zh-HK": "你好，好高興識到你。今日天氣唔錯，我哋出去行下啦。",
-    "yue": "你好，好高興識到你。今日天氣唔錯，我哋出去行下啦。",
-    "zh": "你好，很高兴认识你。今天天气不错，我们出去走走吧。",
-}
-"""By the beginning of the voice's language."""
-SAMPLE = "Hello, nice to meet you. The weather is fine today, so let us go for a walk."
 
 
 async def show(visit: Visit, spoken: str = "", audio: str = "") -> Response:
@@ -69,15 +62,10 @@ async def listen(visit: Visit) -> Response:
     if parts.space.low:
         raise CommandError("The disk has less free space than MYNA_DISK_RESERVE_BYTES.")
     audio, path = parts.audio.new()
-    text = sample_of(found.voice.language)
+    text = sample_text(found.voice.language)
     await channel_trial.listen(parts.channels, parts.config.current, voice_id, text, path)
     await parts.audio.keep(audio)
     return visit.result(PATH, await show(visit, voice_id, audio))
-
-
-def sample_of(language: str) -> str:
-    """A sentence in a voice's language, such as `zh-CN`; in English where there is none."""
-    return next((text for begin, text in SAMPLES.items() if language.startswith(begin)), SAMPLE)
 
 
 async def move(visit: Visit) -> Response:
