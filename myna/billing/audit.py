@@ -10,8 +10,7 @@ The checkpoint never covers a range with a breach, so every audit reports it aga
 
 import asyncio
 import hashlib
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import msgspec
@@ -25,7 +24,6 @@ from myna.store.queries import audit as store
 from myna.store.queries import audit_reports, audit_state
 from myna.store.queries import config as config_store
 from myna.store.queries.audit import FIRST, LAST, Breach, Counts, breach_of
-from myna.store.queries.keys import KeyUsage
 from myna.store.rows import ID_MAX
 
 STEP_ENTRIES = 5_000
@@ -36,10 +34,8 @@ STEP_TIMEOUT_S = 60.0
 OPEN_TIMEOUT_S = 300.0
 """Timeout of a query on the open range or on all accounts, which may cover a day's calls."""
 _FILES_PAGE = 1000
-_TRIES_MAX = 5
 SETTINGS_RULE = "a stored site setting can be read by this build"
 AUDIO_RULE = "a completed task's audio is in the store, whole"
-CHECKPOINT_RULE = "the checkpoint's sums are those of its entries and calls"
 
 
 class Report(Struct, frozen=True):
@@ -64,24 +60,13 @@ class Report(Struct, frozen=True):
         return sum(breach.count for breach in self.breaches)
 
 
-class _CheckpointMoved(Exception):
-    """Another audit moved the checkpoint during this one."""
-
-
 async def run(db: Database, audio: AudioStore, *, full: bool = False, hash_audio: bool = False) -> Report:
-    """Audits and records the result. `full` ignores the checkpoint; `hash_audio` hashes the audio files too.
-
-    It restarts if a concurrent audit moves the checkpoint, and raises RuntimeError after several restarts.
-    """
-    for _ in range(_TRIES_MAX):
-        try:
-            report = await _Audit(db, audio, full=full, hash_audio=hash_audio).run()
-        except _CheckpointMoved:
-            continue
-        counted = msgspec.json.encode(counted_of(report)).decode()
-        await db.transaction(partial(audit_state.finish, breaches=report.breach_count, counted=counted))
-        return report
-    raise RuntimeError("other audits run at the same time")
+    """Audits and records the result. `full` ignores the checkpoint; `hash_audio` hashes the audio files
+    too."""
+    report = await _Audit(db, audio, full=full, hash_audio=hash_audio).run()
+    counted = msgspec.json.encode(counted_of(report)).decode()
+    await db.transaction(partial(audit_state.finish, breaches=report.breach_count, counted=counted))
+    return report
 
 
 def counted_of(report: Report) -> dict[str, int]:
@@ -90,8 +75,7 @@ def counted_of(report: Report) -> dict[str, int]:
 
 
 class _Audit:
-    """One run. Calls below `_position` are checked. Their sums are in the checkpoint, which is at
-    `_checkpoint`, or else in `_units` and `_usage`, which no checkpoint covers."""
+    """One run. Calls below `_position` are checked."""
 
     def __init__(self, db: Database, audio: AudioStore, *, full: bool, hash_audio: bool) -> None:
         self._db = db
@@ -100,30 +84,25 @@ class _Audit:
         self._hash_audio = hash_audio
         self._advancing = not full
         self._position = FIRST
-        self._checkpoint = FIRST
-        self._units: Counter[int] = Counter()
-        self._usage: dict[int, KeyUsage] = {}
         self._checked = Counts()
         self._breaches: list[Breach] = []
 
     async def run(self) -> Report:
         end = await close(self._db)
         begin = await audit_state.state(self._db)
-        if self._full:
-            differences = await self._compare()
-        else:
-            self._position = self._checkpoint = begin.closed_until
-            differences = []
+        if not self._full:
+            self._position = begin.closed_until
         await self._walk(end)
         await self._check(self._position, LAST)
         self._breaches += await self._db.snapshot(store.broken_now, query_max_s=OPEN_TIMEOUT_S)
-        since, stored = self._position, not self._full
-        wrong_balances = partial(store.wrong_balances, start=since, before=self._units, stored=stored)
-        accounts = await self._pages("accounts", store.BALANCE_RULE, wrong_balances)
-        wrong_counters = partial(store.wrong_counters, start=since, before=self._usage, stored=stored)
-        keys = await self._pages("keys", store.USAGE_RULE, wrong_counters)
+        accounts, keys = [
+            await self._pages(table, rule, partial(store.wrong_sums, rule=rule, full=self._full))
+            for rule, (table, _) in store.SUM_RULES.items()
+        ]
         await self._check_reports()
-        self._breaches += differences
+        if self._full:
+            wrong = await self._db.snapshot(store.wrong_checkpoint, query_max_s=OPEN_TIMEOUT_S)
+            self._breaches += breach_of(store.CHECKPOINT_RULE, wrong)
         if self._full and self._breaches:  # so that every later audit finds it too
             await self._db.transaction(audit_state.drop)
         unreadable_settings = unreadable(await config_store.load(self._db))
@@ -139,16 +118,15 @@ class _Audit:
         )
 
     async def _walk(self, end: bytes) -> None:
-        """Checks the final ranges up to `end`, and advances the checkpoint until the first breach."""
+        """Checks the final ranges up to `end`, and advances the checkpoint until the first breach, or until a
+        concurrent audit has moved it."""
         while self._position < end:
             start = self._position
             until = await audit_state.step_end(self._db, start, end, STEP_ENTRIES)
             whole, counts = await self._check(start, until)
-            if self._advancing and whole:
-                await self._advance(start, until, counts)
-            else:
-                self._advancing = False
-                await self._sum(start, until)
+            if self._advancing:
+                advance = partial(audit_state.advance, start=start, end=until, counts=counts)
+                self._advancing = whole and await self._db.transaction(advance)
             self._position = until
 
     async def _check(self, start: bytes, end: bytes) -> tuple[bool, Counts]:
@@ -168,33 +146,6 @@ class _Audit:
         self._breaches += breaches
         return not breaches, counts
 
-    async def _advance(self, start: bytes, until: bytes, counts: Counts) -> None:
-        if not await self._db.transaction(
-            lambda connection: audit_state.advance(connection, start, until, counts)
-        ):
-            raise _CheckpointMoved
-        self._checkpoint = until
-
-    async def _sum(self, start: bytes, until: bytes) -> None:
-        async def read(db: Queries) -> None:
-            self._units.update(await store.units_of(db, start, until))
-            for key_id, used in (await store.usage_of(db, start, until)).items():
-                self._usage[key_id] = self._usage.get(key_id, KeyUsage()).plus(used)
-
-        await self._db.snapshot(read, query_max_s=STEP_TIMEOUT_S)
-
-    async def _compare(self) -> list[Breach]:
-        """Walks from the first entry to the checkpoint, which another audit may move concurrently. Returns
-        where the checkpoint's sums differ from the sums of its entries."""
-        while True:
-            until, units, usage = await self._db.snapshot(audit_state.sums, query_max_s=OPEN_TIMEOUT_S)
-            if until == self._position:
-                wrong = _differences("account", self._units, units)
-                return breach_of(CHECKPOINT_RULE, wrong + _differences("key", self._usage, usage))
-            if until < self._position:
-                raise _CheckpointMoved
-            await self._walk(until)
-
     async def _pages(
         self, table: str, rule: str, wrong_in: Callable[[Queries, int, int], Awaitable[list[str]]]
     ) -> int:
@@ -204,8 +155,6 @@ class _Audit:
         rows = after = 0
 
         async def read(db: Queries) -> tuple[int, int, list[str]]:
-            if not self._full and (await audit_state.state(db)).closed_until != self._checkpoint:
-                raise _CheckpointMoved
             last, found = await store.page_end(db, table, after, HOLDERS_PAGE)
             return last, found, await wrong_in(db, after, last)
 
@@ -268,12 +217,6 @@ async def close(db: Database) -> bytes:
     if not await db.writers_ended():
         return FIRST
     return await audit_state.closable_until(db, fence)  # another audit may have raised it since
-
-
-def _differences(kind: str, found: Mapping[int, object], stored: Mapping[int, object]) -> list[str]:
-    """A line for each id whose values differ. Zero sums are in neither mapping."""
-    ids = sorted(one for one in found.keys() | stored.keys() if found.get(one) != stored.get(one))
-    return [f"{kind} {one}: {stored.get(one)}, not {found.get(one)}" for one in ids]
 
 
 def _merged(breaches: list[Breach]) -> list[Breach]:

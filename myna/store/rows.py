@@ -5,10 +5,9 @@ PostgreSQL an array for each column.
 from collections.abc import Awaitable, Callable, Iterator, Sequence, Sized
 from functools import lru_cache
 from itertools import chain, count
-from operator import add
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 S = TypeVar("S", bound=Struct)
 V = TypeVar("V", int, str, bytes)
@@ -17,13 +16,6 @@ ID_MAX = 2**63 - 1
 """Above every id."""
 Row = Sequence[Any]
 Fetch = Callable[..., Awaitable[Sequence[Row]]]
-
-
-class Sums(Struct, frozen=True):
-    """Numbers that are added field by field."""
-
-    def plus(self, other: Self) -> Self:
-        return type(self)(*map(add, structs.astuple(self), structs.astuple(other)))
 
 
 class Queries(Protocol):

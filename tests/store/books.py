@@ -239,11 +239,9 @@ async def _migrated() -> bytes:
 
 async def broken_rules(db: Queries) -> list[audit.Breach]:
     """Every rule that is broken, as this transaction sees the books."""
-    known: dict[int, Any] = {}
-    page = (db, 0, ID_MAX, audit.FIRST, known)
     found = await audit.broken_in(db, audit.FIRST, audit.LAST) + await audit.broken_now(db)
-    found += audit.breach_of(audit.BALANCE_RULE, await audit.wrong_balances(*page, stored=False))
-    found += audit.breach_of(audit.USAGE_RULE, await audit.wrong_counters(*page, stored=False))
+    for rule in audit.SUM_RULES:
+        found += audit.breach_of(rule, await audit.wrong_sums(db, 0, ID_MAX, rule=rule, full=True))
     return found + await broken_reports(db, {breach.rule for breach in found})
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from myna.actions.accounts import GrantUnits
 from myna.billing import audit, rollup
-from myna.billing.audit import AUDIO_RULE, CHECKPOINT_RULE, Report
+from myna.billing.audit import AUDIO_RULE, Report
 from myna.lib.ids import first_of, millis_of, new_id
 from myna.store import postgresql
 from myna.store.batch import Audio, CallState, Charge, Charged, ChargeRefused, End, RefusalReason
@@ -17,7 +17,7 @@ from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import Folder
 from myna.store.postgresql import Postgresql
 from myna.store.queries import audit_state
-from myna.store.queries.audit import FIRST, Counts
+from myna.store.queries.audit import CHECKPOINT_RULE, FIRST, Counts
 from myna.store.sqlite import clock_ms
 from tests.ledger.ledger_service import ledger_service_on
 from tests.rig.actors import perform

@@ -6,13 +6,14 @@ few rows.
 """
 
 from collections.abc import Iterable, Mapping
+from operator import add
+from typing import Self
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from myna.store.batch import CallState, EntryKind, TaskStatus
 from myna.store.database import Queries
-from myna.store.queries.keys import KeyUsage
-from myna.store.rows import ID_MAX, Sums, fetch_map
+from myna.store.rows import ID_MAX, fetch_only
 from myna.store.states import (
     COMPLETED,
     ENDED,
@@ -37,13 +38,14 @@ SWEEP_GRACE_MS = 90_000
 SHOWN_MAX = 20
 BALANCE_RULE = "an account's balance is the sum of its ledger entries and at least 0"
 USAGE_RULE = "a key counts its calls that ended, those delivered, and their units"
+CHECKPOINT_RULE = "the checkpoint's sums are those of its entries and calls"
 OVERDUE_RULE = "no call is open past its deadline and a sweep"
 
 _CALLS = "c.id >= $1 AND c.id < $2"
 _ENTRIES = "l.call_id >= $1 AND l.call_id < $2"
 _TASKS = "t.call_id >= $1 AND t.call_id < $2"
-KEPT_CALLS = f"sum(CASE state WHEN {CallState.KEPT} THEN 1 ELSE 0 END)"
-KEPT_UNITS = f"CAST(sum(CASE state WHEN {CallState.KEPT} THEN units ELSE 0 END) AS BIGINT)"
+KEPT = f"CASE state WHEN {CallState.KEPT} THEN 1 ELSE 0 END"
+"""1 for a kept call, 0 for another one."""
 
 
 class Breach(Struct, frozen=True):
@@ -54,13 +56,16 @@ class Breach(Struct, frozen=True):
     examples: list[str]
 
 
-class Counts(Sums, frozen=True):
+class Counts(Struct, frozen=True):
     """How many rows of a range were checked."""
 
     calls: int = 0
     entries: int = 0
     tasks: int = 0
     files: int = 0
+
+    def plus(self, other: Self) -> Self:
+        return type(self)(*map(add, structs.astuple(self), structs.astuple(other)))
 
 
 RANGE_RULES: dict[str, str] = {
@@ -164,32 +169,43 @@ RULES_OF_NOW: dict[str, str] = {
         WHERE CASE WHEN {FAILED} THEN reason = ''
               ELSE reason <> '' AND ({READY} OR refused_by = '') END""",
 }
-RULES = (BALANCE_RULE, USAGE_RULE, *RANGE_RULES, *RULES_OF_NOW)
+# On the accounts and keys with ids above $1 and up to $2, by table: the stored sum, and that of the calls
+# with ids from $3 on, to which the checkpoint's is added if $4 is 1.
+SUM_RULES: dict[str, tuple[str, str]] = {
+    BALANCE_RULE: (
+        "accounts",
+        """SELECT max(name), sum(balance), sum(units) FROM (
+            SELECT id, name, balance, 0 AS units FROM accounts WHERE id > $1 AND id <= $2
+            UNION ALL SELECT account_id, '', 0, units * $4 FROM audit_accounts
+            WHERE account_id > $1 AND account_id <= $2
+            UNION ALL SELECT account_id, '', 0, units FROM ledger
+            WHERE call_id >= $3 AND account_id > $1 AND account_id <= $2
+        ) AS found GROUP BY id HAVING sum(balance) <> sum(units) OR sum(balance) < 0""",
+    ),
+    USAGE_RULE: (
+        "keys",
+        f"""SELECT id, sum(calls), sum(c), sum(ok_calls), sum(ok), sum(cost), sum(units) FROM (
+            SELECT key_id AS id, calls, ok_calls, cost, 0 AS c, 0 AS ok, 0 AS units FROM key_usage
+            WHERE key_id > $1 AND key_id <= $2
+            UNION ALL SELECT key_id, 0, 0, 0, calls * $4, ok_calls * $4, cost * $4 FROM audit_keys
+            WHERE key_id > $1 AND key_id <= $2
+            UNION ALL SELECT key_id, 0, 0, 0, 1, {KEPT}, units * {KEPT}
+            FROM calls WHERE id >= $3 AND {ENDED} AND key_id > $1 AND key_id <= $2
+        ) AS found GROUP BY id
+        HAVING sum(calls) <> sum(c) OR sum(ok_calls) <> sum(ok) OR sum(cost) <> sum(units)""",
+    ),
+}
+_CHECKPOINT = f"""
+SELECT holder, id, sum(calls), sum(ok_calls), sum(units) FROM (
+    SELECT 'account' AS holder, account_id AS id, 0 AS calls, 0 AS ok_calls, units FROM audit_accounts
+    UNION ALL SELECT 'account', account_id, 0, 0, -units FROM ledger
+    WHERE call_id < (SELECT closed_until FROM audit_state)
+    UNION ALL SELECT 'key', key_id, calls, ok_calls, cost FROM audit_keys
+    UNION ALL SELECT 'key', key_id, -1, -{KEPT}, -units * {KEPT} FROM calls
+    WHERE id < (SELECT closed_until FROM audit_state) AND {ENDED}
+) AS found GROUP BY holder, id HAVING sum(calls) <> 0 OR sum(ok_calls) <> 0 OR sum(units) <> 0"""
+RULES = (*SUM_RULES, *RANGE_RULES, *RULES_OF_NOW)
 """All rules, as an operator reads them."""
-
-# Balances and counters of the accounts and keys with ids above $1 and up to $2: the stored ones, and those
-# computed from the calls with ids from $3 on. $4 is 1 to add the checkpoint's sums. $5 is 1 for all rows, 0
-# for those that differ.
-_BALANCES = """
-SELECT id, max(name), CAST(sum(balance) AS BIGINT), CAST(sum(units) AS BIGINT) FROM (
-    SELECT id, name, balance, 0 AS units FROM accounts WHERE id > $1 AND id <= $2
-    UNION ALL SELECT account_id, '', 0, units * $4 FROM audit_accounts
-    WHERE account_id > $1 AND account_id <= $2
-    UNION ALL SELECT account_id, '', 0, units FROM ledger
-    WHERE call_id >= $3 AND account_id > $1 AND account_id <= $2
-) AS found GROUP BY id HAVING $5 = 1 OR sum(balance) <> sum(units) OR sum(balance) < 0"""
-_COUNTERS = f"""
-SELECT id, CAST(sum(calls) AS BIGINT), CAST(sum(c) AS BIGINT), CAST(sum(ok_calls) AS BIGINT),
-       CAST(sum(ok) AS BIGINT), CAST(sum(cost) AS BIGINT), CAST(sum(units) AS BIGINT) FROM (
-    SELECT key_id AS id, calls, ok_calls, cost, 0 AS c, 0 AS ok, 0 AS units FROM key_usage
-    WHERE key_id > $1 AND key_id <= $2
-    UNION ALL SELECT key_id, 0, 0, 0, calls * $4, ok_calls * $4, cost * $4 FROM audit_keys
-    WHERE key_id > $1 AND key_id <= $2
-    UNION ALL SELECT key_id, 0, 0, 0, 1, CASE state WHEN {CallState.KEPT} THEN 1 ELSE 0 END,
-                     CASE state WHEN {CallState.KEPT} THEN units ELSE 0 END
-    FROM calls WHERE id >= $3 AND {ENDED} AND key_id > $1 AND key_id <= $2
-) AS found GROUP BY id
-HAVING $5 = 1 OR sum(calls) <> sum(c) OR sum(ok_calls) <> sum(ok) OR sum(cost) <> sum(units)"""
 AudioRow = tuple[bytes, int, str, int, bytes]
 """Call id, task id, the file's name, its size in bytes and its SHA-256."""
 
@@ -202,6 +218,12 @@ async def broken_in(db: Queries, start: bytes, end: bytes) -> list[Breach]:
 async def broken_now(db: Queries) -> list[Breach]:
     """The rules on the present state that are broken."""
     return await _broken(db, RULES_OF_NOW)
+
+
+async def wrong_checkpoint(db: Queries) -> list[str]:
+    """A line for each account or key whose sums in the checkpoint are not those of its entries and calls:
+    how much more it has."""
+    return lines(await db.fetch(_CHECKPOINT))
 
 
 async def count(db: Queries, start: bytes, end: bytes) -> Counts:
@@ -220,41 +242,13 @@ async def page_end(db: Queries, table: str, after: int, limit: int) -> tuple[int
     return (int(last), int(rows)) if rows == limit else (ID_MAX, int(rows))
 
 
-async def wrong_balances(
-    db: Queries, after: int, last: int, start: bytes, before: Mapping[int, int], *, stored: bool
-) -> list[str]:
-    """Accounts of a page whose balance is not the sum of the entries from `start` on, of the sums `before`
-    them and, with `stored`, of the checkpoint's sum."""
-    rows = await db.fetch(_BALANCES, after, last, start, int(stored), int(bool(before)))
-    summed = [(row[0], row[1], row[2], row[3] + before.get(row[0], 0)) for row in rows]
-    return lines(row[1:] for row in summed if row[2] != row[3] or row[2] < 0)
-
-
-async def wrong_counters(
-    db: Queries, after: int, last: int, start: bytes, before: Mapping[int, KeyUsage], *, stored: bool
-) -> list[str]:
-    """Keys of a page whose counters are not those of their calls; parameters as in `wrong_balances`."""
-    rows = await db.fetch(_COUNTERS, after, last, start, int(stored), int(bool(before)))
-    wrong = []
-    for key_id, calls, found, ok_calls, ok, cost, units in rows:
-        counted = KeyUsage(found, ok, units).plus(before.get(key_id, KeyUsage()))
-        if counted != KeyUsage(calls, ok_calls, cost):
-            wrong.append((key_id, calls, counted.calls, ok_calls, counted.ok_calls, cost, counted.cost))
-    return lines(wrong)
-
-
-async def units_of(db: Queries, start: bytes, end: bytes) -> dict[int, int]:
-    """The sum of the entries in this range, by account."""
-    sql = f"SELECT account_id, CAST(sum(units) AS BIGINT) FROM ledger l WHERE {_ENTRIES} GROUP BY account_id"
-    return await fetch_map(db, int, int, sql, start, end)
-
-
-async def usage_of(db: Queries, start: bytes, end: bytes) -> dict[int, KeyUsage]:
-    """The usage by the ended calls in this range, by key."""
-    sql = f"""SELECT key_id, count(*), {KEPT_CALLS}, {KEPT_UNITS}
-        FROM calls c WHERE {_CALLS} AND {ENDED} GROUP BY key_id"""
-    rows = await db.fetch(sql, start, end)
-    return {int(key_id): KeyUsage(int(calls), int(ok), int(cost)) for key_id, calls, ok, cost in rows}
+async def wrong_sums(db: Queries, after: int, last: int, *, rule: str, full: bool) -> list[str]:
+    """A line for each account or key with an id above `after` and up to `last` that breaks one of SUM_RULES.
+    A `full` audit sums up all entries and calls, another one those above the checkpoint. To be read in one
+    snapshot."""
+    start = FIRST if full else await fetch_only(db, bytes, "SELECT closed_until FROM audit_state")
+    _, sql = SUM_RULES[rule]
+    return lines(await db.fetch(sql, after, last, start, int(not full)))
 
 
 async def audio_page(db: Queries, start: bytes, end: bytes, limit: int) -> list[AudioRow]:

@@ -13,10 +13,9 @@ from msgspec import Struct, structs
 
 from myna.lib.ids import first_of, millis_of
 from myna.store.database import Queries, Transaction
-from myna.store.queries.audit import FIRST, KEPT_CALLS, KEPT_UNITS, Counts
+from myna.store.queries.audit import FIRST, KEPT, Counts
 from myna.store.queries.config import raise_version
-from myna.store.queries.keys import KeyUsage
-from myna.store.rows import columns, fetch_map, fetch_only, fetch_value, has_row
+from myna.store.rows import columns, fetch_only, fetch_value, has_row
 from myna.store.states import ENDED, OPEN
 
 LEASE_MS = 600_000
@@ -114,20 +113,12 @@ async def advance(db: Transaction, start: bytes, end: bytes, counts: Counts) -> 
         ON CONFLICT (account_id) DO UPDATE SET units = audit_accounts.units + excluded.units"""
     await db.fetch(sql, start, end)
     sql = f"""INSERT INTO audit_keys (key_id, calls, ok_calls, cost)
-        SELECT key_id, count(*), {KEPT_CALLS}, {KEPT_UNITS} FROM calls
+        SELECT key_id, count(*), sum({KEPT}), CAST(sum(units * {KEPT}) AS BIGINT) FROM calls
         WHERE id >= $1 AND id < $2 AND {ENDED} GROUP BY key_id
         ON CONFLICT (key_id) DO UPDATE SET calls = audit_keys.calls + excluded.calls,
         ok_calls = audit_keys.ok_calls + excluded.ok_calls, cost = audit_keys.cost + excluded.cost"""
     await db.fetch(sql, start, end)
     return True
-
-
-async def sums(db: Queries) -> tuple[bytes, dict[int, int], dict[int, KeyUsage]]:
-    """The checkpoint: its end, units by account, and usage by key. To be read in one snapshot."""
-    until = await fetch_only(db, bytes, "SELECT closed_until FROM audit_state")
-    units = await fetch_map(db, int, int, "SELECT account_id, units FROM audit_accounts")
-    keys = await db.fetch(f"SELECT key_id, {columns(KeyUsage)} FROM audit_keys")
-    return until, units, {int(key_id): KeyUsage(*counters) for key_id, *counters in keys}
 
 
 async def drop(db: Transaction) -> None:

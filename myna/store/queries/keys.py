@@ -12,7 +12,6 @@ from myna.store.database import Queries, Transaction
 from myna.store.queries import accounts
 from myna.store.rows import (
     NOW,
-    Sums,
     columns,
     fetch_map,
     fetch_only,
@@ -45,7 +44,7 @@ class KeyRow(Struct, frozen=True):
     account_disabled_at: int
 
 
-class KeyUsage(Sums, frozen=True):
+class KeyUsage(Struct, frozen=True):
     """A key's calls, delivered calls, and units charged less units refunded. Open calls are included, except
     in an audit."""
 
