@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from bench import fill
 from myna.billing import reports
@@ -20,6 +21,7 @@ from myna.lib.times import day_of
 from myna.settings import Settings
 from myna.store.batch import EntryKind
 from myna.store.database import Database, connect
+from myna.store.queries import reports as store
 from myna.store.queries import rollup
 from tests.rig import postgres
 
@@ -33,21 +35,28 @@ async def reads(db: Database) -> dict[str, Read]:
     account, state = fill.READER, await rollup.state(db)
     now, today = state.now, day_of("UTC", state.now)
     page = await reports.ledger_page(db, account)
+
+    def read(report: Callable[..., Awaitable[object]], *args: Any, **only: Any) -> Read:
+        return lambda: db.read(lambda queries: report(queries, *args, **only))
+
+    def ledger(kind: EntryKind | None = None, key_id: int = 0) -> Read:
+        return read(reports.ledger_page, account, LedgerFilter(kind=kind, key_id=key_id))
+
     return {
-        "usage by hour, 31 days": lambda: reports.usage_by_hour(db, account, now - 31 * reports.DAY_MS, now),
-        "usage by day, 2 years": lambda: reports.usage_by_day(db, account, today - 731, today),
-        "sparklines": lambda: reports.sparklines(db, account),
-        "last used": lambda: reports.last_used(db, account),
-        "ledger, first page": lambda: reports.ledger_page(db, account),
-        "ledger, next page": lambda: reports.ledger_page(db, account, before=page.before),
-        "ledger, refunds": lambda: reports.ledger_page(db, account, LedgerFilter(kind=EntryKind.REFUND)),
-        "ledger, grants": lambda: reports.ledger_page(db, account, LedgerFilter(kind=EntryKind.GRANT)),
-        "ledger, charges": lambda: reports.ledger_page(db, account, LedgerFilter(kind=EntryKind.CHARGE)),
-        "ledger, a rare key": lambda: reports.ledger_page(db, account, LedgerFilter(key_id=65)),
-        "ledger, an unknown key": lambda: reports.ledger_page(db, account, LedgerFilter(key_id=10**9)),
-        "month": lambda: reports.month(db, account, *time.gmtime()[:2]),
-        "balance": lambda: reports.balance_proof(db, account),
-        "site by hour, 24 hours": lambda: reports.site_hours(db, now - reports.DAY_MS, now),
+        "usage by hour, 31 days": read(reports.usage_by_hour, account, now - 31 * reports.DAY_MS, now),
+        "usage by day, 2 years": read(reports.usage_by_day, account, today - 731, today),
+        "sparklines": lambda: reports.sparklines(db, account, today),
+        "last used": read(store.last_used, account),
+        "ledger, first page": ledger(),
+        "ledger, next page": read(reports.ledger_page, account, before=page.before),
+        "ledger, refunds": ledger(EntryKind.REFUND),
+        "ledger, grants": ledger(EntryKind.GRANT),
+        "ledger, charges": ledger(EntryKind.CHARGE),
+        "ledger, a rare key": ledger(key_id=65),
+        "ledger, an unknown key": ledger(key_id=10**9),
+        "month": read(reports.month, account, *time.gmtime()[:2]),
+        "balance": read(reports.balance_proof, account),
+        "site by hour, 24 hours": read(store.site_hours, now - reports.DAY_MS, now),
     }
 
 

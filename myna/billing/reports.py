@@ -1,6 +1,6 @@
-"""What the pages and the CSV files read: usage, the ledger, months, and the site's hours.
+"""What the pages and the CSV files read: usage, the ledger, and months.
 
-All functions read on the connection for reports (`Database.read`) and raise Unavailable after its limit.
+A report is read in one snapshot, on the connection for reports: `Database.read`.
 Times are Unix milliseconds. A day is the number of days since 1970-01-01 in the reporting zone, and an hour
 begins at the zone's minutes. A call counts when it ended, a ledger entry when it was entered.
 """
@@ -51,34 +51,10 @@ class Usage(Struct, frozen=True):
         )
 
 
-class KeyUsage(Struct, frozen=True):
-    """Usage of a key at the rate of a scope (`kind`: 1 chat, 2 tts) in an hour or a day. `at` is the hour's
-    start in Unix ms, or the day."""
-
-    at: int
-    key_id: int
-    kind: int
-    usage: Usage
-
-
-class Sparkline(Struct, frozen=True):
-    """Usage of a key on each of the last SPARKLINE_DAYS days, the present one last."""
-
-    key_id: int
-    days: list[Usage]
-
-
-class LedgerEntry(Struct, frozen=True):
+class LedgerEntry(EntryRow, frozen=True, gc=False):
     """An entry of the ledger. `number` counts the account's entries from 1, `balance` is in units after it.
     `call_id` is the grant's or the redemption's own id where there is no call, and `key_id` is 0 then."""
 
-    at: int
-    call_id: bytes
-    kind: EntryKind
-    key_id: int
-    units: int
-    balance: int
-    number: int
     memo: str
     request_id: str
     route: str
@@ -102,6 +78,7 @@ class LedgerFilter(Struct, frozen=True):
 
 
 ALL_ENTRIES = LedgerFilter()
+NO_DETAILS = ("", "", "")
 
 
 class Month(Struct, frozen=True):
@@ -130,172 +107,29 @@ class BalanceProof(Struct, frozen=True):
     breaches: int
 
 
-class SiteHour(Struct, frozen=True):
-    """The site's calls that ended in an hour, by channel ("" for a compute node or none) and scope that paid.
-    `latency[n]` is how many of the delivered ones took less than 2^n ms and at least half of that;
-    `latency[0]` took less than one. It lags by a second."""
-
-    hour: int
-    channel: str
-    kind: int
-    calls: int
-    ok_calls: int
-    units: int
-    latency: list[int]
-
-
 async def usage_by_hour(
-    db: Database, account_id: int, start_ms: int, end_ms: int, key_id: int | None = None
-) -> list[KeyUsage]:
+    db: Queries, account_id: int, start_ms: int, end_ms: int, key_id: int | None = None
+) -> list[UsageRow]:
     """The account's usage by hour, key (or of one key) and kind, in the hours that begin from `start_ms` on
     and before `end_ms`, oldest first. Raises CommandError for more than HOURS_MAX_DAYS."""
     if end_ms - start_ms > HOURS_MAX_DAYS * DAY_MS:
         raise CommandError(
             "A report by the hour has at most {hours_max_days} days.", hours_max_days=HOURS_MAX_DAYS
         )
-
-    async def read(connection: Queries) -> list[UsageRow]:
-        unfolded = await store.waiting(connection, account_id)
-        return await store.hours(connection, account_id, start_ms, end_ms, unfolded, key_id)
-
-    return _summed(await db.read(read), lambda hour: hour)
+    unfolded = await store.waiting(db, account_id)
+    hours = await store.hours(db, account_id, start_ms, end_ms, unfolded, key_id)
+    return _summed(hours, lambda hour: hour)
 
 
-async def usage_by_day(db: Database, account_id: int, first_day: int, last_day: int) -> list[KeyUsage]:
-    """The account's usage by day, key and kind, from `first_day` to `last_day`, oldest first. Raises
-    CommandError for more than DAYS_MAX days."""
-    if last_day - first_day >= DAYS_MAX:
+async def usage_by_day(db: Queries, account_id: int, first: int, last: int) -> list[UsageRow]:
+    """The account's usage by day, key and kind, from the day `first` to `last`, oldest first. Raises
+    CommandError for more than DAYS_MAX days.
+
+    Days before yesterday come from `usage_days`, as far as these are up to date; the others from their hours
+    and the outbox.
+    """
+    if last - first >= DAYS_MAX:
         raise CommandError("A report by the day has at most {days_max} days.", days_max=DAYS_MAX)
-    return await db.read(lambda connection: _days(connection, account_id, first_day, last_day))
-
-
-async def usage_by_week(
-    db: Database, account_id: int, first_day: int, last_day: int
-) -> AsyncGenerator[list[KeyUsage]]:
-    """As `usage_by_day`, a week at a time, so that many keys don't stop the event loop."""
-    for day in range(first_day, last_day + 1, 7):
-        yield await usage_by_day(db, account_id, day, min(day + 6, last_day))
-
-
-def total(usages: Iterable[Usage]) -> Usage:
-    """The sum of these."""
-    found = Usage()
-    for usage in usages:
-        found = found.plus(usage)
-    return found
-
-
-async def sparklines(db: Database, account_id: int) -> list[Sparkline]:
-    """Usage by day of each key of the account that was used in the last SPARKLINE_DAYS days."""
-    state = await db.read(rollup_store.state)
-    today = day_of(state.zone, state.now)
-    first = today - SPARKLINE_DAYS + 1
-    found: defaultdict[int, list[Usage]] = defaultdict(lambda: [Usage()] * SPARKLINE_DAYS)
-    async for rows in usage_by_week(db, account_id, first, today):
-        for row in rows:
-            days = found[row.key_id]
-            days[row.at - first] = days[row.at - first].plus(row.usage)
-    return [Sparkline(key_id, days) for key_id, days in sorted(found.items())]
-
-
-async def last_used(db: Database, account_id: int) -> dict[int, int]:
-    """When a call of each key of the account last ended, in Unix ms; keys without one are left out."""
-    return await db.read(lambda connection: store.last_used(connection, account_id))
-
-
-async def ledger_page(
-    db: Database, account_id: int, only: LedgerFilter = ALL_ENTRIES, before: str = "", limit: int = 50
-) -> LedgerPage:
-    """The account's newest entries, or those after the page that returned `before`. `limit` is PAGE_MAX at
-    most. Raises InvalidRequest if `before` can't be read."""
-    limit = min(limit, PAGE_MAX)
-    place = _place_of(before) if before else store.LAST_PLACE
-    if only.end_ms:
-        place = min(place, (only.end_ms, b"", 0))
-
-    return await db.read(lambda connection: entries_below(connection, account_id, place, limit, only))
-
-
-async def entries_below(
-    db: Queries, account_id: int, place: Place, limit: int, only: LedgerFilter = ALL_ENTRIES
-) -> LedgerPage:
-    """The account's newest entries below this place, on one snapshot."""
-    rows, following = await _page(db, account_id, only, place, limit)
-    details = await store.details(db, [row.call_id for row in rows])
-    entries = [_entry(row, details.get((row.call_id, row.kind))) for row in rows]
-    return LedgerPage(entries, _text_of(following) if following else "")
-
-
-async def month(db: Database, account_id: int, year: int, number: int) -> Month:
-    """The account's month: `number` is 1 to 12, in the reporting zone."""
-
-    async def read(connection: Queries) -> Month:
-        zone = (await rollup_store.state(connection)).zone
-        start, end = month_start(zone, year, number), month_start(zone, year, number + 1)
-        tail = await _tail(connection, account_id)
-        first = await _sums_before(connection, account_id, start, tail)
-        last = await _sums_before(connection, account_id, end, tail)
-        return Month(
-            start_ms=start,
-            end_ms=end,
-            start_balance=first.balance,
-            granted=_granted(last) - _granted(first),
-            redeemed=last.redeemed - first.redeemed,
-            charged=last.charged - first.charged,
-            refunded=last.refunded - first.refunded,
-            end_balance=last.balance,
-            entries=last.number - first.number,
-        )
-
-    return await db.read(read)
-
-
-async def balance_proof(db: Database, account_id: int) -> BalanceProof:
-    """The account's balance as the sum of its entries, and when the audit last checked it."""
-
-    async def read(connection: Queries) -> BalanceProof:
-        tail = await _tail(connection, account_id)
-        last = await _sums_before(connection, account_id, store.LAST_PLACE[0], tail)
-        state = await audit_state.state(connection)
-        account = await accounts.by_id(connection, account_id)
-        return BalanceProof(
-            balance=account.balance if account else 0,
-            units=last.balance,
-            entries=last.number,
-            checked_at=state.audited_at,
-            breaches=state.breaches,
-        )
-
-    return await db.read(read)
-
-
-async def site_hours(db: Database, start_ms: int, end_ms: int) -> list[SiteHour]:
-    """The site's calls by hour, channel and kind, in the hours that begin from `start_ms` on and before
-    `end_ms`, oldest first. Raises CommandError for more than HOURS_MAX_DAYS."""
-    if end_ms - start_ms > HOURS_MAX_DAYS * DAY_MS:
-        raise CommandError(
-            "A report on the site has at most {site_hours_max_days} days.",
-            site_hours_max_days=HOURS_MAX_DAYS,
-        )
-    rows = await db.read(lambda connection: store.site_hours(connection, start_ms, end_ms))
-    found: dict[tuple[int, str, int], SiteHour] = {}
-    for row in rows:
-        place = row.hour, row.channel, row.kind
-        hour = found.get(place) or SiteHour(*place, 0, 0, 0, [])
-        latency = hour.latency + [0] * (row.bucket + 1 - len(hour.latency))
-        latency[row.bucket] += row.ok_calls
-        found[place] = SiteHour(
-            *place, hour.calls + row.calls, hour.ok_calls + row.ok_calls, hour.units + row.units, latency
-        )
-    return list(found.values())
-
-
-# ---- usage
-
-
-async def _days(db: Queries, account_id: int, first: int, last: int) -> list[KeyUsage]:
-    """Days before yesterday come from `usage_days`, as far as these are up to date; the others from their
-    hours and the outbox."""
     state = await rollup_store.state(db)
     recent = day_of(state.zone, state.now) - 1
     stale = await store.oldest_stale(db, account_id, recent)
@@ -312,13 +146,99 @@ async def _days(db: Queries, account_id: int, first: int, last: int) -> list[Key
     return days + _summed(hours, partial(day_of, state.zone))
 
 
-def _summed(rows: Iterable[UsageRow], at: Callable[[int], int]) -> list[KeyUsage]:
+async def usage_by_week(
+    db: Database, account_id: int, first_day: int, last_day: int
+) -> AsyncGenerator[list[UsageRow]]:
+    """As `usage_by_day`, a week and a snapshot at a time, so that many keys don't stop the event loop."""
+    for day in range(first_day, last_day + 1, 7):
+        week = partial(usage_by_day, account_id=account_id, first=day, last=min(day + 6, last_day))
+        yield await db.read(week)
+
+
+def total(usages: Iterable[Usage | UsageRow]) -> Usage:
+    """The sum of these."""
+    found = Usage()
+    for usage in usages:
+        found = found.plus(usage)
+    return found
+
+
+async def sparklines(db: Database, account_id: int, today: int) -> dict[int, list[Usage]]:
+    """Usage on each of the last SPARKLINE_DAYS days, the present one last, of each key of the account that
+    was used in them, by its id."""
+    first = today - SPARKLINE_DAYS + 1
+    found: defaultdict[int, list[Usage]] = defaultdict(lambda: [Usage()] * SPARKLINE_DAYS)
+    async for rows in usage_by_week(db, account_id, first, today):
+        for row in rows:
+            days = found[row.key_id]
+            days[row.at - first] = days[row.at - first].plus(row)
+    return dict(sorted(found.items()))
+
+
+async def ledger_page(
+    db: Queries, account_id: int, only: LedgerFilter = ALL_ENTRIES, before: str = "", limit: int = 50
+) -> LedgerPage:
+    """The account's newest entries, or those after the page that returned `before`. `limit` is PAGE_MAX at
+    most. Raises InvalidRequest if `before` can't be read."""
+    place = _place_of(before) if before else store.LAST_PLACE
+    if only.end_ms:
+        place = min(place, (only.end_ms, b"", 0))
+    return await entries_below(db, account_id, place, min(limit, PAGE_MAX), only)
+
+
+async def entries_below(
+    db: Queries, account_id: int, place: Place, limit: int, only: LedgerFilter = ALL_ENTRIES
+) -> LedgerPage:
+    """The account's newest entries below this place."""
+    rows, following = await _page(db, account_id, only, place, limit)
+    details = await store.details(db, [row.call_id for row in rows])
+    values = [(*structs.astuple(row), *details.get((row.call_id, row.kind), NO_DETAILS)) for row in rows]
+    entries = [LedgerEntry(*each) for each in values]
+    return LedgerPage(entries, _text_of(following) if following else "")
+
+
+async def month(db: Queries, account_id: int, year: int, number: int) -> Month:
+    """The account's month: `number` is 1 to 12, in the reporting zone."""
+    zone = (await rollup_store.state(db)).zone
+    start, end = month_start(zone, year, number), month_start(zone, year, number + 1)
+    tail = await _tail(db, account_id)
+    first = await _sums_before(db, account_id, start, tail)
+    last = await _sums_before(db, account_id, end, tail)
+    return Month(
+        start_ms=start,
+        end_ms=end,
+        start_balance=first.balance,
+        granted=_granted(last) - _granted(first),
+        redeemed=last.redeemed - first.redeemed,
+        charged=last.charged - first.charged,
+        refunded=last.refunded - first.refunded,
+        end_balance=last.balance,
+        entries=last.number - first.number,
+    )
+
+
+async def balance_proof(db: Queries, account_id: int) -> BalanceProof:
+    """The account's balance as the sum of its entries, and when the audit last checked it."""
+    tail = await _tail(db, account_id)
+    last = await _sums_before(db, account_id, store.LAST_PLACE[0], tail)
+    state = await audit_state.state(db)
+    account = await accounts.by_id(db, account_id)
+    return BalanceProof(
+        balance=account.balance if account else 0,
+        units=last.balance,
+        entries=last.number,
+        checked_at=state.audited_at,
+        breaches=state.breaches,
+    )
+
+
+def _summed(rows: Iterable[UsageRow], at: Callable[[int], int]) -> list[UsageRow]:
     """The rows, those of one key, rate and `at` of their time in one."""
     found: dict[tuple[int, int, int], Usage] = {}
     for row in rows:
         place = at(row.at), row.key_id, row.kind
         found[place] = found.get(place, Usage()).plus(row)
-    return [KeyUsage(*place, usage) for place, usage in sorted(found.items())]
+    return [UsageRow(*place, *structs.astuple(usage)) for place, usage in sorted(found.items())]
 
 
 # ---- the ledger
@@ -367,12 +287,6 @@ async def _page(
     if len(rows) > limit:
         return rows[:limit], rows[limit - 1].place
     return rows, following
-
-
-def _entry(row: EntryRow, details: store.Details | None) -> LedgerEntry:
-    texts = structs.astuple(details) if details else ("", "", "")
-    kind = EntryKind(row.kind)
-    return LedgerEntry(row.at, row.call_id, kind, row.key_id, row.units, row.balance, row.number, *texts)
 
 
 def _text_of(place: Place) -> str:

@@ -130,7 +130,7 @@ def _call_id(text: str) -> bytes:
 
 
 def _shown_entry(entry: LedgerEntry) -> Row:
-    kind = entry.kind.name.lower()
+    kind = EntryKind(entry.kind).name.lower()
     return {
         "entry": f"{entry.call_id.hex()}-{kind}",
         "created_at": seconds(entry.at),

@@ -31,6 +31,7 @@ from myna.office.pages.site.channels import TRIAL_MAX_S
 from myna.office.visit import Visit
 from myna.store.queries import accounts as account_store
 from myna.store.queries import keys as key_store
+from myna.store.queries import reports as reports_store
 from myna.store.queries.keys import KeyRow
 
 RATE_DAYS = 7
@@ -67,7 +68,7 @@ def estimate(balance: int, used: Sequence[int], age_days: int) -> BalanceEstimat
 async def show(visit: Visit) -> Response:
     """Balance, how long it lasts, the next step, 30 days, and the last entries."""
     account = visit.account
-    proof = await reports.balance_proof(visit.db, account.id)
+    proof = await visit.read(reports.balance_proof, account_id=account.id)
     days = await _days(visit)
     all_keys = await visit.read(key_store.of_account, account_id=account.id)
     own = [key for key in reversed(all_keys) if not key.internal]
@@ -85,7 +86,7 @@ async def show(visit: Visit) -> Response:
         chart=_chart(visit, [day for day, _ in days], used) if any(used) else None,
         next_step=await _next_step(visit, own, proof.balance),
         newest_key=own[0] if own else None,
-        entries=(await reports.ledger_page(visit.db, account.id, limit=ENTRIES)).entries,
+        entries=(await visit.read(reports.ledger_page, account_id=account.id, limit=ENTRIES)).entries,
         labels=LABELS,
         memo_of=partial(memo_of, visit),
         names={key.id: visit.key_name(key) for key in all_keys},
@@ -95,12 +96,12 @@ async def show(visit: Visit) -> Response:
 async def _days(visit: Visit) -> list[tuple[str, Usage]]:
     """The account's usage on each of the last 30 days, the present one last."""
     today = day_of(visit.time_zone, visit.now_ms)
-    first = today - SPARKLINE_DAYS + 1
-    found = [Usage()] * SPARKLINE_DAYS
-    async for rows in reports.usage_by_week(visit.db, visit.account.id, first, today):
-        for row in rows:
-            found[row.at - first] = found[row.at - first].plus(row.usage)
-    return [((EPOCH + timedelta(days=day)).isoformat(), usage) for day, usage in enumerate(found, first)]
+    keys = (await reports.sparklines(visit.db, visit.account.id, today)).values()
+    days = range(today - SPARKLINE_DAYS + 1, today + 1)
+    return [
+        ((EPOCH + timedelta(days=day)).isoformat(), reports.total(key[place] for key in keys))
+        for place, day in enumerate(days)
+    ]
 
 
 def _chart(visit: Visit, days: list[str], units: list[int]) -> Markup:
@@ -118,7 +119,7 @@ async def _next_step(visit: Visit, own: list[KeyRow], balance: int) -> str:
         return "units"
     if not any(keys.state(key, visit.now_ms) == "active" for key in own):
         return "key"
-    return "" if await reports.last_used(visit.db, visit.account.id) else "call"
+    return "" if await visit.read(reports_store.last_used, account_id=visit.account.id) else "call"
 
 
 FIRST_UNITS = 1000

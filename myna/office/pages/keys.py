@@ -5,6 +5,7 @@ A line under a new key waits for the first request, and says when it came or why
 
 import time
 from collections.abc import Collection, Mapping
+from functools import partial
 
 from markupsafe import Markup
 from msgspec import Struct, field, structs
@@ -28,7 +29,7 @@ from myna.billing import reports
 from myna.billing.reports import DAY_MS, HOURS_MAX_DAYS, Usage
 from myna.channels.routes import TRANSCRIPTION_ROUTE, Route, listed
 from myna.errors import NotFound
-from myna.lib.times import HOUR_MS
+from myna.lib.times import HOUR_MS, day_of
 from myna.office.charts import small_bars
 from myna.office.client_lines import PLACEHOLDER, client_lines
 from myna.office.page import Page, Values, live_page
@@ -37,6 +38,7 @@ from myna.office.visit import Visit
 from myna.store.batch import NO_LIMITS
 from myna.store.queries import config as config_store
 from myna.store.queries import keys as store
+from myna.store.queries import reports as reports_store
 from myna.store.queries.keys import OF_ACCOUNT, CapRow, KeyRow, KeyUsage, Refusal
 
 PAGE_ROWS = 100
@@ -64,8 +66,9 @@ async def show(visit: Visit) -> Response:
     found = await visit.read(store.page, account_id=account_id, before=before, limit=PAGE_ROWS + 1)
     used = await visit.read(store.usage_of, key_ids=[key.id for key in found])
     capped = {row.key_id: row for row in await visit.read(store.caps_of_account, account_id=account_id)}
-    last_used = await reports.last_used(visit.db, account_id)
-    days = {one.key_id: one.days for one in await reports.sparklines(visit.db, account_id)}
+    last_used = await visit.read(reports_store.last_used, account_id=account_id)
+    today = day_of(visit.time_zone, visit.now_ms)
+    days = await reports.sparklines(visit.db, account_id, today)
     top = max((day.units for one in days.values() for day in one), default=0)
     rows = [
         Row(
@@ -112,7 +115,7 @@ async def show_one(visit: Visit) -> Response:
         state=keys.state(key, visit.now_ms),
         scopes=scopes.names,
         used=first.used,
-        last_used_at=(await reports.last_used(visit.db, visit.account.id)).get(key.id, 0),
+        last_used_at=(await visit.read(reports_store.last_used, account_id=visit.account.id)).get(key.id, 0),
         refusal=await visit.read(store.last_refusal, account_id=visit.account.id, key_id=key.id),
         lines=client_lines(visit.base_url, PLACEHOLDER, scopes),
         first=first,
@@ -185,7 +188,7 @@ async def show_revoke(visit: Visit) -> Response:
     return visit.page(
         "key_revoke.html",
         key=key,
-        last_used_at=(await reports.last_used(visit.db, visit.account.id)).get(key.id, 0),
+        last_used_at=(await visit.read(reports_store.last_used, account_id=visit.account.id)).get(key.id, 0),
         calls=(await visit.read(store.usage_of, key_ids=[key.id]))[key.id].calls,
     )
 
@@ -241,8 +244,8 @@ async def _ended(visit: Visit, key: KeyRow) -> Usage:
     """The calls of the key that ended since it was made, at most in the last days that have hours."""
     start = max(key.created_at - HOUR_MS, visit.now_ms - (HOURS_MAX_DAYS - 1) * DAY_MS)
     end = time.time_ns() // 10**6 + HOUR_MS
-    rows = await reports.usage_by_hour(visit.db, visit.account.id, start, end, key.id)
-    return reports.total(row.usage for row in rows)
+    usage = partial(reports.usage_by_hour, account_id=visit.account.id, key_id=key.id)
+    return reports.total(await visit.read(usage, start_ms=start, end_ms=end))
 
 
 async def _refusal(visit: Visit, key: KeyRow) -> Refusal | None:

@@ -4,6 +4,7 @@ call id or account.
 """
 
 import asyncio
+from functools import partial
 
 from msgspec import Struct
 from starlette.responses import Response
@@ -265,7 +266,9 @@ async def _find(visit: Visit, wanted: str, before: str) -> Found:
 
 async def _of_account(visit: Visit, account_id: int, before: str) -> Found:
     """By the ledger, which has an index by account."""
-    page = await reports.ledger_page(visit.db, account_id, LedgerFilter(kind=EntryKind.CHARGE), before, ROWS)
+    charges = LedgerFilter(kind=EntryKind.CHARGE)
+    newest = partial(reports.ledger_page, account_id=account_id, only=charges, before=before, limit=ROWS)
+    page = await visit.read(newest)
 
     async def read(connection: Queries) -> list[CallRow]:
         found = [await reports_store.call(connection, entry.call_id) for entry in page.entries]

@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from myna.accounts.keys import Scope
 from myna.actions.codes import RedeemCode
 from myna.billing import reports
-from myna.billing.reports import KeyUsage, LedgerFilter, Month, Usage
+from myna.billing.reports import LedgerFilter, LedgerPage, Month, Usage
 from myna.lib.times import EPOCH, HOUR_MS, day_of, hour_offset
 from myna.office import charts
 from myna.office.page import Page
@@ -25,7 +25,7 @@ from myna.office.render import N_
 from myna.office.visit import Visit
 from myna.store.batch import EntryKind
 from myna.store.queries import keys as keys_store
-from myna.store.transaction_queue import transactions_of
+from myna.store.queries.reports import UsageRow
 
 CsvRow = Sequence[object]
 FORMULA = re.compile(r"(^|[;\t\r\n])(?=[^\S;\t\r\n]*[=+\-@＝＋－＠]|[\t\r])")
@@ -48,7 +48,7 @@ class Report(Struct, frozen=True):
     labels: list[str]
     ticks: list[str]
     names: dict[int, str]
-    rows: AsyncGenerator[list[KeyUsage]]
+    rows: AsyncGenerator[list[UsageRow]]
 
 
 async def show_usage(visit: Visit) -> Response:
@@ -87,7 +87,7 @@ async def _cells(report: Report) -> AsyncGenerator[list[CsvRow]]:
         yield [
             (
                 labels[row.at], report.names.get(row.key_id, ""), row.key_id, Scope(row.kind).names[0],
-                row.usage.calls, row.usage.ok_calls, row.usage.units, row.usage.ms,
+                row.calls, row.ok_calls, row.units, row.ms,
             )
             for row in rows
         ]  # fmt: skip
@@ -117,8 +117,9 @@ async def _report(visit: Visit, period: str) -> Report:
     return Report(places, labels, ticks, names, weeks)
 
 
-async def _by_hour(visit: Visit, begin: int, end: int) -> AsyncGenerator[list[KeyUsage]]:
-    rows = await reports.usage_by_hour(visit.db, visit.account.id, begin, end)
+async def _by_hour(visit: Visit, begin: int, end: int) -> AsyncGenerator[list[UsageRow]]:
+    account_id = visit.account.id
+    rows = await visit.read(reports.usage_by_hour, account_id=account_id, start_ms=begin, end_ms=end)
     # Hours of before a change of the zone may begin at other minutes.
     yield [structs.replace(row, at=row.at - (row.at - begin) % HOUR_MS) for row in rows]
 
@@ -141,9 +142,9 @@ async def _summed(
     by_rate: defaultdict[int, Usage] = defaultdict(Usage)
     async for rows in report.rows:
         for row in rows:
-            values[row.key_id][index[row.at]] += getattr(row.usage, measure)
-            by_key[row.key_id] = by_key[row.key_id].plus(row.usage)
-            by_rate[row.kind] = by_rate[row.kind].plus(row.usage)
+            values[row.key_id][index[row.at]] += getattr(row, measure)
+            by_key[row.key_id] = by_key[row.key_id].plus(row)
+            by_rate[row.kind] = by_rate[row.kind].plus(row)
     ranked = sorted(by_key.items(), key=lambda item: (-item[1].units, -item[1].calls, item[0]))
     lines = [(report.names.get(key_id, f"#{key_id}"), key_id, usage) for key_id, usage in ranked]
     return [charts.Series(name, values[key_id]) for name, key_id, _ in lines], lines, by_rate
@@ -191,11 +192,9 @@ class Period(Struct, frozen=True):
 async def show_ledger(visit: Visit) -> Response:
     """A month, and a page of its entries."""
     period = _period(visit)
-    month = await reports.month(visit.db, visit.account.id, period.year, period.month)
+    month = await _month(visit, period)
     kind = visit.parameter("kind")
-    page = await reports.ledger_page(
-        visit.db, visit.account.id, _filter(visit, month), visit.parameter("before"), ROWS
-    )
+    page = await _page(visit, _filter(visit, month), visit.parameter("before"), ROWS)
     keys = await visit.read(keys_store.of_account, account_id=visit.account.id)
     return visit.page(
         "ledger.html",
@@ -210,7 +209,7 @@ async def show_ledger(visit: Visit) -> Response:
         labels=LABELS,
         memo_of=partial(memo_of, visit),
         names={key.id: visit.key_name(key) for key in keys},
-        proof=await reports.balance_proof(visit.db, visit.account.id),
+        proof=await visit.read(reports.balance_proof, account_id=visit.account.id),
         redeem_words=RedeemCode(account=visit.account.name, code="CODE").words,
     )
 
@@ -226,7 +225,7 @@ async def redeem(visit: Visit) -> Response:
 async def download_ledger(visit: Visit) -> Response:
     """The entries of the month as CSV."""
     period = _period(visit)
-    month = await reports.month(visit.db, visit.account.id, period.year, period.month)
+    month = await _month(visit, period)
     head = ("time", "kind", "units", "balance", "key_id", "call", "request_id", "memo", "model")
     return await csv_response(f"ledger-{period.text}.csv", head, _rows(visit, _filter(visit, month)))
 
@@ -234,17 +233,26 @@ async def download_ledger(visit: Visit) -> Response:
 async def _rows(visit: Visit, only: LedgerFilter) -> AsyncGenerator[list[CsvRow]]:
     before, more = "", True
     while more:
-        with transactions_of(visit.owner):
-            page = await reports.ledger_page(visit.db, visit.account.id, only, before, reports.PAGE_MAX)
+        page = await _page(visit, only, before, reports.PAGE_MAX)
         yield [
             (
-                visit.date(entry.at, seconds=True), entry.kind.name.lower(), entry.units, entry.balance,
-                entry.key_id or "", entry.call_id.hex(), entry.request_id, entry.memo,
+                visit.date(entry.at, seconds=True), EntryKind(entry.kind).name.lower(), entry.units,
+                entry.balance, entry.key_id or "", entry.call_id.hex(), entry.request_id, entry.memo,
                 entry.route,
             )
             for entry in page.entries
         ]  # fmt: skip
         before, more = page.before, bool(page.before)
+
+
+async def _page(visit: Visit, only: LedgerFilter, before: str, limit: int) -> LedgerPage:
+    page = partial(reports.ledger_page, account_id=visit.account.id, only=only, before=before, limit=limit)
+    return await visit.read(page)
+
+
+async def _month(visit: Visit, period: "Period") -> Month:
+    month = partial(reports.month, account_id=visit.account.id, year=period.year, number=period.month)
+    return await visit.read(month)
 
 
 def _month_of(visit: Visit, at_ms: int) -> Period:

@@ -26,8 +26,8 @@ SCANNED_MAX = 5_000
 
 
 class UsageRow(Struct, frozen=True):
-    """What a key used at a rate in an hour or day `at`: Unix ms of the hour's start, or days since
-    1970-01-01. `kind` is the scope that paid; `ms` the sum of the calls' durations in milliseconds."""
+    """What a key used at the rate of a scope (`kind`: 1 chat, 2 tts) in an hour or day `at`: Unix ms of the
+    hour's start, or days since 1970-01-01. `ms` is the sum of the calls' durations in milliseconds."""
 
     at: int
     key_id: int
@@ -58,14 +58,6 @@ class AccountUsage(Struct, frozen=True):
     calls: int
     ok_calls: int
     units: int
-
-
-class Details(Struct, frozen=True):
-    """What an entry's page shows beside it."""
-
-    memo: str
-    request_id: str
-    route: str
 
 
 _ENTRY = columns(EntryRow)
@@ -188,15 +180,14 @@ async def last_used(db: Queries, account_id: int) -> dict[int, int]:
     return await fetch_map(db, int, int, sql, account_id)
 
 
-async def details(db: Queries, call_ids: Sequence[bytes]) -> dict[tuple[bytes, int], Details]:
+async def details(db: Queries, call_ids: Sequence[bytes]) -> dict[tuple[bytes, int], tuple[str, str, str]]:
     """Memo, request and route of the ledger entries of these calls, by call id and kind."""
     if not call_ids:
         return {}
     sql = f"""SELECT l.call_id, l.kind, l.memo, coalesce(c.request_id, ''), coalesce(c.route, '')
         FROM ledger l LEFT JOIN calls c ON c.id = l.call_id WHERE l.call_id IN ({parameters(call_ids)})"""
-    return {
-        (bytes(call_id), kind): Details(*texts) for call_id, kind, *texts in await db.fetch(sql, *call_ids)
-    }
+    rows = await db.fetch(sql, *call_ids)
+    return {(bytes(row[0]), row[1]): (row[2], row[3], row[4]) for row in rows}
 
 
 CALL_ID_MAX = b"\xff" * 16

@@ -25,8 +25,6 @@ from myna.actions.channels import (
     SetChannelKey,
     TryChannel,
 )
-from myna.billing import reports
-from myna.billing.reports import SiteHour
 from myna.channels.channels import Channel, is_local, no_channel, record_voices
 from myna.channels.routes import of_row
 from myna.engines.interface import EngineFailed
@@ -40,7 +38,9 @@ from myna.office.page import Page, performs
 from myna.office.render import N_, duration
 from myna.office.visit import Visit
 from myna.store.queries import config as config_store
+from myna.store.queries import reports as reports_store
 from myna.store.queries.config import CircuitRow
+from myna.store.queries.reports import SiteHourRow
 
 PATH = "/site/channels"
 TRIAL_MAX_S = 60.0
@@ -193,19 +193,18 @@ class Latency(Struct, frozen=True):
 
 async def latencies(visit: Visit) -> list[Latency]:
     """Every channel and node that ended a call in the last 24 hours, the most used one first."""
-    by_channel: defaultdict[str, list[SiteHour]] = defaultdict(list)
-    for hour in (await _hours(visit))[1]:
-        if hour.channel:
-            by_channel[hour.channel].append(hour)
+    by_channel: defaultdict[str, list[SiteHourRow]] = defaultdict(list)
+    for row in (await _hours(visit))[1]:
+        if row.channel:
+            by_channel[row.channel].append(row)
     found = [_latency(visit, name, hours) for name, hours in by_channel.items()]
     return sorted(found, key=lambda one: (-one.calls, one.name))
 
 
-def _latency(visit: Visit, name: str, hours: Sequence[SiteHour]) -> Latency:
-    counts = [0] * max(len(hour.latency) for hour in hours)
+def _latency(visit: Visit, name: str, hours: Sequence[SiteHourRow]) -> Latency:
+    counts = [0] * (max(hour.bucket for hour in hours) + 1)
     for hour in hours:
-        for bucket, calls in enumerate(hour.latency):
-            counts[bucket] += calls
+        counts[hour.bucket] += hour.ok_calls
     first = next((bucket for bucket, calls in enumerate(counts) if calls), 0)
     labels = [_label(bucket) for bucket in range(first, len(counts))]
     title = visit.text(N_("Calls of {name} by their time")).format(name=name)
@@ -253,10 +252,10 @@ async def strips(visit: Visit) -> dict[str, tuple[int, Markup]]:
     }
 
 
-async def _hours(visit: Visit) -> tuple[int, list[SiteHour]]:
+async def _hours(visit: Visit) -> tuple[int, list[SiteHourRow]]:
     """The start of the first of the last 24 hours, the present one included, and what ended in them."""
     start = hour_of(visit.now_ms, hour_offset(visit.time_zone, visit.now_ms)) - (HOURS - 1) * HOUR_MS
-    return start, await reports.site_hours(visit.db, start, start + HOURS * HOUR_MS)
+    return start, await visit.read(reports_store.site_hours, start=start, end=start + HOURS * HOUR_MS)
 
 
 VENDORS = (
