@@ -15,7 +15,7 @@ from myna.errors import CommandError, ModelNotFound
 from myna.gateway.trial import likely_cause, wrong_url
 from myna.http.client import HttpClient
 from myna.store.queries import config as store
-from myna.store.queries.config import Config, RouteRow
+from myna.store.queries.config import Config
 from tests.rig.http_server import Exchange, LoopbackServer
 from tests.rig.waiting import Clock
 from tests.store.books import Books
@@ -26,7 +26,7 @@ CHAT, SPEECH = RouteKind.CHAT, RouteKind.SPEECH
 
 
 def site(*names: str, kind: RouteKind = CHAT) -> Config:
-    rows = tuple(RouteRow(name=name, kind=kind, units=7, upstream_model="up", intent=0) for name in names)
+    rows = tuple(Route(name, kind, 7, "up") for name in names)
     return configuration(routes=rows)
 
 
@@ -107,7 +107,7 @@ def test_names_of_models_and_wildcards_are_accepted(name: str) -> None:
 
 
 async def test_a_key_can_only_be_limited_to_routes_that_exist(books: Books) -> None:
-    route = RouteRow(name="gpt-*", kind="chat", units=1, upstream_model="", intent=0)
+    route = Route("gpt-*", RouteKind.CHAT, 1)
     await books.db.transaction(lambda connection: store.put_route(connection, route))
     await check_known(books.db, ("gpt-*", "svc-chat"))
     with pytest.raises(CommandError, match="no route 'gpt-4'; there are svc-chat"):

@@ -6,10 +6,9 @@ from msgspec import structs
 
 from myna.actions import YES_OR_NO, Action, Change, Field
 from myna.channels.channels import from_settings
-from myna.channels.routes import UNITS_MAX, Route, RouteKind, check, of_row, price_setting
+from myna.channels.routes import UNITS_MAX, Route, RouteKind, check, price_setting
 from myna.errors import CommandError
 from myna.store.queries import config as store
-from myna.store.queries.config import RouteRow
 
 Name = Annotated[str, Field("What callers send as model; it may end in *.", argument="NAME")]
 OldName = Annotated[str, Field("The name of the route.", argument="NAME")]
@@ -116,15 +115,7 @@ class RemoveRoute(Action[None], frozen=True):
 
 async def _put(change: Change, route: Route) -> Route:
     await _check_channels(change, route)
-    row = RouteRow(
-        name=route.name,
-        kind=route.kind.value,
-        units=route.units,
-        upstream_model=route.upstream_model,
-        intent=int(route.intent),
-        channels=route.channels,
-    )
-    await store.put_route(change.db, row)
+    await store.put_route(change.db, route)
     return route
 
 
@@ -134,7 +125,7 @@ async def _of_name(change: Change, name: str) -> Route:
     known = await store.load_routes(change.db)
     for row in known:
         if row.name == name:
-            return of_row(row)
+            return row
     if setting := price_setting(name):
         raise CommandError(
             "{name} is built in; its price is the site setting {setting}.", name=name, setting=setting

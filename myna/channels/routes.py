@@ -7,16 +7,15 @@ the one with the longest prefix counts. A wildcard never serves the name of a bu
 
 import re
 from collections.abc import Iterable
-from enum import StrEnum
-
-from msgspec import Struct
 
 from myna.config import SiteSettings
 from myna.errors import CommandError, ModelNotFound
 from myna.lib.names import check_model
 from myna.store.database import Queries
 from myna.store.queries import config as store
-from myna.store.queries.config import Config, RouteRow
+from myna.store.queries.config import Config
+from myna.store.queries.config import Route as Route
+from myna.store.queries.config import RouteKind as RouteKind
 
 SPEECH_ROUTE = "tts-1"
 """The route of POST /v1/tts."""
@@ -26,32 +25,6 @@ UNITS_MAX = 1_000_000
 NAME_MAX_CHARS = 100
 _NAME = re.compile(r"[^\s*\x00-\x1f\x7f-\xa0]{1,99}\*?|\*|[^\s*\x00-\x1f\x7f-\xa0]{100}")
 """Printable ASCII without spaces, and a star at the end only."""
-
-
-class RouteKind(StrEnum):
-    """What a route does. Speech channels serve SPEECH, chat channels all others."""
-
-    CHAT = "chat"
-    EMBEDDINGS = "embeddings"
-    SPEECH = "speech"
-    TRANSCRIPTION = "transcription"
-
-    @property
-    def channel_kind(self) -> str:
-        return "speech" if self is RouteKind.SPEECH else "chat"
-
-
-class Route(Struct, frozen=True):
-    """What a model's name means. `units` is the price of a call. `upstream_model` is the model that the
-    channel is asked for; "" for the channel's own model, or else the caller's. Without `channels`, every
-    enabled channel of the kind serves it. With `intent`, instructions to speak are spoken, as on /v1."""
-
-    name: str
-    kind: RouteKind
-    units: int
-    upstream_model: str = ""
-    channels: tuple[str, ...] = ()
-    intent: bool = False
 
 
 _ALIASES = {"tts-1-hd": SPEECH_ROUTE, "gpt-4o-mini-tts": SPEECH_ROUTE}
@@ -77,7 +50,7 @@ def find(config: Config, settings: SiteSettings, model: str, kind: RouteKind) ->
     if model.endswith("*"):  # the name of a wildcard is no model
         raise ModelNotFound(model)
     built_in = _built_in(settings, _ALIASES.get(model, model))
-    exact = built_in or next((of_row(row) for row in config.routes if row.name == model), None)
+    exact = built_in or next((row for row in config.routes if row.name == model), None)
     if exact:
         if exact.kind is not kind:
             why = f"model: {model} is a model for {exact.kind}; this endpoint needs one for {kind}."
@@ -90,7 +63,7 @@ def find(config: Config, settings: SiteSettings, model: str, kind: RouteKind) ->
     ]
     if not rows:
         raise ModelNotFound(model)
-    return of_row(max(rows, key=lambda row: len(row.name)))
+    return max(rows, key=lambda row: len(row.name))
 
 
 def named(config: Config, settings: SiteSettings, model: str) -> Route | None:
@@ -107,7 +80,7 @@ def listed(config: Config, settings: SiteSettings) -> list[Route]:
     """The built-in routes, and those of the operator by name, wildcards last."""
     rows = sorted(config.routes, key=lambda row: row.name.endswith("*"))
     built_in = (_built_in(settings, name) for name in BUILT_IN)
-    return [*filter(None, built_in), *map(of_row, rows)]
+    return [*filter(None, built_in), *rows]
 
 
 def model_is_callers(route: Route) -> bool:
@@ -121,18 +94,6 @@ def model_for(route: Route, channel_model: str, wanted: str) -> str:
     if route.upstream_model or route.name.endswith("*"):
         return route.upstream_model or wanted
     return channel_model or wanted
-
-
-def of_row(row: RouteRow) -> Route:
-    """The route of a stored row."""
-    return Route(
-        name=row.name,
-        kind=RouteKind(row.kind),
-        units=row.units,
-        upstream_model=row.upstream_model,
-        channels=row.channels,
-        intent=bool(row.intent),
-    )
 
 
 def check(route: Route) -> None:

@@ -17,7 +17,7 @@ from myna.errors import TooManyBodies
 from myna.http.request import BodyBudget
 from myna.store.database import Transaction
 from myna.store.queries import config as routes_store
-from myna.store.queries.config import RouteRow
+from myna.store.queries.config import Route, RouteKind
 from tests.openai_audio.scripted_site import UNITS, Answer, Visitor, scripted_site
 from tests.openai_audio.transcription_upstream import SECRET, TranscriptionUpstream
 from tests.rig.actors import perform
@@ -85,13 +85,12 @@ async def add_route(site: Visitor, channels: Mapping[str, TranscriptionUpstream]
     db = site.site.db
     for priority, (name, server) in enumerate(channels.items()):
         await perform(db, AddChannel(kind="chat", name=name, url=server.url, priority=priority))
-    route = RouteRow(
+    route = Route(
         name=MODEL,
-        kind="transcription",
+        kind=RouteKind.TRANSCRIPTION,
         upstream_model="whisper-large",
         units=COST,
         channels=tuple(channels),
-        intent=0,
     )
 
     async def put(connection: Transaction) -> None:

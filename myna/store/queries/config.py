@@ -7,6 +7,7 @@ separate version, compared by speech only: a node must not make chat reload the 
 
 from collections import defaultdict
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Literal
 
 from msgspec import Struct, structs
@@ -82,15 +83,31 @@ class BlendRow(EngineVoice, frozen=True):
     recipe: str
 
 
-class RouteRow(Struct, frozen=True):
-    """A route of the operator: see `channels/routes.py`. Without `channels`, every channel of its kind."""
+class RouteKind(StrEnum):
+    """What a route does. Speech channels serve SPEECH, chat channels all others."""
+
+    CHAT = "chat"
+    EMBEDDINGS = "embeddings"
+    SPEECH = "speech"
+    TRANSCRIPTION = "transcription"
+
+    @property
+    def channel_kind(self) -> str:
+        return "speech" if self is RouteKind.SPEECH else "chat"
+
+
+class Route(Struct, frozen=True):
+    """What a model's name means: see `channels/routes.py`. `units` is the price of a call. `upstream_model`
+    is the model that the channel is asked for; "" for the channel's own, or else the caller's. Without
+    `channels`, every enabled channel of the kind serves it. With `intent`, instructions to speak are spoken,
+    as on /v1."""
 
     name: str
-    kind: str
+    kind: RouteKind
     units: int
-    upstream_model: str
-    intent: int
+    upstream_model: str = ""
     channels: tuple[str, ...] = ()
+    intent: bool = False
 
 
 class NodesOffer(Struct, frozen=True, kw_only=True):
@@ -113,7 +130,7 @@ class Config(NodesOffer, frozen=True, kw_only=True):
     voices: tuple[ChannelVoiceRow, ...]
     overrides: dict[str, VoiceOverride]
     blends: tuple[BlendRow, ...]
-    routes: tuple[RouteRow, ...] = ()
+    routes: tuple[Route, ...] = ()
     lexicons: dict[int, int] = {}
     closed_before: bytes = b""
 
@@ -271,22 +288,26 @@ async def record_closed(db: Transaction, channel: str) -> None:
     await db.fetch("UPDATE circuits SET open_until = 0 WHERE channel = $1", channel)
 
 
-async def load_routes(db: Queries) -> list[RouteRow]:
+async def load_routes(db: Queries) -> list[Route]:
     """All routes of the operator by name."""
     channels: defaultdict[str, list[str]] = defaultdict(list)
     for route, channel in await db.fetch("SELECT route, channel FROM route_channels"):
         channels[str(route)].append(str(channel))
-    rows = await fetch_rows(db, RouteRow, "SELECT name, kind, units, upstream_model, intent FROM routes")
-    found = [structs.replace(row, channels=tuple(sorted(channels[row.name]))) for row in rows]
+    rows = await db.fetch("SELECT name, kind, units, upstream_model, intent FROM routes")
+    found = [
+        Route(name, RouteKind(kind), units, model, tuple(sorted(channels[name])), bool(intent))
+        for name, kind, units, model, intent in rows
+    ]
     return sorted(found, key=lambda route: route.name)
 
 
-async def put_route(db: Transaction, route: RouteRow) -> None:
+async def put_route(db: Transaction, route: Route) -> None:
     """Adds the route, or replaces the one of its name."""
     sql = """INSERT INTO routes (name, kind, units, upstream_model, intent, created_at)
         VALUES ($1, $2, $3, $4, $5, now_ms()) ON CONFLICT (name) DO UPDATE SET kind = excluded.kind,
         units = excluded.units, upstream_model = excluded.upstream_model, intent = excluded.intent"""
-    await db.fetch(sql, route.name, route.kind, route.units, route.upstream_model, route.intent)
+    values = (route.name, route.kind.value, route.units, route.upstream_model, int(route.intent))
+    await db.fetch(sql, *values)
     await db.fetch("DELETE FROM route_channels WHERE route = $1", route.name)
     for channel in route.channels:
         await insert_row(db, "route_channels", route=route.name, channel=channel)

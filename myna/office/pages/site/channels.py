@@ -26,7 +26,6 @@ from myna.actions.channels import (
     TryChannel,
 )
 from myna.channels.channels import Channel, is_local, no_channel, record_voices
-from myna.channels.routes import of_row
 from myna.engines.interface import EngineFailed
 from myna.errors import CommandError, NotFound
 from myna.gateway import trial as channel_trial
@@ -309,9 +308,7 @@ async def show_change(visit: Visit) -> Response:
         fields=fields,
         form=SetChannel(name=channel.name, **{**_present(channel), "url": without_login(channel.url)}),
         routes=[
-            row.name
-            for row in await visit.read(config_store.load_routes)
-            if channel.name in of_row(row).channels
+            row.name for row in await visit.read(config_store.load_routes) if channel.name in row.channels
         ],
         keys_in_files=visit.parts.settings.keys_in_files,
     )

@@ -17,7 +17,6 @@ from myna.channels.routes import (
     RouteKind,
     listed,
     model_for,
-    of_row,
 )
 from myna.errors import NotFound
 from myna.office.page import Page, performs
@@ -43,7 +42,7 @@ async def show(visit: Visit) -> Response:
     config = await visit.config()
     channels = await known(visit)
     keys = await visit.read(store.keys_limited_to_routes)
-    own = sorted(map(of_row, config.routes), key=lambda route: (route.name.endswith("*"), route.name))
+    own = sorted(config.routes, key=lambda route: (route.name.endswith("*"), route.name))
     built_in = [route for route in listed(config, visit.parts.config.settings) if route.name in BUILT_IN]
     return visit.page(
         "site/routes.html",
@@ -120,7 +119,7 @@ async def _found(visit: Visit, name: str) -> Route:
     """The operator's route of this name. Raises NotFound."""
     for row in await visit.read(store.load_routes):
         if row.name == name:
-            return of_row(row)
+            return row
     raise NotFound("There is no such route.")
 
 
