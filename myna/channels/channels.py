@@ -102,17 +102,22 @@ class Channels:
     def chat(self, config: Config) -> list[Channel]:
         """The enabled chat channels in the order to try; those with an open circuit last."""
         self._read(config)
-        return self._to_try(self._enabled[RouteKind.CHAT])
+        return self.to_try(self._enabled[RouteKind.CHAT])
 
     def of_route(self, config: Config, route: Route) -> list[Channel]:
-        """The enabled channels that serve the route, in the order to try; those with an open circuit last."""
+        """The enabled channels that serve the route, in the order to try."""
+        return self.to_try(self.serving(config, route))
+
+    def serving(self, config: Config, route: Route) -> list[Channel]:
+        """The enabled channels that serve the route, by priority."""
         self._read(config)
         found = self._enabled[route.kind]
         if route.channels:
             found = [channel for channel in found if channel.name in route.channels]
-        return self._to_try(found)
+        return found
 
-    def _to_try(self, found: list[Channel]) -> list[Channel]:
+    def to_try(self, found: list[Channel]) -> list[Channel]:
+        """These channels in the order to try; those with an open circuit last."""
         if len(found) < 2:
             return found
         if any(channel.weight for channel in found):

@@ -14,10 +14,9 @@ half of a channel's places, so that it leaves some to others on each channel.
 
 import logging
 import math
-import sys
 import time
-from collections.abc import Callable, Hashable
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from msgspec import Struct
 from prometheus_client import Gauge
@@ -136,64 +135,59 @@ class ChannelFull(Exception):
 
 
 class Outbound:
-    """`total` places for requests to channels. What waits for a channel has none of them, so the places of an
-    account, in all and on a channel, are counted without a total."""
+    """`total` places for requests to channels. What waits for a place of its channel has none of them."""
 
     def __init__(self, total: int) -> None:
-        self._total = total
-        self._accounts = Shares[int](
-            sys.maxsize,
+        self._all = Shares[int](
+            total,
             _part(total, ACCOUNT_SHARE),
             lambda: Overloaded(
                 "This account has as many calls open as it may have; the units were refunded, try again.",
                 RETRY_AFTER_S,
             ),
         )
-        self._channels = Shares[str](total, _part(total, CHANNEL_SHARE), ChannelFull)
-        self._on_channels = Shares[tuple[str, int]](sys.maxsize, total, ChannelFull)
+        self._channels: dict[str, Shares[int]] = {}
 
     def place(self, channel: str, concurrent: int, account_id: int) -> "OutboundPlace":
         """Has a place for a request of the account, 0 for the operator. The channel may have `concurrent`
         places, or with 0 its share. Entering it raises Overloaded for the account, ChannelFull."""
-        most = min(concurrent or self._channels.share, self._total)
-        return OutboundPlace(
-            metrics.places_of(channel),
-            (self._accounts, account_id, 0),
-            (self._on_channels, (channel, account_id), _part(most, ACCOUNT_SHARE_OF_CHANNEL)),
-            (self._channels, channel, most),
-        )
+        total = self._all.total
+        most = min(concurrent or _part(total, CHANNEL_SHARE), total)
+        places = self._channels.get(channel)
+        if places is None:
+            places = self._channels[channel] = Shares(0, 0, ChannelFull)
+        if places.total != most:
+            places.total, places.share = most, _part(most, ACCOUNT_SHARE_OF_CHANNEL)
+        return OutboundPlace(places, self._all, account_id, metrics.places_of(channel))
 
 
 class OutboundPlace:
-    """A place among several shares, each with its holder and that one's share, in the order to take them. The
-    gauge counts the places. It is a class because every call has one: a generator as a context manager costs
-    twice as much."""
+    """A place of a channel, and then one of all. The gauge counts the places of the channel. It is a class
+    because every call has one: a generator as a context manager costs twice as much."""
 
-    __slots__ = ("_gauge", "_taken", "_wanted")
+    __slots__ = ("_account_id", "_all", "_channel", "_gauge")
 
-    def __init__(self, gauge: Gauge, *wanted: tuple[Shares[Any], Hashable, int]) -> None:
+    def __init__(self, channel: Shares[int], of_all: Shares[int], account_id: int, gauge: Gauge) -> None:
+        self._channel = channel
+        self._all = of_all
+        self._account_id = account_id
         self._gauge = gauge
-        self._wanted = wanted
-        self._taken = 0
 
     async def __aenter__(self) -> None:
-        try:
-            for shares, holder, share in self._wanted:
-                if not shares.try_take(holder, share):
-                    await shares.wait_for(holder, WAIT_S, share)
-                self._taken += 1
-        except BaseException:
-            self._release()
-            raise
-        metrics.levels[self._gauge] += 1
+        if not self._channel.try_take(self._account_id):
+            await self._channel.wait_for(self._account_id, WAIT_S)
+        if not self._all.try_take(self._account_id):
+            try:
+                await self._all.wait_for(self._account_id, WAIT_S)
+            except BaseException:
+                self._channel.release(self._account_id)
+                raise
+        metrics.levels[self._gauge] = self._channel.in_use
 
     async def __aexit__(self, *_: object) -> None:
-        metrics.levels[self._gauge] -= 1
-        self._release()
-
-    def _release(self) -> None:
-        for shares, holder, _share in self._wanted[: self._taken]:
-            shares.release(holder)
+        self._all.release(self._account_id)
+        self._channel.release(self._account_id)
+        metrics.levels[self._gauge] = self._channel.in_use
 
 
 def _part(places: int, share: float) -> int:

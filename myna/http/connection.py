@@ -16,7 +16,7 @@ from myna.http import request_head
 from myna.http.asgi import HEALTH_PATHS, UNANSWERED, Application
 from myna.http.exchange import Exchange, refusal
 from myna.http.request_head import Header
-from myna.http.server_config import ServerConfig
+from myna.http.server_config import ServerConfig, Waiting
 from myna.lib.aio import Timer, WriteBuffer
 from myna.lib.ids import new_name
 
@@ -52,7 +52,7 @@ class Protocol(asyncio.Protocol):
     _between_requests = True
     _reading_paused = False
     _over_limit: Overloaded | None = None  # why it may only check the health
-    _holder = ""  # as which it counts while it waits for its client
+    _waiting: Waiting  # from its address, of which it is one while it waits for its client
     _waits = False
     half_closed = False  # the client has closed its sending side
     _last: Exchange | None = None  # of the last request head
@@ -84,7 +84,7 @@ class Protocol(asyncio.Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = WriteBuffer(transport, self.config.flush_queue)
         self._ends = _, client = request_head.ends_of(transport)
-        self._holder = self.config.waiting.holder(client[0] if client else "")
+        self._waiting = self.config.waiting.of(client[0] if client else "")
         self._connections.add(self)
         if len(self._connections) - self.config.over_limit_count > self.config.connections_max:
             self._limit_to_health(Overloaded())
@@ -256,12 +256,16 @@ class Protocol(asyncio.Protocol):
 
     def _wait_for_client(self) -> Overloaded | None:
         """The connection waits for its client. Returns why it can't: the address has too many of them."""
-        self._waits = self._waits or self.config.waiting.try_take(self._holder)
-        return None if self._waits else self.config.waiting.refusal()
+        if not self._waits:
+            if self._waiting.count >= self._waiting.most:
+                return self.config.waiting.refusal()
+            self._waiting.count += 1
+            self._waits = True
+        return None
 
     def _stop_waiting(self) -> None:
         if self._waits:
-            self.config.waiting.release(self._holder)
+            self._waiting.count -= 1
             self._waits = False
 
     def _stop_keep_alive(self) -> None:

@@ -130,9 +130,14 @@ class Exchange:
             self.connection.resume_reading()
             if not self.news.is_set():
                 await self.news.wait()
-            self.news.clear()
+        return self.take()
+
+    def take(self) -> tuple[bytes, bool] | None:
+        """What has arrived of the body, as `read` returns it."""
+        self.news.clear()
         if self.disconnected or self.complete:
             return None
+        self.connection.resume_reading()
         part, self.body = bytes(self.body), bytearray()
         return part, self.more_body
 

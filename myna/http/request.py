@@ -174,10 +174,11 @@ class Request:
         A large body is returned in a separate iteration of the event loop (see `Pacer`); the caller decodes
         it before it awaits anything else. Raises BodyTooLarge before more than the limit is read,
         TooManyBodies before the budget is exceeded, InvalidRequest if the body takes too long or ends early,
-        and ShuttingDown if the process is told to stop before the body has arrived."""
+        UnsupportedEncoding, and ShuttingDown if the process is told to stop before the body has arrived."""
         self._counted_for = self.details.account_id
-        if not self._exchange.more_body:  # the usual case needs no timeout
-            body, _ = await self.part()
+        if not self._exchange.more_body:  # the usual case waits for nothing
+            self._check_encoding()
+            body, _ = _there(self._exchange.take())
             if len(body) > self.limits.body_max_bytes:
                 raise BodyTooLarge(self.limits.body_max_bytes)
         else:
@@ -210,27 +211,25 @@ class Request:
             self.limits.budget.release(self._counted_for, self._counted_bytes)
             self._counted_bytes = 0
 
-    async def part(self) -> tuple[bytes, bool]:
-        """The next part of the body, and whether more follow. Raises InvalidRequest if it ends early, and
-        UnsupportedEncoding."""
+    def _check_encoding(self) -> None:
+        """Raises UnsupportedEncoding for a body that is not sent as it is."""
         if b"content-encoding" in self._headers:
             encoding = (self.header(b"content-encoding") or b"").decode("latin-1").strip().lower()
             if encoding not in ("", "identity"):
                 raise UnsupportedEncoding(encoding)
-        if (found := await self._exchange.read()) is None:
-            raise InvalidRequest("The body ended early.")
-        return found
 
     async def receive(self, sink: Callable[[bytes, bool], None], slowest_bytes_per_s: float) -> None:
         """Receives a large body: `sink` gets each part, and whether more follow. Raises BodyTooSlow below
-        this average rate or after PATIENCE_S without a part, and what `part` and `sink` raise."""
+        this average rate or after PATIENCE_S without a part, InvalidRequest if it ends early,
+        UnsupportedEncoding, and what `sink` raises."""
+        self._check_encoding()
         clock = asyncio.get_running_loop().time
         began, size_bytes, more = clock(), 0, True
         while more:
             until = min(clock(), began + size_bytes / slowest_bytes_per_s) + PATIENCE_S
             try:
                 async with asyncio.timeout_at(until):
-                    data, more = await self.part()
+                    data, more = _there(await self._exchange.read())
             except TimeoutError:
                 raise BodyTooSlow(round(clock() - began, 1)) from None
             size_bytes += len(data)
@@ -251,11 +250,12 @@ class Request:
         await self._exchange.wait_disconnected()
 
     async def _read(self, max_bytes: int) -> bytes:
+        self._check_encoding()
         parts: list[bytes] = []
         size = 0
         more = True
         while more:
-            part, more = await self.part()
+            part, more = _there(await self._exchange.read())
             if more and self.stopping:
                 raise ShuttingDown
             parts.append(part)
@@ -264,3 +264,10 @@ class Request:
                 raise BodyTooLarge(max_bytes)
             self._count(size)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _there(part: tuple[bytes, bool] | None) -> tuple[bytes, bool]:
+    """A part of the body. Raises InvalidRequest without one."""
+    if part is None:
+        raise InvalidRequest("The body ended early.")
+    return part

@@ -1,14 +1,16 @@
 """What the connections of one process share, and how many of them may wait for clients of one address."""
 
+import math
 from typing import Final
+from weakref import WeakValueDictionary
 
 import uvicorn
+from msgspec import Struct
 
 from myna.errors import Overloaded
 from myna.http.client_address import TrustedProxies
 from myna.lib.aio import FlushQueue, Timeouts
 from myna.lib.net import client_network
-from myna.lib.shares import Shares
 
 ADDRESS_SHARE: Final = 2
 """Half of all connections may wait for one address."""
@@ -16,22 +18,21 @@ ADDRESS_MIN: Final = 16
 RETRY_AFTER_S: Final = 1
 
 
+class Waiting(Struct, eq=False, weakref=True):
+    """How many connections from one address wait for their client, and how many may."""
+
+    most: float
+    count: int = 0
+
+
 class WaitingConnections:
     """The connections that wait for their client: for a request, the rest of its head, or of its body. Those
-    of trusted proxies have no share."""
+    of trusted proxies have no limit of their own."""
 
     def __init__(self, connections_max: int, proxies: TrustedProxies | None = None) -> None:
         self._proxies = proxies
-        self._places = Shares[str](
-            2 * connections_max,  # those over the limit wait too
-            max(ADDRESS_MIN, connections_max // ADDRESS_SHARE),
-            self.refusal,
-        )
-
-        self.try_take = self._places.try_take
-        """Counts a connection of this holder, if it may have one more."""
-        self.release = self._places.release
-        """The request of a holder's connection has arrived, or the connection has ended."""
+        self._most = max(ADDRESS_MIN, connections_max // ADDRESS_SHARE)
+        self._waiting = WeakValueDictionary[str, Waiting]()
 
     @staticmethod
     def refusal() -> Overloaded:
@@ -41,10 +42,12 @@ class WaitingConnections:
             RETRY_AFTER_S,
         )
 
-    def holder(self, address: str) -> str:
-        """As what a connection from this address counts."""
+    def of(self, address: str) -> Waiting:
+        """Those from this address, or its network. The connections from there keep it."""
         trusted = self._proxies is not None and self._proxies.trusts(address)
-        return "" if trusted else client_network(address) or address
+        if trusted or not address:
+            return Waiting(math.inf)
+        return self._waiting.setdefault(client_network(address) or address, Waiting(self._most))
 
 
 class ServerConfig(uvicorn.Config):

@@ -273,7 +273,7 @@ class GroupCommit:
                     self._fail(batch[0], error)
                 return
             else:
-                metrics.observed.append((metrics.COMMIT_SECONDS, time.monotonic() - began))
+                metrics.observed[metrics.COMMIT_SECONDS].append(time.monotonic() - began)
                 break
         for pending, outcome in zip(batch, [*ended, *charged], strict=True):
             self._deliver(pending, outcome, contended=contended)

@@ -269,7 +269,7 @@ class Postgresql:
         pool = pool or self._pool
         began = time.monotonic()
         raw = await pool.acquire()
-        metrics.observed.append((metrics.DATABASE_WAIT_SECONDS, time.monotonic() - began))
+        metrics.observed[metrics.DATABASE_WAIT_SECONDS].append(time.monotonic() - began)
         try:
             yield raw
         except _INTERRUPTED:

@@ -64,10 +64,13 @@ def decode(body: bytes, shape: type[T], *, empty_is_absent: bool = False) -> tup
 def convert(fields: dict[str, Any], shape: type[T], path: str = "") -> T:
     """The validated struct of a decoded object. `path` is where the body has the object, such as `items[2]`.
     Raises InvalidRequest."""
-    given = {  # 1.0 is a whole number in JSON
-        name: int(value) if type(value) is float and value.is_integer() else value
-        for name, value in fields.items()
-    }
+    try:
+        return msgspec.convert(fields, shape)
+    except msgspec.ValidationError:
+        given = {  # 1.0 is a whole number in JSON
+            name: int(value) if type(value) is float and value.is_integer() else value
+            for name, value in fields.items()
+        }
     try:
         return msgspec.convert(given, shape)
     except msgspec.ValidationError as error:

@@ -44,7 +44,7 @@ class LocalServer:
 
     async def until_disconnected(self, request: Request) -> Response:
         self.started += 1
-        await request.part()
+        await request.body()
         await request.disconnected()
         return Response(b"disconnected")
 

@@ -284,7 +284,7 @@ class Pool(Generic[R]):
                 if job.worth_starting():
                     queue.served(job.client.queue_key)
                     waited_s = job.loop.time() - job.queued_at
-                    metrics.observed.append((self._wait_seconds, waited_s))
+                    metrics.observed[self._wait_seconds].append(waited_s)
                     return job
                 job.fail(EngineTimedOut(_TOO_LATE))
             child.wakeup.clear()

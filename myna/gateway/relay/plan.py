@@ -23,7 +23,7 @@ from myna.gateway.intent import speech_text
 from myna.gateway.relay import answers
 from myna.gateway.relay.answers import RequestSummary
 from myna.gateway.relay.events import DONE, EventRelay, Observer
-from myna.http.request import read_body
+from myna.http.request import SMALL_BODY_BYTES, read_body
 from myna.http.responses import openai_error
 from myna.settings import Settings
 from myna.speech.plan import CheckedSpeech, Planner
@@ -196,7 +196,10 @@ class RelayPlanner:
         self, endpoint: Endpoint, caller: UnverifiedCaller, body: bytes, slot: Slot
     ) -> RelayPlan | SpokenPlan:
         """Raises InvalidRequest, ModelNotFound, TooManyBodies, and for speech what its planner raises."""
-        request = await read_body(partial(read, endpoint, body), len(body), caller.details.account_id)
+        if len(body) <= SMALL_BODY_BYTES:  # most are, and this is fast
+            request = read(endpoint, body)
+        else:
+            request = await read_body(partial(read, endpoint, body), len(body), caller.details.account_id)
         plan = self.planned(request)
         if endpoint.path == CHAT.path and (endpoint.speaks or plan.route.intent):
             text = speech_text(request.instruction)
@@ -206,11 +209,22 @@ class RelayPlanner:
 
     def planned(self, request: ReadRequest) -> RelayPlan:
         """The plan of a request for channels. Raises InvalidRequest, ModelNotFound."""
-        config, endpoint, settings = self.config.current, request.endpoint, self.settings
-        route = routes.find(config, self.config.settings, request.model, endpoint.kind)
-        channels = self.channels.of_route(config, route)
+        known = self.channels.known(self.config.current)
+        key = request.endpoint.path, request.model, request.choices, request.streams
+        if (found := known.get(key)) is None:
+            route, *_ = found = self._routed(request)
+            if route.name == request.model and request.choices == 1:  # callers choose no key
+                known[key] = found
         if request.refusal is not None:
             raise request.refusal()
+        route, channels, order = found
+        return RelayPlan(request, route, self.channels.to_try(channels), order)
+
+    def _routed(self, request: ReadRequest) -> tuple[Route, list[Channel], ChargeOrder]:
+        """The route of a request, the channels that serve it, and what to charge. Raises ModelNotFound."""
+        config, endpoint, settings = self.config.current, request.endpoint, self.settings
+        route = routes.find(config, self.config.settings, request.model, endpoint.kind)
+        channels = self.channels.serving(config, route)
         if endpoint.path != CHAT.path:
             channels = [channel for channel in channels if channel.url != PARROT]  # it only chats
         order = ChargeOrder(
@@ -220,7 +234,7 @@ class RelayPlanner:
             route=route.name,
             model=request.model,
         )
-        return RelayPlan(request, route, channels, order)
+        return route, channels, order
 
     async def _spoken(self, caller: UnverifiedCaller, text: str, plan: RelayPlan, slot: Slot) -> SpokenPlan:
         """The plan of a chat that speaks this text; the content of its answer is the address of the audio.

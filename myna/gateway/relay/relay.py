@@ -33,7 +33,7 @@ from myna.gateway.relay.plan import RelayPlan
 from myna.gateway.relay.streaming import EVENTS, HEADERS, ChannelStream, ClientLeft, StreamedAnswer
 from myna.http.client import IdleTimedOut, TimedOut
 from myna.http.exchange import ResponseStream
-from myna.http.request import read_answer
+from myna.http.request import SMALL_BODY_BYTES, read_answer
 from myna.http.responses import Response
 from myna.lib.telemetry import metrics
 from myna.lib.telemetry.requests import RequestDetails
@@ -134,7 +134,8 @@ class Relay:
             model_is_callers=routes.model_is_callers(plan.route),
         )
         note_tokens(call.details, answer.body, body)
-        size = len(answer.body)
+        if (size := len(answer.body)) <= SMALL_BODY_BYTES:
+            return plan.answer_of(channel, answer.body)
         return await read_answer(partial(plan.answer_of, channel, answer.body), size, call.account_id)
 
     async def _stream_answer(self, charged: Call, plan: RelayPlan, out: ResponseStream) -> ResponseStream:

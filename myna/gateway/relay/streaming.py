@@ -180,7 +180,7 @@ class ChannelStream:
     def note(self, details: RequestDetails) -> None:
         """Notes when the answer began, and its tokens: about one for each event, if the channel says none."""
         if self._parts:
-            details.first_byte_s = self._first_byte_s
+            details.first_byte_ms = round(self._first_byte_s * 1000, 2)
             output = self._parts if self._whole is None else len(self._whole) // BYTES_PER_TOKEN
             note_tokens(details, self._end, self._plan.body_for(self._channel), output)
 

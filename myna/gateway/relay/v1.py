@@ -71,7 +71,8 @@ def first_choice(body: bytes, channel: Channel) -> ChatChoice:
         if not isinstance(content, str):
             content = text_of(completions.message({"content": content}, whole=True)["content"])
         reason, tool_calls = reason_of(choice.finish_reason), None
-        if (calls := _tool_calls.decode(_bounded(message.tool_calls))) is not None:
+        given = message.tool_calls
+        if given is not NULL and (calls := _tool_calls.decode(_bounded(given))) is not None:
             tool_calls = [one for call in calls if (one := completions.call(call))]
     except UNREADABLE as error:
         raise from_answer(

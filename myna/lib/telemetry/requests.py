@@ -25,11 +25,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class RequestDetails(Struct, gc=False):
-    """Details of a request; 0 or empty if unknown. `error_type` is the type in the error envelope. `units`
-    were charged and not refunded. `route` is the name of the model's route, and `model` what the caller asked
-    for. `channel` answered or was tried last; its tokens are those of its usage, unless `tokens_counted`; its
-    stream began after `first_byte_s`. `replay_of` is the id, in hex, of the
-    call whose stored response was sent. `balance` is the account's at the last key check or charge, `ignored`
+    """Details of a request; 0, empty or None if unknown. `error_type` is the type in the error envelope.
+    `units` were charged and not refunded. `route` is the name of the model's route, and `model` what the
+    caller asked for. `channel` answered or was tried last; its tokens are those of its usage, unless
+    `tokens_counted`; its stream began after `first_byte_ms`. `replay_of` is the id, in hex, of the call whose
+    stored response was sent. `balance` is the account's at the last key check or charge, `ignored`
     names unknown fields of the body (see `body.ignored`), `ignored_tools` the tools that were left out,
     `unspoken` counts what of a text was not spoken, `message` is that of the error envelope, `call_id` is the
     charged call, and `rate_headers` are the headers about its limits; these seven are not logged."""
@@ -44,7 +44,7 @@ class RequestDetails(Struct, gc=False):
     input_tokens: int = 0
     output_tokens: int = 0
     tokens_counted: bool = False
-    first_byte_s: float = 0.0
+    first_byte_ms: float | None = None
     replay_of: str = ""
     balance: int = 0
     ignored: str = ""
@@ -59,8 +59,8 @@ class RequestDetails(Struct, gc=False):
         """What is stored with the call, as JSON; empty without tokens."""
         if not self.input_tokens and not self.output_tokens:
             return ""
-        first_byte_ms = round(self.first_byte_s * 1000, 2)
-        found = Usage(self.model, self.input_tokens, self.output_tokens, self.tokens_counted, first_byte_ms)
+        began_ms = self.first_byte_ms or 0.0
+        found = Usage(self.model, self.input_tokens, self.output_tokens, self.tokens_counted, began_ms)
         return _encode(found).decode()
 
     def failed(self, error: MynaError) -> None:
