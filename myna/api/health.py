@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Generic, TypeVar
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -28,36 +27,15 @@ from starlette.responses import JSONResponse, Response
 
 from myna.errors import DatabaseUnavailable, Unauthorized
 from myna.http.exchange import EXCHANGE
+from myna.lib.aio import Cached
 from myna.lib.files import DiskThreads
 from myna.lib.telemetry import metrics
 from myna.store.database import Database, in_time
 from myna.store.files.named_files import AudioStore
 
-T = TypeVar("T")
-
 READY_WAIT_S = 2.0
 CACHE_MAX_AGE_S = 1.0
 NOT_ALLOWED = "The metrics need a token; send MYNA_METRICS_TOKEN as 'Authorization: Bearer <token>'."
-
-
-class CachedResult(Generic[T]):
-    """A result of `make`, cached for CACHE_MAX_AGE_S. Concurrent callers share one run."""
-
-    def __init__(self, make: Callable[[], Awaitable[T]], clock: Callable[[], float]) -> None:
-        self._make = make
-        self._clock = clock
-        self._fresh_until = 0.0
-        self._made: asyncio.Task[T] | None = None
-
-    async def get(self) -> T:
-        if self._made is None or (self._made.done() and self._clock() >= self._fresh_until):
-            self._made = asyncio.create_task(self._renew())
-        return await asyncio.shield(self._made)
-
-    async def _renew(self) -> T:
-        made = await self._make()
-        self._fresh_until = self._clock() + CACHE_MAX_AGE_S
-        return made
 
 
 @dataclass(eq=False, repr=False)  # `repr` would have the token
@@ -77,10 +55,10 @@ class HealthApi:
     def __post_init__(self) -> None:
         self._disk = DiskThreads(1)
         self._files = DiskThreads(1)
-        self._storage_probe: asyncio.Future[bool] | None = None
-        self._commit_probe: asyncio.Future[None] | None = None
-        self._checks = CachedResult(self._check, self.clock)
-        self._metrics = CachedResult(self._render_metrics, self.clock)
+        self._storage = Cached(self._is_usable, self.clock)
+        self._commits = Cached(self._has_committed, self.clock)
+        self._checks = Cached(self._check, self.clock)
+        self._metrics = Cached(self._render_metrics, self.clock)
 
     async def healthz(self, request: Request) -> Response:
         """The process answers."""
@@ -91,7 +69,7 @@ class HealthApi:
         and it is not shutting down. Capabilities are reported but don't affect readiness: they depend on the
         configuration and the channels, which all processes share."""
         running = not self.stopping and not request.scope[EXCHANGE].draining
-        storage, commits, missing = await self._checks.get()
+        storage, commits, missing = await self._checks.get(CACHE_MAX_AGE_S)
         checks = {"running": running, "database": commits and missing is not None, "storage": storage}
         ok = all(checks.values())
         missing = missing or {}
@@ -110,12 +88,12 @@ class HealthApi:
             same = hmac.compare_digest(token.strip(" ").encode("latin-1"), self.metrics_token.encode())
             if scheme.lower() != "bearer" or not same:
                 raise Unauthorized(NOT_ALLOWED)
-        return Response(await self._metrics.get(), media_type=CONTENT_TYPE_LATEST)
+        return Response(await self._metrics.get(CACHE_MAX_AGE_S), media_type=CONTENT_TYPE_LATEST)
 
     async def _check(self) -> tuple[bool, bool, dict[str, str] | None]:
         """Whether the storage is writable, whether the database commits, and the missing capabilities; None
         if the database can't be read."""
-        return await asyncio.gather(self._storage_writable(), self._commits(), self._capabilities())
+        return await asyncio.gather(_passes(self._storage), _passes(self._commits), self._capabilities())
 
     async def _render_metrics(self) -> bytes:
         """With several processes the metrics are files, which a separate thread reads."""
@@ -135,21 +113,22 @@ class HealthApi:
         await self.db.schema.check(self.db)
         return await self.missing()
 
-    async def _storage_writable(self) -> bool:
-        """Whether a probe file can be written in time. Concurrent callers share one probe."""
-        probe = self._storage_probe
-        if probe is None or probe.done():
-            probe = self._storage_probe = self._disk.run(self.audio.storage.usable)
-        await asyncio.wait([probe], timeout=READY_WAIT_S)
-        return probe.done() and probe.result()
+    async def _is_usable(self) -> bool:
+        return await self._disk.run(self.audio.storage.usable)
 
-    async def _commits(self) -> bool:
-        """Whether a commit succeeds in time. One that takes longer is waited for by the next callers."""
-        probe = self._commit_probe
-        if probe is None or probe.done():
-            probe = self._commit_probe = asyncio.ensure_future(self.try_commit())
-        await asyncio.wait([probe], timeout=READY_WAIT_S)
-        return probe.done() and probe.exception() is None
+    async def _has_committed(self) -> bool:
+        await self.try_commit()
+        return True
+
+
+async def _passes(probe: Cached[bool]) -> bool:
+    """Whether a probe of storage or database succeeds in time. One that takes longer is waited for by the
+    next callers."""
+    try:
+        async with asyncio.timeout(READY_WAIT_S):
+            return await probe.get(0.0)
+    except Exception:  # why it failed is in the log of the part that is probed
+        return False
 
 
 def _metrics_of_all_processes() -> bytes:

@@ -1,4 +1,4 @@
-"""Additions to asyncio for the request path: shared timers, and one write per connection and loop iteration.
+"""Additions to asyncio: shared timers, one write per connection and loop iteration, and cached results.
 
 A timer for each operation costs more than most operations take, and almost none of them ever fires.
 
@@ -10,7 +10,10 @@ one another find the reader awake. The head and the body of a response also shar
 import asyncio
 import math
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
 
 TICK_S = 0.05
 """The longest delay between a deadline and its callback on an idle event loop."""
@@ -84,6 +87,33 @@ class Timer:
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
+
+
+class Cached(Generic[T]):
+    """The last result of `make`. Concurrent callers share one run, which goes on if they are cancelled."""
+
+    def __init__(self, make: Callable[[], Awaitable[T]], clock: Callable[[], float] = time.monotonic) -> None:
+        self._make = make
+        self._clock = clock
+        self._made: asyncio.Task[T] | None = None
+        self._made_at = 0.0
+
+    async def get(self, age_max_s: float, failed_s: float = 0.0) -> T:
+        """The result, made anew if it is that old. A failure is raised again for `failed_s` seconds."""
+        made = self._made
+        if made is not None and made.done():
+            failed = made.cancelled() or made.exception() is not None
+            if self._clock() - self._made_at >= (failed_s if failed else age_max_s):
+                made = None
+        if made is None:
+            made = self._made = asyncio.create_task(self._renew())
+        return await asyncio.shield(made)
+
+    async def _renew(self) -> T:
+        try:
+            return await self._make()
+        finally:
+            self._made_at = self._clock()
 
 
 class FlushQueue:

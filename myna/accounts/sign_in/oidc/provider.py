@@ -4,15 +4,13 @@ Discovery 1.0), its keys, and the ID token for a code.
 Every request has a deadline and a limit on its answer; redirects are not followed.
 """
 
-import asyncio
 import base64
 import re
 import stat
-import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import quote_plus, urlencode
 
 import msgspec
@@ -20,6 +18,7 @@ from msgspec import Struct
 
 from myna.errors import ConfigError
 from myna.http.client import ClientResponse, HttpClient, RequestFailed
+from myna.lib.aio import Cached
 from myna.lib.net import is_secure
 from myna.settings import Settings
 
@@ -154,16 +153,16 @@ class Provider:
     def __init__(self, client: Client, http_client: HttpClient) -> None:
         self._client = client
         self._http_client = http_client
-        self._metadata = _Remembered(self._fetch_metadata)
-        self._keys = _Remembered(self._fetch_keys)
+        self._metadata = Cached(self._fetch_metadata)
+        self._keys = Cached(self._fetch_keys)
 
     async def metadata(self) -> Metadata:
         """The metadata. Raises OidcRefused."""
-        return await self._metadata.get()
+        return await self._metadata.get(KEPT_S, FAILED_S)
 
     async def keys(self, *, newer: bool = False) -> list[Key]:
         """The keys of ID tokens; `newer` ones are fetched within limits. Raises OidcRefused."""
-        return await self._keys.get(newer=newer)
+        return await self._keys.get(AGAIN_S if newer else KEPT_S, FAILED_S)
 
     async def exchange(self, code: str, verifier: str) -> str:
         """The ID token for a code, which is not checked yet. Raises OidcRefused; EXPIRED if the code was used
@@ -230,34 +229,6 @@ class Provider:
             )
         except RequestFailed as error:
             raise _unusable(str(error)) from None
-
-
-class _Remembered(Generic[T]):
-    """A cached document of the provider. Concurrent callers share one request."""
-
-    def __init__(self, fetch: Callable[[], Awaitable[T]]) -> None:
-        self._fetch = fetch
-        self._lock = asyncio.Lock()
-        self._value: T | None = None
-        self._fetched_at = float("-inf")
-        self._failure: OidcRefused | None = None
-        self._failed_at = float("-inf")
-
-    async def get(self, *, newer: bool = False) -> T:
-        async with self._lock:
-            now = time.monotonic()
-            age = now - self._fetched_at
-            if self._value is not None and age < (AGAIN_S if newer else KEPT_S):
-                return self._value
-            if self._failure and now - self._failed_at < FAILED_S:
-                raise OidcRefused(self._failure.failure, str(self._failure))
-            try:
-                self._value = await self._fetch()
-            except OidcRefused as failure:
-                self._failure, self._failed_at = failure, time.monotonic()
-                raise
-            self._fetched_at = time.monotonic()
-            return self._value
 
 
 def _decoded(answer: ClientResponse, kind: type[T], what: str) -> T:
