@@ -8,13 +8,14 @@ from myna.lib.names import is_line, is_name
 from myna.store.database import Queries
 from myna.store.queries import accounts as store
 from myna.store.queries.accounts import AccountRow
+from myna.store.rows import ID_MAX
 
 NAME_MAX_CHARS = 100
 EMAIL_MAX_CHARS = 254
 MEMO_MAX_CHARS = 1000
 UNITS_MAX = 2**53 - 1
 """The largest balance: JSON parsers of every language represent it exactly."""
-_PAGE = 500
+_COMPARED_MAX = 500
 _EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(\.[^@\s.]+)*")
 
 
@@ -32,7 +33,7 @@ async def find(db: Queries, name: str) -> AccountRow:
             email=name,
             names=names,
         )
-    near = get_close_matches(name, [row.name for row in await store.page(db, 0, _PAGE)])
+    near = get_close_matches(name, [row.name for row in await store.page(db, 0, _COMPARED_MAX)])
     if near:
         names = ", ".join(map(repr, near))
         raise CommandError("There is no account {name!r}; did you mean {names}?", name=name, names=names)
@@ -41,10 +42,7 @@ async def find(db: Queries, name: str) -> AccountRow:
 
 async def list_all(db: Queries) -> list[AccountRow]:
     """All accounts, oldest first."""
-    found: list[AccountRow] = []
-    while page := await store.page(db, found[-1].id if found else 0, _PAGE):
-        found += page
-    return found
+    return await store.page(db, 0, ID_MAX)
 
 
 def check_details(name: str, email: str) -> None:

@@ -20,6 +20,7 @@ from myna.store.database import Queries
 from myna.store.queries import ledger
 from myna.store.queries.accounts import AccountRow
 from myna.store.queries.ledger import BatchRow, CodeRow
+from myna.store.rows import ID_MAX
 
 ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
 """Letters and digits without those that look alike: 0 and O, 1, I and L."""
@@ -31,7 +32,6 @@ USES_MAX = 1_000_000
 GUESS_EVERY_MS = 60_000
 GUESSES_AT_ONCE = 10
 """An account may try this many unknown codes at once, and then one each GUESS_EVERY_MS."""
-_PAGE = 500
 
 
 class NewBatch(Struct, frozen=True):
@@ -126,10 +126,7 @@ class RedeemCode(Action[Redeemed], frozen=True):
 
 async def list_all(db: Queries) -> list[BatchRow]:
     """All batches, oldest first."""
-    found: list[BatchRow] = []
-    while page := await ledger.code_batches(db, found[-1].id if found else 0, _PAGE):
-        found += page
-    return found
+    return await ledger.code_batches(db, 0, ID_MAX)
 
 
 def batch_state(batch: BatchRow, now: int) -> str:

@@ -53,7 +53,6 @@ from myna.wire.farm import (
     Hello,
     Job,
     Join,
-    Joined,
     Lease,
     Leased,
     LeaseKey,
@@ -114,8 +113,7 @@ class FarmApi:
         body = await self._node_auth.unauthenticated_body(request, Join)
         _check_printable("version", body.version)
         with self._in_flight.join():
-            joined = await self._node_auth.join(request, body)
-        return _answer(Joined(joined.credential, joined.name))
+            return _answer(await self._node_auth.join(request, body))
 
     async def hello(self, request: Request) -> Response:
         node, hello = await self._node_auth.node_and_body(request, Hello)
@@ -221,14 +219,6 @@ def _digest(text: str, field: str) -> bytes:
     return bytes.fromhex(text)
 
 
-class UploadHeaders(Struct, frozen=True):
-    """The headers that describe the body."""
-
-    lease: LeaseProof
-    sha256: bytes
-    size_bytes: int
-
-
 @dataclass(eq=False)
 class Uploads:
     """Receives the audio of finished jobs."""
@@ -257,20 +247,20 @@ class Uploads:
         node = await self.node_auth.verify(request)
         if self.space.low:
             raise DiskFull("The server has no space for new audio; send it again later.")
-        headers = _upload_headers(request)
-        if not await self.node_auth.in_time(self.tasks.has_lease(node.id, headers.lease)):
+        lease, sha256, size_bytes = _upload_headers(request)
+        if not await self.node_auth.in_time(self.tasks.has_lease(node.id, lease)):
             raise StaleLease
-        with self._leases.place(headers.lease.key), self._bytes.place(node.id, headers.size_bytes):
-            audio = await self._received(request, headers, node.id)
+        with self._leases.place(lease.key), self._bytes.place(node.id, size_bytes):
+            audio = await self._received(request, lease, sha256, node.id)
         try:
-            in_use = await self.tasks.complete(node.id, headers.lease, audio)
+            in_use = await self.tasks.complete(node.id, lease, audio)
         except StaleLease:
             await self.audio.discard(audio.name)
             raise
         if not in_use:
             await self.audio.discard(audio.name)
 
-    async def _received(self, request: Request, headers: UploadHeaders, node_id: int) -> Audio:
+    async def _received(self, request: Request, lease: LeaseProof, sha256: bytes, node_id: int) -> Audio:
         """Writes the body to a file, checks its hash and audio, and makes it durable."""
         if self._disk.full():
             raise Unavailable("Too many disk writes are waiting. Send it again.")
@@ -279,16 +269,16 @@ class Uploads:
         try:
             await self._disk.run_metadata(file.begin)
             await request.receive(lambda data, more: file.write(data), SLOWEST_BYTES_PER_S)
-            if file.sha256 != headers.sha256:
+            if file.sha256 != sha256:
                 raise InvalidRequest("differs from the body's; send the audio again.", field=SHA256_HEADER)
             await self._disk.run(file.flush)
-            await self._inspect(file, headers.lease, node_id)
+            await self._inspect(file, lease, node_id)
             await self._disk.run(file.commit)
             await self.audio.keep(name)
         except BaseException:
             await self._disk.clean_up(file.undo)
             raise
-        return Audio(name, file.size_bytes, headers.sha256)
+        return Audio(name, file.size_bytes, sha256)
 
     async def _inspect(self, file: AtomicFile, lease: LeaseProof, node_id: int) -> None:
         try:
@@ -313,7 +303,8 @@ def _too_many_bytes() -> Unavailable:
     return Unavailable(f"The uploads of this node would exceed {NODE_BYTES_MAX} bytes; send it again later.")
 
 
-def _upload_headers(request: Request) -> UploadHeaders:
+def _upload_headers(request: Request) -> tuple[LeaseProof, bytes, int]:
+    """The lease, the SHA-256 and the size of the body."""
     size_bytes = request.declared_bytes
     if not size_bytes:
         raise InvalidRequest(
@@ -325,4 +316,4 @@ def _upload_headers(request: Request) -> UploadHeaders:
     if lease is None:
         raise InvalidRequest("must be kind, id, epoch and token of a job.", field=JOB_HEADER)
     sha256 = (request.header(SHA256_HEADER.encode()) or b"").decode("latin-1")
-    return UploadHeaders(lease, _digest(sha256, SHA256_HEADER), size_bytes)
+    return lease, _digest(sha256, SHA256_HEADER), size_bytes

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from myna.accounts.throttle import KeyThrottle
 from myna.errors import BodyTooLarge, BodyTooSlow, NodeRefused, NodeTooOld, Unavailable
-from myna.farm.nodes import JoinedNode, Nodes, credential_in
+from myna.farm.nodes import Nodes, credential_in
 from myna.http.asgi import Handler
 from myna.http.exchange import ResponseStream
 from myna.http.request import Request
@@ -22,7 +22,7 @@ from myna.lib.shares import Shares
 from myna.store.database import Database, in_time
 from myna.store.queries.farm.nodes import NodeRow
 from myna.wire.body import decode
-from myna.wire.farm import PROTOCOL, PROTOCOL_HEADER, SLOTS_MAX, Join
+from myna.wire.farm import PROTOCOL, PROTOCOL_HEADER, SLOTS_MAX, Join, Joined
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
@@ -57,7 +57,7 @@ class NodeAuth:
         header = request.authorization
         return await self._throttled(request, credential_in(header), self.nodes.verify(header))
 
-    async def join(self, request: Request, body: Join) -> JoinedNode:
+    async def join(self, request: Request, body: Join) -> Joined:
         """The node of a join token. Raises NodeRefused, RateLimited."""
         return await self._throttled(request, body.token.encode(), self.nodes.join(body.token, body.version))
 

@@ -1,11 +1,13 @@
 """GET /openapi.json: the whole API, generated from the structs that decode and encode it."""
 
 import re
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, get_args
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from myna import __version__
 from myna.api.operations import (
@@ -29,21 +31,22 @@ _APIS = (V1, OPENAI, FARM)
 _REF = "#/components/schemas/{name}"
 
 
+@dataclass(frozen=True)
 class OpenApi:
-    """Handler of the OpenAPI document, which is generated again when the limit on a text has changed."""
+    """Handler of the OpenAPI document."""
 
-    def __init__(self, base_url: str, config: ConfigCache) -> None:
-        self._base_url = base_url
-        self._config = config
-        self._document = b""
-        self._chars = 0
+    base_url: str
+    config: ConfigCache
 
     async def document(self, request: Request) -> Response:
-        chars = self._config.settings.tts_max_chars
-        if chars != self._chars:
-            self._document = bytes(JSONResponse(describe(self._base_url, chars)).body)
-            self._chars = chars
-        return Response(self._document, media_type=JSON.decode())
+        content = _encoded(self.base_url, self.config.settings.tts_max_chars)
+        return Response(content, media_type=JSON.decode())
+
+
+@lru_cache(maxsize=1)
+def _encoded(base_url: str, tts_max_chars: int) -> bytes:
+    """The document. It is generated again when the limit on a text has changed."""
+    return msgspec.json.encode(describe(base_url, tts_max_chars))
 
 
 def describe(base_url: str, tts_max_chars: int) -> dict[str, Any]:

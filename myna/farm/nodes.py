@@ -25,7 +25,7 @@ from myna.store.queries.farm import able
 from myna.store.queries.farm import nodes as store
 from myna.store.queries.farm.able import OnlineNode, Queued
 from myna.store.queries.farm.nodes import NodeRow
-from myna.wire.farm import Hello
+from myna.wire.farm import Hello, Joined
 
 TOKEN_PREFIX = "mynajoin_"  # noqa: S105  no password
 CREDENTIAL_PREFIX = "mynanode_"
@@ -61,13 +61,6 @@ class NodeState(StrEnum):
     DRAINING = "draining"
 
 
-class JoinedNode(Struct, frozen=True):
-    """A new node: its name, and its credential in plain text, which is not shown again."""
-
-    name: str
-    credential: str
-
-
 class NodeStatus(Struct, frozen=True):
     """A node, its state, the ids of its voices, its languages for clones, and the number of its leased
     jobs."""
@@ -85,7 +78,7 @@ class Nodes:
     def __init__(self, db: Database) -> None:
         self.db = db
 
-    async def join(self, token: str, version: str) -> JoinedNode:
+    async def join(self, token: str, version: str) -> Joined:
         """Exchanges a join token for a credential. Raises NodeRefused."""
         credential = CREDENTIAL_PREFIX + secrets.token_hex(20)
         name = None
@@ -96,7 +89,7 @@ class Nodes:
             raise NodeRefused(
                 "This join token is unknown, used or older than an hour; ask the operator for a new one."
             )
-        return JoinedNode(name, credential)
+        return Joined(credential, name)
 
     async def verify(self, authorization: bytes | None) -> NodeRow:
         """The node whose credential is in an Authorization header. Raises NodeRefused."""

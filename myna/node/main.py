@@ -173,7 +173,7 @@ class NodeProgram:
 
     async def _lease(self, group: asyncio.TaskGroup) -> None:
         """Leases and starts jobs for the free slots, and deletes the references that the service names."""
-        await self._jobs.has_room.wait()
+        await self._jobs.wait(lambda: self._jobs.free() > 0)
         if self._draining:
             return
         if self._hello() != self._last_hello:
@@ -205,7 +205,7 @@ class NodeProgram:
         while True:
             if not len(self._jobs):
                 backoff.stopped()
-                await self._jobs.has_jobs.wait()
+                await self._jobs.wait(lambda: len(self._jobs) > 0)
                 pause_s = self._beat_s
             await asyncio.sleep(pause_s)
             pause_s = self._beat_s
@@ -243,7 +243,7 @@ class NodeProgram:
         leasing.cancel()
         self._jobs.drop_all(SHUTTING_DOWN)
         unfinished = [leased for leased in self._jobs if leased.dropped == SHUTTING_DOWN]
-        await self._jobs.is_empty.wait()
+        await self._jobs.wait(lambda: not len(self._jobs))
         try:
             async with asyncio.timeout(REQUEUE_S):
                 await asyncio.gather(*map(self.work.requeue, unfinished))
@@ -261,7 +261,7 @@ class NodeProgram:
             log.info("the service was not told that the node shuts down: %s", failed)
         await asyncio.wait({leasing}, timeout=LAST_LEASE_S)
         leasing.cancel()
-        await self._jobs.is_empty.wait()
+        await self._jobs.wait(lambda: not len(self._jobs))
 
 
 async def run(credentials: Credentials, config: NodeConfig, folder: Path) -> None:

@@ -90,15 +90,12 @@ class LeasedJob:
 
 
 class LeasedJobs:
-    """The leased jobs, at most `slots`. `has_room`, `has_jobs` and `is_empty` are set while they are true."""
+    """The leased jobs, at most `slots`."""
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
         self._jobs: dict[LeaseKey, LeasedJob] = {}
-        self.has_room = asyncio.Event()
-        self.has_jobs = asyncio.Event()
-        self.is_empty = asyncio.Event()
-        self._set_events()
+        self._changed = asyncio.Event()
 
     def __iter__(self) -> Iterator[LeasedJob]:
         return iter(tuple(self._jobs.values()))
@@ -115,27 +112,22 @@ class LeasedJobs:
 
     def add(self, leased: LeasedJob) -> None:
         self._jobs[leased.lease.key] = leased
-        self._set_events()
+        self._changed.set()
 
     def remove(self, leased: LeasedJob) -> None:
         leased.end()
         del self._jobs[leased.lease.key]
-        self._set_events()
+        self._changed.set()
 
     def drop_all(self, reason: str) -> None:
         for leased in self:
             leased.drop(reason)
 
-    def _set_events(self) -> None:
-        for event, value in (
-            (self.has_room, self.free() > 0),
-            (self.has_jobs, bool(self._jobs)),
-            (self.is_empty, not self._jobs),
-        ):
-            if value:
-                event.set()
-            else:
-                event.clear()
+    async def wait(self, condition: Callable[[], bool]) -> None:
+        """Returns when the condition holds, which is about these jobs."""
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait()
 
 
 class References:

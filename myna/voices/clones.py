@@ -25,6 +25,7 @@ from myna.store.queries import clones as store
 from myna.store.queries import config as config_store
 from myna.store.queries import voices
 from myna.store.queries.clones import CloneRow, OwnedClone
+from myna.store.rows import ID_MAX
 from myna.wire.farm import CLONE_PREFIX
 
 CONSENT = (
@@ -36,7 +37,6 @@ CONSENTS = {
     "zh": "我声明：此录音中的声音是我本人的声音，或声音本人已同意复刻其声音，并同意由本账户用它合成语音。",
 }
 """Stored with every cloned voice, in the language in which it was agreed to."""
-_PAGE = 500
 _ID = re.compile(rf"{CLONE_PREFIX}[0-9a-f]{{32}}")
 
 
@@ -79,10 +79,7 @@ async def stored_sample(
 
 async def list_all(db: Queries) -> list[OwnedClone]:
     """The cloned voices of all accounts, oldest first."""
-    found: list[OwnedClone] = []
-    while page := await store.page(db, found[-1].clone.id if found else 0, _PAGE):
-        found += page
-    return found
+    return await store.page(db, 0, ID_MAX)
 
 
 async def cloning_nodes(db: Queries) -> dict[str, list[str]]:

@@ -29,6 +29,7 @@ from myna.channels.channels import Channel, is_local, no_channel, record_voices
 from myna.engines.interface import EngineFailed
 from myna.errors import CommandError, NotFound
 from myna.gateway import trial as channel_trial
+from myna.gateway.models import KNOWN
 from myna.gateway.trial import Trial, likely_cause
 from myna.lib.net import without_login
 from myna.lib.times import HOUR_MS, hour_of, hour_offset
@@ -258,10 +259,7 @@ async def _hours(visit: Visit) -> tuple[int, list[SiteHourRow]]:
 
 
 VENDORS = (
-    ("Ollama", "http://127.0.0.1:11434/v1"),
-    ("llama.cpp", "http://127.0.0.1:8080/v1"),
-    ("LM Studio", "http://127.0.0.1:1234/v1"),
-    ("vLLM", "http://127.0.0.1:8000/v1"),
+    *((server.title, server.url) for server in KNOWN),
     ("OpenAI", "https://api.openai.com/v1"),
     ("DeepSeek", "https://api.deepseek.com/v1"),
     ("OpenRouter", "https://openrouter.ai/api/v1"),
