@@ -123,11 +123,6 @@ async def succeeded(db: Database, subjects: Subjects) -> None:
     await db.transaction(work)
 
 
-async def remove_old(db: Database) -> None:
-    """Deletes forgotten failures."""
-    await db.transaction(lambda connection: store.delete_old_failures(connection, FORGET_MS))
-
-
 def wait_ms_after(failures: int) -> int:
     """The wait after this many failures in a row."""
     if failures <= FREE_FAILURES:

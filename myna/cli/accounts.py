@@ -11,7 +11,6 @@ from msgspec import structs
 
 from myna.accounts import accounts, limits
 from myna.accounts.sign_in import links, second_factor, sessions
-from myna.accounts.sign_in.oidc import identities
 from myna.actions import Action
 from myna.actions.accounts import (
     AddAccount,
@@ -46,6 +45,7 @@ from myna.store.queries import keys as limit_store
 from myna.store.queries import reports
 from myna.store.queries.accounts import AccountRow, preferences_of
 from myna.store.queries.keys import OF_ACCOUNT
+from myna.store.queries.sign_in import identity_of
 
 app = App(name="account", help="Accounts and their units.")
 Name = Annotated[str, Parameter(help="The name of the account.")]
@@ -155,7 +155,7 @@ async def _second_factor(db: Database, action: RemoveSecondFactor) -> Row:
 
 async def _identity(db: Database, action: SetIdentity) -> Row:
     account = await _perform_if_given(db, action)
-    found = await identities.of_account(db, account.id)
+    found = await identity_of(db, account.id)
     return {
         "name": action.name,
         "issuer": found.issuer if found else "",

@@ -13,6 +13,7 @@ from myna.engines.audio.word_times import srt, vtt
 from myna.engines.media.job import Script, Segment, Transcript, Word
 from myna.errors import InvalidRequest
 from myna.http.responses import JSON
+from myna.wire.body import to_event
 
 PROMPT_MAX_CHARS: Final = 2000
 GRANULARITIES: Final = ("segment", "word")
@@ -244,4 +245,4 @@ def events(answer: bytes) -> bytes:
     """A transcript in JSON as the events of a stream: its text, and that it is done."""
     done = msgspec.json.decode(answer, type=_Read)
     found = (_Delta(done.text), _Done(done.text, done.usage))
-    return b"".join(b"data: %b\n\n" % msgspec.json.encode(one) for one in found)
+    return b"".join(map(to_event, found))

@@ -15,7 +15,6 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Match, Route
 
 from myna.accounts.sign_in import passwords, sessions
-from myna.accounts.sign_in.oidc import identities
 from myna.accounts.throttle import SignInRefused
 from myna.errors import CommandError, InvalidRequest, MethodNotAllowed, MynaError, NotFound
 from myna.http.request_head import Receive, Scope, Send
@@ -37,6 +36,7 @@ from myna.office.web_security import (
     check_same_origin,
     protect,
 )
+from myna.store.queries.sign_in import identity_of
 from myna.store.transaction_queue import transactions_of
 
 log = logging.getLogger(__name__)
@@ -294,7 +294,7 @@ class Office:
             for name, value in visit.form.multi_items()
             if isinstance(value, str) and name != PASSWORD_FIELD and name not in page.secrets
         ]
-        linked = self._parts.oidc and await identities.of_account(visit.db, visit.account.id)
+        linked = self._parts.oidc and await identity_of(visit.db, visit.account.id)
         before = self._page_before(visit)
         response = visit.page(
             "confirm.html",

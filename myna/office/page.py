@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
 from markupsafe import Markup
 from msgspec import Struct, structs
 from starlette.convertors import IntegerConvertor, register_url_convertor
@@ -24,6 +23,7 @@ from myna.lib.shares import Shares
 from myna.office.forms import FORM_MAX_BYTES
 from myna.office.visit import Visit
 from myna.store.transaction_queue import transactions_of
+from myna.wire.body import to_event
 
 DIGITS_MAX = 19
 Handler = Callable[[Visit], Awaitable[Response]]
@@ -101,7 +101,6 @@ _streams = Shares[int](
     STREAMS_OF_ACCOUNT_MAX,
     lambda: Overloaded("Too many pages are kept up to date at once; load this one again later.", 10),
 )
-_json = msgspec.json.Encoder()
 
 
 def live_pages(path: str, template: str, values: Callable[[Visit], Awaitable[Values]]) -> tuple[Page, Page]:
@@ -138,14 +137,10 @@ async def _events(
             part = visit.part(template, **found)
             if part != shown:
                 shown = part
-                yield _event("content", str(shown))
+                yield to_event(str(shown), "content")
             if found.get("final"):
-                yield _event("end", "")
+                yield to_event("", "end")
                 return
             await asyncio.sleep(INTERVAL_S)
             with transactions_of(visit.owner):
                 found = await values(visit)
-
-
-def _event(name: str, text: str) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (name.encode(), _json.encode(text))

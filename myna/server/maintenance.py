@@ -16,7 +16,7 @@ import msgspec
 
 from myna.accounts import throttle
 from myna.accounts.refusals import Refusals
-from myna.accounts.sign_in import links, sessions
+from myna.accounts.sign_in import sessions
 from myna.accounts.sign_in.oidc import flow
 from myna.billing import audit, rollup
 from myna.billing.ledger import Ledger
@@ -36,6 +36,7 @@ from myna.store.group_commit import GroupCommit
 from myna.store.queries import audit_state, stored_responses
 from myna.store.queries import ledger as ledger_store
 from myna.store.queries import sessions as session_store
+from myna.store.queries import sign_in as sign_in_store
 from myna.store.queries import tasks as tasks_store
 from myna.store.queries.site import due
 from myna.voices import clones
@@ -51,6 +52,16 @@ AUDIT_CHECK_S = 60.0
 PAGE = 200
 Job = Callable[[], Awaitable[object]]
 _counted = msgspec.json.Decoder(dict[str, int])
+
+
+async def delete_expired_sign_ins(db: Transaction) -> None:
+    """Deletes expired sessions, links and attempts at the provider, forgotten failures, the stored results of
+    forms of the back office, and old forms."""
+    await session_store.delete_expired(db, sessions.LIMITS)
+    await sign_in_store.delete_expired_links(db)
+    await sign_in_store.delete_expired_attempts(db, flow.LIFE_MS)
+    await sign_in_store.delete_old_failures(db, throttle.FORGET_MS)
+    await session_store.delete_old_submissions(db)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -82,8 +93,7 @@ class Maintenance:
             "do_what_is_due": (self.do_what_is_due, sweep_s / 2, sweep_s),
             "check_quota": (self.quota.refresh, sweep_s, IDLE_S),
             "remove_expired_keys": (self.remove_expired_keys, *CLEAN_S),
-            "remove_expired_sign_ins": (self.remove_expired_sign_ins, *CLEAN_S),
-            "remove_old_submissions": (self.remove_old_submissions, *CLEAN_S),
+            "remove_expired_sign_ins": (partial(self.db.transaction, delete_expired_sign_ins), *CLEAN_S),
             "remove_old_audio": (self.remove_old_audio, *CLEAN_S),
             "remove_old_responses": (self.remove_old_responses, *CLEAN_S),
             "remove_leftovers": (self.remove_leftovers, 3600, 3600),
@@ -154,16 +164,6 @@ class Maintenance:
         """Deletes expired idempotency keys with their stored responses, a page at a time."""
         while await self.db.transaction(lambda db: ledger_store.delete_expired_keys(db, PAGE)) == PAGE:
             pass
-
-    async def remove_expired_sign_ins(self) -> None:
-        """Deletes expired sessions, links and attempts at the provider, and forgotten failures."""
-        expired = (sessions.remove_expired, links.remove_expired, flow.remove_expired)
-        for remove in (*expired, throttle.remove_old):
-            await remove(self.db)
-
-    async def remove_old_submissions(self) -> None:
-        """Deletes the stored results of forms of the back office, and old forms."""
-        await self.db.transaction(session_store.delete_old_submissions)
 
     async def remove_old_audio(self) -> None:
         """Removes audio older than `audio_keep_days`, a page at a time."""

@@ -12,7 +12,7 @@ from myna.accounts.throttle import SignInRefused
 from myna.actions.accounts import ResetAccount
 from myna.channels.circuits import FAILURES_MAX
 from myna.lib.telemetry import metrics
-from myna.server.maintenance import LEFTOVER_AGE_S
+from myna.server.maintenance import LEFTOVER_AGE_S, delete_expired_sign_ins
 from myna.server.service import Service
 from myna.store.files.named_files import AudioStore
 from myna.store.files.storage import Folder
@@ -89,7 +89,7 @@ async def test_expired_sessions_links_and_failures_are_deleted(books: Books, ser
     await books.db.transaction(
         lambda connection: sign_in.begin_attempt(connection, b"s", b"b", attempt, ADDRESS)
     )
-    await service.jobs.remove_expired_sign_ins()
+    await books.db.transaction(delete_expired_sign_ins)
     assert await rows(books) == [1, 1, 2, 1]
     await books.move_clock(sessions.LIFE_MS)
     service.jobs.start()
@@ -104,21 +104,19 @@ async def test_expired_sessions_links_and_failures_are_deleted(books: Books, ser
 
 
 @each_database
-async def test_the_result_of_a_form_is_deleted_soon_and_the_form_with_its_session(
-    books: Books, service: Service
-) -> None:
+async def test_the_result_of_a_form_is_deleted_soon_and_the_form_with_its_session(books: Books) -> None:
     await books.stop_clock()
     once, attempt = b"a hash", b"an attempt"
     assert await books.db.transaction(lambda db: session_store.claim_form(db, once, attempt))
     await books.db.transaction(lambda db: session_store.put_form_answer(db, once, attempt, b"sealed"))
     await books.move_clock(session_store.FORM_ANSWER_LIFE_MS - 1)
-    await service.jobs.remove_old_submissions()
+    await books.db.transaction(delete_expired_sign_ins)
     assert await stored(books) == [(b"an attempt", b"sealed")]
     await books.move_clock(1)
-    await service.jobs.remove_old_submissions()
+    await books.db.transaction(delete_expired_sign_ins)
     assert await stored(books) == [(b"an attempt", None)]
     await books.move_clock(sessions.LIFE_MS)
-    await service.jobs.remove_old_submissions()
+    await books.db.transaction(delete_expired_sign_ins)
     assert await stored(books) == []
 
 

@@ -7,6 +7,7 @@ from myna.accounts.sign_in import links, passwords, sessions
 from myna.accounts.sign_in.links import LIFE_MS, NOT_VALID, NewAccount, Purpose
 from myna.actions.accounts import DisableAccount, InviteAccount, ResetAccount
 from myna.errors import CommandError
+from myna.server.maintenance import delete_expired_sign_ins
 from tests.rig.actors import perform
 from tests.sign_in.conftest import (
     ADDRESS,
@@ -91,7 +92,7 @@ async def test_a_link_expires(books: Books) -> None:
     assert await links.find(books.db, token) is None
     with pytest.raises(CommandError, match="has expired"):
         await use(books, token)
-    await links.remove_expired(books.db)
+    await books.db.transaction(delete_expired_sign_ins)
     assert await books.sql("SELECT * FROM links") == []
 
 

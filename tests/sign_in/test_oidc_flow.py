@@ -236,16 +236,6 @@ async def test_nothing_that_is_shown_of_an_attempt_has_a_secret(site: OidcSite) 
     assert not [secret for secret in secrets if secret in shown]
 
 
-@each_database
-async def test_expired_attempts_are_deleted(site: OidcSite) -> None:
-    await site.begin()
-    await flow.remove_expired(site.books.db)
-    assert await site.books.sql("SELECT count(*) FROM oidc_attempts") == [(1,)]
-    await site.books.sql("UPDATE oidc_attempts SET created_at = created_at - $1", LIFE_MS)
-    await flow.remove_expired(site.books.db)
-    assert await site.books.sql("SELECT count(*) FROM oidc_attempts") == [(0,)]
-
-
 async def test_a_provider_that_does_not_announce_iss_need_not_send_it(site: OidcSite) -> None:
     site.provider.plan = Plan(
         metadata={"authorization_response_iss_parameter_supported": DROP}, callback={"iss": DROP}

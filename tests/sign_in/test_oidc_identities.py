@@ -11,6 +11,7 @@ from myna.accounts.sign_in.oidc.provider import Failure
 from myna.accounts.throttle import SignInRefused
 from myna.actions.accounts import ConfirmSecondFactor, DisableAccount
 from myna.errors import CommandError
+from myna.store.queries.sign_in import identity_of
 from tests.rig.actors import perform
 from tests.sign_in.conftest import ADDRESS, PASSWORD, OidcSite, failure_of, person
 from tests.store.fixtures import each_database
@@ -33,7 +34,7 @@ async def test_an_identity_is_linked_to_one_account(site: OidcSite) -> None:
     with pytest.raises(CommandError, match="linked to another account"):
         await site.link(bob)
     assert (await site.session(await site.sign_in())).account.id == ann.id
-    assert await identities.of_account(site.books.db, bob.id) is None
+    assert await identity_of(site.books.db, bob.id) is None
 
 
 async def test_a_verified_email_address_links_the_only_account_that_has_it_once(site: OidcSite) -> None:
@@ -157,7 +158,7 @@ async def test_the_only_way_to_sign_in_is_not_removed_by_its_owner(site: OidcSit
     session = await site.session(await site.sign_in())
     with pytest.raises(CommandError, match="Set a password first"):
         await site.unlink(ann, session)
-    assert await identities.of_account(site.books.db, ann.id) is not None
+    assert await identity_of(site.books.db, ann.id) is not None
 
 
 async def test_the_identity_is_issuer_and_subject(site: OidcSite) -> None:

@@ -19,6 +19,7 @@ from myna.actions.accounts import (
     ResetAccount,
 )
 from myna.errors import CommandError
+from myna.server.maintenance import delete_expired_sign_ins
 from myna.store.queries.accounts import AccountRow
 from tests.rig.actors import perform
 from tests.sign_in.conftest import (
@@ -215,7 +216,7 @@ async def test_a_sign_in_that_waits_too_long_ends(books: Books, ann: Ann) -> Non
     await books.move_clock(PENDING_MS)
     with pytest.raises(SignInRefused, match="took too long"):
         await second_factor.complete(books.db, pending, await ann.phone.code(), ADDRESS)
-    await sessions.remove_expired(books.db)
+    await books.db.transaction(delete_expired_sign_ins)
     assert [row[0] for row in await books.sql("SELECT id FROM sessions")] == [ann.session.id]
 
 

@@ -10,6 +10,7 @@ from myna.accounts.sign_in.sessions import IDLE_MS, LIFE_MS, SEEN_EVERY_MS, SESS
 from myna.accounts.throttle import SignInRefused
 from myna.actions.accounts import DisableAccount, EnableAccount, SetPreferences, SignOut
 from myna.errors import CommandError
+from myna.server.maintenance import delete_expired_sign_ins
 from myna.store.queries import accounts
 from myna.store.queries.accounts import Preferences
 from tests.rig.actors import perform
@@ -228,5 +229,5 @@ async def test_maintenance_deletes_expired_sessions(books: Books) -> None:
     await books.move_clock(IDLE_MS - 1)
     newer = await signed_in(books, address=ELSEWHERE)
     await books.move_clock(1)
-    await sessions.remove_expired(books.db)
+    await books.db.transaction(delete_expired_sign_ins)
     assert await books.sql("SELECT token_hash FROM sessions") == [(sessions.hash_of(newer),)]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from myna.accounts import throttle
 from myna.accounts.sign_in import passwords
 from myna.accounts.throttle import FORGET_MS, FREE_FAILURES, SignInRefused, TooManyAttempts
+from myna.server.maintenance import delete_expired_sign_ins
 from tests.sign_in.conftest import (
     ADDRESS,
     ELSEWHERE,
@@ -178,8 +178,8 @@ async def test_failures_are_forgotten_after_an_hour(books: Books) -> None:
     assert await wait_s(books) == 1
     await books.move_clock(FORGET_MS)
     await fails(books, times=FREE_FAILURES)
-    await throttle.remove_old(books.db)
+    await books.db.transaction(delete_expired_sign_ins)
     assert len(await books.sql("SELECT * FROM sign_in_failures")) == 1
     await books.move_clock(FORGET_MS)
-    await throttle.remove_old(books.db)
+    await books.db.transaction(delete_expired_sign_ins)
     assert await books.sql("SELECT * FROM sign_in_failures") == []

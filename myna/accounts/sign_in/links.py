@@ -148,11 +148,6 @@ async def consume(
     return await db.transaction(work)
 
 
-async def remove_expired(db: Database) -> None:
-    """Deletes expired links."""
-    await db.transaction(store.delete_expired_links)
-
-
 async def _put(connection: Transaction, purpose: Purpose, account_id: int) -> str:
     token = sessions.new_token(sessions.LINK_PREFIX)
     await store.put_link(connection, sessions.hash_of(token), purpose.value, account_id, LIFE_MS[purpose])

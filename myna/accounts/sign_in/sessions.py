@@ -182,10 +182,5 @@ async def of_account(db: Queries, account_id: int) -> list[SessionRow]:
     return await store.of_account(db, account_id, LIMITS)
 
 
-async def remove_expired(db: Database) -> None:
-    """Deletes expired sessions."""
-    await db.transaction(lambda connection: store.delete_expired(connection, LIMITS))
-
-
 def _printable(user_agent: str) -> str:
     return "".join(char for char in user_agent if char.isprintable())[:USER_AGENT_MAX_CHARS]

@@ -5,7 +5,6 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from myna.accounts.sign_in import passwords, second_factor, sessions
-from myna.accounts.sign_in.oidc import identities
 from myna.accounts.sign_in.second_factor import Enrolment
 from myna.actions.accounts import (
     ConfirmSecondFactor,
@@ -22,12 +21,13 @@ from myna.office.render import N_
 from myna.office.visit import Visit
 from myna.office.web_security import SESSION_COOKIE
 from myna.store.queries import accounts
+from myna.store.queries.sign_in import identity_of
 
 
 async def show(visit: Visit) -> Response:
     """Everything about the account that its holder decides."""
     session = visit.signed_in
-    identity = await identities.of_account(visit.db, visit.account.id)
+    identity = await identity_of(visit.db, visit.account.id)
     return visit.page(
         "me.html",
         preferred=await accounts.preferences_of(visit.db, visit.account.id),

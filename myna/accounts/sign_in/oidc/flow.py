@@ -141,11 +141,6 @@ class Oidc:
         return Finished(purpose, attempt.session_id, attempt.target, claims)
 
 
-async def remove_expired(db: Database) -> None:
-    """Deletes expired attempts."""
-    await db.transaction(lambda connection: store.delete_expired_attempts(connection, LIFE_MS))
-
-
 async def _used(db: Database, state: str, browser: str) -> AttemptRow:
     """The attempt, which can't be used again. Raises OidcRefused if it was used, has expired, or is another
     browser's."""

@@ -13,11 +13,10 @@ from myna.accounts.sign_in.oidc.provider import Failure, OidcRefused
 from myna.accounts.sign_in.sessions import Session
 from myna.accounts.throttle import SignInRefused
 from myna.errors import CommandError
-from myna.store.database import Database, Queries, Transaction
+from myna.store.database import Database, Transaction
 from myna.store.queries import accounts
 from myna.store.queries import sessions as session_store
 from myna.store.queries import sign_in as store
-from myna.store.queries.sign_in import IdentityRow
 
 
 class Identity(Struct, frozen=True):
@@ -25,11 +24,6 @@ class Identity(Struct, frozen=True):
 
     issuer: str
     subject: str
-
-
-async def of_account(db: Queries, account_id: int) -> IdentityRow | None:
-    """The identity that is linked to the account."""
-    return await store.identity_of(db, account_id)
 
 
 async def sign_in(db: Database, identity: Identity, *, email: str, address: str, user_agent: str) -> str:
