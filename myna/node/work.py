@@ -138,42 +138,33 @@ class References:
         self._folder = folder
         self._fetching = asyncio.Lock()
         folder.mkdir(mode=0o700, exist_ok=True)
-        paths = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
-        self._cached: dict[str, None] = {}  # in the order of their last use
-        for path in paths:
-            if name := _REFERENCE.fullmatch(path.name):
-                self._cached[name[1]] = None
-            else:
+        for path in folder.iterdir():
+            if not _REFERENCE.fullmatch(path.name):
                 path.unlink()
 
     def cached(self) -> list[str]:
-        """The SHA-256 of each copy."""
-        return list(self._cached)
+        """The SHA-256 of each copy, that of the copy used last at the end."""
+        paths = sorted(self._folder.glob("*.wav"), key=lambda path: path.stat().st_mtime_ns)
+        return [path.stem for path in paths]
 
     async def get(self, server: ServerClient, reference: JobReference) -> Path:
         """The path of the wav, which is fetched if there is no copy. Raises ServerFailed or OSError."""
-        path = self._path(reference.sha256)
+        path = self._folder / f"{reference.sha256}.wav"
         async with self._fetching:  # two jobs with the same voice fetch it once
-            if reference.sha256 not in self._cached:
+            if not path.exists():
                 wav = await server.reference(reference)
                 await asyncio.to_thread(write_atomically, path, wav)
-            self._cached.pop(reference.sha256, None)
-            self._cached[reference.sha256] = None
-            if len(self._cached) > REFERENCES_MAX:
-                self.forget(next(iter(self._cached)))
-        os.utime(path)
+            os.utime(path)
+            for sha256 in self.cached()[:-REFERENCES_MAX]:
+                self.forget(sha256)
         return path
 
     def forget(self, sha256: str) -> bool:
         """Deletes the copy. False if there is none."""
-        if sha256 not in self._cached:
+        if sha256 not in self.cached():
             return False
-        del self._cached[sha256]
-        self._path(sha256).unlink(missing_ok=True)
+        (self._folder / f"{sha256}.wav").unlink()
         return True
-
-    def _path(self, sha256: str) -> Path:
-        return self._folder / f"{sha256}.wav"
 
 
 @dataclass(eq=False)
