@@ -35,7 +35,6 @@ from myna.speech.shared_engines import (
     Failed,
     Part,
     SpeakOrder,
-    States,
     Unspoken,
     WatchOrder,
     read_frame,
@@ -72,7 +71,7 @@ class EngineHost:
         try:
             order = ORDERS.decode(await read_frame(reader))
             if isinstance(order, WatchOrder):
-                tasks.append(asyncio.create_task(self._report(writer)))
+                tasks.append(asyncio.create_task(self._report(order.engine, writer)))
             else:
                 tasks.append(asyncio.create_task(self._speak(order, writer, disconnected)))
             tasks.append(asyncio.create_task(_follow_worker(reader, disconnected)))
@@ -85,20 +84,15 @@ class EngineHost:
             await asyncio.gather(*tasks, return_exceptions=True)
             writer.close()
 
-    async def _report(self, writer: asyncio.StreamWriter) -> None:
+    async def _report(self, name: str, writer: asyncio.StreamWriter) -> None:
         await self.started.wait()
-        sent = None
+        engine, sent = self._engines[name], None
         while True:
-            states = States(
-                {
-                    name: EngineState(engine.up(), engine.full(), self._down.get(name, ""))
-                    for name, engine in self._engines.items()
-                }
-            )
-            if states != sent:
-                writer.write(framed(states))
+            state = EngineState(engine.up(), engine.full(), self._down.get(name, ""))
+            if state != sent:
+                writer.write(framed(state))
                 await writer.drain()
-                sent = states
+                sent = state
             metrics.fold()
             await asyncio.sleep(STATE_EVERY_S)
 

@@ -1,9 +1,9 @@
 """The engines that several workers share: `engine_host.py` runs them in one process, the host.
 
-A worker opens one connection to the host's Unix socket for the states of the engines, and one for each text:
-it sends a `SpeakOrder`, and the host answers with `Unspoken`, `Part` and at last `Done` or `Failed`. A byte
-from the worker says that the client has disconnected; the end of its stream cancels the work. Frames are
-those of `engines/pool/child_main.py`.
+A worker opens a connection to the host's Unix socket for the state of each engine, and one for each text: it
+sends a `SpeakOrder`, and the host answers with `Unspoken`, `Part` and at last `Done` or `Failed`. A byte from
+the worker says that the client has disconnected; the end of its stream cancels the work. Frames are those of
+`engines/pool/child_main.py`.
 """
 
 import asyncio
@@ -58,14 +58,10 @@ class EngineState(Struct, frozen=True, array_like=True):
     down: str = ""
 
 
-class States(Struct, frozen=True):
-    """The state of each engine, by the name of its channel. Sent at first and after each change."""
-
-    engines: dict[str, EngineState]
-
-
 class WatchOrder(Struct, frozen=True, array_like=True, tag="watch"):
-    """Asks for the states, until the connection ends."""
+    """Asks for the state of an engine, at first and after each change, until the connection ends."""
+
+    engine: str
 
 
 class SpeakOrder(Struct, frozen=True, array_like=True, tag="speak"):
@@ -106,7 +102,7 @@ class Failed(Struct, frozen=True, array_like=True, tag="failed"):
 
 ORDERS: Final = msgspec.msgpack.Decoder(WatchOrder | SpeakOrder)
 _REPLIES: Final = msgspec.msgpack.Decoder(Unspoken | Part | Done | Failed)
-_STATES: Final = msgspec.msgpack.Decoder(States)
+_STATE: Final = msgspec.msgpack.Decoder(EngineState)
 
 
 async def read_frame(reader: asyncio.StreamReader) -> bytes:
@@ -115,50 +111,16 @@ async def read_frame(reader: asyncio.StreamReader) -> bytes:
     return await reader.readexactly(length)
 
 
-class HostConnection:
-    """A worker's connection for the states of the engines."""
+class SharedEngine:
+    """An engine that the host runs, which has this socket. `engine` is the same one, not started: it has the
+    voices. Texts are admitted as if this worker had its share of the processes."""
 
-    def __init__(self, socket: str) -> None:
-        self.socket = socket
-        self.states: dict[str, EngineState] = {}
+    def __init__(self, name: str, engine: Engine, socket: str, *, workers: int, files_max: int) -> None:
+        self._name = name
+        self._socket = socket
+        self._state: EngineState | None = None
         self._known = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """Returns when the states are known, or after START_MAX_S."""
-        if self._following is None:
-            self._following = asyncio.create_task(self._follow(), name="engines of the host")
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(START_MAX_S):
-                await self._known.wait()
-
-    async def close(self) -> None:
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.gather(self._following, return_exceptions=True)
-
-    async def _follow(self) -> None:
-        while True:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                reader, writer = await asyncio.open_unix_connection(self.socket)
-                with contextlib.closing(writer):
-                    writer.write(framed(WatchOrder()))
-                    while True:
-                        self.states = _STATES.decode(await read_frame(reader)).engines
-                        self._known.set()
-            self.states = {}
-            await asyncio.sleep(RECONNECT_S)
-
-
-class SharedEngine:
-    """An engine that the host runs. `engine` is the same one, not started: it has the voices. Texts are
-    admitted as if this worker had its share of the processes."""
-
-    def __init__(
-        self, name: str, engine: Engine, host: HostConnection, *, workers: int, files_max: int
-    ) -> None:
-        self._name = name
-        self._host = host
         self._files = DurableFiles(contextlib.nullcontext, at_once=files_max)
         self.label = engine.label
         self.voices = engine.voices
@@ -167,22 +129,39 @@ class SharedEngine:
         self.admission = engine.admission and engine.admission.share(workers)
 
     def up(self) -> bool:
-        state = self._host.states.get(self._name)
-        return state is not None and state.up
+        return self._state is not None and self._state.up
 
     def full(self) -> bool:
-        state = self._host.states.get(self._name)
-        return state is not None and state.full
+        return self._state is not None and self._state.full
 
     async def start(self, files: AllowedPaths | None = None) -> None:
-        """Returns when the host's engine can speak. Raises EngineUnavailable."""
-        await self._host.start()
+        """Returns when the host's engine can speak. Raises EngineUnavailable, after START_MAX_S at most."""
+        if self._following is None:
+            self._following = asyncio.create_task(self._follow(), name=f"{self._name} of the host")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(START_MAX_S):
+                await self._known.wait()
         if not self.up():
-            state = self._host.states.get(self._name)
+            state = self._state
             raise EngineUnavailable(state.down if state else "The process that speaks does not run.")
 
     async def close(self) -> None:
-        await self._host.close()
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+
+    async def _follow(self) -> None:
+        """Reads the state of the host's engine."""
+        while True:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                reader, writer = await asyncio.open_unix_connection(self._socket)
+                with contextlib.closing(writer):
+                    writer.write(framed(WatchOrder(self._name)))
+                    while True:
+                        self._state = _STATE.decode(await read_frame(reader))
+                        self._known.set()
+            self._state = None
+            await asyncio.sleep(RECONNECT_S)
 
     async def speak(
         self, utterance: Utterance, path: Path, deadline_s: float, client: Client = NO_CLIENT
@@ -225,7 +204,7 @@ class SharedEngine:
         ends_at = asyncio.get_running_loop().time() + deadline_s + GRACE_S
         try:
             async with asyncio.timeout(deadline_s):
-                reader, writer = await asyncio.open_unix_connection(self._host.socket)
+                reader, writer = await asyncio.open_unix_connection(self._socket)
         except OSError as error:  # a TimeoutError too
             raise EngineUnavailable("The process that speaks does not run.") from error
         telling = asyncio.create_task(_tell(writer, client.disconnected)) if client.disconnected else None

@@ -15,7 +15,7 @@ from myna.engines.registry import AUTO, ESPEAK, site_engines
 from myna.lib.sandbox import AllowedPaths
 from myna.lib.telemetry import metrics
 from myna.settings import Settings, usable_cores
-from myna.speech.shared_engines import SOCKET, HostConnection, SharedEngine
+from myna.speech.shared_engines import SOCKET, SharedEngine
 
 log = logging.getLogger(__name__)
 
@@ -39,9 +39,8 @@ def speech_engines(settings: Settings, environ: Mapping[str, str]) -> dict[str, 
     engines = site_engines(settings.speech, settings.data_folder, limits)
     if SOCKET not in environ:
         return engines
-    host = HostConnection(environ[SOCKET])
     return {
-        name: SharedEngine(name, engine, host, workers=settings.workers, files_max=processes)
+        name: SharedEngine(name, engine, environ[SOCKET], workers=settings.workers, files_max=processes)
         for name, engine in engines.items()
     }
 

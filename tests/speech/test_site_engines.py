@@ -35,7 +35,7 @@ from myna.lib.telemetry import metrics
 from myna.settings import Settings, load
 from myna.speech import engine_host, shared_engines, site_engines
 from myna.speech.engine_host import host_process
-from myna.speech.shared_engines import SOCKET, HostConnection, SharedEngine
+from myna.speech.shared_engines import SOCKET, SharedEngine
 from myna.speech.site_engines import SiteEngines, speech_engines
 from tests.rig import processes
 from tests.rig.waiting import until
@@ -111,7 +111,7 @@ def test_all_workers_admit_no_more_than_the_processes_that_an_engine_has() -> No
     """Kokoro has a few processes, on whatever machine."""
     limits = EngineLimits(processes=16, queue_max=40, job_deadline_s=60)
     kokoro = Kokoro(KokoroModel(b"", 1, "cpu"), (), limits)
-    engine = SharedEngine(KOKORO, kokoro, HostConnection(""), workers=4, files_max=4)
+    engine = SharedEngine(KOKORO, kokoro, "", workers=4, files_max=4)
     assert engine.admission is not None
     assert 4 * engine.admission.processes == PROCESSES_MAX
 
