@@ -2,7 +2,7 @@
 
 The SQL of the store is written once, in the subset that both understand. Parameters are `$1`, `$2`, …; the
 time is `now_ms()` in Unix milliseconds, by PostgreSQL's clock, or by this process's on SQLite. Only the batch
-of charges and the schema have one file for each dialect.
+of charges is written for each dialect.
 
 A store function is `async` and takes a `Queries` or a `Transaction`. On SQLite it never suspends, so the
 writer's thread runs a transaction without interruption.

@@ -1,9 +1,10 @@
 """The versions of the schema: those that this build has, and that of a database.
 
-A migration is a file `NNNN_name.DIALECT.sql`. It runs once, in order, and must never be edited afterwards:
-its hash is stored. The first one is the whole schema of `BASELINE`; an older database is upgraded by the
-build of that version first. The functions in `routines.DIALECT.sql` are replaced after the migrations of a
-build.
+A migration is a file `NNNN_name.sql`, written for PostgreSQL and translated for SQLite. What only one of them
+has is in `NNNN_name.DIALECT.sql`, which follows it. It runs once, in order, and must never be edited
+afterwards: its hash is stored. The first one is the whole schema of `BASELINE`; an older database is upgraded
+by the build of that version first. The functions in `routines.DIALECT.sql` are replaced after the migrations
+of a build.
 
 A migration that only adds says so in its first line: `-- Serves builds of schema N and later.` Processes of
 such builds go on beside the newer one, so tables and functions keep what these use. One that takes something
@@ -13,6 +14,7 @@ away has no such line, and comes a release after the last build that uses it.
 import asyncio
 import logging
 import re
+from functools import lru_cache
 from importlib.resources import files
 
 from myna.errors import DatabaseUnavailable
@@ -26,11 +28,44 @@ BASELINE = 26
 _SERVES = re.compile(r"-- Serves builds of schema ([0-9]+) and later\.\n")
 
 
+_TRANSLATIONS: dict[str, tuple[tuple[re.Pattern[str], str], ...]] = {
+    "postgresql": (),
+    "sqlite": (
+        (re.compile(r"bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY"), "INTEGER PRIMARY KEY AUTOINCREMENT"),
+        (re.compile(r"bytea( NOT NULL)? DEFAULT ''"), r"BLOB\1 DEFAULT x''"),
+        (re.compile(r"(?<=\w )bigint\b"), "INTEGER"),
+        (re.compile(r"(?<=\w )bytea\b"), "BLOB"),
+        (re.compile(r"(?<=\w )double precision\b"), "REAL"),
+        (re.compile(r"(?<=\w )text(?=,| NOT| PRIMARY| DEFAULT|$)"), "TEXT"),
+        (re.compile(r"^(CREATE TABLE .*)?\)( WITH \(.*\))?;$"), r"\1) STRICT;"),
+        (re.compile(r"^(CREATE TABLE .*)?\)( WITH \(.*\))?;  -- (WITHOUT ROWID)$"), r"\1) STRICT, \3;"),
+    ),
+}
+"""What each dialect writes otherwise. On SQLite a table has row ids unless `WITHOUT ROWID` follows it in a
+comment."""
+
+
 def known(dialect: str) -> list[tuple[int, str]]:
     """Number and SQL of every migration, in order."""
-    found = [entry for entry in _MIGRATIONS.iterdir() if entry.name.endswith(f".{dialect}.sql")]
-    numbered = [entry for entry in found if entry.name[:4].isdigit()]
-    return sorted((int(entry.name[:4]), entry.read_text(encoding="utf-8")) for entry in numbered)
+    scripts: dict[int, str] = {}
+    files = {entry.name: entry for entry in _MIGRATIONS.iterdir()}
+    for only in ("", f".{dialect}"):
+        for name, entry in files.items():
+            if re.fullmatch(rf"[0-9]{{4}}_\w+{only}\.sql", name):
+                sql, number = entry.read_text(encoding="utf-8"), int(name[:4])
+                scripts[number] = scripts.get(number, "") + (sql if only else _translated(sql, dialect))
+    return sorted(scripts.items())
+
+
+@lru_cache
+def _translated(sql: str, dialect: str) -> str:
+    lines = sql.split("\n")
+    for place, line in enumerate(lines):
+        if not line.lstrip().startswith("--"):
+            for pattern, written in _TRANSLATIONS[dialect]:
+                line = pattern.sub(written, line)
+            lines[place] = line
+    return "\n".join(lines)
 
 
 def routines(dialect: str) -> str:

@@ -132,7 +132,7 @@ def next_build(folder: Path) -> str:
     """The folder of a build whose schema is the next one, which adds a column."""
     shutil.copytree(PACKAGE, folder / "myna", ignore=shutil.ignore_patterns("__pycache__"))
     number = newest("postgresql")
-    (folder / "myna" / "store" / "migrations" / f"{number + 1:04}_next.postgresql.sql").write_text(
+    (folder / "myna" / "store" / "migrations" / f"{number + 1:04}_next.sql").write_text(
         f"-- Serves builds of schema {number} and later.\n"
         "ALTER TABLE calls ADD COLUMN of_the_next_build BIGINT NOT NULL DEFAULT 0;\n"
     )

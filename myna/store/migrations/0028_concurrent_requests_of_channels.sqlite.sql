@@ -1,2 +1,0 @@
--- How many requests of a process to the channel may be open. 0: a share of all outbound connections.
-ALTER TABLE channels ADD COLUMN concurrent INTEGER NOT NULL DEFAULT 0;

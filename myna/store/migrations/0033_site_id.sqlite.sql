@@ -1,4 +1,0 @@
--- Serves builds of schema 31 and later.
--- The id of this installation, and whether a storage of audio has it as a marker: see store/files/storage.py.
-ALTER TABLE site ADD COLUMN id TEXT NOT NULL DEFAULT '';
-ALTER TABLE site ADD COLUMN storage_marked INTEGER NOT NULL DEFAULT 0;
