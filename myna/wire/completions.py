@@ -250,8 +250,6 @@ def _function(given: dict[str, Any], *, whole: bool) -> dict[str, Any]:
     arguments = given.get("arguments")
     if isinstance(arguments, str) and (arguments or not whole):
         return given
-    if arguments is None and not whole:
-        return given
     return given | {"arguments": json_text_of(arguments) or ("{}" if whole else "")}
 
 

@@ -145,6 +145,7 @@ _RULES: Final = (
     ),
     _rule(SLOW, 408, 504, 524),
     _rule(BUSY, 429),
+    _rule(BUSY, 500, words=r"rate_?limit"),  # of an event: OpenAI's type is what the limit counts
     _rule(UNKNOWN_MODEL, 404),
     _rule(NOT_OFFERED, 405, 410, 501),
     _rule(REFUSED, 400, 406, 411, 413, 414, 415, 416, 422, 431),

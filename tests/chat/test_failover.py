@@ -149,7 +149,8 @@ def test_a_model_of_the_operators_that_is_missing_is_for_the_operator() -> None:
 def test_an_error_with_the_status_200_has_its_own_status() -> None:
     for body, expected in (
         (error(LLAMA, code=400, type="exceed_context_size_error"), CONTEXT),
-        (error("slow down", code=429), (429, "rate_limit_exceeded")),
+        (error("slow down", code=429), LIMITED),
+        (error("slow down", code="rate_limit_exceeded", type="tokens"), LIMITED),
         ({"type": "response.failed", "response": {"error": {"code": "context_length_exceeded"}}}, CONTEXT),
         ({"type": "error", "message": VLLM, "code": "context_length_exceeded"}, CONTEXT),
         (error("out of memory", code=500), (500, None)),

@@ -265,6 +265,15 @@ def test_what_is_said_has_the_types_of_strict_clients(name: str) -> None:
     assert delta == needed
 
 
+@pytest.mark.parametrize("function", [{"name": "f"}, {"name": "f", "arguments": None}])
+def test_the_begin_of_a_call_has_arguments_to_which_more_can_be_added(function: dict[str, Any]) -> None:
+    said = {"content": None, "tool_calls": [FUNCTION | {"function": function}]}
+    answer, chunk = passed({"message": said, "finish_reason": "tool_calls"}, {})
+    assert answer["choices"][0]["message"]["tool_calls"] == [FUNCTION]
+    (begun,) = chunk["choices"][0]["delta"]["tool_calls"]
+    assert begun["function"] == {"name": "f", "arguments": ""}
+
+
 def test_words_that_strict_clients_do_not_know_are_left_out() -> None:
     odd = {"service_tier": "on_demand", "system_fingerprint": 7}
     tokens = [{"token": "x", "logprob": -1, "bytes": None, "top_logprobs": None}]
