@@ -197,6 +197,7 @@ def test_100000_characters_are_split_in_bounded_time() -> None:
     [
         ("好<break time='1.5s'/>不", "好[](:break 1500)不"),
         ("a<break/>b<break time='70s'/>", "a[](:break 300)b[](:break 5000)"),
+        ("a<break time=500ms/>b", "a[](:break 500)b"),
         ('<sub alias="World Wide Web">WWW</sub>', "World Wide Web"),
         ('<say-as interpret-as="characters">a1</say-as>', "[a1](:characters)"),
         ('<say-as interpret-as="date" format="dmy">5/6/2024</say-as>', "[5/6/2024](:date dmy)"),
@@ -206,6 +207,7 @@ def test_100000_characters_are_split_in_bounded_time() -> None:
         ("a<b, c>d &lt; <b>x</b> <break", "a<b, c>d &lt; <b>x</b> <break"),
         ('<sub alias="x">not closed, </lang> not opened', '<sub alias="x">not closed, </lang> not opened'),
         ("<speak><p>1 &lt; 2&#33;</p><s>好</s></speak>", "1 < 2!\n好 "),
+        ('\ufeff<!DOCTYPE speak PUBLIC "-//W3C//x" "x.dtd">\n<speak>好</speak>', "\ufeff\n好"),
     ],
 )
 def test_markup_becomes_notation(text: str, expected: str) -> None:

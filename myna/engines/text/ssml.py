@@ -16,14 +16,17 @@ from msgspec import Struct
 
 from myna.engines.text.notation import AS, BREAK_MAX_MS, TEXT_MAX_CHARS, flat, kind_of
 
-_ATTRIBUTES: Final = r"(?:\s+[\w.:-]{1,40}\s*=\s*(?:\"[^\"<>]{0,1000}\"|'[^'<>]{0,1000}'))*"
+_VALUE: Final = r"(?:\"[^\"<>]{0,1000}\"|'[^'<>]{0,1000}'|[\w.%+-]{1,40})"
+"""Of an attribute; programs, and models, leave the quotes out, as in HTML."""
+_ATTRIBUTES: Final = rf"(?:\s+[\w.:-]{{1,40}}\s*=\s*{_VALUE})*"
+_DOCTYPE: Final = r"<!DOCTYPE[^<>\[\]]{0,500}(?:\[[^\]]{0,2000}\]\s*)?>"
 _MARKUP: Final = re.compile(
     rf"<(?P<close>/?)(?P<name>[A-Za-z][\w.:-]{{0,40}})(?P<attributes>{_ATTRIBUTES})\s*(?P<empty>/?)>"
-    r"|<!DOCTYPE[^<>\[\]]{0,500}\[[^\]]{0,2000}\]\s*>|<[!?][^<>]{0,2000}>|(?P<entity>&\#?\w{1,30};)",
+    rf"|{_DOCTYPE}|<[!?][^<>]{{0,2000}}>|(?P<entity>&\#?\w{{1,30}};)",
     re.ASCII | re.DOTALL,
 )
-_ATTRIBUTE: Final = re.compile(r"([\w.:-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')", re.ASCII)
-_SPEAK: Final = re.compile(r"\s*(?:<\?xml[^<>]{0,200}\?>\s*)?<speak[\s>/]")
+_ATTRIBUTE: Final = re.compile(rf"([\w.:-]+)\s*=\s*({_VALUE})", re.ASCII)
+_SPEAK: Final = re.compile(rf"[\s\ufeff]*(?:<\?xml[^<>]{{0,200}}\?>\s*)?(?:{_DOCTYPE}\s*)?<speak[\s>/]")
 _TIME: Final = re.compile(r"\+?([0-9]{1,6}(?:\.[0-9]{1,3})?)(ms|s)")
 _STRENGTHS_MS: Final = {"none": 0, "x-weak": 100, "weak": 150, "medium": 300, "strong": 600, "x-strong": 1000}
 _SAID_AS: Final = {**{how: how for how in AS}, "spell-out": "characters", "number": "cardinal"}
@@ -95,7 +98,7 @@ class _Reader:
         elif not self._whole and name not in _READ:
             self._add(tag)
         else:
-            values = {one[1]: html.unescape(one[2] or one[3] or "") for one in _ATTRIBUTE.finditer(tag)}
+            values = {one[1]: html.unescape(one[2].strip("\"'")) for one in _ATTRIBUTE.finditer(tag)}
             if found["empty"] or name == "break":
                 self._add(self._written(name, values, ""))
             else:
