@@ -15,6 +15,7 @@ import msgspec
 from myna.engines.pool.admission import Admission
 from myna.engines.text.notation import flat
 from myna.lib.sandbox import AllowedPaths
+from myna.wire.failures import Meaning
 
 SPEED_MIN = 0.25
 SPEED_MAX = 4.0
@@ -210,6 +211,15 @@ class ServerBusy(EngineBusy):
     def __init__(self, why: str, retry_after_s: int | None) -> None:
         super().__init__(why)
         self.retry_after_s = retry_after_s
+
+
+class ServerUnusable(EngineFailed):
+    """The speech server refuses the key of this service, or says that its quota is used up: only the operator
+    can change what is the `meaning` of its error."""
+
+    def __init__(self, why: str, meaning: Meaning) -> None:
+        super().__init__(why)
+        self.meaning = meaning
 
 
 class EngineUnavailable(EngineFailed):

@@ -25,6 +25,7 @@ from myna.engines.interface import (
     NoConnection,
     NothingSpoken,
     ServerBusy,
+    ServerUnusable,
     SoundTooLong,
     SpeechResult,
     UnsupportedUtterance,
@@ -51,7 +52,7 @@ from myna.store.batch import AUDIO_PLACEHOLDER, TASK_PLACEHOLDER, Audio, Replaye
 from myna.store.files.named_files import AudioStore
 from myna.store.queries.tasks import TaskRow
 from myna.wire.body import decode, ignored, to_json_text
-from myna.wire.failures import BUSY, FAILED, FULL, REFUSED, SLOW, error_of
+from myna.wire.failures import BUSY, FAILED, FULL, MEANINGS, REFUSED, SLOW, Meaning, error_of
 from myna.wire.v1 import SpeechDone, SpeechOrdered, SpeechRequest
 
 log = logging.getLogger(__name__)
@@ -75,7 +76,6 @@ TIPS = {
 UNFIT = (NothingSpoken, SoundTooLong, UnsupportedUtterance)
 """Failures that the text causes on any channel."""
 _MEANINGS = ((UtteranceRefused, REFUSED), (ServerBusy, BUSY), (NoConnection, FULL), (EngineTimedOut, SLOW))
-"""Of failures, the most informative first."""
 SENTENCES = {FULL.name: ALL_FULL, FAILED.name: ALL_FAILED}
 STATUS_TEXTS = {
     "zh": ("排队中", "处理中", "已完成", "失败"),
@@ -360,12 +360,15 @@ def error_for(failures: Sequence[EngineFailed]) -> MynaError:
     if unfit and len(unfit) == len(failures):
         too_long = any(isinstance(failure, SoundTooLong) for failure in unfit)
         return InvalidRequest(TOO_LONG if too_long else NOTHING_SPOKEN, field="text")
-    meaning = next(
-        (meaning for kind, meaning in _MEANINGS if any(isinstance(failure, kind) for failure in failures)),
-        FAILED,
-    )
+    meaning = min(map(_meaning, failures), key=MEANINGS.index, default=FAILED)
     waits = [failure.retry_after_s for failure in failures if isinstance(failure, ServerBusy)]
     return error_of(meaning, waits=waits, sentence=SENTENCES.get(meaning.name, ""))
+
+
+def _meaning(failure: EngineFailed) -> Meaning:
+    if isinstance(failure, ServerUnusable):
+        return failure.meaning
+    return next((meaning for kind, meaning in _MEANINGS if isinstance(failure, kind)), FAILED)
 
 
 def status_text(row: TaskRow, language: str) -> str:

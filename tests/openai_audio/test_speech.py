@@ -279,6 +279,17 @@ def test_sound_of_another_server_that_cannot_be_converted_is_refunded(elsewhere:
     assert speaker.balance() == UNITS
 
 
+@pytest.mark.parametrize(("status", "expected"), [(402, 429), (401, 500)])
+def test_a_failure_for_the_operator_is_no_reason_to_retry(
+    elsewhere: Service, status: int, expected: int
+) -> None:
+    speaker = Speaker(elsewhere)
+    answer = speaker.post(input=f"fault=status:{status}")
+    assert (answer.status, answer.headers["x-should-retry"]) == (expected, "false")
+    assert "Tell the operator" in answer.json["error"]["message"]
+    assert speaker.balance() == UNITS
+
+
 def test_a_compute_node_speaks_in_the_language_of_the_request(
     make_service: ServiceMaker, make_node: NodeMaker, tmp_path: Path
 ) -> None:

@@ -16,11 +16,12 @@ from myna.engines.interface import (
     EngineVoice,
     NoConnection,
     ServerBusy,
+    ServerUnusable,
     UtteranceRefused,
 )
 from myna.engines.text.sentences import sentences
 from myna.http.client import AnswerTooLarge, ClientResponse, OutOfFiles, RequestFailed, TimedOut, Unreachable
-from myna.wire.failures import BUSY, NO_QUOTA, SLOW, read, retry_after_s
+from myna.wire.failures import BUSY, NO_ACCESS, NO_QUOTA, SLOW, read, retry_after_s
 
 LOGGED_MAX_CHARS: Final = 500
 _MP3: Final = ("audio/mpeg", "audio/mp3")
@@ -114,7 +115,9 @@ def refusal(answer: ClientResponse, url: str, key: str) -> EngineFailed:
     why = f"The speech server answered {answer.status}."
     if answer.status == HTTPStatus.OK:
         why = f"The speech server was asked for mp3 and sent {_media_type(answer.headers)}."
-    if meaning in (BUSY, NO_QUOTA):
+    if meaning in (NO_ACCESS, NO_QUOTA):
+        return ServerUnusable(why, meaning)
+    if meaning is BUSY:
         return ServerBusy(why, retry_after_s(answer.headers))
     if meaning is SLOW:
         return EngineTimedOut(why)
