@@ -370,6 +370,8 @@ class _Others:
             if found:
                 allowed = sorted({name for route in found for name in route.methods or ()})
                 raise MethodNotAllowed(visit.request.method, ", ".join(allowed))
+            if scope["path"].endswith("/") and visit.request.method == "GET":
+                return visit.redirect(scope["path"].removeprefix(ROOT).rstrip("/"))
             raise NotFound("There is no such page.")
 
         page = Page(scope["path"], show=refuse, anyone=True)

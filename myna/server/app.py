@@ -31,6 +31,8 @@ from myna.settings import Settings, usable_cores
 
 NO_PATH = "There is no such path; see /openapi.json."
 NO_V1_PATH = f"{NO_PATH} OpenAI's clients use the base URL that ends in /openai/v1."
+OPENAI_ENDS = ("/completions", "/embeddings", "/models", "/responses", "/speech", "/transcriptions")
+"""Paths that end so are those of a client with another base URL."""
 log = logging.getLogger(__name__)
 GC_THRESHOLD = 20_000
 """Allocations between two collections. A busy event loop has thousands of live objects, which Python's
@@ -52,7 +54,8 @@ async def answer_for(request: Request, error: Exception) -> Response:
 
 def _of_starlette(request: Request, error: HTTPException) -> MynaError:
     if error.status_code == 404:
-        return NotFound(NO_V1_PATH if request.url.path.startswith("/v1/") else NO_PATH)
+        path = request.url.path
+        return NotFound(NO_V1_PATH if path.startswith("/v1/") or path.endswith(OPENAI_ENDS) else NO_PATH)
     if error.status_code == 405:
         return MethodNotAllowed(request.method, (error.headers or {}).get("Allow", "GET"))
     return InvalidRequest(error.detail)

@@ -34,6 +34,9 @@ def test_a_path_of_openai_below_v1_is_404_with_the_base_path_that_has_it(caller:
     for path in ("/embeddings", "/responses", "/audio/speech"):
         message = check_error(caller.post(path, {}), 404, "not_found_error")
         assert "base URL that ends in /openai/v1" in message
+    for path in ("/chat/completions", "/openai/v1/v1/audio/speech"):
+        refused = call("POST", f"{caller.service.root_url}{path}").json["error"]
+        assert "base URL that ends in /openai/v1" in refused["message"]
     elsewhere = call("POST", f"{caller.service.root_url}/nothing")
     assert "/openai/v1" not in check_error(elsewhere, 404, "not_found_error")
 

@@ -40,6 +40,12 @@ def test_a_page_without_a_session_leads_to_the_sign_in_and_back(people: People) 
     assert "Keys" in visitor.page("/keys")
 
 
+def test_a_slash_after_a_pages_address_is_left_out(people: People) -> None:
+    for path, page in (("/", ""), ("/keys/", "/keys"), ("//example.org//", "//example.org")):
+        answer = people.visitor().get(path)
+        assert (answer.status, answer.headers["location"]) == (303, f"/office{page}")
+
+
 def test_a_sign_in_leads_to_no_other_site(people: People) -> None:
     people.signed_in("bea")
     for target in ("https://example.org/", "//example.org", "/office/../x\\y", "/office\nx", "/officeful"):
