@@ -30,6 +30,7 @@ from myna.farm.tasks import Tasks
 from myna.http.asgi import Routes
 from myna.http.request import Request
 from myna.http.responses import Response, envelope
+from myna.lib.aio import cancel_and_wait
 from myna.lib.files import AtomicFile, DiskExecutor
 from myna.lib.shares import Shares
 from myna.settings import Settings
@@ -67,6 +68,8 @@ SLOWEST_BYTES_PER_S = 8 * 1024
 """Minimum average rate of an upload: a slower one would occupy a slot for hours."""
 NODE_BYTES_MAX = 2 * AUDIO_MAX_BYTES
 """Limit on the bytes of a node's uploads in progress, over all its jobs."""
+SENT_ALREADY = "Audio for this job is being sent already; send it again when that has ended."
+TOO_MANY_BYTES = f"The uploads of this node would exceed {NODE_BYTES_MAX} bytes; send it again later."
 LONGER_MAX, LONGER_MAX_S = 2.0, 10.0
 """How much longer than the estimate for its text a sound may be: by a factor, and by seconds. The estimate is
 a maximum, measured with the embedded voices."""
@@ -142,9 +145,7 @@ class FarmApi:
                 found = []
             return _answer(Leased(found, forget))
         finally:
-            for waiting in (polling, disconnected):
-                waiting.cancel()
-            await asyncio.gather(polling, disconnected, return_exceptions=True)
+            await cancel_and_wait(polling, disconnected)
 
     async def beat(self, request: Request) -> Response:
         node, body = await self._node_auth.node_and_body(request, Heartbeats)
@@ -231,8 +232,8 @@ class Uploads:
 
     def __post_init__(self) -> None:
         self._disk = DiskExecutor()
-        self._leases = Shares[LeaseKey](sys.maxsize, 1, _is_sent_already)
-        self._bytes = Shares[int](sys.maxsize, NODE_BYTES_MAX, _too_many_bytes)
+        self._leases = Shares[LeaseKey](sys.maxsize, 1, lambda: Unavailable(SENT_ALREADY))
+        self._bytes = Shares[int](sys.maxsize, NODE_BYTES_MAX, lambda: Unavailable(TOO_MANY_BYTES))
 
     async def complete(self, request: Request) -> Response:
         """Completes a job; succeeds again for a completed one. An error closes the connection, since the rest
@@ -293,14 +294,6 @@ class Uploads:
             reason = f"The audio has {inspected.seconds:.1f} s; this text makes at most {most_s:.1f} s."
             await self.tasks.fail(node_id, Failure(lease, reason))
             raise InvalidRequest(reason)
-
-
-def _is_sent_already() -> Unavailable:
-    return Unavailable("Audio for this job is being sent already; send it again when that has ended.")
-
-
-def _too_many_bytes() -> Unavailable:
-    return Unavailable(f"The uploads of this node would exceed {NODE_BYTES_MAX} bytes; send it again later.")
 
 
 def _upload_headers(request: Request) -> tuple[LeaseProof, bytes, int]:

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
+from myna.lib.aio import cancel_and_wait
 from myna.store.database import Database
 from myna.store.queries.farm import able
 from myna.wire.farm import Job
@@ -106,8 +107,7 @@ class Polls:
     async def close(self) -> None:
         """Ends all polls."""
         if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_and_wait(self._task)
         for poll in [*self._waiting.values(), *self._replaced]:
             _end(poll)
 

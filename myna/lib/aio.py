@@ -11,7 +11,7 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -66,6 +66,13 @@ def _call(callback: Callable[[], object]) -> None:
     except Exception as error:
         context = {"message": "a deadline's callback failed", "exception": error}
         asyncio.get_running_loop().call_exception_handler(context)
+
+
+async def cancel_and_wait(*tasks: "asyncio.Future[Any]") -> None:
+    """Cancels tasks, and returns when they have ended, in whatever way."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Timer:

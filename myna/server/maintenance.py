@@ -27,6 +27,7 @@ from myna.engines.interface import EngineFailed
 from myna.errors import DatabaseUnavailable
 from myna.farm.tasks import TRIES_EXHAUSTED, Tasks
 from myna.gateway.trial import Prober
+from myna.lib.aio import cancel_and_wait
 from myna.lib.telemetry import metrics
 from myna.settings import Settings
 from myna.store.database import Database, Transaction
@@ -110,9 +111,7 @@ class Maintenance:
         ]
 
     async def close(self) -> None:
-        for running in self._running:
-            running.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await cancel_and_wait(*self._running)
 
     async def do_what_is_due(self) -> None:
         """Runs the jobs that have something to do. The log has a schema of another build, and `app.py` ends

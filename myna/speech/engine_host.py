@@ -23,8 +23,9 @@ from typing import Final, cast
 
 from prometheus_client import multiprocess as metric_files
 
-from myna.engines.interface import Client, EngineFailed, SoundParts, StreamingEngine
+from myna.engines.interface import Client, EngineFailed, StreamingEngine
 from myna.engines.pool.child_main import framed
+from myna.lib.aio import cancel_and_wait
 from myna.lib.sandbox import keep_to_ourselves
 from myna.lib.telemetry import logs, metrics
 from myna.settings import load
@@ -79,9 +80,7 @@ class EngineHost:
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             log.debug("a connection ended")  # cancelled at the host's end; asyncio would log that as an error
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_and_wait(*tasks)
             writer.close()
 
     async def _report(self, name: str, writer: asyncio.StreamWriter) -> None:
@@ -107,7 +106,7 @@ class EngineHost:
             sound_s=order.sound_s,
             disconnected=wait_disconnected,
             unspoken=lambda counts: writer.write(framed(Unspoken(dict(counts)))),
-            relay=None if order.path else _unchanged,
+            relay=None if order.path else lambda parts: parts,
         )
         reply: Done | Failed = Done()
         engine = self._engines[order.engine]
@@ -127,10 +126,6 @@ class EngineHost:
             reply = Failed(EngineFailed.__name__, type(error).__name__)
         writer.write(framed(reply))
         await writer.drain()
-
-
-def _unchanged(parts: SoundParts) -> SoundParts:
-    return parts
 
 
 async def _follow_worker(reader: asyncio.StreamReader, disconnected: asyncio.Event) -> None:

@@ -36,6 +36,7 @@ from myna.engines.output_file import DurableFiles, part_of
 from myna.engines.pool.child_handle import KILL_WAIT_S
 from myna.engines.pool.child_main import LENGTH, framed
 from myna.engines.pool.engine import REST_MAX_S
+from myna.lib.aio import cancel_and_wait
 from myna.lib.files import wait_shielded
 from myna.lib.sandbox import AllowedPaths
 
@@ -147,8 +148,7 @@ class SharedEngine:
 
     async def close(self) -> None:
         if self._following is not None:
-            self._following.cancel()
-            await asyncio.gather(self._following, return_exceptions=True)
+            await cancel_and_wait(self._following)
 
     async def _follow(self) -> None:
         """Reads the state of the host's engine."""

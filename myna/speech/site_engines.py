@@ -12,6 +12,7 @@ from typing import Final
 
 from myna.engines.interface import Engine, EngineFailed, EngineLimits
 from myna.engines.registry import AUTO, ESPEAK, site_engines
+from myna.lib.aio import cancel_and_wait
 from myna.lib.sandbox import AllowedPaths
 from myna.lib.telemetry import metrics
 from myna.settings import Settings, usable_cores
@@ -71,9 +72,7 @@ class SiteEngines:
         self._tasks.append(asyncio.create_task(self._watch(), name="engines"))
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
         await asyncio.gather(*(engine.close() for engine in self._engines.values()))
 
     async def _start(self, name: str) -> None:

@@ -34,9 +34,11 @@ APART = {
     "myna.store.backup",
     "myna.store.archive",
     "myna.settings",
+    "myna.wire.body",
     "myna.wire.validation_errors",
 }
-"""They raise before there is a page; the last one's sentences are translated by patterns."""
+"""They raise before there is a page, or for JSON, which no page sends. The sentences of the last one are
+translated by patterns."""
 OF_NODES = {errors.NodeRefused, errors.NodeTooOld, errors.StaleLease}
 """What compute nodes alone are told."""
 PHRASES_OF = ("_check_line",)

@@ -55,24 +55,8 @@ DUMMY_HASH: Final = f"$argon2id$v=19$m={MEMORY_KIB},t={PASSES},p={LANES}${'A' * 
 HASHER: Final = argon2.PasswordHasher(time_cost=PASSES, memory_cost=MEMORY_KIB, parallelism=LANES)
 
 
-class _HashThreads:
-    """Runs the work on passwords in AT_ONCE threads."""
-
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="password")
-        self._places = Shares[str](WAITING_MAX, SHARE_MAX, lambda: TooManyAttempts(_RETRY_MS))
-
-    def check(self, holder: str) -> None:
-        """Raises TooManyAttempts if too much work waits, of all or of this holder."""
-        with self._places.place(holder):
-            pass
-
-    async def run(self, work: Callable[[], T], holder: str) -> T:
-        with self._places.place(holder):
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
-
-_threads = _HashThreads()
+_threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="password")
+_places = Shares[str](WAITING_MAX, SHARE_MAX, lambda: TooManyAttempts(_RETRY_MS))
 _zxcvbn_lock = Lock()
 """zxcvbn stores the words of a call in a global."""
 
@@ -88,7 +72,7 @@ async def check(plain: str, *, name: str, email: str) -> None:
         raise CommandError(
             "A password must not be the name or the e-mail address; choose another one.", "password"
         )
-    if await _threads.run(lambda: _score(plain, sorted(own)), f"account {name}") < SCORE_MIN:
+    if await _in_thread(lambda: _score(plain, sorted(own)), f"account {name}") < SCORE_MIN:
         raise CommandError(
             "This password is easy to guess; use several words that have nothing in common.", "password"
         )
@@ -96,7 +80,7 @@ async def check(plain: str, *, name: str, email: str) -> None:
 
 async def hash_of(plain: str, *, name: str = "") -> str:
     """The argon2id hash of a password of the account of this name, with a new salt."""
-    return await _threads.run(lambda: HASHER.hash(_encoded(plain)), f"account {name}" if name else "")
+    return await _in_thread(lambda: HASHER.hash(_encoded(plain)), f"account {name}" if name else "")
 
 
 async def new_hash(plain: str, *, name: str, email: str) -> str:
@@ -123,7 +107,7 @@ async def verify(db: Database, name_or_email: str, plain: str, address: str) -> 
     `sessions.sign_in`, which refuses a password that is changed meanwhile.
     """
     holder = client_network(address)
-    _threads.check(holder)
+    _check_waiting(holder)
     found = await sign_in.candidate(db, name_or_email)
     account = found.account if found else None
     subjects = await throttle.of_sign_in(db, account.id if account else None, name_or_email, address)
@@ -142,7 +126,7 @@ async def confirm(db: Database, account: AccountRow, plain: str, address: str) -
     Its failures are counted apart from those of signing in, which others can cause.
     """
     holder = f"account {account.name}"
-    _threads.check(holder)
+    _check_waiting(holder)
     subjects = throttle.of_account("confirm", account.id)
     await throttle.begin(db, subjects)
     found = await sign_in.password_of(db, account.id)
@@ -158,9 +142,20 @@ async def has_one(db: Queries, account_id: int) -> bool:
     return found is not None and bool(found.hash)
 
 
+def _check_waiting(holder: str) -> None:
+    """Raises TooManyAttempts if too much work on passwords waits, of all or of this holder."""
+    with _places.place(holder):
+        pass
+
+
+async def _in_thread(work: Callable[[], T], holder: str) -> T:
+    with _places.place(holder):
+        return await asyncio.get_running_loop().run_in_executor(_threads, work)
+
+
 async def _matches(password_hash: str, plain: str, holder: str) -> bool:
     """Whether it is the password. Takes as long if `password_hash` is empty."""
-    matches = await _threads.run(lambda: _verified(password_hash or DUMMY_HASH, plain), holder)
+    matches = await _in_thread(lambda: _verified(password_hash or DUMMY_HASH, plain), holder)
     return matches and bool(password_hash)
 
 

@@ -223,8 +223,3 @@ def levels(sound: Sound, rate_hz: int) -> Levels:
         loud_db=float(np.sort(decibels)[-second]),
         voice_s=float(np.count_nonzero(decibels > background + _VOICE_DB) * _LEVEL_FRAME_S),
     )
-
-
-def clipped(sound: Sound) -> int:
-    """Counts the samples at full scale."""
-    return int(np.count_nonzero(np.abs(sound) >= CLIPPED))

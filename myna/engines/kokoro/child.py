@@ -150,7 +150,7 @@ def _loaded(file: Path, model: KokoroModel) -> Run:
     providers = ["CPUExecutionProvider"] if wanted is None else [wanted, "CPUExecutionProvider"]
     load = functools.partial(onnxruntime.InferenceSession, sess_options=options, providers=providers)
     try:
-        return _in_halves(file, model, load) or _tried(_Whole(load(str(file))))
+        return _in_halves(file, model, load) or _tried(_whole(load(str(file))))
     except Exception as error:  # onnxruntime has no common class of errors
         raise EngineUnavailable(
             f"{MODEL_FILE} can't be loaded ({type(error).__name__}); get it again: myna models get kokoro."
@@ -182,14 +182,9 @@ def _tried(run: R) -> R:
     return run
 
 
-class _Whole:
+def _whole(session: Any) -> Run:
     """A model whose values have other names or types. It tells no lengths."""
-
-    def __init__(self, session: Any) -> None:
-        self._session = session
-
-    def __call__(self, inputs: dict[str, Any]) -> _Raw:
-        return _Raw(self._session.run(None, inputs)[0], 0, None)
+    return lambda inputs: _Raw(session.run(None, inputs)[0], 0, None)
 
 
 class _Halves:

@@ -45,6 +45,7 @@ from myna.engines.pool.engine import PoolEngine
 from myna.engines.pool.pool import Pool
 from myna.engines.voices import VoiceIds, check_unique
 from myna.errors import ConfigError
+from myna.lib.aio import cancel_and_wait
 from myna.lib.sandbox import AllowedPaths
 
 START_DEADLINE_S: Final = 120.0
@@ -160,9 +161,7 @@ class Kokoro(PoolEngine):
                 if client.progress:
                     client.progress(done / total)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_and_wait(*tasks)
 
     async def _pieces(
         self, utterance: Utterance, voice: KokoroVoice, ends_at: float, client: Client

@@ -15,7 +15,7 @@ import numpy as np
 
 from myna.engines.audio.containers import Container, kind
 from myna.engines.audio.encoders import FORMATS, HEAD_BYTES, RATE_HZ
-from myna.engines.audio.loudness import Sound, clipped, levels
+from myna.engines.audio.loudness import CLIPPED, Sound, levels
 from myna.engines.interface import EngineFailed, EngineUnavailable, NoAudio, SampleRefused, SoundTooLong
 from myna.engines.media.job import (
     SAMPLE_MAX_BYTES,
@@ -132,7 +132,7 @@ def _checked(recording: Recording) -> Sound:
                 raise SampleRefused(
                     "The recording has samples that are not numbers; export it again, as 16 bits."
                 )
-            clipped_samples += clipped(block)
+            clipped_samples += int(np.count_nonzero(np.abs(block) >= CLIPPED))
             yield block
 
     too_long = SampleRefused(f"The recording is longer than {SAMPLE_MAX_S:g} s; send a part of it.")

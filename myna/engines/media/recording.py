@@ -176,7 +176,10 @@ def _sndfile_blocks(data: bytes, container: Container, rate_hz: int, channels: i
 @contextlib.contextmanager
 def _ffmpeg(data: bytes, format_name: str) -> Iterator[Recording]:
     options = {"codec_whitelist": ",".join(_CODECS)}
-    with av.open(io.BytesIO(data), "r", format=format_name, options=options, **_tags()) as file:
+    # Until version 19 PyAV decodes all tags as it opens a file, and would fail at one that is no UTF-8.
+    old = int(av.__version__.partition(".")[0]) < 19
+    tags: dict[str, Any] = {"metadata_errors": "ignore"} if old else {}
+    with av.open(io.BytesIO(data), "r", format=format_name, options=options, **tags) as file:
         if not file.streams.audio:
             raise UnreadableRecording("The file has no sound in it; send a recording of a voice.")
         stream = file.streams.audio[0]
@@ -188,11 +191,6 @@ def _ffmpeg(data: bytes, format_name: str) -> Iterator[Recording]:
         codec.thread_count = 1
         _check_format(stream.rate or 0, stream.channels)
         yield Recording(stream.rate, stream.channels, _ffmpeg_blocks(file, stream))
-
-
-def _tags() -> dict[str, Any]:
-    """Until version 19 PyAV decodes all tags as it opens a file, and would fail at one that is no UTF-8."""
-    return {"metadata_errors": "ignore"} if int(av.__version__.partition(".")[0]) < 19 else {}
 
 
 def _ffmpeg_blocks(file: "av.container.InputContainer", stream: "av.AudioStream") -> Iterator[Sound]:

@@ -49,6 +49,7 @@ from myna.engines.voices import VoiceIds, check_unique
 from myna.errors import ConfigError
 from myna.http.client import HttpClient, RequestFailed
 from myna.http.client.flow import Flow
+from myna.lib.aio import cancel_and_wait
 from myna.lib.files import AtomicFile, DiskExecutor
 from myna.lib.net import is_base_url, without_login
 from myna.lib.sandbox import AllowedPaths
@@ -225,8 +226,7 @@ class OpenAISpeech:
         finally:
             if leaving:
                 leaving.cancel()
-            request.cancel()
-            await asyncio.gather(request, return_exceptions=True)
+            await cancel_and_wait(request)
 
     async def _request(
         self,

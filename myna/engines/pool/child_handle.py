@@ -126,7 +126,7 @@ class Child:
             raise
         try:
             async with asyncio.timeout(program.start_deadline_s):
-                reply = await child._set_up(program.setup)
+                reply = await child._receive() if await child._send(program.setup) else None
             failure = _start_failure(reply)
             if isinstance(reply, ChildReady):
                 child.confinement = reply.confinement
@@ -139,10 +139,6 @@ class Child:
             await child.kill()
             raise EngineUnavailable(failure) if child.has_exited() else ChildNotEnded(failure, child)
         return child
-
-    async def _set_up(self, setup: bytes) -> Reply | None:
-        """The child's reply to its setup."""
-        return await self._receive() if await self._send(setup) else None
 
     async def run(self, job: PendingJob) -> JobDone | JobFailed | None:
         """The child's reply to the job. None if it ended or broke the protocol; it is unusable then."""

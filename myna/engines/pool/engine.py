@@ -24,6 +24,7 @@ from myna.engines.output_file import DurableFiles
 from myna.engines.pool.admission import PACE_INITIAL, Admission
 from myna.engines.pool.child_handle import TakePart
 from myna.engines.pool.pool import Pool
+from myna.lib.aio import cancel_and_wait
 from myna.lib.sandbox import AllowedPaths
 
 J = TypeVar("J", bound=SpeechJob)
@@ -157,5 +158,4 @@ async def sound_of(run: Callable[[TakePart], Awaitable[SpeechResult]]) -> SoundP
         await asyncio.wait({job}, timeout=REST_MAX_S)
         raise
     finally:
-        job.cancel()
-        await asyncio.gather(job, return_exceptions=True)
+        await cancel_and_wait(job)

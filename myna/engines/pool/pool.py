@@ -41,6 +41,7 @@ from myna.engines.pool.child_handle import (
     TakePart,
 )
 from myna.engines.pool.child_main import JobDone, JobFailed, Setup, StartJob, framed
+from myna.lib.aio import cancel_and_wait
 from myna.lib.files import wait_shielded
 from myna.lib.sandbox import AllowedPaths, Confinement
 from myna.lib.shares import FairQueue
@@ -190,10 +191,8 @@ class Pool(Generic[R]):
         running = list(self._running.values())
         self._running.clear()
         self._processes_running.set(0)
-        for supervisor in self._supervisors:
-            supervisor.cancel()
         try:
-            await asyncio.gather(*self._supervisors, return_exceptions=True)
+            await cancel_and_wait(*self._supervisors)
             # A supervisor that was cancelled before its first step has not killed its child.
             await asyncio.gather(*(child.kill() for child in running))
         finally:

@@ -14,7 +14,7 @@ import contextlib
 import functools
 import os
 import wave
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,7 +65,7 @@ class LoadedModel:
                 self._tts = self._loaded(made)
         else:
             self._tts = self._loaded(files)
-        self._words = Words(tuple(map(Path, model.files.get("lexicon", ()))))
+        self._words = _words_in(map(Path, model.files.get("lexicon", ())))
         self.info = ModelInfo(max(1, self._tts.num_speakers), self._tts.sample_rate, self._tts.lang)
 
     def _loaded(self, files: dict[str, str]) -> Any:
@@ -106,7 +106,10 @@ class LoadedModel:
         a piece has no sound, before it was called if the lexicon tells."""
         settings = self._settings(job)
         texts = pieces(job.text, job.language) if job.phonemes is None else job.phonemes
-        spoken = [self._words.any_in(text) for text in texts]
+        spoken = [
+            not self._words or any(word in self._words for word in _WORD.findall(text.lower()))
+            for text in texts
+        ]
         if any(spoken) and not all(spoken):
             raise UtteranceRefused(_SILENT_SENTENCE)
         stretch = Stretch(self.info.rate_hz, 1 / job.speed if self._model.family in _FIXED_SPEED else 1)
@@ -169,22 +172,17 @@ def _reference_samples(path: str, _changed_ns: int) -> tuple[Sound, int]:
     return np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768), rate_hz
 
 
-class Words:
+def _words_in(lexicons: Iterable[Path]) -> set[str]:
     """The words of lexicon files. The word of a line ends at `||`, or at the first space or tab."""
-
-    def __init__(self, lexicons: tuple[Path, ...]) -> None:
-        self._known: set[str] = set()
-        for lexicon in lexicons:
-            with lexicon.open(encoding="utf-8", errors="replace") as lines:
-                for line in lines:
-                    word, separator, _ = line.partition("||")
-                    if not separator:
-                        word = line.partition("\t")[0].split(" ", 1)[0]
-                    self._known.update(_WORD.findall(word.lower()))
-
-    def any_in(self, text: str) -> bool:
-        """Whether the lexicon has a word of the text; True without a lexicon."""
-        return not self._known or any(word in self._known for word in _WORD.findall(text.lower()))
+    known: set[str] = set()
+    for lexicon in lexicons:
+        with lexicon.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                word, separator, _ = line.partition("||")
+                if not separator:
+                    word = line.partition("\t")[0].split(" ", 1)[0]
+                known.update(_WORD.findall(word.lower()))
+    return known
 
 
 class _Espeak(msgspec.Struct):

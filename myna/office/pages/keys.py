@@ -122,7 +122,7 @@ async def show_one(visit: Visit) -> Response:
         graces=GRACES,
         cap=cap,
         cap_used=caps.used(cap, visit.now_ms) if cap else 0,
-        cap_form=cap_fields(cap),
+        cap_form=CapFields(str(cap.units), cap.period) if cap else CapFields(),
         limit_form=limit_form,
         limit_defaults=await limits_of_site(visit),
         routes=await routes_of_site(visit, limit_form.route),
@@ -350,11 +350,6 @@ class CapFields(Struct):
     def text(self) -> str:
         """The cap as on the command line; "" without one."""
         return f"{self.cap_units}/{self.cap_period}" if self.cap_units else ""
-
-
-def cap_fields(row: CapRow | None) -> CapFields:
-    """The fields for a stored cap."""
-    return CapFields(str(row.units), row.period) if row else CapFields()
 
 
 PAGES = [
