@@ -243,8 +243,8 @@ class _SwitchChannel(Action[None], frozen=True):
 
     async def run(self, change: Change) -> None:
         await change.compare_configuration()
-        await _row(change, self.name)
-        await store.enable_channel(change.db, self.name, self.enabled)
+        row = await _row(change, self.name)
+        await store.put_channel(change.db, structs.replace(row, enabled=self.enabled))
 
 
 class EnableChannel(_SwitchChannel, frozen=True):
@@ -268,7 +268,8 @@ class RemoveChannel(Action[None], frozen=True):
     name: Name
 
     async def run(self, change: Change) -> None:
-        if used := await store.routes_of_channel(change.db, self.name):
+        routes = await store.load_routes(change.db)
+        if used := [route.name for route in routes if self.name in route.channels]:
             raise CommandError(
                 "Routes name the channel {name!r}: {used}; change them first.",
                 name=self.name,

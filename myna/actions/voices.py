@@ -34,7 +34,7 @@ class _HideVoice(Action[None], frozen=True):
 
     async def run(self, change: Change) -> None:
         await change.compare_configuration()
-        await store.hide(change.db, await _known(change, self), self.hidden)
+        await store.override(change.db, await _known(change, self), hidden=int(self.hidden))
 
 
 class HideVoice(_HideVoice, frozen=True):
@@ -64,7 +64,7 @@ class RenameVoice(Action[None], frozen=True):
 
     async def run(self, change: Change) -> None:
         await change.compare_configuration()
-        await store.rename(change.db, await _known(change, self), self.name)
+        await store.override(change.db, await _known(change, self), name=self.name)
 
 
 class OrderVoices(Action[None], frozen=True):

@@ -31,7 +31,7 @@ from myna.store.batch import (
     Replayed,
     TaskStatus,
 )
-from myna.store.sqlite_changes import Changes, Counted, Ended, Limited, Statement, write
+from myna.store.sqlite_changes import Changes, Counted, Limited, Statement, write
 from myna.store.states import COMPLETED, FAILED, OPEN, PROCESSING, UNFINISHED
 
 _json = msgspec.json.Encoder()
@@ -112,7 +112,7 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: Changes, now: int) -
     ((found, hour_offset),) = db.execute(_OPEN_CALLS, (_array(first),))
     changes.hour = hour_of(now, hour_offset)
     to_caps: defaultdict[tuple[int, int], int] = defaultdict(int)
-    of_limits: defaultdict[Counted, Ended] = defaultdict(Ended)
+    of_limits: defaultdict[Counted, list[int]] = defaultdict(lambda: [0, 0])
     for (
         index, account_id, key_id, units, pays, created_at, cap_from, key_day, account_day
     ) in _open_calls.decode(found):  # fmt: skip
@@ -125,10 +125,11 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: Changes, now: int) -
             if cap_from:
                 to_caps[key_id, cap_from] += units
         refunded = units if end.state == CallState.REFUNDED else 0
-        if key_day:
-            of_limits[account_id, key_id, key_day].add(refunded)
-        if account_day:
-            of_limits[account_id, 0, account_day].add(refunded)
+        if key_day or account_day:
+            for counted in (account_id, key_id, key_day), (account_id, 0, account_day):
+                if counted[2]:
+                    of_limits[counted][0] += 1
+                    of_limits[counted][1] += refunded
     sqlite_changes.give_back_to_caps(db, to_caps)
     sqlite_changes.end(db, of_limits)
     _end_calls(db, moved, now)

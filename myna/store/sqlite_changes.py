@@ -149,18 +149,6 @@ Counted = tuple[int, int, int]
 """Where a call counts: the account, the key (0 for the limits of the account), and the `day_from`."""
 
 
-class Ended(Struct):
-    """The calls that ended, and the units that were refunded, of one `Counted`."""
-
-    calls: int = 0
-    units: int = 0
-
-    def add(self, refunded: int) -> None:
-        """Adds a call of which these units were refunded."""
-        self.calls += 1
-        self.units += refunded
-
-
 class Usage(Struct):
     """A row of `limits`: see its migration."""
 
@@ -275,11 +263,11 @@ class Limited:
         return usage
 
 
-def end(db: apsw.Connection, ended: Mapping[Counted, Ended]) -> None:
-    """Takes ended calls from the open ones. Refunded units are given back to the day in which they were
-    charged, unless it is over."""
-    for counted, one in ended.items():
-        db.execute(_END, (*counted, one.calls, one.units))
+def end(db: apsw.Connection, ended: Mapping[Counted, Sequence[int]]) -> None:
+    """Takes ended calls from the open ones: how many, and their refunded units, which are given back to the
+    day in which they were charged, unless it is over."""
+    for counted, sums in ended.items():
+        db.execute(_END, (*counted, *sums))
 
 
 def _reached(why: RefusalReason, use: Use, limit: int, used: int, reset_ms: int) -> ChargeRefused:

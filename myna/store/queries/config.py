@@ -20,7 +20,6 @@ from myna.store.rows import (
     fetch_map,
     fetch_only,
     fetch_rows,
-    fetch_values,
     has_row,
     insert_row,
     put_row,
@@ -213,12 +212,6 @@ async def add_channel(db: Transaction, channel: ChannelRow) -> bool:
     return bool(rows)
 
 
-async def enable_channel(db: Transaction, name: str, enabled: bool) -> None:
-    """Switches a channel on or off."""
-    await db.fetch("UPDATE channels SET enabled = $2 WHERE name = $1", name, int(enabled))
-    await raise_version(db)
-
-
 async def put_channel(db: Transaction, row: ChannelRow) -> None:
     """Changes the channel of this name. One with another URL loses its voices."""
     sql = """DELETE FROM channel_voices WHERE channel = $1
@@ -318,12 +311,6 @@ async def remove_route(db: Transaction, name: str) -> None:
     await db.fetch("DELETE FROM key_routes WHERE route = $1", name)
     await db.fetch("DELETE FROM route_channels WHERE route = $1", name)
     await db.fetch("DELETE FROM routes WHERE name = $1", name)
-
-
-async def routes_of_channel(db: Queries, channel: str) -> list[str]:
-    """The names of the routes that name this channel."""
-    sql = "SELECT route FROM route_channels WHERE channel = $1 ORDER BY route"
-    return await fetch_values(db, str, sql, channel)
 
 
 async def keys_limited_to_routes(db: Queries) -> dict[str, int]:

@@ -19,17 +19,10 @@ async def node_names(db: Queries) -> dict[int, str]:
     return await fetch_map(db, int, str, "SELECT id, name FROM nodes")
 
 
-async def hide(db: Transaction, voice_id: str, hidden: bool) -> None:
-    """Hides a voice or shows it again."""
+async def override(db: Transaction, voice_id: str, **values: str | int) -> None:
+    """Sets these fields of a voice's `VoiceOverride`."""
     await raise_version(db)
-    await put_row(db, "voice_marks", "voice_id", voice_id=voice_id, hidden=int(hidden))
-    await _delete_empty_overrides(db)
-
-
-async def rename(db: Transaction, voice_id: str, name: str) -> None:
-    """Sets a voice's name; "" for the original one."""
-    await raise_version(db)
-    await put_row(db, "voice_marks", "voice_id", voice_id=voice_id, name=name)
+    await put_row(db, "voice_marks", "voice_id", voice_id=voice_id, **values)
     await _delete_empty_overrides(db)
 
 
