@@ -27,6 +27,7 @@ from myna.cli import build
 from myna.errors import CommandError, MynaError
 from myna.http.responses import envelope, public_error
 from myna.store.database import Transaction
+from myna.store.queries.accounts import activity_page
 from tests.conformance.caller import ERROR_TYPES
 from tests.store.books import Books
 from tests.store.conftest import dialect as dialect
@@ -149,7 +150,7 @@ async def test_a_change_has_its_time_its_actor_its_command_and_its_account(sqlit
         books, Actor(7, "bob", "192.0.2.1"), "account", "grant", "a b", "5", account_id=ann.account_id
     )
     ((now,),) = await books.sql("SELECT now_ms()")
-    row = (await activity.page(books.db))[0]
+    row = (await activity_page(books.db))[0]
     assert (row.created_at, row.actor_id, row.actor, row.address) == (now, 7, "bob", "192.0.2.1")
     assert (row.command, row.account_id, row.account) == (
         "myna account grant 'a b' 5",
@@ -165,15 +166,15 @@ async def test_a_change_that_is_rolled_back_leaves_no_row(books: Books) -> None:
 
     with pytest.raises(CommandError):
         await books.db.transaction(work)
-    assert await activity.page(books.db, prefix="key") == []
+    assert await activity_page(books.db, prefix="key") == []
 
 
 async def test_changes_are_listed_newest_first_in_pages(sqlite_books: Books) -> None:
     books = sqlite_books
     for n in range(5):
         await recorded(books, ROOT, "node", "drain", str(n))
-    first = await activity.page(books.db, limit=2, prefix="node")
-    rest = await activity.page(books.db, limit=9, prefix="node", before=first[-1].id)
+    first = await activity_page(books.db, limit=2, prefix="node")
+    rest = await activity_page(books.db, limit=9, prefix="node", before=first[-1].id)
     assert [row.command[-1] for row in [*first, *rest]] == list("43210")
 
 

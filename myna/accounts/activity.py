@@ -11,12 +11,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from myna.store.database import Queries, Transaction
+from myna.store.database import Transaction
 from myna.store.queries import accounts as store
-from myna.store.queries.accounts import ActivityRow, NewActivity
-from myna.store.rows import ID_MAX
-
-PROGRAM = "myna"
+from myna.store.queries.accounts import PROGRAM, NewActivity
 
 
 class Actor(Struct, frozen=True):
@@ -66,22 +63,6 @@ async def record(
         account_id=account_id,
     )
     await store.add_activity(connection, new)
-
-
-async def page(
-    db: Queries,
-    *,
-    before: int = ID_MAX,
-    limit: int = 50,
-    prefix: str = "",
-    actor_id: int | None = None,
-    account_id: int | None = None,
-) -> list[ActivityRow]:
-    """Changes with ids below `before`, newest first. `prefix` is the beginning of the command after `myna`,
-    such as `account grant`; `actor_id` (0: the command line) and `account_id` select, None for all."""
-    return await store.activity_page(
-        db, before, limit, prefix=f"{PROGRAM} {prefix}", actor_id=actor_id, account_id=account_id
-    )
 
 
 def _option(name: str, value: str | int | bool | Sequence[str] | None) -> list[str]:

@@ -9,7 +9,6 @@ from cyclopts.validators import Number
 from msgspec import structs
 
 from myna.accounts import accounts
-from myna.accounts import activity as log
 from myna.accounts.keys import Scope
 from myna.billing import reports
 from myna.billing.reports import LedgerEntry
@@ -20,6 +19,7 @@ from myna.lib.telemetry.requests import Usage
 from myna.store.batch import CallState, EntryKind
 from myna.store.database import Queries
 from myna.store.queries import reports as reports_store
+from myna.store.queries.accounts import activity_page
 from myna.store.queries.reports import CALL_ID_MAX, LAST_PLACE, CallRow
 from myna.store.rows import ID_MAX
 
@@ -93,7 +93,7 @@ async def activity(
         f"{name} ".startswith(command.partition(" ")[0]) for group in COMMANDS.values() for name in group
     ):
         raise CommandError(f"No command begins with {command!r}; write one as in 'account grant'.")
-    found = await log.page(
+    found = await activity_page(
         db,
         before=min(before, ID_MAX),
         limit=limit,

@@ -34,7 +34,7 @@ from myna.store.tables import SqliteTables
 from myna.store.transaction_queue import OWNER_READS_WAITING_MAX, TransactionQueue
 
 T = TypeVar("T")
-WriterJob = Callable[[apsw.Connection], None]
+WriterJob = Callable[[apsw.Connection], object]
 
 BUSY_TIMEOUT_MS = 5_000
 _STEPS = 10_000

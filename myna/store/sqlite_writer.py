@@ -74,7 +74,7 @@ class Checkpoints:
     def __init__(
         self,
         connect: Callable[[], apsw.Connection],
-        to_writer: Callable[[Callable[[apsw.Connection], None]], None],
+        to_writer: Callable[[Callable[[apsw.Connection], object]], None],
     ) -> None:
         self._connect = connect
         self._to_writer = to_writer
@@ -91,7 +91,7 @@ class Checkpoints:
         connection = self._connect()
         while not self._stopped.wait(CHECKPOINT_EVERY_S):
             if checkpoint(connection) > LONG_LOG_PAGES:
-                self._to_writer(_checkpoint)
+                self._to_writer(checkpoint)
         connection.close()
 
 
@@ -106,7 +106,3 @@ def checkpoint(db: apsw.Connection) -> int:
         log.warning("a checkpoint failed: %s", type(error).__name__)
         return 0
     return pages
-
-
-def _checkpoint(db: apsw.Connection) -> None:
-    checkpoint(db)

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from demo import tiny_voices
-from myna.accounts import activity
 from myna.actions import voices as voice_actions
 from myna.actions.media import DeleteVoice
 from myna.actions.voices import BlendVoice, HideVoice
@@ -19,6 +18,7 @@ from myna.http.client import HttpClient
 from myna.settings import Settings
 from myna.speech import catalogue as voices
 from myna.store.queries import config as config_store
+from myna.store.queries.accounts import activity_page
 from myna.store.queries.config import BlendRow, Config
 from myna.voices import overrides as voice_overrides
 from myna.wire.farm import NodeVoice
@@ -119,7 +119,7 @@ async def test_gender_and_language_are_those_of_the_largest_part(do: Do) -> None
 async def test_the_same_blend_again_changes_nothing(do: Do, books: Books) -> None:
     await do(BlendVoice(voice_id=BLEND, recipe=RECIPE, name="小"))
     await do(BlendVoice(voice_id=BLEND, recipe=RECIPE, name="小"))
-    changes = await activity.page(books.db, prefix="voice")
+    changes = await activity_page(books.db, prefix="voice")
     assert [row.command for row in changes] == [
         "myna voice blend xiao zf_xiaoxiao:2+zf_xiaobei:1 --name '小'"
     ]

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from myna.accounts import activity
 from myna.actions.site import SetSetting
 from myna.actions.voices import HideVoice, OrderVoices, RenameVoice, ShowVoice
 from myna.channels.channels import Channels
@@ -16,6 +15,7 @@ from myna.farm.nodes import Nodes
 from myna.http.client import HttpClient
 from myna.settings import Settings
 from myna.store.queries import config as config_store
+from myna.store.queries.accounts import activity_page
 from myna.voices import overrides as voice_overrides
 from myna.wire.farm import NodeVoice
 from myna.wire.openai import DEFAULT_VOICES
@@ -68,7 +68,7 @@ async def test_a_renamed_voice_can_be_reset_to_its_own_name(do: Do, books: Books
         await do(RenameVoice(voice_id=voice_id, name=""))
     await do(ShowVoice(voice_id=VOICES[0].name))
     assert await seen(books) == list(VOICES)
-    hidden = (await activity.page(books.db, prefix="voice hide"))[0]
+    hidden = (await activity_page(books.db, prefix="voice hide"))[0]
     assert hidden.command == f"myna voice hide {FIRST}"
 
 

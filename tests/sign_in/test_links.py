@@ -2,12 +2,13 @@
 
 import pytest
 
-from myna.accounts import accounts, activity
+from myna.accounts import accounts
 from myna.accounts.sign_in import links, passwords, sessions
 from myna.accounts.sign_in.links import LIFE_MS, NOT_VALID, NewAccount, Purpose
 from myna.actions.accounts import DisableAccount, InviteAccount, ResetAccount
 from myna.errors import CommandError
 from myna.server.maintenance import delete_expired_sign_ins
+from myna.store.queries.accounts import activity_page
 from tests.rig.actors import perform
 from tests.sign_in.conftest import (
     ADDRESS,
@@ -39,7 +40,7 @@ async def use(books: Books, token: str, plain: str = PASSWORD, new: NewAccount |
 
 
 async def commands(books: Books) -> list[str]:
-    return [row.command for row in await activity.page(books.db)]
+    return [row.command for row in await activity_page(books.db)]
 
 
 async def test_an_invitation_sets_the_first_password_and_signs_in(books: Books) -> None:
@@ -51,7 +52,7 @@ async def test_an_invitation_sets_the_first_password_and_signs_in(books: Books) 
     assert session.account.name == "ann"
     assert (await passwords.verify(books.db, "ann", PASSWORD, ADDRESS)).account.id == ann.id
     assert await links.find(books.db, token) is None
-    used, made = (await activity.page(books.db, prefix="account invite"))[:2]
+    used, made = (await activity_page(books.db, prefix="account invite"))[:2]
     assert (used.actor, used.address) == ("ann", ADDRESS)
     assert used.command == "myna account invite ann # the link was used to set the password"
     assert (made.actor, made.command) == (OPERATOR.name, "myna account invite ann")

@@ -3,7 +3,6 @@
 import pyotp
 import pytest
 
-from myna.accounts import activity
 from myna.accounts.sign_in import passwords, second_factor, sessions
 from myna.accounts.sign_in.oidc import identities
 from myna.accounts.sign_in.oidc.identities import Identity
@@ -11,6 +10,7 @@ from myna.accounts.sign_in.oidc.provider import Failure
 from myna.accounts.throttle import SignInRefused
 from myna.actions.accounts import ConfirmSecondFactor, DisableAccount
 from myna.errors import CommandError
+from myna.store.queries.accounts import activity_page
 from myna.store.queries.sign_in import identity_of
 from tests.rig.actors import perform
 from tests.sign_in.conftest import ADDRESS, PASSWORD, OidcSite, failure_of, person
@@ -42,7 +42,7 @@ async def test_a_verified_email_address_links_the_only_account_that_has_it_once(
     token = await site.sign_in(EMAIL.lower())
     assert (await site.session(token)).account.id == ann.id
     assert (await site.session(await site.sign_in())).account.id == ann.id
-    (row,) = await activity.page(site.books.db, prefix="account oidc")
+    (row,) = await activity_page(site.books.db, prefix="account oidc")
     assert (row.command, row.actor, row.address) == (
         "myna account oidc ann --subject person-1",
         "ann",
@@ -148,7 +148,7 @@ async def test_an_operator_who_removes_a_link_ends_all_sessions(site: OidcSite) 
     token = await site.sign_in()
     await site.unlink(ann)
     assert await sessions.find(site.books.db, token) is None
-    commands = [row.command for row in await activity.page(site.books.db, prefix="account oidc")]
+    commands = [row.command for row in await activity_page(site.books.db, prefix="account oidc")]
     assert commands == ["myna account oidc ann --remove", "myna account oidc ann --subject person-1"]
 
 

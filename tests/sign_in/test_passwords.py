@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myna.accounts import activity
 from myna.accounts.sign_in import passwords
 from myna.accounts.throttle import WRONG, WRONG_PASSWORD, SignInRefused, TooManyAttempts
 from myna.actions.accounts import DisableAccount
 from myna.errors import CommandError
+from myna.store.queries.accounts import activity_page
 from tests.http.cpu_time import cpu_s, reference
 from tests.rig.actors import perform
 from tests.rig.waiting import SOON_S, wait_until
@@ -203,7 +203,7 @@ async def test_accounts_without_an_email_address_are_not_found_by_an_empty_one(b
 
 async def test_setting_a_password_is_recorded_without_it(books: Books) -> None:
     ann = await person(books)
-    (row,) = await activity.page(books.db, limit=1)
+    (row,) = await activity_page(books.db, limit=1)
     assert (row.account_id, row.actor) == (ann.id, "root")
     assert row.command == "myna account reset ann # a new password was set"
     await perform(books.db, DisableAccount(name="ann", force=True))

@@ -5,7 +5,6 @@ import re
 import pyotp
 import pytest
 
-from myna.accounts import activity
 from myna.accounts.activity import Actor
 from myna.accounts.sign_in import links, second_factor, sessions
 from myna.accounts.sign_in.second_factor import STEP_S, SecondFactor
@@ -20,7 +19,7 @@ from myna.actions.accounts import (
 )
 from myna.errors import CommandError
 from myna.server.maintenance import delete_expired_sign_ins
-from myna.store.queries.accounts import AccountRow
+from myna.store.queries.accounts import AccountRow, activity_page
 from tests.rig.actors import perform
 from tests.sign_in.conftest import (
     ADDRESS,
@@ -247,12 +246,12 @@ async def test_it_can_be_removed_with_its_recovery_codes(books: Books, ann: Ann)
         await perform(books.db, RemoveSecondFactor(name="ann", remove=True))
     with pytest.raises(CommandError, match="no second factor"):
         await perform(books.db, NewRecoveryCodes(name="ann"))
-    said = [row.command for row in await activity.page(books.db, limit=2)]
+    said = [row.command for row in await activity_page(books.db, limit=2)]
     assert said == ["myna account second-factor ann --remove", "myna account second-factor ann"]
 
 
 async def test_recovery_codes_are_stored_as_hashes(books: Books, ann: Ann) -> None:
     rows = await books.sql("SELECT * FROM recovery_codes")
     assert len(rows) == 10
-    said = " ".join(map(str, rows)) + " ".join(row.command for row in await activity.page(books.db))
+    said = " ".join(map(str, rows)) + " ".join(row.command for row in await activity_page(books.db))
     assert not any(code in said or code.replace("-", "") in said for code in ann.codes)

@@ -6,13 +6,13 @@ from functools import partial
 import pyotp
 import pytest
 
-from myna.accounts import activity
 from myna.accounts.activity import Actor
 from myna.accounts.sign_in import links, passwords, second_factor, sessions
 from myna.accounts.sign_in.links import NewAccount
 from myna.actions.accounts import ConfirmSecondFactor, ResetAccount
 from myna.lib.telemetry.logs import masked
 from myna.store.queries import sign_in as password_store
+from myna.store.queries.accounts import activity_page
 from tests.rig.actors import perform
 from tests.sign_in.conftest import ADDRESS, BROWSER, OTHER_PASSWORD, PASSWORD, set_password
 from tests.store.books import Books
@@ -68,7 +68,7 @@ async def test_nothing_said_or_shown_has_a_secret(books: Books, caplog: pytest.L
     shown += [session, stepped, enrolment, new, await sessions.of_account(books.db, by.account_id)]
     shown.append(await password_store.password_of(books.db, by.account_id))
     shown.append(await password_store.second_factor_of(books.db, by.account_id))
-    shown += [row.command for row in await activity.page(books.db)]
+    shown += [row.command for row in await activity_page(books.db)]
     ((password_hash,),) = await books.sql("SELECT hash FROM passwords")
     secrets += [PASSWORD, OTHER_PASSWORD, PASSWORD[:9], password_hash, enrolment.secret, *codes, code]
     secrets += [first, session_token, pending, full, newer, reset, *WRONG_CODES]

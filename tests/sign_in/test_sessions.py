@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from myna.accounts import activity
 from myna.accounts.sign_in import passwords, sessions
 from myna.accounts.sign_in.sessions import IDLE_MS, LIFE_MS, SEEN_EVERY_MS, SESSIONS_MAX, STEP_UP_MS
 from myna.accounts.throttle import SignInRefused
@@ -12,7 +11,7 @@ from myna.actions.accounts import DisableAccount, EnableAccount, SetPreferences,
 from myna.errors import CommandError
 from myna.server.maintenance import delete_expired_sign_ins
 from myna.store.queries import accounts
-from myna.store.queries.accounts import Preferences
+from myna.store.queries.accounts import Preferences, activity_page
 from tests.rig.actors import perform
 from tests.sign_in.conftest import (
     ADDRESS,
@@ -160,7 +159,7 @@ async def test_a_session_can_be_closed_and_so_can_others_of_the_account(books: B
     await session_of(books, mine)
     assert await perform(books.db, SignOut(name="ann")) == 1
     assert await sessions.find(books.db, mine) is None
-    assert [row.command for row in await activity.page(books.db, prefix="account sign-out")] == [
+    assert [row.command for row in await activity_page(books.db, prefix="account sign-out")] == [
         "myna account sign-out ann",
         "myna account sign-out ann # all but the session of this change",
         f"myna account sign-out bob --id {bobs}",
@@ -209,7 +208,7 @@ async def test_preferences_change_one_by_one_and_a_session_has_the_language(book
     await perform(books.db, SetPreferences(name="ann", low_balance=50))
     assert await accounts.preferences_of(books.db, ann.id) == Preferences(language="zh", low_balance=50)
     assert (await session_of(books, await signed_in(books))).language == "zh"
-    said = [row.command for row in await activity.page(books.db, limit=2)]
+    said = [row.command for row in await activity_page(books.db, limit=2)]
     assert said == ["myna account set ann --low-balance 50", "myna account set ann --language zh"]
 
 

@@ -87,11 +87,13 @@ class Bucket:
 
     def keep(self, key: str) -> None:
         path = self.working / key
-        self._send(key, path)
+        self.put(key, path)
         path.unlink(missing_ok=True)
 
-    def put(self, key: str, data: bytes) -> None:
-        self._send(key, data)
+    def put(self, key: str, data: bytes | Path) -> None:
+        kind = _TYPES.get(Path(key).suffix, "text/plain")
+        with self._asking("write"):
+            self._store.put(key, data, attributes={"Content-Type": kind}, max_concurrency=_CONCURRENT_PARTS)
 
     def stat(self, key: str) -> Stored | None:
         try:
@@ -142,11 +144,6 @@ class Bucket:
                 return False
             self._usable_until = time.monotonic() + USABLE_S
         return True
-
-    def _send(self, key: str, source: Path | bytes) -> None:
-        kind = _TYPES.get(Path(key).suffix, "text/plain")
-        with self._asking("write"):
-            self._store.put(key, source, attributes={"Content-Type": kind}, max_concurrency=_CONCURRENT_PARTS)
 
     @contextlib.contextmanager
     def _asking(self, what: str) -> Iterator[None]:

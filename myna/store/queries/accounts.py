@@ -5,7 +5,17 @@ from typing import Final
 from msgspec import Struct, structs
 
 from myna.store.database import Queries, Transaction
-from myna.store.rows import NOW, columns, fetch_row, fetch_rows, fetch_value, has_row, insert_row, put_row
+from myna.store.rows import (
+    ID_MAX,
+    NOW,
+    columns,
+    fetch_row,
+    fetch_rows,
+    fetch_value,
+    has_row,
+    insert_row,
+    put_row,
+)
 
 
 class AccountRow(Struct, frozen=True):
@@ -117,6 +127,10 @@ async def put_preferences(db: Transaction, account_id: int, preferences: Prefere
     await put_row(db, "preferences", "account_id", account_id=account_id, **structs.asdict(preferences))
 
 
+PROGRAM = "myna"
+"""With this word every recorded command line begins."""
+
+
 class NewActivity(Struct, frozen=True):
     """A change and the command line that makes the same. `actor_id` is 0 for the command line; `account_id`
     is the account concerned, 0 for none."""
@@ -149,12 +163,18 @@ async def add_activity(db: Transaction, new: NewActivity) -> None:
 
 
 async def activity_page(
-    db: Queries, before: int, limit: int, *, prefix: str, actor_id: int | None, account_id: int | None
+    db: Queries,
+    *,
+    before: int = ID_MAX,
+    limit: int = 50,
+    prefix: str = "",
+    actor_id: int | None = None,
+    account_id: int | None = None,
 ) -> list[ActivityRow]:
-    """The rows with ids below `before` whose command begins with `prefix`, newest first: all, or those by an
-    actor, or those that concern an account."""
+    """Changes with ids below `before`, newest first. `prefix` is the beginning of the command after `myna`,
+    such as `account grant`; `actor_id` (0: the command line) and `account_id` select, None for all."""
     filters = {"actor_id": actor_id, "account_id": account_id}
     given = {column: value for column, value in filters.items() if value is not None}
     conditions = "".join(f" AND r.{column} = ${n}" for n, column in enumerate(given, 4))
     sql = f"{_ACTIVITY}{conditions} ORDER BY r.id DESC LIMIT $3"
-    return await fetch_rows(db, ActivityRow, sql, before, prefix, limit, *given.values())
+    return await fetch_rows(db, ActivityRow, sql, before, f"{PROGRAM} {prefix}", limit, *given.values())

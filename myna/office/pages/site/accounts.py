@@ -25,7 +25,6 @@ from myna.store.queries import accounts as store
 from myna.store.queries import keys as keys_store
 from myna.store.queries import sign_in as sign_in_store
 from myna.store.queries.accounts import AccountRow
-from myna.store.rows import ID_MAX
 
 ROWS = 50
 ACTIVITY_ROWS = 10
@@ -56,14 +55,7 @@ async def show_one(visit: Visit) -> Response:
     limit_form = await limit_fields(visit, account.id)
     keys = await visit.read(keys_store.of_account, account_id=account.id)
     found = await visit.read(sign_in_store.password_of, account_id=account.id)
-    changes = await visit.read(
-        store.activity_page,
-        before=ID_MAX,
-        limit=ACTIVITY_ROWS,
-        prefix="",
-        actor_id=None,
-        account_id=account.id,
-    )
+    changes = await visit.read(store.activity_page, limit=ACTIVITY_ROWS, account_id=account.id)
     return visit.page(
         "site/account.html",
         subject=account,

@@ -25,6 +25,7 @@ from myna.office.visit import Visit
 from myna.store.queries import accounts as accounts_store
 from myna.store.queries import audit, audit_state
 from myna.store.queries import config as store
+from myna.store.queries.accounts import activity_page
 from myna.store.schema import newest, schema_version
 
 SOURCES = (N_("default"), N_("database"), N_("environment"), N_("unreadable"))
@@ -103,7 +104,7 @@ async def show_activity(visit: Visit) -> Response:
         []
         if name and owner is None
         else await visit.read(
-            activity.page,
+            activity_page,
             before=visit.row_id("before"),
             limit=ROWS + 1,
             prefix=prefix,
