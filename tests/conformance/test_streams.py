@@ -69,7 +69,10 @@ def test_the_words_arrive_as_the_upstream_sends_them(stream: Streams, fresh_call
 
 @pytest.mark.parametrize(
     ("fault", "text"),
-    [("no-done", None), ("open", None), ("cut-done", None), (f"long:{LONG_BYTES}", "x" * LONG_BYTES)],
+    [
+        *((fault, None) for fault in ("no-done", "open", "cut-done", "cut-end")),
+        (f"long:{LONG_BYTES}", "x" * LONG_BYTES),
+    ],
 )
 def test_every_good_stream_ends_with_done_and_is_kept(
     stream: Streams, fresh_caller: Caller, fault: str, text: str | None

@@ -9,6 +9,7 @@ words:N        N chunks of one word
 whole[:N]      one JSON completion, not streamed  json-error    status 200 and a JSON error, not streamed
 no-done        ends without `[DONE]`              open          sends `[DONE]` and does not end the response
 no-end         ends after two chunks, cleanly     cut-done      the connection ends after `[DONE]`
+cut-end        the connection ends in its place
 error-first    an error event at once             cut-stream    the connection ends after two chunks
 html-first     HTML at once                       error-later   an error event after two chunks
 long:N         a chunk of N bytes among others    html-later    HTML after two chunks
@@ -51,9 +52,9 @@ RESPONSE_USAGE = {
 }
 FAULTS = frozenset(
     {
-        "echo", "words", "whole", "json-error", "no-done", "open", "no-end", "cut-stream", "cut-done", "long",
-        "error-first", "error-later", "html-first", "html-later", "before", "pause", "half-pause", "endless",
-        "much", "silent", "say",
+        "echo", "words", "whole", "json-error", "no-done", "open", "no-end", "cut-stream", "cut-done",
+        "cut-end", "long", "error-first", "error-later", "html-first", "html-later", "before", "pause",
+        "half-pause", "endless", "much", "silent", "say",
     }
 )  # fmt: skip
 OF_RESPONSES = frozenset(
@@ -128,9 +129,9 @@ class EventStream:
         if fault not in ("no-end", "error-first", "error-later", "html-first", "html-later"):
             if usage and not self.response:
                 await self._write_chunk(event(chunk(model, {}) | {"choices": [], "usage": USAGE}))
-            if fault != "no-done" and not self.response:
+            if fault not in ("no-done", "cut-end") and not self.response:
                 await self._write_chunk(DONE)
-        if fault == "cut-done":
+        if fault in ("cut-done", "cut-end"):
             return False
         if fault == "open":
             await asyncio.wait([self._disconnected])

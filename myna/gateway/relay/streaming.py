@@ -226,7 +226,7 @@ class ChannelStream:
                 return
             raise ClientLeft from None
         except RequestFailed:
-            if self._events.done:  # the answer is complete, however its response ended
+            if self._events.finished:  # the answer is complete, however its response ended
                 return
             raise
         finally:
