@@ -72,13 +72,6 @@ def client_env(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Ma
 
 
 @pytest.fixture
-def chat_upstream(session_upstream: Upstream) -> Upstream:
-    """The upstream of the service, reset: it echoes and has recorded no requests."""
-    session_upstream.forget()
-    return session_upstream
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """An empty working folder for a program."""
     made = tmp_path / "work"

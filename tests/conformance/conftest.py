@@ -97,13 +97,6 @@ def the_audit_finds_nothing(service: Service) -> Iterator[None]:
     assert ended.code == 0, ended
 
 
-@pytest.fixture
-def chat_upstream(session_upstream: Upstream) -> Upstream:
-    """The upstream of the shared services, reset: it echoes and has recorded no requests."""
-    session_upstream.forget()
-    return session_upstream
-
-
 @pytest.fixture(scope="session")
 def caller(service: Service) -> Caller:
     """A caller with every scope and enough units for all tests, for tests that compare counters."""

@@ -366,6 +366,13 @@ def session_upstream() -> Iterator[Upstream]:
 
 
 @pytest.fixture
+def chat_upstream(session_upstream: Upstream) -> Upstream:
+    """The upstream of the services that share it, reset: it echoes and has recorded no requests."""
+    session_upstream.forget()
+    return session_upstream
+
+
+@pytest.fixture
 def upstream() -> Iterator[Upstream]:
     """An upstream of this test."""
     with closing(Upstream()) as running:

@@ -106,25 +106,6 @@ async def test_only_so_many_transactions_wait_and_the_systems_always_may() -> No
     await line.finish()
 
 
-@pytest.mark.parametrize("served_first", [False, True])
-async def test_a_transaction_that_is_cancelled_while_it_waits_takes_no_place(served_first: bool) -> None:
-    line = Line(1)
-    for name in ("a1", "a2", "b1"):
-        await line.come(name)
-    if served_first:
-        line.running.pop(0)[1].set()
-        await asyncio.sleep(0)  # a2 has its place and does not know it yet
-    line.tasks["a2"].cancel()
-    if not served_first:
-        line.running.pop(0)[1].set()
-    await settle()
-    assert line.served == ["a1", "b1"]
-    await line.finish()
-    await line.come("c1")
-    assert line.served[-1] == "c1"
-    await line.finish()
-
-
 async def test_a_charge_waits_for_one_transaction_of_sqlite_however_many_wait(sqlite_books: Books) -> None:
     customer = await sqlite_books.customer()
     ended = 0
