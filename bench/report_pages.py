@@ -39,8 +39,8 @@ async def reads(db: Database) -> dict[str, Read]:
     def read(report: Callable[..., Awaitable[object]], *args: Any, **only: Any) -> Read:
         return lambda: db.read(lambda queries: report(queries, *args, **only))
 
-    def ledger(kind: EntryKind | None = None, key_id: int = 0) -> Read:
-        return read(reports.ledger_page, account, LedgerFilter(kind=kind, key_id=key_id))
+    def ledger(kind: EntryKind | None = None) -> Read:
+        return read(reports.ledger_page, account, LedgerFilter(kind=kind))
 
     return {
         "usage by hour, 31 days": read(reports.usage_by_hour, account, now - 31 * reports.DAY_MS, now),
@@ -52,8 +52,6 @@ async def reads(db: Database) -> dict[str, Read]:
         "ledger, refunds": ledger(EntryKind.REFUND),
         "ledger, grants": ledger(EntryKind.GRANT),
         "ledger, charges": ledger(EntryKind.CHARGE),
-        "ledger, a rare key": ledger(key_id=65),
-        "ledger, an unknown key": ledger(key_id=10**9),
         "month": read(reports.month, account, *time.gmtime()[:2]),
         "balance": read(reports.balance_proof, account),
         "site by hour, 24 hours": read(store.site_hours, now - reports.DAY_MS, now),

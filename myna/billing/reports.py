@@ -61,18 +61,16 @@ class LedgerEntry(EntryRow, frozen=True, gc=False):
 
 
 class LedgerPage(Struct, frozen=True):
-    """Entries, newest first. `before` is what the next page takes, "" after the oldest entry; a page of one
-    key may be short, and even empty, where there are more."""
+    """Entries, newest first. `before` is what the next page takes, "" after the oldest entry."""
 
     entries: list[LedgerEntry]
     before: str
 
 
 class LedgerFilter(Struct, frozen=True):
-    """Which entries a page has: of a kind, of a key, from `start_ms` on and before `end_ms` (0: no end)."""
+    """Which entries a page has: of a kind, from `start_ms` on and before `end_ms` (0: no end)."""
 
     kind: EntryKind | None = None
-    key_id: int = 0
     start_ms: int = 0
     end_ms: int = 0
 
@@ -190,11 +188,19 @@ async def entries_below(
     db: Queries, account_id: int, place: Place, limit: int, only: LedgerFilter = ALL_ENTRIES
 ) -> LedgerPage:
     """The account's newest entries below this place."""
-    rows, following = await _page(db, account_id, only, place, limit)
+    kind = None if only.kind is None else int(only.kind)
+    folded = await store.page(db, account_id, place, only.start_ms, kind, limit + 1)
+    tail = [
+        row
+        for row in await _tail(db, account_id)
+        if row.place < place and row.at >= only.start_ms and kind in (None, row.kind)
+    ]
+    found = sorted([*tail, *folded], key=attrgetter("place"), reverse=True)
+    rows = found[:limit]
     details = await store.details(db, [row.call_id for row in rows])
     values = [(*structs.astuple(row), *details.get((row.call_id, row.kind), NO_DETAILS)) for row in rows]
     entries = [LedgerEntry(*each) for each in values]
-    return LedgerPage(entries, _text_of(following) if following else "")
+    return LedgerPage(entries, _text_of(rows[-1].place) if len(found) > limit else "")
 
 
 async def month(db: Queries, account_id: int, year: int, number: int) -> Month:
@@ -262,31 +268,6 @@ async def _sums_before(db: Queries, account_id: int, at: int, tail: list[EntryRo
 
 def _granted(row: EntryRow) -> int:
     return row.balance + row.charged - row.refunded - row.redeemed
-
-
-async def _page(
-    db: Queries, account_id: int, only: LedgerFilter, place: Place, limit: int
-) -> tuple[list[EntryRow], Place | None]:
-    """A page of entries, newest first, and the place after which the next one begins, if there is one."""
-    kind = None if only.kind is None else int(only.kind)
-    if only.key_id:
-        folded, following = await store.page_of_key(
-            db, account_id, place, only.start_ms, kind, only.key_id, limit + 1
-        )
-    else:
-        folded, following = await store.page(db, account_id, place, only.start_ms, kind, limit + 1), None
-    tail = [
-        row
-        for row in await _tail(db, account_id)
-        if row.place < place
-        and row.at >= only.start_ms
-        and kind in (None, row.kind)
-        and only.key_id in (0, row.key_id)
-    ]
-    rows = sorted([*tail, *folded], key=attrgetter("place"), reverse=True)
-    if len(rows) > limit:
-        return rows[:limit], rows[limit - 1].place
-    return rows, following
 
 
 def _text_of(place: Place) -> str:

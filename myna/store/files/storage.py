@@ -13,7 +13,7 @@ import logging
 import pkgutil
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
@@ -160,9 +160,9 @@ def open_storage(settings: Settings, environ: Mapping[str, str]) -> Storage:
     return storage
 
 
-def is_empty(storage: Storage, *, but: Iterable[str] = ()) -> bool:
-    """Whether it has no file, apart from these."""
-    return not any(key not in but for folder in FOLDERS for key, _ in storage.walk(folder))
+def is_empty(storage: Storage) -> bool:
+    """Whether it has no file."""
+    return all(next(storage.walk(folder), None) is None for folder in FOLDERS)
 
 
 def marker_of(storage: Storage) -> str:

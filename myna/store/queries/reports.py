@@ -21,8 +21,6 @@ from myna.store.rows import columns, fetch_map, fetch_row, fetch_rows, fetch_val
 
 LAST_PLACE = (2**62, b"\xff" * 16, 9)
 """Above the place of every entry."""
-SCANNED_MAX = 5_000
-"""Entries that a page reads for those of one key, which have no index."""
 
 
 class UsageRow(Struct, frozen=True):
@@ -110,7 +108,9 @@ async def page(
     db: Queries, account_id: int, before: Place, start: int, kind: int | None, limit: int
 ) -> list[EntryRow]:
     """The account's newest entries below the place `before` and not older than `start` (ms), newest first."""
-    found = f"{_BELOW}{_only(kind, 7)} {_NEWEST_FIRST} LIMIT $6"
+    # The literal beside the parameter allows the partial index.
+    of_kind = "" if kind is None else " AND kind = $7" + (" AND kind <> 0" if kind else "")
+    found = f"{_BELOW}{of_kind} {_NEWEST_FIRST} LIMIT $6"
     sql = f"SELECT {_ENTRY} FROM {found}"
     if kind:  # the places first: SQLite uses the index of such entries only if it has all that is read
         sql = (
@@ -118,35 +118,8 @@ async def page(
             " JOIN entries e ON e.account_id = $1 AND e.at = found.at AND e.call_id = found.call_id"
             " AND e.kind = found.kind ORDER BY e.at DESC, e.call_id DESC, e.kind DESC"
         )
-    return await fetch_rows(db, EntryRow, sql, account_id, start, *before, limit, *_kinds(kind))
-
-
-async def page_of_key(
-    db: Queries, account_id: int, before: Place, start: int, kind: int | None, key_id: int, limit: int
-) -> tuple[list[EntryRow], Place | None]:
-    """As `page`, of one key. It reads SCANNED_MAX entries at most and returns the place where to go on if
-    there are more."""
-    scanned = f"(SELECT {_ENTRY} FROM {_BELOW} {_NEWEST_FIRST} LIMIT {SCANNED_MAX}) AS scanned"
-    sql = f"SELECT {_ENTRY} FROM {scanned} WHERE key_id = $6{_only(kind, 8)} {_NEWEST_FIRST} LIMIT $7"
-    found = await fetch_rows(db, EntryRow, sql, account_id, start, *before, key_id, limit, *_kinds(kind))
-    if len(found) == limit:
-        return found, found[-1].place
-    sql = f"SELECT {_ENTRY} FROM {scanned} ORDER BY at, call_id, kind LIMIT 1"
-    oldest = await fetch_row(db, EntryRow, sql, account_id, start, *before)
-    if oldest is None:
-        return found, None
-    return found, oldest.place if await page(db, account_id, oldest.place, start, None, 1) else None
-
-
-def _only(kind: int | None, number: int) -> str:
-    """A condition on the parameter of this number. The literal beside it allows the partial index."""
-    if kind is None:
-        return ""
-    return f" AND kind = ${number}" + (" AND kind <> 0" if kind else "")
-
-
-def _kinds(kind: int | None) -> tuple[int, ...]:
-    return () if kind is None else (kind,)
+    kinds = () if kind is None else (kind,)
+    return await fetch_rows(db, EntryRow, sql, account_id, start, *before, limit, *kinds)
 
 
 async def site_hours(db: Queries, start: int, end: int) -> list[SiteHourRow]:
