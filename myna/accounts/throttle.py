@@ -34,8 +34,6 @@ FREE_FAILURES: Final = 4
 """Failures in a row without a wait."""
 FIRST_WAIT_MS: Final = 1_000
 WAIT_MAX_MS: Final = 300_000
-FORGET_MS: Final = 3_600_000
-"""Failures are forgotten after this time without another one."""
 WRONG = "The name or the password is wrong."
 WRONG_PASSWORD = "The password is wrong."  # noqa: S105  no password
 WRONG_CODE = "The code is wrong or was used already."
@@ -102,7 +100,7 @@ async def begin(db: Database, subjects: Subjects) -> None:
 
     async def work(connection: Transaction) -> None:
         for subject in subjects.all:
-            failures = await store.count_failure(connection, subject, FORGET_MS)
+            failures = await store.count_failure(connection, subject)
             if failures is None:
                 raise TooManyAttempts(await store.blocked_ms(connection, subject))
             if wait := wait_ms_after(failures):

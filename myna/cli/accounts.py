@@ -10,7 +10,7 @@ from cyclopts.validators import Number
 from msgspec import structs
 
 from myna.accounts import accounts, limits
-from myna.accounts.sign_in import links, second_factor, sessions
+from myna.accounts.sign_in import links, second_factor
 from myna.actions import Action
 from myna.actions.accounts import (
     AddAccount,
@@ -43,6 +43,7 @@ from myna.lib.times import HOUR_MS
 from myna.store.database import Database, Queries
 from myna.store.queries import keys as limit_store
 from myna.store.queries import reports
+from myna.store.queries import sessions as session_store
 from myna.store.queries.accounts import AccountRow, preferences_of
 from myna.store.queries.keys import OF_ACCOUNT
 from myna.store.queries.sign_in import identity_of
@@ -91,7 +92,7 @@ async def list_sessions(db: Database, name: Name) -> list[Row]:
             "created_at": seconds(row.created_at),
             "seen_at": seconds(row.seen_at),
         }
-        for row in await sessions.of_account(db, owner.id)
+        for row in await session_store.of_account(db, owner.id)
     ]
 
 

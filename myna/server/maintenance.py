@@ -14,10 +14,7 @@ from functools import partial
 
 import msgspec
 
-from myna.accounts import throttle
 from myna.accounts.refusals import Refusals
-from myna.accounts.sign_in import sessions
-from myna.accounts.sign_in.oidc import flow
 from myna.billing import audit, rollup
 from myna.billing.ledger import Ledger
 from myna.billing.quota import Quota
@@ -58,11 +55,8 @@ _counted = msgspec.json.Decoder(dict[str, int])
 async def delete_expired_sign_ins(db: Transaction) -> None:
     """Deletes expired sessions, links and attempts at the provider, forgotten failures, the stored results of
     forms of the back office, and old forms."""
-    await session_store.delete_expired(db, sessions.LIMITS)
-    await sign_in_store.delete_expired_links(db)
-    await sign_in_store.delete_expired_attempts(db, flow.LIFE_MS)
-    await sign_in_store.delete_old_failures(db, throttle.FORGET_MS)
-    await session_store.delete_old_submissions(db)
+    await session_store.delete_expired(db)
+    await sign_in_store.delete_expired(db)
 
 
 @dataclass(eq=False, kw_only=True)

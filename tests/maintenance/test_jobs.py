@@ -91,7 +91,7 @@ async def test_expired_sessions_links_and_failures_are_deleted(books: Books, ser
     )
     await books.db.transaction(delete_expired_sign_ins)
     assert await rows(books) == [1, 1, 2, 1]
-    await books.move_clock(sessions.LIFE_MS)
+    await books.move_clock(session_store.LIFE_MS)
     service.jobs.start()
 
     async def all_deleted() -> bool:
@@ -115,7 +115,7 @@ async def test_the_result_of_a_form_is_deleted_soon_and_the_form_with_its_sessio
     await books.move_clock(1)
     await books.db.transaction(delete_expired_sign_ins)
     assert await stored(books) == [(b"an attempt", None)]
-    await books.move_clock(sessions.LIFE_MS)
+    await books.move_clock(session_store.LIFE_MS)
     await books.db.transaction(delete_expired_sign_ins)
     assert await stored(books) == []
 

@@ -8,6 +8,7 @@ from myna.accounts.sign_in.links import LIFE_MS, NOT_VALID, NewAccount, Purpose
 from myna.actions.accounts import DisableAccount, InviteAccount, ResetAccount
 from myna.errors import CommandError
 from myna.server.maintenance import delete_expired_sign_ins
+from myna.store.queries import sessions as session_store
 from myna.store.queries.accounts import activity_page
 from tests.rig.actors import perform
 from tests.sign_in.conftest import (
@@ -79,7 +80,7 @@ async def test_of_twenty_uses_at_once_one_sets_its_password(books: Books, purpos
     assert len(done) == 1
     assert [str(error) for error in failed] == [NOT_VALID] * 19
     ann = await accounts.find(books.db, "ann")
-    assert [one.account_id for one in await sessions.of_account(books.db, ann.id)] == [ann.id]
+    assert [one.account_id for one in await session_store.of_account(books.db, ann.id)] == [ann.id]
 
 
 @each_database

@@ -8,10 +8,10 @@ import pytest
 
 from myna.accounts import throttle
 from myna.accounts.sign_in.oidc import flow, provider
-from myna.accounts.sign_in.oidc.flow import LIFE_MS, Finished, Oidc, Purpose
+from myna.accounts.sign_in.oidc.flow import Finished, Oidc, Purpose
 from myna.accounts.sign_in.oidc.provider import Failure, OidcRefused
 from myna.http.client import ClientResponse, HttpClient
-from myna.store.queries.sign_in import AttemptRow
+from myna.store.queries.sign_in import ATTEMPT_LIFE_MS, AttemptRow
 from tests.rig.oidc_provider import DROP, WELL_KNOWN, Plan, key_of, public
 from tests.sign_in.conftest import CLIENT, COOKIE, OidcSite, at_once, failure_of
 from tests.store.fixtures import each_database
@@ -39,7 +39,7 @@ async def test_an_answer_is_of_use_to_the_browser_that_began(site: OidcSite) -> 
 
 async def test_an_attempt_expires_after_ten_minutes(site: OidcSite) -> None:
     answer = await site.answer()
-    await site.books.sql("UPDATE oidc_attempts SET created_at = created_at - $1", LIFE_MS)
+    await site.books.sql("UPDATE oidc_attempts SET created_at = created_at - $1", ATTEMPT_LIFE_MS)
     assert await failure_of(site.finish(answer)) is Failure.EXPIRED
 
 

@@ -8,7 +8,7 @@ import pytest
 from myna.accounts.activity import Actor
 from myna.accounts.sign_in import links, second_factor, sessions
 from myna.accounts.sign_in.second_factor import STEP_S, SecondFactor
-from myna.accounts.sign_in.sessions import PENDING_MS, Session
+from myna.accounts.sign_in.sessions import Session
 from myna.accounts.throttle import WRONG_CODE, SignInRefused, TooManyAttempts
 from myna.actions.accounts import (
     ConfirmSecondFactor,
@@ -19,7 +19,9 @@ from myna.actions.accounts import (
 )
 from myna.errors import CommandError
 from myna.server.maintenance import delete_expired_sign_ins
+from myna.store.queries import sessions as session_store
 from myna.store.queries.accounts import AccountRow, activity_page
+from myna.store.queries.sessions import PENDING_MS
 from tests.rig.actors import perform
 from tests.sign_in.conftest import (
     ADDRESS,
@@ -114,7 +116,7 @@ async def test_a_second_factor_is_off_until_a_code_confirms_it(books: Books) -> 
     codes = await confirmed(books, session, f" {code[:3]} {code[3:]} ")
     assert len({*codes}) == 10 and all(re.fullmatch(r"([a-z2-9]{4}-){5}[a-z2-9]{4}", one) for one in codes)
     assert await second_factor.of_account(books.db, account.id) == SecondFactor(on=True, codes_left=10)
-    assert [one.id for one in await sessions.of_account(books.db, account.id)] == [session.id]
+    assert [one.id for one in await session_store.of_account(books.db, account.id)] == [session.id]
     assert other.id != session.id
     with pytest.raises(CommandError, match="already"):
         await second_factor.begin(books.db, account)

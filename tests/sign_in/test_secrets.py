@@ -11,6 +11,7 @@ from myna.accounts.sign_in import links, passwords, second_factor, sessions
 from myna.accounts.sign_in.links import NewAccount
 from myna.actions.accounts import ConfirmSecondFactor, ResetAccount
 from myna.lib.telemetry.logs import masked
+from myna.store.queries import sessions as session_store
 from myna.store.queries import sign_in as password_store
 from myna.store.queries.accounts import activity_page
 from tests.rig.actors import perform
@@ -65,7 +66,7 @@ async def test_nothing_said_or_shown_has_a_secret(books: Books, caplog: pytest.L
     reset = await perform(books.db, ResetAccount(name="ann"))
     await keep(set_password(books, "ann", OTHER_PASSWORD, by))
 
-    shown += [session, stepped, enrolment, new, await sessions.of_account(books.db, by.account_id)]
+    shown += [session, stepped, enrolment, new, await session_store.of_account(books.db, by.account_id)]
     shown.append(await password_store.password_of(books.db, by.account_id))
     shown.append(await password_store.second_factor_of(books.db, by.account_id))
     shown += [row.command for row in await activity_page(books.db)]

@@ -5,13 +5,15 @@ import asyncio
 import pytest
 
 from myna.accounts.sign_in import passwords, sessions
-from myna.accounts.sign_in.sessions import IDLE_MS, LIFE_MS, SEEN_EVERY_MS, SESSIONS_MAX, STEP_UP_MS
+from myna.accounts.sign_in.sessions import SEEN_EVERY_MS, SESSIONS_MAX, STEP_UP_MS
 from myna.accounts.throttle import SignInRefused
 from myna.actions.accounts import DisableAccount, EnableAccount, SetPreferences, SignOut
 from myna.errors import CommandError
 from myna.server.maintenance import delete_expired_sign_ins
 from myna.store.queries import accounts
+from myna.store.queries import sessions as session_store
 from myna.store.queries.accounts import Preferences, activity_page
+from myna.store.queries.sessions import IDLE_MS, LIFE_MS
 from tests.rig.actors import perform
 from tests.sign_in.conftest import (
     ADDRESS,
@@ -136,7 +138,7 @@ async def test_a_sign_in_with_the_old_password_during_its_change_is_refused(
     changed.set()
     with pytest.raises(SignInRefused):
         await signing_in
-    assert await sessions.of_account(books.db, ann.id) == []
+    assert await session_store.of_account(books.db, ann.id) == []
 
 
 @each_database
@@ -146,7 +148,7 @@ async def test_a_session_can_be_closed_and_so_can_others_of_the_account(books: B
     of_bob = await signed_in(books, "bob")
     await sessions.close(books.db, await session_of(books, third))
     assert await sessions.find(books.db, third) is None
-    listed = await sessions.of_account(books.db, ann.id)
+    listed = await session_store.of_account(books.db, ann.id)
     assert [(row.address, row.user_agent) for row in listed] == [(ADDRESS, BROWSER)] * 2
     bobs = (await session_of(books, of_bob)).id
     with pytest.raises(CommandError, match="no such session"):
@@ -188,7 +190,7 @@ async def test_a_password_that_is_entered_again_steps_up_and_replaces_the_token(
 async def test_an_account_has_a_limited_number_of_sessions(books: Books) -> None:
     ann = await person(books)
     every = [await sessions.open(books.db, ann.id, ADDRESS, BROWSER) for _ in range(SESSIONS_MAX + 1)]
-    assert len(await sessions.of_account(books.db, ann.id)) == SESSIONS_MAX
+    assert len(await session_store.of_account(books.db, ann.id)) == SESSIONS_MAX
     assert await sessions.find(books.db, every[0]) is None
     await session_of(books, every[1])
 
@@ -196,7 +198,7 @@ async def test_an_account_has_a_limited_number_of_sessions(books: Books) -> None
 async def test_a_user_agent_is_cut_and_has_no_control_characters(books: Books) -> None:
     ann = await person(books)
     await sessions.open(books.db, ann.id, ADDRESS, "a\x1b[2J\n" + "b" * 999)
-    (row,) = await sessions.of_account(books.db, ann.id)
+    (row,) = await session_store.of_account(books.db, ann.id)
     assert row.user_agent == ("a[2J" + "b" * 999)[:200]
 
 

@@ -3,8 +3,9 @@
 import pytest
 
 from myna.accounts.sign_in import passwords
-from myna.accounts.throttle import FORGET_MS, FREE_FAILURES, SignInRefused, TooManyAttempts
+from myna.accounts.throttle import FREE_FAILURES, SignInRefused, TooManyAttempts
 from myna.server.maintenance import delete_expired_sign_ins
+from myna.store.queries.sign_in import FORGET_MS
 from tests.sign_in.conftest import (
     ADDRESS,
     ELSEWHERE,

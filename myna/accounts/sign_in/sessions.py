@@ -23,16 +23,12 @@ from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts
 from myna.store.queries import sessions as store
 from myna.store.queries.accounts import AccountRow
-from myna.store.queries.sessions import LiveSession, SessionRow
+from myna.store.queries.sessions import LiveSession
 from myna.store.queries.sign_in import has_second_factor, password_of
 from myna.store.transaction_queue import transactions_of
 
 log = logging.getLogger(__name__)
 
-IDLE_MS: Final = 12 * 3_600_000
-LIFE_MS: Final = 7 * 86_400_000
-PENDING_MS: Final = 600_000
-"""How long a sign-in waits for the second factor."""
 SEEN_EVERY_MS: Final = 60_000
 """The last use of a session is recorded at most once in this interval."""
 STEP_UP_MS: Final = 600_000
@@ -44,7 +40,6 @@ LINK_PREFIX: Final = "mynalink_"
 OIDC_PREFIX: Final = "mynaoidc_"
 """By its prefix a token is masked in logs."""
 TOKEN_BYTES: Final = 32
-LIMITS: Final = store.Limits(idle_ms=IDLE_MS, life_ms=LIFE_MS, pending_ms=PENDING_MS)
 
 
 def new_token(prefix: str) -> str:
@@ -130,7 +125,7 @@ async def open_in(
 
 async def find(db: Database, token: str) -> Session | None:
     """The session of this token; None if there is none, if it is pending or has ended. Records its use."""
-    found = await store.live(db, hash_of(token), LIMITS, pending=False)
+    found = await store.live(db, hash_of(token), pending=False)
     if found is None:
         return None
     row = found.session
@@ -152,13 +147,13 @@ async def find(db: Database, token: str) -> Session | None:
 
 async def is_open(db: Queries, session: Session) -> bool:
     """Whether the session has not ended, with the same token and rights. This does not count as its use."""
-    found = await store.live(db, session.token_hash, LIMITS, pending=False)
+    found = await store.live(db, session.token_hash, pending=False)
     return found is not None and found.account.operator == session.account.operator
 
 
 async def find_pending(db: Queries, token: str) -> LiveSession | None:
     """The session of this token that waits for the second factor."""
-    return await store.live(db, hash_of(token), LIMITS, pending=True)
+    return await store.live(db, hash_of(token), pending=True)
 
 
 async def verified(db: Database, session: Session) -> str:
@@ -175,11 +170,6 @@ async def verified(db: Database, session: Session) -> str:
 async def close(db: Database, session: Session) -> None:
     """Ends the session."""
     await db.transaction(lambda connection: store.delete(connection, session.token_hash))
-
-
-async def of_account(db: Queries, account_id: int) -> list[SessionRow]:
-    """The account's sessions, the one used last first."""
-    return await store.of_account(db, account_id, LIMITS)
 
 
 def _printable(user_agent: str) -> str:

@@ -21,6 +21,7 @@ from myna.office.render import N_
 from myna.office.visit import Visit
 from myna.office.web_security import SESSION_COOKIE
 from myna.store.queries import accounts
+from myna.store.queries import sessions as session_store
 from myna.store.queries.sign_in import identity_of
 
 
@@ -32,7 +33,7 @@ async def show(visit: Visit) -> Response:
         "me.html",
         preferred=await accounts.preferences_of(visit.db, visit.account.id),
         factor=await second_factor.of_account(visit.db, visit.account.id),
-        sessions=await sessions.of_account(visit.db, visit.account.id),
+        sessions=await visit.read(session_store.of_account, account_id=visit.account.id),
         session_id=session.id,
         command_words=SetPreferences(name=visit.account.name, language="zh", low_balance=100).words,
         factor_words=RemoveSecondFactor(name=visit.account.name, remove=True).words,

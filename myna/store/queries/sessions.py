@@ -2,7 +2,7 @@
 stored as SHA-256 only.
 """
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from myna.store.database import Queries, Transaction
 from myna.store.queries.accounts import AccountRow
@@ -32,18 +32,14 @@ class LiveSession(Struct, frozen=True):
     account: AccountRow
 
 
-class Limits(Struct, frozen=True):
-    """How long sessions last, in ms: unused, in all, and waiting for the second factor."""
-
-    idle_ms: int
-    life_ms: int
-    pending_ms: int
-
-
+IDLE_MS = 12 * 3_600_000
+LIFE_MS = 7 * 86_400_000
+PENDING_MS = 600_000
+"""How long a session lasts: unused, in all, and waiting for the second factor."""
 _COLUMNS = columns(SessionRow, "s")
 _WIDTH = len(SessionRow.__struct_fields__)
-_LIVE = """s.seen_at > now_ms() - CAST($1 AS BIGINT) AND s.created_at > now_ms() -
-CASE WHEN s.pending = 1 THEN CAST($3 AS BIGINT) ELSE CAST($2 AS BIGINT) END"""
+_LIVE = f"""s.seen_at > now_ms() - {IDLE_MS}
+AND s.created_at > now_ms() - CASE WHEN s.pending = 1 THEN {PENDING_MS} ELSE {LIFE_MS} END"""
 
 
 async def insert(
@@ -62,13 +58,13 @@ async def insert(
     await db.fetch(sql, token_hash, account_id, int(pending), address, user_agent, int(verified))
 
 
-async def live(db: Queries, token_hash: bytes, limits: Limits, *, pending: bool) -> LiveSession | None:
+async def live(db: Queries, token_hash: bytes, *, pending: bool) -> LiveSession | None:
     """The session of this token if it has not expired and its account is enabled."""
     sql = f"""SELECT now_ms(), coalesce(p.language, ''), {_COLUMNS}, {columns(AccountRow, "a")}
         FROM sessions s JOIN accounts a ON a.id = s.account_id
         LEFT JOIN preferences p ON p.account_id = s.account_id
-        WHERE s.token_hash = $4 AND s.pending = $5 AND a.disabled_at = 0 AND {_LIVE}"""
-    rows = await db.fetch(sql, *structs.astuple(limits), token_hash, int(pending))
+        WHERE s.token_hash = $1 AND s.pending = $2 AND a.disabled_at = 0 AND {_LIVE}"""
+    rows = await db.fetch(sql, token_hash, int(pending))
     if not rows:
         return None
     now, language, *values = rows[0]
@@ -76,11 +72,11 @@ async def live(db: Queries, token_hash: bytes, limits: Limits, *, pending: bool)
     return LiveSession(now=now, language=language, session=session, account=account)
 
 
-async def of_account(db: Queries, account_id: int, limits: Limits) -> list[SessionRow]:
+async def of_account(db: Queries, account_id: int) -> list[SessionRow]:
     """The account's sessions that have not expired, the one seen last first."""
-    sql = f"""SELECT {_COLUMNS} FROM sessions s WHERE s.account_id = $4 AND s.pending = 0 AND {_LIVE}
+    sql = f"""SELECT {_COLUMNS} FROM sessions s WHERE s.account_id = $1 AND s.pending = 0 AND {_LIVE}
         ORDER BY s.seen_at DESC, s.id DESC"""
-    return await fetch_rows(db, SessionRow, sql, *structs.astuple(limits), account_id)
+    return await fetch_rows(db, SessionRow, sql, account_id)
 
 
 async def known_address(db: Queries, account_id: int, address: str) -> bool:
@@ -141,11 +137,6 @@ async def delete_oldest(db: Transaction, account_id: int, kept: int) -> None:
         await db.fetch(sql, account_id, pending, kept)
 
 
-async def delete_expired(db: Transaction, limits: Limits) -> None:
-    """Deletes expired sessions."""
-    await db.fetch(f"DELETE FROM sessions AS s WHERE NOT ({_LIVE})", *structs.astuple(limits))
-
-
 class SubmissionRow(Struct, frozen=True):
     """A form that changed something. `attempt` names the request that did, `answer` is its sealed response,
     None while it has none, or no longer."""
@@ -157,8 +148,6 @@ class SubmissionRow(Struct, frozen=True):
 
 FORM_ANSWER_LIFE_MS = 600_000
 """How long a response is stored, for a form that is sent again and for a page that was not shown yet."""
-_FORM_LIFE_MS = 7 * 86_400_000
-"""How long a form that was sent is known: the page of an older form has outlived its session."""
 
 
 async def claim_form(db: Transaction, once_hash: bytes, attempt: bytes) -> bool:
@@ -196,10 +185,10 @@ async def show_form_answer_again(db: Transaction, once_hash: bytes) -> None:
     await db.fetch("UPDATE form_submissions SET shown = 0 WHERE once_hash = $1", once_hash)
 
 
-async def delete_old_submissions(db: Transaction) -> None:
-    """Deletes the responses of forms that were sent a while ago, and in the end what is known of them."""
-    sql = """UPDATE form_submissions SET answer = NULL
-        WHERE answer IS NOT NULL AND created_at <= now_ms() - CAST($1 AS BIGINT)"""
-    await db.fetch(sql, FORM_ANSWER_LIFE_MS)
-    sql = "DELETE FROM form_submissions WHERE created_at <= now_ms() - CAST($1 AS BIGINT)"
-    await db.fetch(sql, _FORM_LIFE_MS)
+async def delete_expired(db: Transaction) -> None:
+    """Deletes expired sessions, the responses of forms that were sent a while ago, and what is known of forms
+    whose pages have outlived their sessions."""
+    await db.fetch(f"DELETE FROM sessions AS s WHERE NOT ({_LIVE})")
+    old = f"created_at <= now_ms() - {FORM_ANSWER_LIFE_MS}"
+    await db.fetch(f"UPDATE form_submissions SET answer = NULL WHERE answer IS NOT NULL AND {old}")
+    await db.fetch(f"DELETE FROM form_submissions WHERE created_at <= now_ms() - {LIFE_MS}")

@@ -12,6 +12,10 @@ from myna.store.database import Queries, Transaction
 from myna.store.queries.accounts import AccountRow, same_email
 from myna.store.rows import NOW, columns, fetch_only, fetch_row, fetch_value, has_row, insert_row, put_row
 
+FORGET_MS = 3_600_000
+"""Failures are forgotten after this time without another one."""
+ATTEMPT_LIFE_MS = 600_000
+
 
 class LinkRow(Struct, frozen=True):
     """A link that can be used. `account_id` is 0 for the first operator's. Time in ms."""
@@ -49,11 +53,6 @@ async def take_link(db: Transaction, token_hash: bytes) -> LinkRow | None:
 async def delete_links(db: Transaction, account_id: int) -> None:
     """Deletes the account's links; 0: those of the first operator."""
     await db.fetch("DELETE FROM links WHERE account_id = $1", account_id)
-
-
-async def delete_expired_links(db: Transaction) -> None:
-    """Deletes expired links."""
-    await db.fetch("DELETE FROM links WHERE expires_at <= now_ms()")
 
 
 class Candidate(Struct, frozen=True):
@@ -192,14 +191,14 @@ async def blocked_ms(db: Queries, subject: bytes) -> int:
     return await fetch_value(db, int, sql, subject) or 0
 
 
-async def count_failure(db: Transaction, subject: bytes, forget_ms: int) -> int | None:
+async def count_failure(db: Transaction, subject: bytes) -> int | None:
     """Counts an attempt as a failure and locks the subject. Returns the failures in a row; None, and nothing
-    is counted, if the subject is blocked. After `forget_ms` without a failure the count restarts."""
-    sql = """INSERT INTO sign_in_failures AS f (subject, failures, blocked_until, failed_at)
+    is counted, if the subject is blocked. After FORGET_MS without a failure the count restarts."""
+    sql = f"""INSERT INTO sign_in_failures AS f (subject, failures, blocked_until, failed_at)
         VALUES ($1, 1, 0, now_ms()) ON CONFLICT (subject) DO UPDATE SET failed_at = now_ms(),
-        failures = CASE WHEN f.failed_at <= now_ms() - CAST($2 AS BIGINT) THEN 1 ELSE f.failures + 1 END
+        failures = CASE WHEN f.failed_at <= now_ms() - {FORGET_MS} THEN 1 ELSE f.failures + 1 END
         WHERE f.blocked_until <= now_ms() RETURNING failures"""
-    return await fetch_value(db, int, sql, subject, forget_ms)
+    return await fetch_value(db, int, sql, subject)
 
 
 async def block_sign_in(db: Transaction, subject: bytes, block_ms: int) -> None:
@@ -218,12 +217,6 @@ async def uncount_failure(db: Transaction, subject: bytes) -> None:
     await db.fetch("DELETE FROM sign_in_failures WHERE subject = $1 AND failures <= 1", subject)
     sql = "UPDATE sign_in_failures SET failures = failures - 1, blocked_until = 0 WHERE subject = $1"
     await db.fetch(sql, subject)
-
-
-async def delete_old_failures(db: Transaction, forget_ms: int) -> None:
-    """Deletes the counts without a failure for `forget_ms`."""
-    sql = "DELETE FROM sign_in_failures WHERE failed_at <= now_ms() - CAST($1 AS BIGINT)"
-    await db.fetch(sql, forget_ms)
 
 
 class IdentityRow(Struct, frozen=True):
@@ -296,14 +289,12 @@ async def begin_attempt(
     await insert_row(db, "oidc_attempts", state_hash=state_hash, browser_hash=browser_hash, **values)
 
 
-async def take_attempt(
-    db: Transaction, state_hash: bytes, browser_hash: bytes, life_ms: int
-) -> AttemptRow | None:
+async def take_attempt(db: Transaction, state_hash: bytes, browser_hash: bytes) -> AttemptRow | None:
     """Deletes the attempt and returns it; None if it was used, has expired or is another browser's. Of
     several concurrent transactions one gets it."""
     sql = f"""DELETE FROM oidc_attempts WHERE state_hash = $1 AND browser_hash = $2
-        AND created_at > now_ms() - CAST($3 AS BIGINT) RETURNING {_ATTEMPT}"""
-    return await fetch_row(db, AttemptRow, sql, state_hash, browser_hash, life_ms)
+        AND created_at > now_ms() - {ATTEMPT_LIFE_MS} RETURNING {_ATTEMPT}"""
+    return await fetch_row(db, AttemptRow, sql, state_hash, browser_hash)
 
 
 async def delete_oldest_attempts(db: Transaction, network: str, kept: int) -> None:
@@ -313,7 +304,8 @@ async def delete_oldest_attempts(db: Transaction, network: str, kept: int) -> No
     await db.fetch(sql, network, kept)
 
 
-async def delete_expired_attempts(db: Transaction, life_ms: int) -> None:
-    """Deletes expired attempts."""
-    sql = "DELETE FROM oidc_attempts WHERE created_at <= now_ms() - CAST($1 AS BIGINT)"
-    await db.fetch(sql, life_ms)
+async def delete_expired(db: Transaction) -> None:
+    """Deletes expired links and attempts, and the counts without a failure for FORGET_MS."""
+    await db.fetch("DELETE FROM links WHERE expires_at <= now_ms()")
+    await db.fetch(f"DELETE FROM oidc_attempts WHERE created_at <= now_ms() - {ATTEMPT_LIFE_MS}")
+    await db.fetch(f"DELETE FROM sign_in_failures WHERE failed_at <= now_ms() - {FORGET_MS}")

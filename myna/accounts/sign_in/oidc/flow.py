@@ -26,7 +26,6 @@ from myna.store.database import Database, Transaction
 from myna.store.queries import sign_in as store
 from myna.store.queries.sign_in import AttemptRow
 
-LIFE_MS: Final = 600_000
 TOKEN: Final = re.compile(sessions.OIDC_PREFIX + "[0-9a-f]{64}")
 """A state, or the token of a browser."""
 OF_NETWORK_MAX: Final = 200
@@ -147,9 +146,7 @@ async def _used(db: Database, state: str, browser: str) -> AttemptRow:
     if not (TOKEN.fullmatch(state) and TOKEN.fullmatch(browser)):  # costs no write
         raise OidcRefused(Failure.EXPIRED, "the callback has no state, or its browser no token")
     state_hash, browser_hash = sessions.hash_of(state), sessions.hash_of(browser)
-    found = await db.transaction(
-        lambda connection: store.take_attempt(connection, state_hash, browser_hash, LIFE_MS)
-    )
+    found = await db.transaction(lambda connection: store.take_attempt(connection, state_hash, browser_hash))
     if found is None:
         raise OidcRefused(Failure.EXPIRED, "no attempt of this browser has this state")
     return found

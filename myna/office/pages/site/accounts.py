@@ -2,7 +2,7 @@
 
 from starlette.responses import Response
 
-from myna.accounts.sign_in import links, sessions
+from myna.accounts.sign_in import links
 from myna.accounts.sign_in.links import LIFE_MS
 from myna.actions import codes
 from myna.actions.accounts import (
@@ -23,6 +23,7 @@ from myna.office.render import N_
 from myna.office.visit import Visit
 from myna.store.queries import accounts as store
 from myna.store.queries import keys as keys_store
+from myna.store.queries import sessions as session_store
 from myna.store.queries import sign_in as sign_in_store
 from myna.store.queries.accounts import AccountRow
 
@@ -62,7 +63,7 @@ async def show_one(visit: Visit) -> Response:
         keys=sum(not key.internal for key in keys),
         has_password=bool(found and found.hash),
         changes=changes,
-        sessions=await sessions.of_account(visit.db, account.id),
+        sessions=await visit.read(session_store.of_account, account_id=account.id),
         limit_form=limit_form,
         limit_defaults=await limits_of_site(visit, account=True),
         limit_words=LimitAccount(name=account.name, **typed_limits(limit_form)).words,
