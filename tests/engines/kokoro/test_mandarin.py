@@ -42,7 +42,7 @@ READINGS = """
 他得了第一名 ta1 de2 le5 di4 yi1 ming2, 觉得 jue2 de5, 高兴地说 gao1 xing4 de5 shuo1, 土地 tu3 di4,
 睡着了 shui4 zhao2 le5, 音乐很快乐 yin1 yue4 hen3 kuai4 le4,
 朝阳区的朝阳 chao2 yang2 qu1 de5 zhao1 yang2, 参差不齐 cen1 ci1 bu4 qi2, 参加 can1 jia1, 单于 chan2 yu2,
-简单 jian3 dan1, 都市里都有 dou1 shi4 li3 dou1 you3, 这只狗只有 zhe4 zhi1 gou3 zhi3 you3,
+简单 jian3 dan1, 都市里都有 du1 shi4 li3 dou1 you3, 这只狗只有 zhe4 zhi1 gou3 zhi3 you3,
 会计会开会 kuai4 ji4 hui4 kai1 hui4, 数一数 shu3 yi1 shu3, 跑得快 pao3 de5 kuai4,
 受得了 shou4 de5 liao3, 吃不了 chi1 bu4 liao3, 他长得高 ta1 zhang3 de5 gao1, 看得着 kan4 de5 zhao2,
 分为第七行 fen1 wei2 di4 qi1 hang2, 教我们写教案 jiao1 wo3 men5 xie3 jiao4 an4,

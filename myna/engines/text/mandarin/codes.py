@@ -111,6 +111,7 @@ CODES: tuple[Rule, ...] = (
     ),
     rule(r"(?<![\w.])[48]00([- ]?)(?:\d{3}\1\d{4}|\d{4}\1\d{3}|\d-\d{3}-\d{3})(?!\d|[万元个人])", _called),
     rule(rf"(?<![\w.])(\d{{8,}})(?!\d|\.\d|\w)(?=({COUNTED})?)", _long_run),
+    spoken(r"(?<![\w.])\d{3}/\d\d(?= ?Z?R\d\d(?!\d))", lambda tyre: by_one(tyre.replace("/", "、"))),
     # 波音737-800, 747客机; 5号楼1202.
     rule(
         rf"({MAKERS}-?)(\d{{3}})-(\d{{3,4}})(?!\d|\.\d)", lambda m: f"{m[1]}{by_one(m[2])}杠{name_part(m[3])}"
@@ -192,7 +193,7 @@ NAMES: tuple[Rule, ...] = (
     rule(r"(?<![A-Za-z0-9])([A-Za-z]+)(-?)((?!2[A-Z](?![A-Za-z0-9]))\d+(?:[.-]\d+)*)", _latin_name),
     rule(
         rf"(?<![A-Za-z0-9])(?!{MEASURES} )(?=[A-Za-z]*[A-Z])([A-Za-z]+)( )(\d{{3,4}})"
-        rf"(?! ?[×÷=乘加减到]|\w|[.,:/%-]\d|%|{COUNTED})",
+        rf"(?! ?[×÷=乘加减到]|[a-z\d_]|K(?!F)|{UNIT}|[.,:/%-]\d|%|{COUNTED})",
         _latin_name,
     ),
     rule(rf"({MAKERS})(-?)(\d{{1,4}})(?!\d|\.\d|{COUNTED})", _latin_name),

@@ -9,9 +9,11 @@ from myna.engines.text.rule import SPACED_TO, TO, YEAR, Rule, rule, spoken
 _MONTH, _DAY = r"(?:0?[1-9]|1[0-2])", r"(?:0?[1-9]|[12]\d|3[01])"
 _CLOCK = r"(?:[01]?\d|2[0-4])[:：][0-5]\d(?:[:：][0-5]\d)?"
 _HALVES = {"AM": "上午", "PM": "下午"}
-_EVENTS = "(?:事件|晚会|购物节|运动|惨案|事变|革命|大地震|地震|空难|恐怖)"
+_EVENTS = "(?:事件|晚会|消费者|打假|曝光|维权|购物节|运动|惨案|事变|革命|大地震|地震|空难|恐怖)"
 _FESTIVALS = "(?:世界|国际|全国)[一-鿿]{2,5}日|(?:妇女|女[神生]|儿童|青年|植树|程序员|劳动|情人)节"
 _RESUMED = "(?:[上下]午|[早晚](?!会)|中午|凌晨|次日|翌日|今|明天|周[一二三四五六日末\\d]|星期|礼拜)"
+_LASTED = "(?:用时|耗时|历时|时长|配速|倒计时|跑[了出进完]|全马|半马|还剩|剩余|[净枪]时间?|PB|成绩|[纪记]录)"
+_FINISHED = "(?:就|才)?(?:[跑游骑走]完|完赛|冲线|撞线|的成绩)"
 _LASTS = (  # a number of years, not a year
     "(?:了|的?历史|的?文明|[以之]?[前后来间内久里](?!期)|以[上下]|老|多|左右|如一日|时间|期(?!间)|长|一遇|一度|一次|未|没|不[变见]|寿命|工龄|"
     "经验|陈|保质|质保|的(?:时间|光阴|努力|岁月|风雨|发展|奋斗|积累|等待)|河[东西]|租|产权|免费|制|树龄|合同)"
@@ -69,8 +71,20 @@ def _lasting(match: re.Match[str]) -> str:
     return cardinal(match[0]) if int(match[0]) != 2 else "两"
 
 
+def _duration(match: re.Match[str]) -> str:
+    """`2:30:15` as 两小时三十分十五秒, `25:00` as 二十五分钟."""
+    before, hours, minutes, seconds = match.groups()
+    parts = [
+        (ordinal(hours) if int(hours) != 2 else "两") + "小时" if hours and int(hours) else "",
+        (_sixtieth(minutes) if hours else ordinal(minutes)) + "分" if int(minutes) else "",
+        _sixtieth(seconds) + "秒" if int(seconds) else "",
+    ]
+    return (before or "") + "".join(parts) + ("钟" if parts[1] and not parts[2] else "")
+
+
 def _to_date(match: re.Match[str]) -> str:
-    return _date(match) + f"到{ordinal(match[5])}月{ordinal(match[6])}日"
+    year = f"{by_one(match[5])}年" if match[5] else ""
+    return _date(match) + f"到{year}{ordinal(match[6])}月{ordinal(match[7])}日"
 
 
 def _two_years(match: re.Match[str]) -> str:
@@ -83,7 +97,8 @@ DATES: tuple[Rule, ...] = (
     # 2024-11-05T08:30:00Z; 2024.08.14–08.20; （2021）, （1881—1936）.
     rule(r"(?<=\d-\d\d)T(?=\d\d:\d\d)", " "),
     rule(
-        rf"(?<![\w.])({YEAR})([-/.])({_MONTH})\2({_DAY}) ?[~–—-] ?({_MONTH})\2({_DAY})(?![\w-]|[./]\d)",
+        rf"(?<![\w.])({YEAR})([-/.])({_MONTH})\2({_DAY}) ?[~–—-] ?(?:({YEAR})\2)?({_MONTH})\2({_DAY})"
+        r"(?![\w-]|[./]\d)",
         _to_date,
     ),
     spoken(rf"(?<=[(（〔\[【]){YEAR}(?=[)）〕\]】])|(?<![\d.]){YEAR}(?= ?{TO} ?[)）])", by_one),
@@ -97,13 +112,27 @@ DATES: tuple[Rule, ...] = (
     rule(rf"(?<![\w./])({_DAY})/({_DAY})/({YEAR})(?![\w/])", _american),
     rule(rf"(?<![\w.])(20\d\d)\.(0[1-9]|1[0-2])(?![\w.%]|{COUNTED}|倍)", _month),
     rule(
-        rf"(?<![\w./])({_MONTH})[./]({_DAY}){TO}({_MONTH})[./]({_DAY})(?=[号日]?{HOLIDAYS})[号日]?",
+        rf"(?<![\w./])(?:(?<=定于)|(?=[\d./]+{TO}[\d./]+[号日]?{HOLIDAYS}))({_MONTH})[./]({_DAY}){TO}"
+        rf"({_MONTH})[./]({_DAY})(?![\d%])[号日]?",
         lambda m: f"{ordinal(m[1])}月{ordinal(m[2])}日到{ordinal(m[3])}月{ordinal(m[4])}日",
     ),
     rule(rf"(?<![\w./:-])(0[1-9]|1[0-2])-(0[1-9])(?![\w:/%-]|[.,]\d|{COUNTED})", _day),
     rule(
         r"(?<!\w)(1[5-9]|20)(\d)0['’]?s(?!\w)",
         lambda m: f"{ordinal(str(int(m[1]) + 1))}世纪{ordinal(m[2])}十年代",
+    ),
+    # 用时2:30:15, 配速5:42, 视频3:45处; 周五17:00 with a pause, which is not 五十七点.
+    rule(rf"({_LASTED}[^\d，。；,;]{{0,4}})(?:(\d\d?):)(\d\d?):([0-5]\d)(?![\w:]|\.\d)", _duration),
+    rule(
+        r"((?:用时|耗时|时长|配速|倒计时)[^\d，。；,;]{0,4}|[视音]频(?=[\d:]+(?:处(?![理罚置])|的?位置)))"
+        r"()(\d\d?):([0-5]\d)(?!\w|[:.]\d)",
+        _duration,
+    ),
+    rule(rf"(?<![\w.:])()(\d\d?):(\d\d):(\d\d)(?={_FINISHED})", _duration),
+    rule(
+        r"(?:(?<=[周期拜][一二三四五六])|(?<=[五十]一)|(?<=初[一二三四五六七八九十]))"
+        r"(?=\d{2}(?!\d|周年)|\d[:：点时])",
+        "，",
     ),
     # 1:45.32; 14:30, 9:00-18:00, 8:05 AM, AM 8:05.
     rule(
@@ -174,6 +203,7 @@ DATES: tuple[Rule, ...] = (
     ),
     spoken(r"(?<!\d)(?!1000)(?:1\d|20|21)\d\d(?=年)", by_one),
     rule(r"(?<![\d.~–—-])\d+(?=年(?!级))", _lasting),
+    spoken(rf"(?<=[立生始建卒办业作版逝]于){YEAR}(?![\w%‰]|[.:/-]\d|{COUNTED})", by_one),
     spoken(
         r"(?<![\w.,/:~-])(?<![等大小]于)(?<![达涨跌]到)(?<![约共超达近过有足第量价额分数费从])20[0-3]\d(?<!00)"
         rf"(?= ?[一-鿿])(?! ?(?:[余多来几]|手(?!机)|{COUNTED}|{TWO_UNITS}|大?卡))",
