@@ -41,6 +41,9 @@ the winter of 2010/11 → the winter of twenty ten to eleven
 the 2024 call is on → the twenty twenty four call is on
 Class of '07 → Class of oh seven
 2024-06-01T08:30:00Z → June first, twenty twenty four, eight thirty U T C
+6/1/25–5/31/26 → June first, twenty five to May thirty first, twenty six
+1 Jan 2026 – 2 May 2026 → the first of January twenty twenty six to the second of May twenty twenty six
+Jan 2020 – Present → January twenty twenty to Present
 """,
     "times": """
 3:30 PM → three thirty P M
@@ -61,6 +64,9 @@ a mile in 3:58.4 → a mile in three fifty eight point four
 12.30-1.30pm → twelve thirty to one thirty P M
 11h 40m → eleven hours forty minutes
 10am–noon → ten A M to noon
+the 10K in 39:45, a time of 1:02:03 → the ten K in thirty nine forty five, a time of one oh two oh three
+at 10:05:30, or 17:00 → at ten oh five and thirty seconds, or seventeen hundred
+9-5, M-F → nine to five, Monday to Friday
 """,
     "money": """
 $5.3 billion → five point three billion dollars
@@ -104,6 +110,8 @@ Every $10 counts. → Every ten dollars counts.
 12.5MB/s → twelve point five megabytes per second
 20 m² → twenty square meters
 5 m/s² → five meters per second squared
+a 6-ft. ladder, after 30 yrs. at work → a six foot ladder, after thirty years at work
+Use ≤ 10 mg, it is ≤ 10 → Use at most ten milligrams, it is at most ten
 10 sq ft → ten square feet
 120/80 mmHg → one hundred twenty over eighty millimeters of mercury
 2.4GHz → two point four gigahertz
@@ -240,7 +248,9 @@ Account no. 0012 → Account number zero zero one two
 order 500 units → order five hundred units
 My phone is 100 percent charged. → My phone is one hundred percent charged.
 020 7946 0018 → zero two zero, seven nine four six, zero zero one eight
-Boston, MA 02110-1234 → Boston, MA zero two one one zero, one two three four
+Boston, MA 02110-1234 → Boston, Massachusetts zero two one one zero, one two three four
+ISO 9001:2015 → I S O nine thousand one, twenty fifteen
+Order #A1029-77, PR #2025 → Order number A one zero two nine, seven seven, P R number two thousand twenty five
 10.0.0.1:80 → one zero dot zero dot zero dot one port eight zero
 plate 7ABC123 → plate seven A B C one two three
 at 1080p → at ten eighty P
@@ -279,6 +289,9 @@ Queen Mary I → Queen Mary the first
 A 2 m pole → A two meter pole
 Error 404: → Error four oh four:
 a 404 page, Office 365 → a four oh four page, Office three sixty five
+221B Baker St., 350 Fifth Ave. → two twenty one B Baker Street, three fifty Fifth Avenue.
+Ste. 200, Apt 204 → Suite two hundred, Apartment two oh four
+In 2008 Main Street closed. → In two thousand eight Main Street closed.
 USB-A → U S B A
 """,
     "abbreviations": """
@@ -315,6 +328,8 @@ M&Ms → M and M's
 and/or → and or
 dept. of → department of
 Pro Max. → Pro Max.
+apt. 5C, Mark's Pl. → Apartment five C, Mark's Place
+Eqs. (2)-(4), Tab. 2, Ref. [12] → equations (two) to (four), table two, reference [twelve]
 the Sun. → the Sun.
 """,
     "acronyms": """

@@ -17,7 +17,7 @@ _ABBREVIATION: Final = regex.compile(
     r"|\p{L}\.\s?\p{L}|\p{Lu})$|^\s*\d{1,3}$"
 )
 _COUNTED: Final = regex.compile(rf"\b{any_of(BEFORE_NUMBERS)}$", regex.IGNORECASE)
-_NUMBER: Final = regex.compile("[0-9IVX]")
+_NUMBER: Final = regex.compile(r"[(\[]?[0-9IVX]")
 _CLAUSE: Final = regex.compile(r"[，、；：﹔—…]++\s*+|[,;:](?:\s++|$)")
 _SPACE: Final = regex.compile(r"\s++")
 _CLUSTER: Final = regex.compile(r"\X")  # an extended grapheme cluster
@@ -56,10 +56,10 @@ def _ends_here(text: str, begin: int, end: "regex.Match[str]") -> bool:
         return False
     before = text[max(begin, end.start() - 20) : end.start()]
     if stop == "." and (
-        _ABBREVIATION.search(before) or (_NUMBER.match(following) and _COUNTED.search(before))
+        _ABBREVIATION.search(before) or (_NUMBER.match(text, end.end()) and _COUNTED.search(before))
     ):
         return False
-    return not following.islower() and following not in ("=", "+", "×")
+    return not following.islower() and following not in tuple("=+×<>≤≥≈±")
 
 
 def _within(sentence: str, max_chars: int) -> Iterator[str]:

@@ -208,6 +208,8 @@ NOTATIONS: tuple[Rule, ...] = (
         r"(?<![\w:.])(?!\d\d:[0-5]\d (?:mix|model))(\d+):(\d+)(?= (?:scale|ratio|odds|mix|model|dilution)\b)",
         r"\1 to \2",
     ),
+    rule(r"(?<!\w)((?:[Ee]q|[Ff]ig|[Rr]ef|[Tt]ab)[a-z]*\.? [(\[]\d+[)\]]) ?[-–—] ?(?=[(\[]\d)", r"\1 to "),
+    rule(r"(?:(?<=[Oo]pen )|(?<=able ))24-7(?!\d)|(?<!\w)24-7(?= support)", "24/7"),
     rule(r"(?<!\w)([$€£])-(?=\d)", r"-\1"),
     rule(r"(?<=\d) / (?=\d)", " divided by "),
     rule(r"(?:(?<=^)|(?<=[\s(]))\+ (?=\d)(?<![\w)] \+ )", "plus "),
@@ -228,7 +230,7 @@ NOTATIONS: tuple[Rule, ...] = (
     ),
     rule(r"(?<=\d)-?[kK]t?(?= (?:\w+ )?gold\b)", " karat"),
     rule(r"(?<=\d)(?:°| degrees?) (?=[CF](?![\w.]))", "°"),
-    rule(r"(?<=\d/\d)(?:rd|th)s?(?!\w)", ""),
+    rule(r"(?<=\d)(/\d{1,3})(?:st|nd|rd|th)s?(?!\w)", r"\1"),
     rule(r">=", "≥"),
     *SPELLINGS,
     # m s⁻¹ as m/s.
@@ -240,7 +242,8 @@ NOTATIONS: tuple[Rule, ...] = (
     # What stands before an amount alone, while its unit is written as a sign.
     rule(
         r"((?:(?<=^)|(?<=[\s(])(?<![\w)²³πα-ω|] ))|(?<=[A-Za-z]{2} )(?=\S\S)"
-        r"|(?<!\w)(?:is|are|was|be|of|to|than) )([<>≥≤≈])\s?(?=[\d$€£.])",
+        r"|(?<!\w)(?:is|are|was|be|of|to|than|(?i:use|take|keep|need|requires?|want|have|has|with|at|for|by|eat|"
+        r"drink|add|set|get|buy|only|allow|contains?|stay|wait|age[sd]?)) )([<>≥≤≈])\s?(?=[\d$€£.])",
         lambda m: f"{m[1]}{_BOUNDS[m[2]]} ",
     ),
     rule(r"(?:(?<=^)|(?<=[\s(]))~\s?(?=[\d$€£.])", "about "),
@@ -274,6 +277,8 @@ MONEY: tuple[Rule, ...] = (
     rule(rf"(?<![\w.,])({NUM}) ?¢", lambda m: f"{number(m[1])} {'cents' if _several(m[1]) else 'cent'}"),
 )
 UNITS_AND_SHARES: tuple[Rule, ...] = (
+    # A 6-ft. ladder, 30 yrs. at.
+    rule(rf"(?<=\d)([ -]?{_FREE})\.(?= [a-z(])", r"\1"),
     # 1920x1080, 2 x 500 mg, 10 ft x 12 ft; vision of 20/40.
     rule(
         r"(?<=\d) ?[xX] ?(?=\d)|(?<=\d{3}) ?× ?(?=\d{3})|"
@@ -340,7 +345,7 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
     ),
     rule(
         rf"(?<![\w.,])(?P<low>{SIGNED})(?:{TO}(?P<high>{NUM}))?(?P<dash> )(?P<unit>in|t|A)(?P<base>(?!))?"
-        rf"(?P<per>(?!))?(?=$|[,.;)]|\. [a-z]| (?:long|wide|tall|high|deep|by \d))",
+        rf"(?P<per>(?!))?(?:\.(?= [a-z])|(?=$|[,.;)]| (?:long|wide|tall|high|deep|by \d)))",
         _unit,
     ),
     rule(
@@ -360,7 +365,7 @@ LEFT: tuple[Rule, ...] = (
         lambda m: ordinal(m[1].replace(",", "")) + (" to " if m[2] else ""),
     ),
     rule(r"(?<![\w.,])(\d+(?:\.\d+)?)(?:(bn)(?!\w)|([kM])(?=\+| [a-z]|(?<=\.\d.)(?!\w)))", _scaled),
-    rule(r"(?<![\w.,])(\d{2,}|\d+\.\d+)(K)(?=\+| (?!race|run|walk)[a-z])", _scaled),
+    rule(r"(?<![\w.,])(\d{2,}|\d+\.\d+)(K)(?=\+| (?!race|run|walk|in |under )[a-z])", _scaled),
     rule(
         rf"(?<!\w)({BOOKS}) (\d{{1,3}}):(\d{{1,3}})(?![\w:-])",
         lambda m: f"{m[1]} {cardinal(m[2])} {cardinal(m[3])}",

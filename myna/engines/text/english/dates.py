@@ -55,7 +55,9 @@ def _time(written: str) -> str:
 
 
 def _times(match: re.Match[str]) -> str:
-    return " to ".join(_time(part.strip()) for part in re.split(TO, match["times"])) + _half(match["half"])
+    times = [_time(part.strip()) for part in re.split(TO, match["times"])]
+    hundred = not times[1:] and not match["half"] and re.fullmatch(r"(?:1[3-9]|2\d):00", match["times"])
+    return " to ".join(times) + (" hundred" if hundred else _half(match["half"]))
 
 
 def _part_of_time(written: str) -> str:
@@ -67,6 +69,11 @@ def _military(match: re.Match[str]) -> str:
     hours, minutes = match[1], match[2]
     said = f"oh {cardinal(hours)}" if hours[0] == "0" else cardinal(hours)
     return f"{said} {in_pairs('1' + minutes).removeprefix('one ')} hours"
+
+
+def _race(match: re.Match[str]) -> str:
+    """The time of a race: in thirty nine forty five, in one oh two thirty."""
+    return (match[1] or "") + " ".join(_part_of_time(part) for part in match.groups()[1:] if part)
 
 
 def _half(written: str | None) -> str:
@@ -104,7 +111,11 @@ def _iso_time(match: re.Match[str]) -> str:
     return f"{match[1]}, {match[2].removesuffix(':00')} UTC{zone.strip('Zz')}"
 
 
+_DATE_ENDS = rf"(?:\d/(?:19|20)?\d\d|\d-\d\d|(?:{MONTH}|\d(?:st|nd|rd|th)?,) {_YEAR})"
+_DATE_BEGINS = rf"(?:\d\d?/\d\d?/\d|\d{{4}}-\d\d-|(?:\d\d? )?{MONTH} \d|(?:[Pp]resent|[Nn]ow)(?!\w))"
 WHOLE_DATES: tuple[Rule, ...] = (
+    # 6/1/25–5/31/26, 1 Jan 2026 – 31 Dec 2026, Mar 2020 – Present.
+    rule(rf"({_DATE_ENDS})(?:–| [-–—] )(?={_DATE_BEGINS})", r"\1 to "),
     rule(
         r"(?<!\w)((?i:exp(?:ir[a-z]+)?)\.?:?) (0[1-9]|1[0-2])/(\d\d)(?![\w/])",
         lambda m: f"{m[1]} {MONTHS[int(m[2]) - 1]} {year('20' + m[3])}",
@@ -145,6 +156,7 @@ DATES: tuple[Rule, ...] = (
         r"(?:\.(?=[,;])|(?!\w))",
         lambda m: f"{ABBREVIATIONS[m[1] or m[3]]} to {ABBREVIATIONS[m[2] or m[4]]}",
     ),
+    rule(r"(?<![\w.-])M ?[-–] ?F(?=$|[,.;)]| \d)", "Monday to Friday"),
     spoken(
         rf"(?<!\w)(?:{_DAY_NAMES})(?:(?:/|, |,? & |,? and )(?:{_DAY_NAMES}))+(?!\w)",
         lambda days: re.sub("[A-Z][a-z]+", lambda day: ABBREVIATIONS[day[0]], days.replace("/", ", ")),
@@ -194,8 +206,13 @@ DATES: tuple[Rule, ...] = (
     rule(r"(?<![\w'’])['’]?((?:1\d|20)?)(\d0)['’]?s(?!\w)", _decade),
     # The time of a race, with parts of a second.
     rule(
-        r"(?<![\w:.])(?:(\d{1,2}):)?(\d{1,2}):([0-5]\d\.\d{1,3})(?![\w:]|\.\d)",
-        lambda m: " ".join(_part_of_time(part) for part in m.groups() if part),
+        r"(?<![\w:.])()(?:(\d{1,2}):)?(\d{1,2}):([0-5]\d\.\d{1,3})(?![\w:]|\.\d)",
+        _race,
+    ),
+    rule(
+        r"(?<!\w)((?:in|under|below|[Tt]imes?|best|PB|PR|[Rr]ecord|ran|run|clocked|finished)(?: is| was|"
+        r" of|:)?(?: an?)? )(?:(\d{1,2}):)?((?<=:)\d\d|2[5-9]|[3-9]\d):([0-5]\d)(?![\w:]|\.\d)",
+        _race,
     ),
     rule(rf"(?<![\w:.,-])(\d\d?) ?{TO} ?(?={_CLOCK} ?[AaPp]\.?[Mm]\b)", lambda m: f"{cardinal(m[1])} to "),
     rule(
@@ -206,10 +223,10 @@ DATES: tuple[Rule, ...] = (
     rule(rf"(?<![\w:.,-])(\d\d?)(?:{TO}(\d\d?))? ?([AaPp](?:\.[Mm]\.|[Mm]))(?!\w)", _hour),
     rule(rf"(?<![\w.,-])({_YEAR}){TO}({_YEAR}|\d\d)(?![\w-]|[.,]\d|%)", _years),
     rule(rf"(?<![\w.,/-])({_YEAR})/(\d\d)(?![\w/])", _winter),
-    spoken(rf"(?<![\w.,:/$€£¥-])(?:(?<=\b[Ii]n )|(?<=[a-z], )){_YEAR}(?![\w-]|[.,:]\d|%)", year),
+    spoken(rf"(?<![\w.,:/$€£¥#-])(?:(?<=\b[Ii]n )|(?<=[a-z], )){_YEAR}(?![\w-]|[.,:]\d|%)", year),
     # A year rather than a count, unless things in the plural follow.
     spoken(
-        rf"(?<![\w.,:/$€£¥+×÷=<>*-])(?<![+×÷=<>*] ){_YEAR}(?!-?\w|[.,:/]\d|%| ?[+×÷=<>*°]|"
+        rf"(?<![\w.,:/$€£¥+×÷=<>*#-])(?<![+×÷=<>*] ){_YEAR}(?!-?\w|[.,:/]\d|%| ?[+×÷=<>*°]|"
         rf" (?:[a-z]+ )?{_PLURAL}| people| men| women)",
         year,
     ),

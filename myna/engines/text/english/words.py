@@ -2,7 +2,7 @@
 
 import re
 
-from myna.engines.text.english.numerals import by_one, cardinal, in_pairs, ordinal
+from myna.engines.text.english.numerals import by_one, cardinal, in_pairs, ordinal, year
 from myna.engines.text.english.tables import (
     ABBREVIATIONS,
     AS_WORDS,
@@ -19,10 +19,16 @@ from myna.engines.text.english.tables import (
     SHORT_WORDS,
     SPELLED,
     SPOKEN_ENDINGS,
+    STATES,
     WITH_STOPS,
 )
 from myna.engines.text.rule import EXPONENTS, ROMAN, Rule, any_of, roman_value, rule, spoken
 
+_STREET = (
+    r"(?:[A-Z][a-z'’]+ |\d+(?:st|nd|rd|th) ){1,3}(?:St|Ave|Blvd|Rd|Dr|Ln|Pl|Ct|Pkwy|Street|Avenue|Boulevard|"
+    r"Road|Drive|Lane|Place|Court|Parkway|Terrace|Way)(?!\w)"
+)
+_ITEMS = "order|invoice|ticket|case|item|part|lot|batch|claim|unit|job|booking|confirmation|tracking|permit"
 _START = r"(?:(?<=^)|(?<=[\s(\"“]))"
 _HEALTH = re.compile(
     r"(?<![A-Za-z-])((?:[Tt]he|THE) |\()WHO(?!\w)|(?<![A-Za-z-])WHO(?=-[a-z])|"
@@ -69,8 +75,11 @@ def _abbreviation(match: re.Match[str]) -> str:
     return ABBREVIATIONS[match[1]] + ("." if ends else "")
 
 
+_STREETS = {"St": "Street", "Dr": "Drive", "Pl": "Place", "Ct": "Court", "Cir": "Circle", "Ter": "Terrace"}
+
+
 def _street(match: re.Match[str]) -> str:
-    return f"{match[1]} {'Street' if match[2] == 'St' else 'Drive'}" + (match[3] or "")
+    return f"{match[1]} {_STREETS[match[2]]}" + (match[3] or "")
 
 
 def _acronym(match: re.Match[str]) -> str:
@@ -120,13 +129,27 @@ CODES: tuple[Rule, ...] = (
         r"(?<![\d.])(?!\d{3}\.\d{3}\.\d{4}(?!\d))\d+(?:\.\d+){2,}(?!\d)",
         lambda version: " point ".join(map(cardinal, version.split("."))),
     ),
+    # ISO 9001:2015; 221B Baker St.
+    rule(
+        r"(?<!\w)((?:ISO|IEC|EN|IEEE|DIN|BS|ASTM|ANSI)(?:/[A-Z]+)* \d[\d.-]*):((?:19|20)\d\d)(?!\d)",
+        lambda m: f"{m[1]}, {year(m[2])}",
+    ),
+    rule(
+        rf"(?<![\w.,$€£-])(?<!\b[IiBb][ny] )(\d{{3,4}})([A-Z]?)(?= (?:[NSEW]\.? )?{_STREET})",
+        lambda m: f"{in_pairs(m[1])} {m[2]}".strip(),
+    ),
+    rule(r"(?<!\w)([Aa]pt|Ste)\.? (?=#?\d)", lambda m: "Suite " if m[1] == "Ste" else "Apartment "),
+    rule(rf"(?<!\w)((?i:{_ITEMS}) )#(?=[A-Z]{{1,4}}-?\d)", r"\1number "),
     # 9-1-1, 1-800-FLOWERS, 978-3-16-148410-0, H.264, NY 10001.
     spoken(r"(?<![\w-])\d(?:-\d){2,}(?![\w-])", by_one),
     rule(r"(?<![\w-])1-(8\d\d)-(?=[A-Z])", lambda m: f"one {in_pairs(m[1])} "),
     spoken(r"(?<![\w-])\d+(?:-\d+){3,}(?![\w-])", _grouped),
     rule(r"(?<![\w.])802\.(?=1\d[a-z])", "eight oh two point "),
     rule(r"(?<![A-Za-z.])([A-Z])\.(\d{3})(?!\w)", lambda m: f"{m[1]} {by_one(m[2])}"),
-    spoken(r"(?<=\b[A-Z]{2} )\d{5}(?:-\d{4})?(?!\w|[.,-]\d)", _grouped),
+    rule(
+        r"(?:(?<=[a-z])(, )|(?<!\w))([A-Z]{2}) (\d{5}(?:-\d{4})?)(?!\w|[.,-]\d)",
+        lambda m: f"{m[1] or ''}{STATES.get(m[2], m[2]) if m[1] else m[2]} {_grouped(m[3])}",
+    ),
     spoken(
         r"(?<![\w.])(?:\+\d{1,3}[ .-]?|\d{1,2}[ .-])?(?:\(\d{3}\) ?|\d{3}[ -.])?\d{3}[-.]\d{4}(?![\w-]|\.\d)",
         _grouped,
@@ -141,9 +164,9 @@ CODES: tuple[Rule, ...] = (
     # Call 112, PIN: 1234, your code is 0429, account no. 1234 5678.
     rule(
         rf"(?<!\w)((?:{BY_ONE_AFTER})(?: (?:number|code|plate|ID))?(?: [Nn]o\.)?(?: (?:is|was|on|at))?"
-        r"[: #]{1,2})"
+        r"[: #]{1,2}(?:[A-Z]{1,3}-?(?=\d))?)"
         r"(?=\d[\d -]*\d\d)(\d+(?:[ -]\d{2,})*)"
-        r"(?![\w:/%-]|[.,]\d| (?!for)[a-z]+s(?!\w)| people| percent| ?%)",
+        r"(?![\w:/%-]|[.,]\d| (?!for|(?:has|is|was|ships)\b)[a-z]+s(?!\w)| people| percent| ?%)",
         lambda m: re.sub(r"#|[Nn]o\.", "number", m[1]).rstrip() + " " + _grouped(m[2]),
     ),
     rule(r"(?<!\w)(40[13])\(?([kb])\)?(?!\w)", lambda m: f"{in_pairs(m[1])} {m[2]}"),
@@ -196,11 +219,12 @@ WORDS: tuple[Rule, ...] = (
     rule(rf"(?<![\w.]){any_of(WITH_STOPS)}(?![A-Za-z])(?!(?<=[a-z])\.\w)", lambda m: WITH_STOPS[m[0]]),
     rule(r"№ ?(?=\d)|(?<![\w&])#(?=\d)", "number "),
     rule(
-        rf"(?<!\w)((?i:{any_of(NUMBERED)})\. ?(?=\(?\d|(?<=[lsh]\. )[IVX])|(?:Fig|Vol|Ch|Ep|Rte?) (?=\d))",
+        rf"(?<!\w)((?i:{any_of(NUMBERED)})\. ?(?=[(\[]?\d|(?<=[lsh]\. )[IVX])|(?:Fig|Vol|Ch|Ep|Rte?) (?=\d))",
         lambda m: f"{NUMBERED[m[1].strip('. ').lower()]} ",
     ),
     rule(
-        r"(?<![\w.])([A-Z][a-z'’]+|\d+(?:st|nd|rd|th)) (St|Dr)(?:\.|(?=$|[,)]))(?! [A-Z][a-z])( (?=[a-z])|)",
+        r"(?<![\w.])([A-Z][a-z'’]+|\d+(?:st|nd|rd|th)) (St|Dr|Pl|Ct|Cir|Ter)(?:\.|(?=$|[,)]))"
+        r"(?! [A-Z][a-z])( (?=[a-z])|)",
         _street,
     ),
     rule(
@@ -261,7 +285,7 @@ WORDS: tuple[Rule, ...] = (
         r"(?<![A-Za-z])([A-Z]{1,3})&([A-Z]{1,3})(s?)(?![A-Za-z])",
         lambda m: f"{' '.join(m[1])} and {' '.join(m[2])}" + ("'s" if m[3] else ""),
     ),
-    rule(r"\s?&(?!\w{2,8};)\s?", " and "),
+    rule(r"\s?&&?(?!\w{2,8};)\s?", " and "),
 )
 """Abbreviations, and names with numbers."""
 
