@@ -44,6 +44,7 @@ Class of '07 → Class of oh seven
 6/1/25–5/31/26 → June first, twenty five to May thirty first, twenty six
 1 Jan 2026 – 2 May 2026 → the first of January twenty twenty six to the second of May twenty twenty six
 Jan 2020 – Present → January twenty twenty to Present
+14 MAR 2026, FY2024-25 → the fourteenth of March twenty twenty six, F Y twenty twenty four to twenty five
 """,
     "times": """
 3:30 PM → three thirty P M
@@ -53,6 +54,7 @@ open 9am-5pm → open nine A M to five P M
 24/7 → twenty four seven
 won 24-7, open 24-7 → won twenty four to seven, open twenty four seven
 Mon.-Fri. → Monday to Friday.
+Jan.-Mar. sales → January to March sales
 Mon–Fri 9–5, Tue/Thu & Sun → Monday to Friday nine to five, Tuesday, Thursday and Sunday
 10-11:30am → ten to eleven thirty A M
 0600 hours → oh six hundred hours
@@ -170,6 +172,8 @@ vision of 20/40 → vision of twenty forty
 10 min/side → ten minutes per side
 """,
     "formulas": """
+7 x 6 = 42, y = 3x − 2 → seven times six equals forty two, y equals three x minus two
+BMI > 30 is obese, n > 30 → B M I greater than thirty is obese, n is greater than thirty
 3+4=7 → three plus four equals seven
 10-3=7 → ten minus three equals seven
 x^2, 1/x, 5! = 120 → x squared, one over x, five factorial equals one hundred twenty
@@ -227,6 +231,7 @@ Call 555-1234 → Call five five five, one two three four
 +1 (202) 555-0100 → plus one two zero two, five five five, zero one zero zero
 123-45-6789 → one two three, four five, six seven eight nine
 call 911 → call nine one one
+555-0187 x12, +412 → five five five, zero one eight seven extension twelve, plus four hundred twelve
 Room 101, Room 1204 → Room one oh one, Room twelve oh four
 call 911 or 112, 405 pages → call nine one one or one one two, four hundred five pages
 Flight 370 → Flight three seventy
@@ -248,7 +253,7 @@ Account no. 0012 → Account number zero zero one two
 order 500 units → order five hundred units
 My phone is 100 percent charged. → My phone is one hundred percent charged.
 020 7946 0018 → zero two zero, seven nine four six, zero zero one eight
-Boston, MA 02110-1234 → Boston, Massachusetts zero two one one zero, one two three four
+Boston, MA 02110-1234 → Boston, MA zero two one one zero, one two three four
 ISO 9001:2015 → I S O nine thousand one, twenty fifteen
 Order #A1029-77, PR #2025 → Order number A one zero two nine, seven seven, P R number two thousand twenty five
 10.0.0.1:80 → one zero dot zero dot zero dot one port eight zero
@@ -329,6 +334,7 @@ and/or → and or
 dept. of → department of
 Pro Max. → Pro Max.
 apt. 5C, Mark's Pl. → Apartment five C, Mark's Place
+Rm 204, Bldg C, 55 W 46th St. → Room two oh four, Building C, fifty five west forty sixth Street
 Eqs. (2)-(4), Tab. 2, Ref. [12] → equations (two) to (four), table two, reference [twelve]
 the Sun. → the Sun.
 """,

@@ -60,13 +60,6 @@ _MONTHS: Final = {
     "pt": "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
     "hi": "जनवरी फ़रवरी मार्च अप्रैल मई जून जुलाई अगस्त सितंबर अक्टूबर नवंबर दिसंबर",
 }
-_DATES: Final = {
-    "fr": "{} {} {}",
-    "es": "{} de {} de {}",
-    "it": "{} {} {}",
-    "pt": "{} de {} de {}",
-    "hi": "{} {} {}",
-}
 _FRACTIONS: Final = {
     "fr": "1/2=un demi|1/3=un tiers|2/3=deux tiers|1/4=un quart|3/4=trois quarts|½=un demi|¼=un quart|"
     "¾=trois quarts",
@@ -119,7 +112,9 @@ def _date(language: str) -> Callable[[re.Match[str]], str]:
 
     def said(match: re.Match[str]) -> str:
         day, _, month, year = match.groups()
-        return _DATES[language].format(int(day), months[int(month) - 1], year)
+        return (" de " if language in ("es", "pt") else " ").join(
+            (day.lstrip("0"), months[int(month) - 1], year)
+        )
 
     return said
 

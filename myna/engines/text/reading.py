@@ -92,7 +92,7 @@ _GRAMMAR: Final = (
     "than|about|after|before|until|there|what|how|when|who|get|me|us|them"
 )
 _CLAUSE: Final = re.compile(
-    rf"^(?=.*[0-9])(?=.*[A-Za-z][^A-Za-z]+[A-Za-z]).*(?<![\w.@/-])(?:{_GRAMMAR}|\d+(?:st|nd|rd|th))(?![\w.@/(-])",
+    rf"^(?=.*[0-9])(?=.*[A-Za-z][^A-Za-z]+[A-Za-z]).*(?<![\w.@/-])(?:{_GRAMMAR}|\d+(?:st|nd|rd|th))(?![\w.@/($-])",
     re.ASCII | re.IGNORECASE,
 )
 """An English clause with a number: two words, one of them a word of grammar, or an ordinal."""

@@ -4,6 +4,7 @@ import re
 
 from myna.engines.text.english.numerals import by_one, cardinal, fraction, number, ordinal
 from myna.engines.text.english.tables import (
+    BEARINGS,
     BOOKS,
     CURRENCIES,
     GREEK,
@@ -33,7 +34,7 @@ from myna.engines.text.rule import (
 _FREE = any_of(unit for unit in UNITS if unit not in SPACED_ONLY)
 _PER_WORDS = (
     "second|minute|hour|day|night|week|month|year|person|serving|dose|unit|user|mile|gallon|item|piece|side|"
-    "page"
+    "page|share|seat|head|class|word|bottle|box|pair|set"
 )
 _UNIT = any_of(UNITS)
 _PRODUCT = rf"{_FREE}(?:[·⋅]{_UNIT})*"
@@ -64,7 +65,6 @@ _VERB_AFTER_EACH = re.compile(r" [a-z]+[^su]s(?!\w)")
 _SCALE_WORDS = "thousand|million|billion|trillion|hundred|lakh|crore"
 _FRACTIONS = {"½": "1/2", "¼": "1/4", "¾": "3/4", "⅓": "1/3", "⅔": "2/3"}
 _BOUNDS = {"<": "less than", ">": "more than", "≥": "at least", "≤": "at most", "≈": "about"}
-_BEARINGS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 _RAISED = str.maketrans("23", "²³")
 _ALONE = any_of(unit for unit in UNITS if unit not in {*SPACED_ONLY, "h", "s", "L", "N"})
 """Units that are known beside another one without a number."""
@@ -73,10 +73,6 @@ _POWERED = any_of(unit for unit in UNITS if unit[-1] in "²³" and unit != "s²"
 
 def _several(written: str) -> bool:
     return written.lstrip("-+±") not in ("1", "1.0")
-
-
-def _count(number_of: str, thing: str) -> str:
-    return f"{cardinal(number_of)} {_plural(thing, _several(number_of))}"
 
 
 def _span(low: str, high: str | None) -> str:
@@ -243,7 +239,7 @@ NOTATIONS: tuple[Rule, ...] = (
     rule(
         r"((?:(?<=^)|(?<=[\s(])(?<![\w)²³πα-ω|] ))|(?<=[A-Za-z]{2} )(?=\S\S)"
         r"|(?<!\w)(?:is|are|was|be|of|to|than|(?i:use|take|keep|need|requires?|want|have|has|with|at|for|by|eat|"
-        r"drink|add|set|get|buy|only|allow|contains?|stay|wait|age[sd]?)) )([<>≥≤≈])\s?(?=[\d$€£.])",
+        r"drink|add|set|get|buy|only|allow|contains?|stay|wait)) )([<>≥≤≈])\s?(?=[\d$€£.])",
         lambda m: f"{m[1]}{_BOUNDS[m[2]]} ",
     ),
     rule(r"(?:(?<=^)|(?<=[\s(]))~\s?(?=[\d$€£.])", "about "),
@@ -279,6 +275,7 @@ MONEY: tuple[Rule, ...] = (
 UNITS_AND_SHARES: tuple[Rule, ...] = (
     # A 6-ft. ladder, 30 yrs. at.
     rule(rf"(?<=\d)([ -]?{_FREE})\.(?= [a-z(])", r"\1"),
+    rule(r"(?<=\d) ?[xX] ?(?=\d+(?:\.\d+)? ?=)", " times "),
     # 1920x1080, 2 x 500 mg, 10 ft x 12 ft; vision of 20/40.
     rule(
         r"(?<=\d) ?[xX] ?(?=\d)|(?<=\d{3}) ?× ?(?=\d{3})|"
@@ -287,36 +284,23 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
     ),
     rule(r"(?<![\w./])20/(15|25|[3-8]0|200)(?![\w/])", r"20 \1"),
     # 11h 40m, 11 st 4 lb.
-    rule(
-        r"(?<![\w.,])(\d+) ?h ?(\d{1,2}) ?m(?:in)?(?!\w)",
-        lambda m: f"{_count(m[1], 'hour')} {_count(m[2], 'minute')}",
-    ),
+    rule(r"(?<![\w.,])(\d+) ?h ?(\d{1,2}) ?m(?:in)?(?!\w)", r"\1 hr \2 min"),
     rule(r"(?<![\w.,])(\d+) ?st (?=\d+ ?lbs?(?!\w))", r"\1 stone "),
     rule(r"(?<![\w.])(\d{2,3})/(\d{2,3})(?= ?mmHg)", lambda m: f"{cardinal(m[1])} over {m[2]}"),
     rule(
         r"(?<![\w.])(\d) ?ft\.? ?(\d{1,2}) ?in(?:\.|(?!\w))",
-        lambda m: f"{cardinal(m[1])} feet {cardinal(m[2])} inches",
+        r"\1 feet \2 inches",
     ),
-    rule(
-        r"(?<![\w.])(\d)['′’] ?(\d{1,2}(?:\.\d+)?)[\"″”]", lambda m: f"{cardinal(m[1])} foot {number(m[2])}"
-    ),
-    rule(
-        r"(?<=\d)° ?(\d{1,2})['′’] ?(?:(\d{1,2}(?:\.\d+)?)[\"″”] ?)?([NSEW])?(?!\w)",
-        lambda m: (
-            f" degrees {cardinal(m[1])} minutes"
-            + (f" {number(m[2])} seconds" if m[2] else "")
-            + (f" {_BEARINGS[m[3]]}" if m[3] else "")
-        ),
-    ),
+    rule(r"(?<![\w.])(\d)['′’] ?(\d{1,2}(?:\.\d+)?)[\"″”]", r"\1 foot \2"),
+    rule(r"(?<=\d)° ?(\d{1,2})['′’]", r" degrees \1 minutes"),
+    rule(r"(?<=minutes) ?(\d{1,2}(?:\.\d+)?)[\"″”]", r" \1 seconds"),
+    rule(r"(?:(?<=minutes)|(?<=seconds)) ?([NSEW])(?!\w)", lambda m: f" {BEARINGS[m[1]]}"),
     rule(r"(?<![\w.])([4-7])['′’](\d|1[01])(?![\w'\"])", lambda m: f"{cardinal(m[1])} foot {cardinal(m[2])}"),
     rule(r"(?<![\w.])(\d+)['′] ?[x×] ?(\d+)['′]", r"\1 by \2 feet"),
-    rule(
-        r"(?<![\w./])(?:(\d{1,3})[ -])?(\d{1,2})/(\d{1,2}) ?[\"″](?=$|[\s,.;)])",
-        lambda m: f"{_mixed(m)} inches" if m[1] else f"{_fraction_of(m[2], m[3])} inch",
-    ),
+    rule(r"(?<![\w./])((?:\d{1,3}[ -])?\d{1,2}/\d{1,2}) ?[\"″](?=$|[\s,.;)])", r"\1 inch"),
     rule(r"(?<![\w.])(\d+)[\"″] ?[x×] ?(\d+)[\"″]", r"\1 by \2 inches"),
     rule(
-        rf"(?<![\w./])(?:(\d{{1,3}})[ -])?(\d{{1,2}})/(\d{{1,2}}|(?<=\b1/)\d{{3,4}}) ?({_FREE})(?![\w²³'/])",
+        rf"(?<![\w./])(?:(\d{{1,3}})[ -])?(\d\d?)/(\d\d?|(?<=\b1/)\d{{3,4}})[ -]?({_FREE})(?![\w²³'/])",
         lambda m: (_mixed(m) if m[1] else _fraction_of(m[2], m[3])) + f" {_named_unit(m[4], bool(m[1]))}",
     ),
     # 10⁻³ mol, cells/mL.
@@ -330,9 +314,9 @@ UNITS_AND_SHARES: tuple[Rule, ...] = (
     ),
     rule(
         r"(?<!\w)((?:(?:I|US|SR)-|(?:Interstate|Route|Highway|Hwy\.?) )\d{1,3}) ([NSEW])(?!\w)",
-        lambda m: f"{m[1]} {_BEARINGS[m[2]]}",
+        lambda m: f"{m[1]} {BEARINGS[m[2]]}",
     ),
-    rule(r"(?<=\d)° ?([NSEW])(?!\w)", lambda m: f" degrees {_BEARINGS[m[1]]}"),
+    rule(r"(?<=\d)° ?([NSEW])(?!\w)", lambda m: f" degrees {BEARINGS[m[1]]}"),
     rule(
         rf"(?<![\w.'\"])(?<![A-Za-z]-)(\d{{1,3}}(?:\.\d+)?)(?: ?{TO} ?(\d{{1,3}}(?:\.\d+)?))?"
         r"(?:[\"″](?=$|[\s,.;)])|['′](?![\w']))",
@@ -368,12 +352,12 @@ LEFT: tuple[Rule, ...] = (
     rule(r"(?<![\w.,])(\d{2,}|\d+\.\d+)(K)(?=\+| (?!race|run|walk|in |under )[a-z])", _scaled),
     rule(
         rf"(?<!\w)({BOOKS}) (\d{{1,3}}):(\d{{1,3}})(?![\w:-])",
-        lambda m: f"{m[1]} {cardinal(m[2])} {cardinal(m[3])}",
+        r"\1 \2 \3",
     ),
     # Psalm 23:1-4.
     rule(
         rf"(?<![\w:.])(\d{{1,3}}):(\d{{1,3}}){TO}(\d{{1,3}})(?![\w:])",
-        lambda m: f"{cardinal(m[1])} {cardinal(m[2])} to {cardinal(m[3])}",
+        r"\1 \2 to \3",
     ),
     rule(rf"(?<![\w.,:/-])({NUM}) ?{TO} ?({NUM})(?![\w/-]|[.,:]\d)", _range),
     rule(r"(?<=[A-Za-z\d])(?<!-)[–—](?=\d)", " to "),

@@ -114,6 +114,8 @@ def _iso_time(match: re.Match[str]) -> str:
 _DATE_ENDS = rf"(?:\d/(?:19|20)?\d\d|\d-\d\d|(?:{MONTH}|\d(?:st|nd|rd|th)?,) {_YEAR})"
 _DATE_BEGINS = rf"(?:\d\d?/\d\d?/\d|\d{{4}}-\d\d-|(?:\d\d? )?{MONTH} \d|(?:[Pp]resent|[Nn]ow)(?!\w))"
 WHOLE_DATES: tuple[Rule, ...] = (
+    rule(rf"(?<=\d[ -])(?:{SHORT_MONTHS.upper()}|MAY)(?=[ -](?:\d\d)?\d\d(?!\w))", lambda m: m[0].title()),
+    rule(r"(?<!\w)([CF]Y)(?=(?:19|20)\d\d(?!\w))", r"\1 "),
     # 6/1/25–5/31/26, 1 Jan 2026 – 31 Dec 2026, Mar 2020 – Present.
     rule(rf"({_DATE_ENDS})(?:–| [-–—] )(?={_DATE_BEGINS})", r"\1 to "),
     rule(
@@ -153,7 +155,7 @@ DATES: tuple[Rule, ...] = (
     ),
     rule(
         rf"(?<!\w)(?:({_DAY_NAMES})\.? ?[-–] ?({_DAY_NAMES})|({SHORT_MONTHS})\.?[-–]({SHORT_MONTHS}))"
-        r"(?:\.(?=[,;])|(?!\w))",
+        r"(?:\.(?=[,;]| [a-z])|(?!\w))",
         lambda m: f"{ABBREVIATIONS[m[1] or m[3]]} to {ABBREVIATIONS[m[2] or m[4]]}",
     ),
     rule(r"(?<![\w.-])M ?[-–] ?F(?=$|[,.;)]| \d)", "Monday to Friday"),
@@ -204,14 +206,11 @@ DATES: tuple[Rule, ...] = (
     rule(rf"(?<![\w.,:/-])({_DAY_OF_MONTH}) ({MONTH})(?!\w)", _day_month),
     rule(r"(?<=\d0s)[-–](?=\d0s)", " to "),
     rule(r"(?<![\w'’])['’]?((?:1\d|20)?)(\d0)['’]?s(?!\w)", _decade),
-    # The time of a race, with parts of a second.
+    # The time of a race, with parts of a second or after a word for it.
     rule(
-        r"(?<![\w:.])()(?:(\d{1,2}):)?(\d{1,2}):([0-5]\d\.\d{1,3})(?![\w:]|\.\d)",
-        _race,
-    ),
-    rule(
-        r"(?<!\w)((?:in|under|below|[Tt]imes?|best|PB|PR|[Rr]ecord|ran|run|clocked|finished)(?: is| was|"
-        r" of|:)?(?: an?)? )(?:(\d{1,2}):)?((?<=:)\d\d|2[5-9]|[3-9]\d):([0-5]\d)(?![\w:]|\.\d)",
+        r"(?:(?<!\w)((?:in|under|below|[Tt]imes?|best|PB|PR|[Rr]ecord|ran|run|clocked|finished)(?: is| was|"
+        r" of|:)?(?: an?)? )(?=\d+:\d\d:|2[5-9]:|[3-9]\d:)|(?<![\w:.])(?=[\d:]+\.\d))"
+        r"(?:(\d{1,2}):)?(\d{1,2}):([0-5]\d(?:\.\d{1,3})?)(?![\w:]|\.\d)",
         _race,
     ),
     rule(rf"(?<![\w:.,-])(\d\d?) ?{TO} ?(?={_CLOCK} ?[AaPp]\.?[Mm]\b)", lambda m: f"{cardinal(m[1])} to "),

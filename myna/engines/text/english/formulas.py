@@ -21,10 +21,6 @@ def _operator(match: re.Match[str]) -> str:
     return f" {OPERATORS[match[0].strip()]} "
 
 
-def _difference(match: re.Match[str]) -> str:
-    return f"{match[1] or match[3]} minus {match[2] or match[4]}"
-
-
 def _term(match: re.Match[str]) -> str:
     """A number and the variables that it multiplies: minus two x."""
     sign = "minus " if match[2] else ""
@@ -32,11 +28,15 @@ def _term(match: re.Match[str]) -> str:
 
 
 FORMULAS: tuple[Rule, ...] = (
+    rule(r"(= ?\d*[a-z]?[²³]?) - (?=\d)", r"\1 minus "),
     rule(r"(?<![\w'’.-])([b-hj-z][²³]?) - (?=\d|[a-z][²³])", r"\1 minus "),
     rule(r"(?<=\d)!(?=\s?[=+×]|\s?[*/]\s?\d|\s?-\s?\d+!)", " factorial"),
     rule(r"(?<![\w./])(\d{1,3})/(?=[a-z](?![\w/]))", r"\1 over "),
     rule(r"\|([^|\s]{1,8})\|(?=\s?[-+=≈<>≤≥×]|$|[.,])", r"the absolute value of \1"),
-    rule(r"(?<=\()(\w{1,3})\s?-\s?(\w{1,3})(?=\)[(²³^/*×])|(?<=\)\()(\w{1,3})-(\w{1,3})(?=\))", _difference),
+    rule(
+        r"(?<=\()(\w{1,3})\s?-\s?(\w{1,3})(?=\)[(²³^/*×])|(?<=\)\()(\w{1,3})-(\w{1,3})(?=\))",
+        lambda m: f"{m[1] or m[3]} minus {m[2] or m[4]}",
+    ),
     # 2x, 4ac, mc² in an equation.
     rule(
         rf"((?<=[=+×÷*^<>≤≥≈])\s?|(?<=[(/]))(-?)(\d+)({_VARIABLES})"
@@ -49,6 +49,11 @@ FORMULAS: tuple[Rule, ...] = (
     ),
     rule(r"(?:(?<=^)|(?<=[\s(,]))-(?=\d+/\d)|(?<=[=(×÷*<>≤≥≈])\s?-\s?(?=[A-Za-zπ√(\d])", " minus "),
     rule(rf"(?<![\w.-])({NUM}|[A-Za-z])\s?-\s?(?={NUM}\s?[-+×÷*=≈≥≤<>]|[A-Za-z]\s?[=≈≥≤<>])", r"\1 minus "),
+    # BMI > 30 is obese has its verb.
+    rule(
+        rf"(?<=[\w)]) ?([<>≥≤]) ?({NUM}) (?=(?:is|are|was|were|means?|indicates?|suggests?)(?!\w))",
+        lambda m: f"{OPERATORS[m[1]].removeprefix('is')} {number(m[2])} ",
+    ),
     rule(rf"(?<=[=≈+×÷])(\s?{NUM})\s?-\s?(?={NUM})", r"\1 minus "),
     rule(rf"(?<=[\w)π])(?:([{SUPERSCRIPTS}]+)|\^(\([^()\s]{{1,8}}\)|[-+]?\d+|[A-Za-z]))", _power),
     rule(r"(?<=[\w)²³]) - (?=[\w(][^.!?;=]*=)", " minus "),

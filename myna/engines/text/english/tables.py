@@ -28,7 +28,7 @@ SCALES: Final = {
 
 _LENGTHS: Final = {
     "km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "μm": "micrometer",
-    "nm": "nanometer", "ft": "foot", "in": "inch", "yd": "yard", "mi": "mile",
+    "nm": "nanometer", "ft": "foot", "in": "inch", "inch": "inch", "yd": "yard", "mi": "mile",
     "nmi": "nautical mile", "Å": "angstrom",
 }  # fmt: skip
 UNITS: Final = {
@@ -84,6 +84,7 @@ ABBREVIATIONS: Final = {
     "Hwy": "Highway", "Pkwy": "Parkway", "Sq": "Square", "Apt": "Apartment", "Bldg": "Building",
     "Inc": "Incorporated", "Ltd": "Limited", "Corp": "Corporation", "Bros": "Brothers",
     "Assoc": "Association", "Co": "Company", "co": "company", "Pls": "Please", "pls": "please",
+    "ea": "each", "def": "defeated", "hwy": "highway", "Acct": "Account", "Ste": "Suite",
     "Temp": "Temperature", "Asst": "Assistant", "Mgr": "Manager", "Attn": "Attention", "attn": "attention",
     "pkg": "package", "doz": "dozen", "Fl": "Floor", "Calif": "California", "Fla": "Florida", "Tex": "Texas",
     "Ariz": "Arizona", "Conn": "Connecticut", "Mich": "Michigan", "Minn": "Minnesota", "Ore": "Oregon",
@@ -114,7 +115,7 @@ NUMBERED: Final = {
     "ep": "episode", "op": "opus", "pt": "part", "sc": "scene", "sec": "section", "sect": "section",
     "art": "article", "para": "paragraph", "ch": "chapter", "chap": "chapter", "pp": "pages", "p": "page",
     "rt": "route", "rte": "route", "eq": "equation", "eqs": "equations", "tab": "table", "ref": "reference",
-    "refs": "references", "chs": "chapters", "thm": "theorem",
+    "refs": "references", "chs": "chapters", "thm": "theorem", "lv": "level", "lvl": "level",
 }  # fmt: skip
 """Abbreviations before a number alone."""
 BEFORE_NUMBERS: Final = SAME_WORDS.union(
@@ -126,7 +127,7 @@ WITH_STOPS: Final = {
     "E.g.": "for example", "a.k.a.": "A K A", "a.m.": "A M", "p.m.": "P M",
     "A.M.": "A M", "P.M.": "P M", "Ph.D.": "P H D", "Ph.D": "P H D", "PhD": "P H D", "PhDs": "P H D's",
     "M.D.": "M D", "B.A.": "B A", "YoY": "year over year", "U.S.A.": "U S A", "U.S.": "U S", "U.K.": "U K",
-    "U.N.": "U N", "E.U.": "E U", "D.C.": "D C",
+    "U.N.": "U N", "E.U.": "E U", "D.C.": "D C", "V.P.": "V P",
     "No. of": "number of", "no. of": "number of", "Sec. of": "Secretary of",
     "Ret.": "retired", "w/out": "without", "B.Sc.": "B S C", "M.Sc.": "M S C", "B.Ed.": "B ed",
     "B.C.": "B C", "A.D.": "A D", "P.S.": "P S", "R.I.P.": "R I P", "P.O.": "P O", "L.A.": "L A",
@@ -135,19 +136,6 @@ WITH_STOPS: Final = {
     "N/A": "N A", "and/or": "and or", "24/7": "twenty four seven",
     "24/7/365": "twenty four seven three sixty five", "9/11": "nine eleven",
 }  # fmt: skip
-STATES: Final = {
-    "AL": "Alabama", "AK": "Alaska", "AZ": "Arizona", "AR": "Arkansas", "CA": "California", "CO": "Colorado",
-    "CT": "Connecticut", "DE": "Delaware", "DC": "D C", "FL": "Florida", "GA": "Georgia", "HI": "Hawaii",
-    "ID": "Idaho", "IL": "Illinois", "IN": "Indiana", "IA": "Iowa", "KS": "Kansas", "KY": "Kentucky",
-    "LA": "Louisiana", "ME": "Maine", "MD": "Maryland", "MA": "Massachusetts", "MI": "Michigan",
-    "MN": "Minnesota", "MS": "Mississippi", "MO": "Missouri", "MT": "Montana", "NE": "Nebraska",
-    "NV": "Nevada", "NH": "New Hampshire", "NJ": "New Jersey", "NM": "New Mexico", "NY": "New York",
-    "NC": "North Carolina", "ND": "North Dakota", "OH": "Ohio", "OK": "Oklahoma", "OR": "Oregon",
-    "PA": "Pennsylvania", "RI": "Rhode Island", "SC": "South Carolina", "SD": "South Dakota",
-    "TN": "Tennessee", "TX": "Texas", "UT": "Utah", "VT": "Vermont", "VA": "Virginia", "WA": "Washington",
-    "WV": "West Virginia", "WI": "Wisconsin", "WY": "Wyoming",
-}  # fmt: skip
-"""The states of America by their codes, before a zip code."""
 MONTHS: Final = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
     "November", "December",
@@ -182,8 +170,9 @@ BOOKS: Final = (
     "Corinthians|Galatians|Ephesians|Hebrews|James|Peter|Revelation"
 )
 """Chapter and verse follow these."""
+BEARINGS: Final = {"N": "north", "S": "south", "E": "east", "W": "west"}
 NAMES: Final = (
-    "Room|Rm\\.?|Flight|Route|Highway|Hwy\\.?|Interstate|Suite|Apt|Apartment|Nokia|Bus|Boeing|Airbus|Gate|Porsche|"
+    "Room|Flight|Route|Highway|Hwy\\.?|Interstate|Suite|Apartment|Nokia|Bus|Boeing|Airbus|Gate|Porsche|"
     "Peugeot|Ferrari|Xbox|Office|chmod|BMW|Channel|Error|error|HTTP|Box|Unit|Building|Model|Exit|Train|Form|Intel|"
     "Ryzen|Area code|[Pp]ort|[Ss]tatus|[Rr]oom|Locker|Cabin|Platform|Studio|[Ee]xtension"
 )

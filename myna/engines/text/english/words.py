@@ -2,10 +2,11 @@
 
 import re
 
-from myna.engines.text.english.numerals import by_one, cardinal, in_pairs, ordinal, year
+from myna.engines.text.english.numerals import by_one, cardinal, in_pairs, ordinal
 from myna.engines.text.english.tables import (
     ABBREVIATIONS,
     AS_WORDS,
+    BEARINGS,
     BEGINNINGS,
     BY_ONE_AFTER,
     ELEMENTS,
@@ -19,7 +20,6 @@ from myna.engines.text.english.tables import (
     SHORT_WORDS,
     SPELLED,
     SPOKEN_ENDINGS,
-    STATES,
     WITH_STOPS,
 )
 from myna.engines.text.rule import EXPONENTS, ROMAN, Rule, any_of, roman_value, rule, spoken
@@ -28,7 +28,6 @@ _STREET = (
     r"(?:[A-Z][a-z'’]+ |\d+(?:st|nd|rd|th) ){1,3}(?:St|Ave|Blvd|Rd|Dr|Ln|Pl|Ct|Pkwy|Street|Avenue|Boulevard|"
     r"Road|Drive|Lane|Place|Court|Parkway|Terrace|Way)(?!\w)"
 )
-_ITEMS = "order|invoice|ticket|case|item|part|lot|batch|claim|unit|job|booking|confirmation|tracking|permit"
 _START = r"(?:(?<=^)|(?<=[\s(\"“]))"
 _HEALTH = re.compile(
     r"(?<![A-Za-z-])((?:[Tt]he|THE) |\()WHO(?!\w)|(?<![A-Za-z-])WHO(?=-[a-z])|"
@@ -78,10 +77,6 @@ def _abbreviation(match: re.Match[str]) -> str:
 _STREETS = {"St": "Street", "Dr": "Drive", "Pl": "Place", "Ct": "Court", "Cir": "Circle", "Ter": "Terrace"}
 
 
-def _street(match: re.Match[str]) -> str:
-    return f"{match[1]} {_STREETS[match[2]]}" + (match[3] or "")
-
-
 def _acronym(match: re.Match[str]) -> str:
     """The letters of an acronym; GPUs is G P U's."""
     letters, ending = match[1], match[2]
@@ -107,10 +102,6 @@ def _formula(written: str) -> str:
     )
 
 
-def _airliner(match: re.Match[str]) -> str:
-    return f"{match[1]} {in_pairs(match[2])} {in_pairs(match[3])}".strip()
-
-
 def _path(written: str) -> str:
     """The slashes of a path; its full stops are left to the rules of file names."""
     return written.replace("~", "tilde").replace("/", " slash ").strip()
@@ -127,34 +118,33 @@ CODES: tuple[Rule, ...] = (
     rule(r"(?<!\w)(?:v(?=\d+(?:\.\d+)?(?![\w.]))|[vV]\.? ?(?=\d+\.\d+\.\d))", "version "),
     spoken(
         r"(?<![\d.])(?!\d{3}\.\d{3}\.\d{4}(?!\d))\d+(?:\.\d+){2,}(?!\d)",
-        lambda version: " point ".join(map(cardinal, version.split("."))),
+        lambda version: version.replace(".", " point "),
     ),
     # ISO 9001:2015; 221B Baker St.
-    rule(
-        r"(?<!\w)((?:ISO|IEC|EN|IEEE|DIN|BS|ASTM|ANSI)(?:/[A-Z]+)* \d[\d.-]*):((?:19|20)\d\d)(?!\d)",
-        lambda m: f"{m[1]}, {year(m[2])}",
-    ),
+    rule(r"(?<!\w)((?:ISO|IEC|EN|IEEE|DIN|ASTM)(?:/[A-Z]+)* \d[\d.-]*):(?=(?:19|20)\d\d(?!\d))", r"\1, "),
     rule(
         rf"(?<![\w.,$€£-])(?<!\b[IiBb][ny] )(\d{{3,4}})([A-Z]?)(?= (?:[NSEW]\.? )?{_STREET})",
         lambda m: f"{in_pairs(m[1])} {m[2]}".strip(),
     ),
-    rule(r"(?<!\w)([Aa]pt|Ste)\.? (?=#?\d)", lambda m: "Suite " if m[1] == "Ste" else "Apartment "),
-    rule(rf"(?<!\w)((?i:{_ITEMS}) )#(?=[A-Z]{{1,4}}-?\d)", r"\1number "),
+    rule(rf"(?<=\d) ([NSEW])\.?(?= {_STREET})", lambda m: f" {BEARINGS[m[1]]}"),
+    rule(
+        r"(?<!\w)([Aa]pt|Ste|Rm|Bldg)\.? (?=#?\d|[A-Z](?!\w))",
+        lambda m: f"{ABBREVIATIONS[m[1].capitalize()]} ",
+    ),
+    rule(r"(?<=\d-\d{4}) ?x ?(?=\d{2,5}(?![\w.]))", " extension "),
+    rule(r"(?<!\w)((?i:order|invoice|ticket|case|item|lot|claim|booking) )#(?=[A-Z]{1,4}-?\d)", r"\1number "),
     # 9-1-1, 1-800-FLOWERS, 978-3-16-148410-0, H.264, NY 10001.
     spoken(r"(?<![\w-])\d(?:-\d){2,}(?![\w-])", by_one),
     rule(r"(?<![\w-])1-(8\d\d)-(?=[A-Z])", lambda m: f"one {in_pairs(m[1])} "),
     spoken(r"(?<![\w-])\d+(?:-\d+){3,}(?![\w-])", _grouped),
     rule(r"(?<![\w.])802\.(?=1\d[a-z])", "eight oh two point "),
     rule(r"(?<![A-Za-z.])([A-Z])\.(\d{3})(?!\w)", lambda m: f"{m[1]} {by_one(m[2])}"),
-    rule(
-        r"(?:(?<=[a-z])(, )|(?<!\w))([A-Z]{2}) (\d{5}(?:-\d{4})?)(?!\w|[.,-]\d)",
-        lambda m: f"{m[1] or ''}{STATES.get(m[2], m[2]) if m[1] else m[2]} {_grouped(m[3])}",
-    ),
+    spoken(r"(?<=\b[A-Z]{2} )\d{5}(?:-\d{4})?(?!\w|[.,-]\d)", _grouped),
     spoken(
         r"(?<![\w.])(?:\+\d{1,3}[ .-]?|\d{1,2}[ .-])?(?:\(\d{3}\) ?|\d{3}[ -.])?\d{3}[-.]\d{4}(?![\w-]|\.\d)",
         _grouped,
     ),
-    spoken(r"(?<![\w.])\+\d{1,3}(?:[- ]?(?:\(\d{1,4}\)|\d{1,5})){2,5}(?![\w%]|\.\d)", _grouped),
+    spoken(r"(?<![\w.])\+(?=(?:[ ()-]{0,2}\d){7})\d{1,3}(?:[- ]?\(?\d{1,5}\)?){2,5}(?![\w%]|\.\d)", _grouped),
     spoken(
         r"(?<![\w.-])\d{4}([ -])\d{4}(?:\1\d{4}){1,3}(?!\w|[.-]\w)|"
         r"(?<![\w.,-])\d{3}-\d\d-\d{4}(?![\w-])|(?<![\w.,-])\d{3}([ -])\d{3}\2\d{3,4}(?![\w-]|[.,]\d)",
@@ -192,7 +182,10 @@ CODES: tuple[Rule, ...] = (
     rule(r"(?<!\w)(?:Ctrl|CTRL|ctrl)(?!\w)", "control"),
     rule(r"(?<!\w)(?:Cmd|CMD)(?=[ +])", "command"),
     rule(r"(?<=\+)Del(?!\w)", "delete"),
-    rule(r"(?<![\w.-])(A?)([37]\d\d)-(\d00\d?)(?![\w-])", _airliner),
+    rule(
+        r"(?<![\w.-])(A?)([37]\d\d)-(\d00\d?)(?![\w-])",
+        lambda m: f"{m[1]} {in_pairs(m[2])} {in_pairs(m[3])}".strip(),
+    ),
     rule(r"(?<=SELECT )\*", "star"),
     rule(r"(?<![\w–])([A-Z])–([A-Z])(?![\w–])|(?<!\w)A-Z(?!\w)", lambda m: f"{m[1] or 'A'} to {m[2] or 'Z'}"),
     rule(r"(?<![\w&#/])#(?=[A-Za-z]|\d+[A-Za-z]{3})", "hashtag "),
@@ -225,17 +218,14 @@ WORDS: tuple[Rule, ...] = (
     rule(
         r"(?<![\w.])([A-Z][a-z'’]+|\d+(?:st|nd|rd|th)) (St|Dr|Pl|Ct|Cir|Ter)(?:\.|(?=$|[,)]))"
         r"(?! [A-Z][a-z])( (?=[a-z])|)",
-        _street,
-    ),
-    rule(
-        r"(?<=[a-z\d] )(Ave|Blvd|Rd|Hwy|Pkwy)(?=,|$| (?:[NS][EW]?|[EW])(?!\w)| (?:and|at|in|near|to)(?!\w))",
-        lambda m: ABBREVIATIONS[m[1]],
+        lambda m: f"{m[1]} {_STREETS[m[2]]}{m[3] or ''}",
     ),
     rule(r"(?<!\w)(St|Dr)\.? (?=[A-Z])", lambda m: "Saint " if m[1] == "St" else "Doctor "),
     rule(rf"(?<![\w.])({any_of(ABBREVIATIONS)})(?:\.(?!\w)|(?<![JGR]..|eat)(?=: ))", _abbreviation),
     rule(
-        r"(?<![\w.&])(Mr|Mrs|Ms|Mt|Ft|Hwy|Sgt|Capt|Prof|Jr|Sr|vs|[Pp]ls)(?![\w.'])",
-        lambda m: ABBREVIATIONS[m[1]],
+        r"(?<=[a-z\d] )(?:Ave|Blvd|Rd|Hwy|Pkwy)(?=,|$| (?:[NS][EW]?|[EW]|and|at|in|near|to)(?!\w))|"
+        r"(?<![\w.&])(?:Mr|Mrs|Ms|Mt|Ft|[Hh]wy|Sgt|Capt|Prof|Jr|Sr|vs|[Pp]ls)(?![\w.'])",
+        lambda m: ABBREVIATIONS[m[0]],
     ),
     rule(r"(?<=day) ?[-–] ?(?=(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun))", " to "),
     rule(

@@ -68,19 +68,11 @@ def _money(match: re.Match[str]) -> str:
     return {"-": "负", "+": "正"}.get(sign, "") + amount + (scale or "") + _ALL_CURRENCIES[currency]
 
 
-def _money_after(match: re.Match[str]) -> str:
-    return _span(counted, match[1], match[2]) + _ALL_CURRENCIES[match[3]]
-
-
 def _unit(match: re.Match[str]) -> str:
     low, high, unit = match.group("low", "high", "unit")
     name = UNITS[unit]
     read = number if name[0] in "KMGTPk度" or unit in ("°C", "°F") else counted
     return _span(read, low, high) + name
-
-
-def _per(match: re.Match[str]) -> str:
-    return "每" + UNITS[match[1]]
 
 
 def _percent(match: re.Match[str]) -> str:
@@ -93,10 +85,6 @@ def _signed_share(of: str, written: str) -> str:
     sign = {"-": "负", "+": "正", "±": "正负"}.get(written[0], "")
     plain = written.lstrip("-+±")
     return sign + of + ("百" if plain == "100" else number(plain))
-
-
-def _power_of_unit(match: re.Match[str]) -> str:
-    return power(match) + UNITS[match[3]]
 
 
 def _range(match: re.Match[str]) -> str:
@@ -165,6 +153,7 @@ NOTATIONS: tuple[Rule, ...] = (
         rf"|(?<![\w.,])(?<![A-Za-z] )(\d[\d.,]*)(?<![.,]) (?={COUNTED}|{TWO_UNITS}|[楼号室时周])",
         lambda m: m[1] or m[0],
     ),
+    rule(r"(?<![\w一-鿿])\+1(?=$|[，,。！!~])", "加一"),
     rule(r"(?<=零下)[-−](?=\d)", ""),
     rule(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([-+]?\d{1,3})(?![\w.])", r"\1乘以10^\2"),
     rule(r"(?<=\d)#(?=[一-鿿])", "号"),
@@ -187,17 +176,20 @@ NOTATIONS: tuple[Rule, ...] = (
 )
 AMOUNTS: tuple[Rule, ...] = (
     # 9.1×10⁻³¹kg, 3×10^8m/s.
-    rule(rf"(?<=\d)(?:([{SUPERSCRIPTS}]+)|\^([-+]?\d+)) ?({UNIT})", _power_of_unit),
+    rule(rf"(?<=\d)(?:([{SUPERSCRIPTS}]+)|\^([-+]?\d+)) ?({UNIT})", lambda m: power(m) + UNITS[m[3]]),
     rule(r"(?<=[一-鿿])( ?)\+(?=\d+(?:\.\d+)?(?![\d.]| ?[%‰°]))", r"\1加"),
     # $5-10, A$50, $1.5亿, $100M, USD 20, 100€.
     rule(
-        rf"(?P<sign>[-+]?)(?:(?P<cur>{any_of(_ALL_CURRENCIES)}))(?<![A-Za-z][A-Z]{{3}})\s?(?P<low>{NUM})"
+        rf"(?P<sign>[-+]?)(?:(?P<cur>{any_of(_ALL_CURRENCIES)}))(?<![A-Za-z][A-Z]{{3}})\s?(?P<low>-?{NUM})"
         rf"(?:\s?{TO}\s?(?:{any_of(CURRENCIES)})?(?P<high>{NUM}))?(?:(?P<scale>万亿|千万|百万|[万亿])|(?P<letter>bn|[kKMmBbwWT])(?![A-Za-z]))?"
         rf"{CURRENCY_NAMES}?",
         _money,
     ),
-    rule(rf"(?<![\w.])({NUM})(?:{TO}({NUM}))? ?({any_of(_ALL_CURRENCIES)})(?![A-Za-z])", _money_after),
-    rule(r"((?:电流[^\d，。；]{0,4}|\dV ?[/×*,，、] ?)\d+(?:\.\d+)?) ?A(?![A-Za-z0-9])", r"\1安"),
+    rule(
+        rf"(?<![\w.])({NUM})(?:{TO}({NUM}))? ?({any_of(_ALL_CURRENCIES)})(?![A-Za-z])",
+        lambda m: _span(counted, m[1], m[2]) + _ALL_CURRENCIES[m[3]],
+    ),
+    rule(r"((?:电流[^\d，。；]{0,4}|\dV ?[/×*,，、] ?)\d+(?:\.\d+)?|\d(?=A ?/ ?\d+V)) ?A(?!\w)", r"\1安"),
     rule(
         r"(?<![\w.])(\d+)h(\d+)(?:min|m)?(?:(\d+)s)?(?!\w)",
         lambda m: f"{counted(m[1])}小时{counted(m[2])}分" + (f"{number(m[3])}秒" if m[3] else "钟"),
@@ -224,17 +216,18 @@ AMOUNTS: tuple[Rule, ...] = (
         rf"(?<![\w./])1/({NUM}) ?({UNIT}|英寸)", lambda m: f"{_uncounted(m[1])}分之一{UNITS.get(m[2], m[2])}"
     ),
     # 39°54′, 6'2"; 5km/h, 10-15kg.
-    rule(
-        r"(?<!\d)(\d+)°(\d+)[′'](?:(\d+(?:\.\d+)?)[″\"])?",
-        lambda m: f"{number(m[1])}度{number(m[2])}分" + (f"{number(m[3])}秒" if m[3] else ""),
-    ),
+    rule(r"(?<!\d)(\d+)°(\d+)['′]", lambda m: f"{number(m[1])}度{m[2]}分"),
+    rule(r"(?<=\d分)(\d+(?:\.\d+)?)[″\"]", r"\1秒"),
     rule(
         rf"(?<![\w.])(?<![A-Za-z]-)(?P<low>{SIGNED})(?:(?: ?°C?)? ?(?:{TO}|/(?=-?\d+ ?°)) ?"
         rf"(?P<high>-?{NUM}))? ?(?P<unit>{UNIT})(?!-?[A-Za-z0-9])",
         _unit,
     ),
     rule(r"(时速[^\d，。；]{0,4}[^，。；]{1,12}公里)每小时", r"\1"),
-    rule(rf"(?:(?<=[A-Za-z方])(?<!/[A-Z])(?<!(?<![A-Za-z])M)|(?<={PRICED})) ?/ ?(?!MM)({UNIT})", _per),
+    rule(
+        rf"(?:(?<=[A-Za-z方])(?<!/[A-Z])(?<!(?<![A-Za-z])M)|(?<={PRICED})) ?/ ?(?!MM)({UNIT})",
+        lambda m: "每" + UNITS[m[1]],
+    ),
     rule(rf"(?<={PRICED})(?<!个人) ?/ ?({NUM})?(?={PER})", lambda m: "每" + (counted(m[1]) if m[1] else "")),
     rule("(?<=[伏安瓦兹特时米度克升]) ?/ ?(?=[一二两三四五六七八九十])", "、"),
     # 15%, 5%-10%, +3‰.
@@ -248,13 +241,10 @@ SCORES: tuple[Rule, ...] = (
     rule(
         r"(?<![\w.:/-])\d{1,3}([:-])\d{1,3}(?:[/、，, 和与]{1,2}\d{1,3}\1\d{1,3}){1,6}(?![\w:/-]|\.\d)", _sets
     ),
-    # 首局21:19, but 决胜局15:30开始.
+    # 比例1:50; 首局21:19, but 决胜局15:30开始.
     rule(
-        r"((?:[首次末]|决胜|第?[一二三四五])[局盘][^\d，。；]{0,3}\d{1,2}):(?=\d{1,2}(?!\d| ?[开起]))",
-        r"\1比",
-    ),
-    rule(
-        r"((?:比[分例率值]|[师生女男高宽长负灰料液粉水油配]比|总分)[^\d，。；]{0,4}\d+)\s?[:–—-]\s?(?=\d)",
+        r"((?:比[分例率值]|[师生女男高宽长负灰料液粉水油配]比|总分|(?:[首次末]|决胜|第?[一二三四五])[局盘])"
+        r"[^\d，。；]{0,4}\d+)\s?[:–—-]\s?(?=\d+(?!\d| ?[开起]))",
         r"\1比",
     ),
     rule(
@@ -281,7 +271,8 @@ SPANS: tuple[Rule, ...] = (
         r"第(\d{1,5})/(\d{1,5})(?=[页集章题张步关])",
         lambda m: f"第{ordinal(m[1])}{m.string[m.end()]}，共{ordinal(m[2])}",
     ),
-    # 3/4, 1又1/2; 4/4拍.
+    # 满意度4.8/5; 3/4, 1又1/2; 4/4拍.
+    rule(r"(?<![\w.])(\d\.\d)/(?=(?:5|10)(?![\w/.]))", r"\1、"),
     rule(r"(?<![\w./])(\d{1,2})/(\d{1,2})(?=拍)", lambda m: f"{ordinal(m[2])}分之{ordinal(m[1])}"),
     spoken(
         r"(?<![\w./])\d{1,2}(?:(?:/\d{1,2})+(?=月|年级|号[线楼])|(?:/\d{1,2}){2,}(?![\w/]))",

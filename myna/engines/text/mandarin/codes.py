@@ -34,17 +34,9 @@ def _address(match: re.Match[str]) -> str:
     return by_one(match[0]).replace(".", "点").replace(":", "冒号").replace("/", "斜杠")
 
 
-def _version(match: re.Match[str]) -> str:
-    return "点".join(name_part(part) for part in match[0].split("."))
-
-
 def _called(match: re.Match[str]) -> str:
     """The digits one by one, without what separates them."""
     return ("加" if match[0][0] == "+" else "") + called(re.sub(r"[^0-9A-Za-z转一-鿿]", "", match[0]))
-
-
-def _emergency(match: re.Match[str]) -> str:
-    return called(match[0].replace("/", "、"))
 
 
 def _code(match: re.Match[str]) -> str:
@@ -59,20 +51,16 @@ def _standard(match: re.Match[str]) -> str:
 def _latin_name(match: re.Match[str]) -> str:
     """GPT-4 is not negative: removes the hyphen, keeps a decimal, and joins further parts by 杠."""
     name, joint, digits = match.groups()
-    reading = number(digits) if re.fullmatch(r"\d+\.\d+", digits) else _parts_of(digits)
+    reading = number(digits) if re.fullmatch(r"\d+\.\d+", digits) else _parts(digits)
     return name + joint.strip("-") + reading
 
 
-def _parts_of(digits: str) -> str:
+def _parts(digits: str) -> str:
     if len(digits) > 4 and digits.isdigit():
         return called(digits)
     return "".join(
         {".": "点", "-": "杠"}.get(part) or name_part(part) for part in re.split(r"([.-])", digits)
     )
-
-
-def _parts(match: re.Match[str]) -> str:
-    return _parts_of(match[0])
 
 
 def _long_run(match: re.Match[str]) -> str:
@@ -89,7 +77,7 @@ def _long_run(match: re.Match[str]) -> str:
 CODES: tuple[Rule, ...] = (
     # 192.168.1.1:80, 10.0.0.0/8; 1.2.3
     rule(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5}|/\d{1,2})?(?!\d|\.\d)", _address),
-    rule(rf"(?<![\d.])(?!{YEAR}\.\d\d?\.\d\d?(?!\d|\.\d))\d+(?:\.\d+){{2,}}(?!\d)", _version),
+    spoken(rf"(?<![\d.])(?!{YEAR}\.\d\d?\.\d\d?(?!\d|\.\d))\d+(?:\.\d+){{2,}}(?!\d)", _parts),
     # GB/T 7714-2015; ISBN 978-7-111-12345-6.
     rule(
         r"((?:GB|ISO|IEC|IEEE|DB|RFC|JGJ|ASTM)(?:/[A-Z])? ?)(\d[\d.]*)(?:([-:])(\d{4}))?(?![\w-])", _standard
@@ -133,8 +121,8 @@ CODES: tuple[Rule, ...] = (
     ),
     # 京A·12345, room 3-2-501.
     rule(rf"(?<=[{_PROVINCES}][A-Z])[·•.]?(?=[A-Z0-9]{{5,6}}(?!\w))[A-Z0-9]*\d[A-Z0-9]*", _called),
-    rule(r"(?<![\w.-])(?!(?:19|20)\d\d-\d\d?-\d\d?(?!\d))\d{1,4}(?:-\d{1,4}){2,}(?![\w-])", _parts),
-    rule(rf"(?<![\w.-])\d{{1,2}}-\d{{3,4}}(?=室|房|号)|(?<=号)\d{{1,2}}-\d{{3,4}}(?!\d|{COUNTED})", _parts),
+    spoken(r"(?<![\w.-])(?!(?:19|20)\d\d-\d\d?-\d\d?(?!\d))\d{1,4}(?:-\d{1,4}){2,}(?![\w-])", _parts),
+    spoken(rf"(?<![\w.-])\d{{1,2}}-\d{{3,4}}(?=室|房|号)|(?<=号)\d{{1,2}}-\d{{3,4}}(?!\d|{COUNTED})", _parts),
     rule(rf"({CODE_WORDS}[：: ]?\d{{2,5}})/(?=\d)", r"\1、"),
     rule(r"((?:门牌|房间?)号[：: ]?\d{1,4})-(?=\d)", r"\1杠"),
     # Digits after a word that announces a code, and short numbers that are called.
@@ -142,7 +130,10 @@ CODES: tuple[Rule, ...] = (
         rf"({CODE_WORDS}[：:是为 #]{{0,3}}[A-Z]{{0,3}})(\d{{3,}})(?!\d|[.:/-]\d|[%年月]|{COUNTED}|{UNIT})",
         _code,
     ),
-    rule(rf"(?<![\w.,:/=-]){EMERGENCY}(?:[、或和/]{EMERGENCY})+(?![\w.%]|{COUNTED})", _emergency),
+    spoken(
+        rf"(?<![\w.,:/=-]){EMERGENCY}(?:[、或和/]{EMERGENCY})+(?![\w.%]|{COUNTED})",
+        lambda numbers: called(numbers.replace("/", "、")),
+    ),
     rule(
         rf"((?:火警|急救|报警|匪警|救护车|[打叫呼找给])[：: “了过]?)({EMERGENCY})"
         rf"(?![\w.%]| ?(?:[号平路多余几]|{COUNTED}))",
@@ -166,7 +157,7 @@ CODES: tuple[Rule, ...] = (
     rule(r"((?:列车|乘坐|搭乘)[：: ]?[A-Z]{1,2})(\d{2,4})(?!\d)", _code),
     rule(rf"({FLIGHT})(\d{{3,4}})(?!\w)", _code),
     rule(
-        r"(?<![\w.,:/-])(?!\d+\.\d\d(?!大促|狂欢|活动|购物|促销|节))"
+        r"(?<![\w.,:/-])(?!\d+\.\d\d(?!大促|狂欢|活动|当天|当日|预售|购物|促销|节))"
         rf"({any_of(NAMED_DATES)})(?!\w|[.,:/~-]\d|[%号]|(?!期间){COUNTED})",
         lambda m: NAMED_DATES[m[1]],
     ),

@@ -20,18 +20,6 @@ _LASTS = (  # a number of years, not a year
 )
 
 
-def _date(match: re.Match[str]) -> str:
-    return f"{by_one(match[1])}年{ordinal(match[3])}月{ordinal(match[4])}日"
-
-
-def _month(match: re.Match[str]) -> str:
-    return f"{by_one(match[1])}年{ordinal(match[2])}月"
-
-
-def _day(match: re.Match[str]) -> str:
-    return f"{ordinal(match[1])}月{ordinal(match[2])}日"
-
-
 def _event(match: re.Match[str]) -> str:
     """The name of an event by its date: 9·11 as 九一一, 10·1 as 十一."""
     return "十一" if match.groups() == ("10", "1") else by_one(match[1] + match[2])
@@ -72,19 +60,10 @@ def _lasting(match: re.Match[str]) -> str:
 
 
 def _duration(match: re.Match[str]) -> str:
-    """`2:30:15` as 两小时三十分十五秒, `25:00` as 二十五分钟."""
-    before, hours, minutes, seconds = match.groups()
-    parts = [
-        (ordinal(hours) if int(hours) != 2 else "两") + "小时" if hours and int(hours) else "",
-        (_sixtieth(minutes) if hours else ordinal(minutes)) + "分" if int(minutes) else "",
-        _sixtieth(seconds) + "秒" if int(seconds) else "",
-    ]
-    return (before or "") + "".join(parts) + ("钟" if parts[1] and not parts[2] else "")
-
-
-def _to_date(match: re.Match[str]) -> str:
-    year = f"{by_one(match[5])}年" if match[5] else ""
-    return _date(match) + f"到{year}{ordinal(match[6])}月{ordinal(match[7])}日"
+    """`2:30:15` as 2小时30分15秒, `25:00` as 25分钟."""
+    parts = zip(match.groups("")[1:], ("小时", "分", "秒"), strict=True)
+    said = "".join(digits + unit for digits, unit in parts if digits.strip("0"))
+    return (match[1] or "") + said + ("钟" if said.endswith("分") else "")
 
 
 def _two_years(match: re.Match[str]) -> str:
@@ -99,36 +78,34 @@ DATES: tuple[Rule, ...] = (
     rule(
         rf"(?<![\w.])({YEAR})([-/.])({_MONTH})\2({_DAY}) ?[~–—-] ?(?:({YEAR})\2)?({_MONTH})\2({_DAY})"
         r"(?![\w-]|[./]\d)",
-        _to_date,
+        lambda m: f"{m[1]}年{m[3]}月{m[4]}日到{m[5] + '年' if m[5] else ''}{m[6]}月{m[7]}日",
     ),
     spoken(rf"(?<=[(（〔\[【]){YEAR}(?=[)）〕\]】])|(?<![\d.]){YEAR}(?= ?{TO} ?[)）])", by_one),
     rule(
         rf"(?<=[(（])({YEAR})年? ?{TO} ?({YEAR})年?(?=[)）])", lambda m: f"{by_one(m[1])}到{by_one(m[2])}年"
     ),
     # 2024-05-01, 2024/5/1, 2024.5.1; 20240501 is a code.
-    rule(rf"(?<![\w.])({YEAR})([-/.])({_MONTH})\2({_DAY})(?:日|号)?(?![\w-]|\.\d)", _date),
-    rule(rf"(?<![\w.-])({YEAR})[-/]({_MONTH})(?:月)?(?![\w/-]|[.:]\d|年|学年|赛季)", _month),
-    rule(rf"(?<![\w.])({YEAR})\.({_MONTH})月", _month),
+    rule(rf"(?<![\w.])({YEAR})([-/.])({_MONTH})\2({_DAY})(?:日|号)?(?![\w-]|\.\d)", r"\1年\3月\4日"),
+    rule(rf"(?<![\w.-])({YEAR})[-/]0?([1-9]|1[0-2])月?(?![\w/-]|[.:]\d|年|学年|赛季)", r"\1年\2月"),
+    rule(rf"(?<![\w.])({YEAR})\.0?([1-9]|1[0-2])月", r"\1年\2月"),
     rule(rf"(?<![\w./])({_DAY})/({_DAY})/({YEAR})(?![\w/])", _american),
-    rule(rf"(?<![\w.])(20\d\d)\.(0[1-9]|1[0-2])(?![\w.%]|{COUNTED}|倍)", _month),
+    rule(rf"(?<![\w.])(20\d\d)\.(?:0(?=[1-9])|(?=1[0-2]))(\d\d?)(?![\w.%]|{COUNTED}|倍)", r"\1年\2月"),
     rule(
-        rf"(?<![\w./])(?:(?<=定于)|(?=[\d./]+{TO}[\d./]+[号日]?{HOLIDAYS}))({_MONTH})[./]({_DAY}){TO}"
-        rf"({_MONTH})[./]({_DAY})(?![\d%])[号日]?",
-        lambda m: f"{ordinal(m[1])}月{ordinal(m[2])}日到{ordinal(m[3])}月{ordinal(m[4])}日",
+        rf"(?<![\w./])(?:(?<=定于)|(?<=[时期]间[:：])|(?<=日期[:：])|(?=[\d./]+{TO}[\d./]+[号日]?{HOLIDAYS}))"
+        rf"({_MONTH})[./]({_DAY}){TO}({_MONTH})[./]({_DAY})(?![\d%])[号日]?",
+        r"\1月\2日到\3月\4日",
     ),
-    rule(rf"(?<![\w./:-])(0[1-9]|1[0-2])-(0[1-9])(?![\w:/%-]|[.,]\d|{COUNTED})", _day),
+    rule(rf"(?<![\w./:-])(0[1-9]|1[0-2])-(0[1-9])(?![\w:/%-]|[.,]\d|{COUNTED})", r"\1月\2日"),
     rule(
         r"(?<!\w)(1[5-9]|20)(\d)0['’]?s(?!\w)",
         lambda m: f"{ordinal(str(int(m[1]) + 1))}世纪{ordinal(m[2])}十年代",
     ),
     # 用时2:30:15, 配速5:42, 视频3:45处; 周五17:00 with a pause, which is not 五十七点.
-    rule(rf"({_LASTED}[^\d，。；,;]{{0,4}})(?:(\d\d?):)(\d\d?):([0-5]\d)(?![\w:]|\.\d)", _duration),
     rule(
-        r"((?:用时|耗时|时长|配速|倒计时)[^\d，。；,;]{0,4}|[视音]频(?=[\d:]+(?:处(?![理罚置])|的?位置)))"
-        r"()(\d\d?):([0-5]\d)(?!\w|[:.]\d)",
+        rf"(?:({_LASTED}[^\d，。；,;]{{0,4}}|[视音]频(?=[\d:]+(?:处(?![理罚置])|的?位置)))"
+        rf"|(?<![\w.:])(?=\d+:\d+:\d+{_FINISHED}))(?:(\d\d?):)?(\d\d?):([0-5]\d)(?![\w:开公发揭准]|\.\d)",
         _duration,
     ),
-    rule(rf"(?<![\w.:])()(\d\d?):(\d\d):(\d\d)(?={_FINISHED})", _duration),
     rule(
         r"(?:(?<=[周期拜][一二三四五六])|(?<=[五十]一)|(?<=初[一二三四五六七八九十]))"
         r"(?=\d{2}(?!\d|周年)|\d[:：点时])",
@@ -147,10 +124,10 @@ DATES: tuple[Rule, ...] = (
     ),
     rule(rf"(?<![\w:.])(?:(\d{{1,2}}) ?{TO} ?)?(\d{{1,2}}) ?([AaPp])\.?[Mm]\.?(?!\w)", _hours),
     # 12/25是圣诞节, 5/1放假, 5.20号; 1.2024年 is an item of a list.
-    rule(rf"(?<![\w./])({_MONTH})/({_DAY})(?=(?:[(（]|日|号)?{HOLIDAYS})(?:日|号)?", _day),
-    rule(rf"(?<=[(（])({_MONTH})/(1[3-9]|2\d|3[01])(?=[)）])", _day),
-    rule(rf"(?<![\w./])({_MONTH})[./]({_DAY})(?:日|号(?![线楼]))", _day),
-    rule(rf"(?<![等大小低高多少]于)(?<=[于在到至从日期：:期])({_MONTH})/({_DAY})(?![\w./%]|的)", _day),
+    rule(rf"(?<![\w./])({_MONTH})/({_DAY})(?=(?:[(（]|日|号)?{HOLIDAYS})(?:日|号)?", r"\1月\2日"),
+    rule(rf"(?<=[(（])({_MONTH})/(1[3-9]|2\d|3[01])(?=[)）])", r"\1月\2日"),
+    rule(rf"(?<![\w./])({_MONTH})[./]({_DAY})(?:日|号(?![线楼]))", r"\1月\2日"),
+    rule(rf"(?<![等大小低高多少]于)(?<=[于在到至从日期：:期])({_MONTH})/({_DAY})(?![\w./%]|的)", r"\1月\2日"),
     rule(
         rf"(?<![\d.])(\d{{1,2}})[·•.](\d{{1,2}})(?={_EVENTS}|放假|小?长假|大促|假期|黄金周|国庆|促销|{_FESTIVALS})",
         _event,

@@ -62,7 +62,9 @@ FORMULAS: tuple[Rule, ...] = (
     ),
     rule(r"(?<![\w)）\]⁰-⁹¹²³])([⁰-⁹¹²³]{1,3})(?=[A-Z])", lambda m: name_part(m[1].translate(EXPONENTS))),
     rule(r"[₀-₉]+(?:\.[₀-₉]+)*", lambda m: "点".join(map(name_part, m[0].translate(SUBSCRIPTS).split(".")))),
-    rule(r"(?<=[一-鿿])(I{2,3}|IV|VI{2,3}|IX|XI{1,3})(?![\w·])", lambda m: _roman(m[1])),
+    rule(
+        r"(?<=[一-鿿])(I{2,3}|IV|VI{2,3}|IX|X{1,2}(?:IV|IX|VI{0,3}|I{1,3}))(?![\w·])", lambda m: _roman(m[1])
+    ),
     # 10-3=7, 计算10-3, x-1>0.
     rule(rf"(?<!{_FORMULA}){_FORMULA}{{3,200}}", _minus),
     rule(rf"((?:计算|算|求|等于|口算|得数|结果是?)[：: ]?{NUM})\s?-\s?(?={NUM})", r"\1减"),
