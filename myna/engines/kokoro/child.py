@@ -7,6 +7,7 @@ The silence at the ends of a piece, up to two thirds of it, is not decoded.
 import functools
 import mmap
 import os
+import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -39,6 +40,9 @@ _PROVIDERS: Final = {"cuda": "CUDAExecutionProvider", "coreml": "CoreMLExecution
 _STYLE_SHAPE: Final = (SYMBOLS_MAX, 1, 256)
 _OWN_SPEED: Final = (0.8, 1.25)
 """Within this range the model changes its speed itself; beyond, the rest is stretched: see decision 0016."""
+_ENGLISH_SPEED: Final = 0.85
+"""That of English words among Mandarin ones: see decision 0015."""
+_ENGLISH: Final = re.compile("[A-Za-z]")
 _SILENT: Final = 0.004  # of 1: -48 dBFS
 _MARGIN_S: Final = 0.03  # kept around the sound, so that a soft consonant at its end is not cut off
 _FADE_S: Final = 0.005
@@ -71,7 +75,7 @@ class _Raw(NamedTuple):
 
 
 Run = Callable[[dict[str, Any]], _Raw]
-"""Runs a model with its inputs: `tokens`, `style` and `speed`."""
+"""Runs a model with its inputs: `tokens`, `style` and `speed`, that of all symbols or [1, symbols]."""
 R = TypeVar("R", bound=Run)
 
 
@@ -92,7 +96,7 @@ class LoadedModel:
             {
                 "tokens": [[0, *numbers, 0]],
                 "style": self.style(job.style, len(numbers)),
-                "speed": np.array([own], np.float32),
+                "speed": _speeds(job, own),
             }
         )
         samples = raw.samples
@@ -183,8 +187,8 @@ def _tried(run: R) -> R:
 
 
 def _whole(session: Any) -> Run:
-    """A model whose values have other names or types. It tells no lengths."""
-    return lambda inputs: _Raw(session.run(None, inputs)[0], 0, None)
+    """A model whose values have other names or types. It takes one speed, and tells no lengths."""
+    return lambda inputs: _Raw(session.run(None, inputs | {"speed": inputs["speed"].flat[:1]})[0], 0, None)
 
 
 class _Halves:
@@ -208,6 +212,16 @@ class _Halves:
             **{name: _spread(shares / count, values) for values, name in SHARES.items()},
         }
         return _Raw(_results(self._decoder, decoded)[0], begin * _FRAME_SAMPLES, lengths[0])
+
+
+def _speeds(job: PieceJob, own: float) -> Floats:
+    """The speed of each symbol, and of the marks at both ends."""
+    speeds = np.full((1, len(job.phonemes) + 2), own, np.float32)
+    english = [word for word in job.words if _ENGLISH.match(word.text)] if job.mixed else []
+    if len(english) < len(job.words):
+        for word in english:
+            speeds[0, 1 + word.begin : 1 + word.end] = max(_ENGLISH_SPEED * own, _OWN_SPEED[0])
+    return speeds
 
 
 def _results(session: Any, values: dict[str, Any]) -> list[Any]:

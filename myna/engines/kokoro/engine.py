@@ -143,7 +143,11 @@ class Kokoro(PoolEngine):
                 while len(tasks) < at_once and (following_piece := next(following, None)):
                     style = voice.mixed if following_piece.mixed else voice.style
                     job = PieceJob(
-                        following_piece.phonemes, list(style), utterance.speed, following_piece.words
+                        following_piece.phonemes,
+                        list(style),
+                        utterance.speed,
+                        following_piece.words,
+                        following_piece.mixed,
                     )
                     left_s = ends_at - asyncio.get_running_loop().time()
                     work = self._pool.run(job, left_s, of_piece)

@@ -15,6 +15,7 @@ from myna.engines.kokoro.onnx_file import (
     Bytes,
     Model,
     Node,
+    floats_input,
     int_attribute,
     needed,
     new_node,
@@ -27,6 +28,7 @@ ENERGY: Final = "/encoder/Reshape_1_output_0"
 """What is decoded: [1, 512, frames], and twice [1, 2 * frames]."""
 LENGTHS: Final = "/encoder/Clip_output_0"
 """How many frames each symbol has: [1, symbols]."""
+_SPEED: Final = b"speed"
 _SIGN: Final = b"sign"
 """The bit that makes 128 less of a byte."""
 
@@ -49,7 +51,10 @@ def halves(file: memoryview, *, signed: bool) -> Halves | None:
     if not made.issuperset(encoded) or any(node.operator == b"InstanceNormalization" for node in model.nodes):
         return None
     nodes = list(_signed(model.nodes)) if signed else model.nodes
-    added = decoder.added() | {_SIGN: weight(_SIGN, UINT8, [], b"\x80")}
+    added = decoder.added() | {
+        _SIGN: weight(_SIGN, UINT8, [], b"\x80"),
+        _SPEED: floats_input(_SPEED),  # one for each symbol, where the file declares one for all
+    }
     decoding = needed(decoder.decoder(model, nodes), model.results, frozenset(decoded))
     return Halves(
         model.part(needed(nodes, encoded, frozenset()), encoded, added),

@@ -74,12 +74,13 @@ class TextPieces(msgspec.Struct, frozen=True):
 
 class PieceJob(msgspec.Struct, frozen=True):
     """Speak `phonemes`, symbols of the model, in the sum of the styles' shares. `speed` is 0.25 to 4. The
-    times of `words` are wanted."""
+    times of `words` are wanted. `mixed` as in a Piece."""
 
     phonemes: str
     style: list[StyleShare]
     speed: float
     words: list[SpokenWord] = []
+    mixed: bool = False
 
 
 class PieceSound(msgspec.Struct, frozen=True):

@@ -72,6 +72,11 @@ def weight(name: bytes, kind: int, sizes: list[int], content: bytes) -> bytes:
     return _encoded(_WEIGHT, head + _encoded(_NAME[_WEIGHT], name) + _encoded(_CONTENT, content))
 
 
+def floats_input(name: bytes) -> bytes:
+    """An input: a tensor of floats of any shape."""
+    return _encoded(_INPUT, _encoded(_NAME[_INPUT], name) + _FLOATS)
+
+
 class Model:
     """A model that is read. Raises ValueError or IndexError if the file is damaged."""
 
@@ -90,7 +95,7 @@ class Model:
 
     def part(self, nodes: list[Node], results: list[bytes], added: Mapping[bytes, bytes]) -> list[Bytes]:
         """The file of another model, in parts that follow each other: of these nodes and of the weights and
-        inputs that they take, which may be `added`. Other values that they take become inputs of floats."""
+        inputs that they take, those `added` first. Other values that they take become inputs of floats."""
         taken = {name for node in nodes for name in node.takes if name}
         taken -= {name for node in nodes for name in node.makes}
         parts: list[Bytes] = [_encoded(_GRAPH_NAME, b"part")]
@@ -102,7 +107,7 @@ class Model:
             elif name in self._given:
                 parts.append(self._given[name].whole)
             else:
-                parts.append(_encoded(_INPUT, _encoded(_NAME[_INPUT], name) + _FLOATS))
+                parts.append(floats_input(name))
         parts += [_encoded(_OUTPUT, _encoded(_NAME[_OUTPUT], name)) for name in results]
         return [*self._about, _head(_GRAPH, sum(map(len, parts))), *parts]
 
