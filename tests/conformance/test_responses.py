@@ -97,6 +97,28 @@ def test_an_older_channel_is_asked_without_what_the_translation_adds_and_so_late
     service.cli("channel", "remove", "older")
 
 
+def test_a_channel_gets_the_models_reasoning_unless_it_refuses_that(
+    service: Service, fresh_caller: Caller, upstream: Upstream
+) -> None:
+    service.cli("channel", "add", "chat", "strict", upstream.url)
+    service.cli("route", "add", "strict", "--channel", "strict", "--units", "1")
+    thought = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+    said = {"role": "assistant", "content": "Hi."}
+    items = [thought, said, {"role": "user", "content": "hello"}]
+    for fault, asked, sent in (
+        ("echo", 1, said | {"reasoning_content": "Hm."}),
+        ("refuses:reasoning_content", 2, said),
+        ("refuses:reasoning_content", 1, said),
+    ):
+        upstream.behave(fault)
+        upstream.requests.clear()
+        assert respond(fresh_caller, "strict", items).status == 200
+        assert len(upstream.requests) == asked
+        assert upstream.requests[-1].json["messages"][0] == sent
+    service.cli("route", "remove", "strict")
+    service.cli("channel", "remove", "strict")
+
+
 def test_a_refusal_of_something_else_is_not_retried(fresh_caller: Caller, chat_upstream: Upstream) -> None:
     chat_upstream.behave('error:400,0 {"error": {"message": "temperature is too high", "code": "too_hot"}}')
     answer = respond(fresh_caller, "by-chat", max_output_tokens=77)

@@ -174,7 +174,7 @@ class Upstream:
             await self._released.wait()
             fault = "status" if argument else "echo"
         if fault == "refuses":
-            refused = [name for name in argument.split(",") if name in seen.json]
+            refused = [name for name in argument.split(",") if f'"{name}":'.encode() in seen.body]
             message = f"Unrecognized request argument supplied: {refused[0]}" if refused else ""
             fault, argument = (
                 ("error", "400,0 " + json.dumps({"error": {"message": message}})) if refused else ("echo", "")

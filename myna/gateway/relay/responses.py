@@ -35,12 +35,13 @@ from myna.wire.lenient import UNREADABLE, dumps, is_set, loads, object_of, repai
 from myna.wire.openai import OpenAIChatRequest
 from myna.wire.responses.events import ResponseEvents, UnusableAnswer, to_response
 from myna.wire.responses.output import ID_PREFIX
-from myna.wire.responses.request import ResponsesRequest, to_chat
+from myna.wire.responses.request import REASONING, ResponsesRequest, to_chat
 from myna.wire.responses.tools import Tools, is_of_tools
 
 PATH: Final = "/responses"
-ADDED: Final = {"stream_options": "", "max_completion_tokens": "max_tokens"}
-"""Members that the translation adds, with their names at older servers; "" for none."""
+ADDED: Final = {"stream_options": "", "max_completion_tokens": "max_tokens", REASONING: ""}
+"""Members that the translation adds, with their names at older or stricter servers; "" for none. The last one
+is of messages."""
 _LEFT_OUT_MAX: Final = 1000
 _ENDED: Final = (None, "completed", "incomplete")
 """The statuses of a response that is kept. Some servers leave it out."""
@@ -64,6 +65,7 @@ class _Event(Struct):
 _response = msgspec.json.Decoder(_Response)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _event = msgspec.json.Decoder(_Event)
+_messages = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
 class ReadResponses(Struct, frozen=True):
@@ -110,8 +112,11 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
         if not left_out:
             return super().body_for(channel)
         members = _members.decode(self.request.fields)
-        older = {ADDED[name]: members.pop(name) for name in left_out if name in members}
+        older: dict[str, Any] = {ADDED[name]: members.pop(name) for name in left_out if name in members}
         older.pop("", None)
+        if REASONING in left_out:
+            messages = _messages.decode(members["messages"])
+            older["messages"] = [{name: one[name] for name in one if name != REASONING} for one in messages]
         return msgspec.json.encode({"model": model} | members | older)
 
     def adapt(self, channel: Channel, failed: FailedAttempt) -> bool:

@@ -3,19 +3,22 @@
 The input of a response is a text or a list of items: messages, calls of tools and their outputs. The
 consecutive items of the assistant become one message, since a chat's tool calls and the text before them are
 one message, and so do those of the system and the developer: templates of models refuse a second message of
-the system. Items of reasoning, and references to them, are left out: a chat has no place for them. So are
-tools and calls of hosted ones, which `Tools` reads.
+the system. The text of reasoning becomes the `reasoning_content` of the assistant's message, without which
+thinking models of DeepSeek and Moonshot refuse the calls in it. References to reasoning are left out, and so
+are tools and calls of hosted ones, which `Tools` reads.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
 from myna.errors import InvalidRequest
 from myna.wire.body import convert
+from myna.wire.lenient import objects_of, text_of
 from myna.wire.responses.tools import Tools, given, is_of_tools, to_arguments
 
+REASONING: Final = "reasoning_content"
 REASONING_ID_PREFIX = "rs_"
 """The beginning of the ids of reasoning items. The AI SDK sends these ids back."""
 STATELESS = "this service is stateless and keeps no responses"
@@ -255,9 +258,13 @@ def messages_of(
         raise InvalidRequest("must have at least one item.", field="input")
     for number, item in enumerate([*earlier, *items], -len(earlier)):
         _add(messages, item, tools, f"input[{number}]")
+    # Reasoning of a turn that was interrupted is no message.
+    messages = [one for one in messages if one["content"] or one.keys() != {"role", "content", REASONING}]
     if not messages:
         raise InvalidRequest("has no item that a model reads; send a message too.", field="input")
     for message in messages:
+        if REASONING in message:
+            message[REASONING] = "".join(message[REASONING])
         message["content"] = _simplified(message["content"])
         if not message["content"]:
             message["content"] = None if message["role"] == "assistant" else ""
@@ -267,6 +274,8 @@ def messages_of(
 def _add(messages: list[dict[str, Any]], item: dict[str, Any], tools: Tools, path: str) -> None:
     """Adds an item to the messages, whose contents are lists of parts until all items are added."""
     kind = _kind(item, path)
+    if kind == "reasoning" and (parts := objects_of(item.get("content"))):
+        _assistants(messages).setdefault(REASONING, []).extend(text_of(part.get("text")) for part in parts)
     if kind not in _SHAPES:
         return
     match convert(item, _SHAPES[kind], path):

@@ -99,6 +99,20 @@ def test_the_output_of_a_response_is_the_input_of_the_next() -> None:
     assert found == [first, {"role": "assistant", "content": "Hello!"}, second]
 
 
+def test_reasoning_is_a_member_of_the_message_that_it_led_to() -> None:
+    def thought(*texts: str) -> dict[str, Any]:
+        parts = [{"type": "reasoning_text", "text": text} for text in texts]
+        return {"id": "rs_1", "type": "reasoning", "summary": [], "content": parts}
+
+    question = {"role": "user", "content": "Weather?"}
+    found = messages(
+        question, thought("H", "m."), thought(" Oslo."), call(1), result(1), thought("!"), question
+    )
+    calling = found.pop(1)
+    assert (calling["reasoning_content"], len(calling["tool_calls"])) == ("Hm. Oslo.", 1)
+    assert [one["role"] for one in found] == ["user", "tool", "user"]
+
+
 def test_a_refusal_is_text_for_the_model() -> None:
     content = [{"type": "refusal", "refusal": "No."}]
     assert messages({"role": "assistant", "content": content}) == [{"role": "assistant", "content": "No."}]
