@@ -94,7 +94,7 @@ GUARDS = {
     ),
     "queries/sessions.py": (
         (" AND a.disabled_at = 0", "", "sign_in: an_account_that_is_disabled"),
-        ("AND s.pending = $5 AND", "AND $5 >= 0 AND", "sign_in: a_sign_in_waits_for_a_code"),
+        ("AND s.pending = $2 AND", "AND $2 >= 0 AND", "sign_in: a_sign_in_waits_for_a_code"),
     ),
 }  # fmt: skip
 

@@ -27,7 +27,6 @@ class AuditState(Struct, frozen=True):
 
     closed_until: bytes
     counts: Counts
-    claimed_until: int
     audited_at: int
     breaches: int
     counted: str

@@ -115,7 +115,6 @@ class SecondFactorRow(Struct, frozen=True):
     account_id: int
     secret: str
     confirmed_at: int
-    last_step: int
     created_at: int
 
     def __repr__(self) -> str:
