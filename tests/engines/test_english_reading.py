@@ -335,6 +335,7 @@ dept. of → department of
 Pro Max. → Pro Max.
 apt. 5C, Mark's Pl. → Apartment five C, Mark's Place
 Rm 204, Bldg C, 55 W 46th St. → Room two oh four, Building C, fifty five west forty sixth Street
+1200 N. Main St., £45,000 p.a. → twelve hundred north Main Street, forty five thousand pounds per annum
 Eqs. (2)-(4), Tab. 2, Ref. [12] → equations (two) to (four), table two, reference [twelve]
 the Sun. → the Sun.
 """,

@@ -127,7 +127,7 @@ WITH_STOPS: Final = {
     "E.g.": "for example", "a.k.a.": "A K A", "a.m.": "A M", "p.m.": "P M",
     "A.M.": "A M", "P.M.": "P M", "Ph.D.": "P H D", "Ph.D": "P H D", "PhD": "P H D", "PhDs": "P H D's",
     "M.D.": "M D", "B.A.": "B A", "YoY": "year over year", "U.S.A.": "U S A", "U.S.": "U S", "U.K.": "U K",
-    "U.N.": "U N", "E.U.": "E U", "D.C.": "D C", "V.P.": "V P",
+    "U.N.": "U N", "E.U.": "E U", "D.C.": "D C", "V.P.": "V P", "p.a.": "per annum",
     "No. of": "number of", "no. of": "number of", "Sec. of": "Secretary of",
     "Ret.": "retired", "w/out": "without", "B.Sc.": "B S C", "M.Sc.": "M S C", "B.Ed.": "B ed",
     "B.C.": "B C", "A.D.": "A D", "P.S.": "P S", "R.I.P.": "R I P", "P.O.": "P O", "L.A.": "L A",

@@ -122,11 +122,11 @@ CODES: tuple[Rule, ...] = (
     ),
     # ISO 9001:2015; 221B Baker St.
     rule(r"(?<!\w)((?:ISO|IEC|EN|IEEE|DIN|ASTM)(?:/[A-Z]+)* \d[\d.-]*):(?=(?:19|20)\d\d(?!\d))", r"\1, "),
+    rule(rf"(?<=\d) ([NSEW])\.?(?= {_STREET})", lambda m: f" {BEARINGS[m[1]]}"),
     rule(
-        rf"(?<![\w.,$€£-])(?<!\b[IiBb][ny] )(\d{{3,4}})([A-Z]?)(?= (?:[NSEW]\.? )?{_STREET})",
+        rf"(?<![\w.,$€£-])(?<!\b[IiBb][ny] )(\d{{3,4}})([A-Z]?)(?= (?:(?:nor|sou|ea|we)\w+ )?{_STREET})",
         lambda m: f"{in_pairs(m[1])} {m[2]}".strip(),
     ),
-    rule(rf"(?<=\d) ([NSEW])\.?(?= {_STREET})", lambda m: f" {BEARINGS[m[1]]}"),
     rule(
         r"(?<!\w)([Aa]pt|Ste|Rm|Bldg)\.? (?=#?\d|[A-Z](?!\w))",
         lambda m: f"{ABBREVIATIONS[m[1].capitalize()]} ",
