@@ -35,7 +35,6 @@ from myna.gateway.relay.relay import Relay
 from myna.gateway.relay.v1 import V1_CHAT
 from myna.http.asgi import Application
 from myna.http.client import ClientResponse, HttpClient
-from myna.http.exchange import Exchange
 from myna.http.request import BodyBudget, BodyLimits, Request
 from myna.http.responses import Response
 from myna.lib.telemetry.access_log import AccessLog
@@ -120,7 +119,7 @@ async def _layers(service: Service) -> dict[str, float]:
     )
     caller = UnverifiedCaller(hash_of(KEY_FORMAT % 1), Scope.CHAT)
 
-    plan, client = partial(service.relay_planner.plan, V1_CHAT, caller, BODY), Request(_exchange(), limits)
+    plan, client = partial(service.relay_planner.plan, V1_CHAT, caller, BODY), _request(limits)
 
     async def answered(_: Request) -> Response:
         return Response(b"{}")
@@ -139,10 +138,12 @@ async def _layers(service: Service) -> dict[str, float]:
     )
     edge = Application(routes={CHAT_PATH: {"POST": answered}}, fallback=_never, limits=limits, access=access)
     return {
-        WITHOUT_STORE: await _least(lambda: _exchange().run(whole)),
-        "· edge: route, envelope, metrics, access log": await _least(lambda: _exchange().run(edge)),
+        WITHOUT_STORE: await _least(lambda: _request(limits).run(whole.serve)),
+        "· edge: route, envelope, metrics, access log": await _least(
+            lambda: _request(limits).run(edge.serve)
+        ),
         "· key: headers, key's hash, body": await _least(
-            lambda: key_auth.caller_and_body(Request(_exchange(), limits), Scope.CHAT)
+            lambda: key_auth.caller_and_body(_request(limits), Scope.CHAT)
         ),
         "· chat: all after the key": await _least(lambda: relay.answer(caller, plan, client)),
         "· · plan: JSON, intent, channels": await _least(lambda: plan(Slot())),
@@ -232,14 +233,14 @@ async def _of_many(many: Work) -> float:
     return least / REPEATED * 1e6
 
 
-def _exchange() -> Exchange:
+def _request(limits: BodyLimits) -> Request:
     """A request that has arrived, on a connection that keeps nothing of the response."""
-    asked = {"method": "POST", "path": CHAT_PATH, "headers": HEADERS, "query_string": b""}
-    exchange = Exchange(_CONNECTION, {"type": "http", **asked}, [], continues=False, keeps_alive=True)
-    exchange.body += BODY
-    exchange.more_body = False
-    exchange.news.set()
-    return exchange
+    request = Request(_CONNECTION, "POST", CHAT_PATH.encode(), HEADERS)
+    request.limits = limits
+    request.received += BODY
+    request.more_body = False
+    request.news.set()
+    return request
 
 
 _CONNECTION: Any = SimpleNamespace(

@@ -21,7 +21,7 @@ from myna.errors import (
 )
 from myna.http.client_address import TrustedProxies
 from myna.http.cors import Cors
-from myna.http.exchange import EXCHANGE, Exchange, ResponseStream
+from myna.http.exchange import ResponseStream
 from myna.http.request import BodyLimits, Request
 from myna.http.request_head import App, Receive, Scope, Send, traceparent_of
 from myna.http.responses import Response, envelope, public_error
@@ -69,9 +69,8 @@ NOWHERE: Mapping[str, Handler] = dict.fromkeys(("GET", "POST", "PUT", "PATCH", "
 
 
 class Application:
-    """The ASGI application of the server. `proxies` may name another address than the connection's as the
-    client's: the exchange and the `client` of the scope get that one. A `metrics_port` has the metrics
-    alone."""
+    """The application of the server. `proxies` may name another address than the connection's as the
+    client's: the `client` of the request is then that one. A `metrics_port` has the metrics alone."""
 
     def __init__(
         self,
@@ -94,42 +93,43 @@ class Application:
         """Why the service ends by itself; empty as long as it does not."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._fallback(scope, receive, send)
-            return
+        """The lifespan of the process, for uvicorn."""
+        await self._fallback(scope, receive, send)
+
+    async def serve(self, request: Request) -> None:
+        """Answers a request."""
         started = time.perf_counter()
-        exchange: Exchange = scope[EXCHANGE]
-        logs.request_id.set(exchange.request_id)
-        if parent := traceparent_of(exchange.headers):
+        logs.request_id.set(request.request_id)
+        if parent := traceparent_of(request.headers):
             logs.traceparent.set(parent)
-        span = traces.begin(scope["method"], parent) if traces.tracer else None
+        span = traces.begin(request.method, parent) if traces.tracer else None
         if self._proxies is not None:
-            exchange.address = self._proxies.client_address(exchange.address, scope["headers"])
-            scope["client"] = exchange.address, 0
-        path = scope["path"]
+            request.address = self._proxies.client_address(request.address, request.fields)
+            request.client = request.address, 0
+        path = request.path
         route = path if path in self._routes else self._route_of(path)
         if route and route not in _BELOW:
-            path = scope["path"] = route
+            path = request.path = route
         methods = self._routes.get(route)
-        if self._metrics_port and self._is_elsewhere(scope):
+        if self._metrics_port and self._is_elsewhere(request):
             methods, route = NOWHERE, ""
         if self._cors is not None and path.startswith(CORS_PREFIXES):
-            exchange.added += self._cors.answer(scope["headers"])
+            request.added += self._cors.answer(request.fields)
         if methods is None:
-            await self._fall_back(exchange, receive, send)
+            await self._fall_back(request)
         else:
-            await self._serve(methods, exchange)
+            await self._serve(methods, request)
         seconds = time.perf_counter() - started
         completed = CompletedRequest(
-            request_id=exchange.request_id,
-            method=scope["method"],
+            request_id=request.request_id,
+            method=request.method,
             route=route or "other",
             path=path if route == path else logs.masked(path[:LOGGED_PATH_MAX_CHARS]),
-            status=exchange.status,
+            status=request.status,
             seconds=seconds,
             ended_at=time.time(),
-            details=exchange.details,
-            address=exchange.address,
+            details=request.details,
+            address=request.address,
         )
         self._access.record(completed)
         if span is not None:
@@ -144,12 +144,12 @@ class Application:
         below = (route for route, pattern in _BELOW.items() if pattern.fullmatch(path))
         return next((route for route in below if route in self._routes), "")
 
-    def _is_elsewhere(self, scope: Scope) -> bool:
+    def _is_elsewhere(self, request: Request) -> bool:
         """Whether the path is not of this port. That of the service and that of the metrics have the health
         checks."""
-        is_of_metrics = scope["path"] == METRICS_PATH
-        on_metrics_port = scope["server"][1] == self._metrics_port
-        return is_of_metrics != on_metrics_port and scope["path"].encode() not in HEALTH_PATHS[:2]
+        is_of_metrics, (server, _) = request.path == METRICS_PATH, request.connection.ends
+        on_metrics_port = server is not None and server[1] == self._metrics_port
+        return is_of_metrics != on_metrics_port and request.path.encode() not in HEALTH_PATHS[:2]
 
     def log_refusal(self, error: MynaError, request_id: str, status: int) -> None:
         """Logs a connection or an invalid request that the server refused without this application."""
@@ -166,15 +166,15 @@ class Application:
             )
         )
 
-    async def _serve(self, methods: Mapping[str, Handler], exchange: Exchange) -> None:
-        scope, request = exchange.scope, Request(exchange, self._limits)
+    async def _serve(self, methods: Mapping[str, Handler], request: Request) -> None:
+        request.limits = self._limits
         disconnected = False
         try:
-            method = "GET" if scope["method"] == "HEAD" else scope["method"]
-            handler = methods.get(method) or self._preflight(methods, scope)
+            handler = methods.get("GET" if request.method == "HEAD" else request.method)
+            handler = handler or self._preflight(methods, request)
             if handler is None:
-                raise MethodNotAllowed(scope["method"], ", ".join(methods))
-            if scope["method"] == "POST" and exchange.stopping:
+                raise MethodNotAllowed(request.method, ", ".join(methods))
+            if request.method == "POST" and request.stopping:
                 raise ShuttingDown
             response = await handler(request)
         except CommitInDoubt as doubt:
@@ -182,9 +182,9 @@ class Application:
                 "the charge of this call is in doubt; the connection is closed without a response",
                 exc_info=doubt.__cause__,
             )
-            exchange.details.error_type = IN_DOUBT
-            if not exchange.abort_stream():
-                await exchange.abort()
+            request.details.error_type = IN_DOUBT
+            if not request.abort_stream():
+                await request.abort()
             return
         except asyncio.CancelledError:
             response = envelope(CallAbandoned(), request.path)
@@ -193,20 +193,20 @@ class Application:
             response = envelope(public_error(error), request.path)
         finally:
             request.release()
-        if exchange.abort_stream():  # unless it is complete
+        if request.abort_stream():  # unless it is complete
             return
         if isinstance(response, ResponseStream):
             raise AssertionError("a handler returned a stream that it did not start")
         if response.error_type:
-            exchange.details.error_type, exchange.details.message = response.error_type, response.message
-        await exchange.respond(response)
+            request.details.error_type, request.details.message = response.error_type, response.message
+        await request.respond(response)
         if disconnected:
-            exchange.status = DISCONNECTED
+            request.status = DISCONNECTED
 
-    def _preflight(self, methods: Mapping[str, Handler], scope: Scope) -> Handler | None:
-        if self._cors is None or not scope["path"].startswith(CORS_PREFIXES):
+    def _preflight(self, methods: Mapping[str, Handler], request: Request) -> Handler | None:
+        if self._cors is None or not request.path.startswith(CORS_PREFIXES):
             return None
-        headers = self._cors.preflight(scope["method"], scope["headers"], methods)
+        headers = self._cors.preflight(request.method, request.fields, methods)
         if headers is None:
             return None
 
@@ -215,18 +215,17 @@ class Application:
 
         return answer
 
-    async def _fall_back(self, exchange: Exchange, receive: Receive, send: Send) -> None:
+    async def _fall_back(self, request: Request) -> None:
         """Runs the fallback application. Starlette answers an unhandled exception and raises it again; once a
         response has started, that exception is already answered and logged."""
-        scope = exchange.scope
-        if scope["path"] == METRICS_PATH:
+        if request.path == METRICS_PATH:
             self._access.flush()
         try:
-            await self._fallback(scope, receive, send)
+            await self._fallback(request.scope(), request.next_message, request.send)
         except Exception as error:
-            if not exchange.status:
+            if not request.status:
                 public = public_error(error)
-                exchange.details.failed(public)
-                await exchange.respond(envelope(public, scope["path"]))
+                request.details.failed(public)
+                await request.respond(envelope(public, request.path))
         finally:
-            exchange.abort_stream()  # unless it is complete
+            request.abort_stream()  # unless it is complete

@@ -14,7 +14,8 @@ from uvicorn.server import ServerState
 from myna.errors import InvalidRequest, MynaError, Overloaded
 from myna.http import request_head
 from myna.http.asgi import HEALTH_PATHS, UNANSWERED, Application
-from myna.http.exchange import Exchange, refusal
+from myna.http.exchange import refusal
+from myna.http.request import Request
 from myna.http.request_head import Header
 from myna.http.server_config import ServerConfig, Waiting
 from myna.lib.aio import Timer, WriteBuffer
@@ -55,8 +56,8 @@ class Protocol(asyncio.Protocol):
     _waiting: Waiting  # from its address, of which it is one while it waits for its client
     _waits = False
     half_closed = False  # the client has closed its sending side
-    _last: Exchange | None = None  # of the last request head
-    _active: Exchange | None = None  # whose application runs
+    _last: Request | None = None  # of the last request head
+    _active: Request | None = None  # that is served
     _refusal: MynaError = INVALID
     _in_keep_alive = False
 
@@ -68,22 +69,22 @@ class Protocol(asyncio.Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.config = config
-        self.app = config.loaded_app
+        self.app = cast(Application, config.loaded_app)
         self.loop = _loop or asyncio.get_running_loop()
         self.server_state = server_state
         self._connections = cast("set[asyncio.Protocol]", server_state.connections)
-        self._app_state = app_state
+        self.app_state = app_state
         self._head_timer, self._write_timer = Timer(), Timer()
         self._parser = self._new_parser()
-        self._pipeline: deque[Exchange] = deque()
+        self._pipeline: deque[Request] = deque()
         self._headers: list[Header] = []
         self._expects_continue = False
-        self._ends: request_head.Ends = None, None
+        self.ends: request_head.Ends = None, None
         self._resumed = asyncio.Event()  # set while `is_paused` is false
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = WriteBuffer(transport, self.config.flush_queue)
-        self._ends = _, client = request_head.ends_of(transport)
+        self.ends = _, client = request_head.ends_of(transport)
         self._waiting = self.config.waiting.of(client[0] if client else "")
         self._connections.add(self)
         if len(self._connections) - self.config.over_limit_count > self.config.connections_max:
@@ -102,9 +103,9 @@ class Protocol(asyncio.Protocol):
         self._stop_keep_alive()
         self.is_paused = False
         self._resumed.set()
-        for exchange in (self._active, self._last, *self._pipeline):
-            if exchange is not None and not exchange.complete:
-                exchange.lose()
+        for request in (self._active, self._last, *self._pipeline):
+            if request is not None and not request.complete:
+                request.lose()
 
     def eof_received(self) -> bool:
         """The client has closed its sending side. Complete requests are answered before the connection is
@@ -116,8 +117,8 @@ class Protocol(asyncio.Protocol):
         self._last.keeps_alive = False
         if self._active is not None:
             self._active.news.set()
-            if self._active.stream is not None:
-                self._active.stream.lose()
+            if self._active.streamed is not None:
+                self._active.streamed.lose()
         return True
 
     def data_received(self, data: bytes) -> None:
@@ -177,32 +178,32 @@ class Protocol(asyncio.Protocol):
             raise ValueError(reason)
         self._head_timer.stop()
         before = self._last
-        self._last = exchange = self._new_exchange(version)
-        self._headers = DISCARD  # trailers are ignored
-        if before is None or before.complete:
-            self._start(exchange)
-        else:
-            self._pause_reading()
-            self._pipeline.append(exchange)
-
-    def _new_exchange(self, version: str) -> Exchange:
-        method, state = self._parser.get_method(), self._app_state
-        return Exchange(
+        self._last = request = Request(
             self,
-            request_head.new_scope(method, self.url, version, self._headers, self._ends, state),
+            self._parser.get_method().decode("ascii"),
+            self.url,
+            self._headers,
+            self.ends[1],
             self.server_state.default_headers,
-            continues=self._expects_continue,
+            version=version,
             keeps_alive=version != "1.0" and self._parser.should_keep_alive() and not self._over_limit,
         )
+        request.waits_to_continue = self._expects_continue
+        self._headers = DISCARD  # trailers are ignored
+        if before is None or before.complete:
+            self._start(request)
+        else:
+            self._pause_reading()
+            self._pipeline.append(request)
 
     def on_body(self, body: bytes) -> None:
         self._overhead_bytes = 0
-        exchange = self._last
-        if exchange is not None and not exchange.complete:
-            exchange.body += body
-            if len(exchange.body) > BODY_BUFFERED_MAX_BYTES:
+        request = self._last
+        if request is not None and not request.complete:
+            request.received += body
+            if len(request.received) > BODY_BUFFERED_MAX_BYTES:
                 self._pause_reading()
-            exchange.news.set()
+            request.news.set()
 
     def on_message_complete(self) -> None:
         self._between_requests = True
@@ -212,7 +213,7 @@ class Protocol(asyncio.Protocol):
             self._last.more_body = False
             self._last.news.set()
 
-    # What an exchange calls:
+    # What a request calls:
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
@@ -245,9 +246,9 @@ class Protocol(asyncio.Protocol):
             self.transport.close()
             self._start_write_timer()
 
-    def _start(self, exchange: Exchange) -> None:
-        self._active = exchange
-        self.server_state.tasks.add(self.loop.create_task(exchange.run(self.app)))
+    def _start(self, request: Request) -> None:
+        self._active = request
+        self.server_state.tasks.add(self.loop.create_task(request.run(self.app.serve)))
 
     def _pause_reading(self) -> None:
         if not self._reading_paused:
@@ -290,7 +291,7 @@ class Protocol(asyncio.Protocol):
         self.is_paused = True
         self._resumed.clear()
         self._start_write_timer()
-        stream = self._active.stream if self._active else None
+        stream = self._active.streamed if self._active else None
         if stream is not None and stream.on_pause is not None:
             stream.on_pause()
 
@@ -298,7 +299,7 @@ class Protocol(asyncio.Protocol):
         self.is_paused = False
         self._resumed.set()
         self._write_timer.stop()
-        stream = self._active.stream if self._active else None
+        stream = self._active.streamed if self._active else None
         if stream is not None and stream.on_resume is not None:
             stream.on_resume()
 
@@ -372,5 +373,4 @@ class Protocol(asyncio.Protocol):
         self._start_write_timer()
 
     def _log_refusal(self, error: MynaError, request_id: str, status: int) -> None:
-        if isinstance(self.app, Application):
-            self.app.log_refusal(error, request_id, status)
+        self.app.log_refusal(error, request_id, status)

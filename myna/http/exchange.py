@@ -7,12 +7,15 @@ terminating chunk, by which a client knows that the response is incomplete (RFC 
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
+from urllib.parse import unquote
+
+import httptools
 
 from myna.errors import MynaError
-from myna.http.request_head import App, Header, Message, Scope, request_id_of
+from myna.http.request_head import End, Header, Headers, Message, Scope, request_id_of
 from myna.http.responses import JSON, Response, envelope
 from myna.lib.telemetry.requests import RequestDetails
 
@@ -55,54 +58,92 @@ def _lines(media_type: bytes, headers: Mapping[str, str]) -> list[bytes]:
 
 
 class Exchange:
-    """A request and its response. `headers` has the last one of each name in lower case. `address` is the
-    client's, "" if the server has none. `news` is set when a part of the body arrives, when the client
-    leaves, and when the response is complete. A response without a length is sent in chunks, or to a client
-    of HTTP/1.0 until the end of the connection. `status` is the response's, 0 before it. `added` are headers
-    of the response in addition to those of the handler. `stream` is the response that is sent while it is
-    made."""
+    """A request and its response. Names in `fields`, the headers as they were sent, are in lower case;
+    `headers` has the last one of each name. `address` is that of the `client`, "" if the server has none.
+    `news` is set when a part of the body arrives, when the client leaves, and when the response is complete.
+    A response without a length is sent in chunks, or to a client of HTTP/1.0 until the end of the connection.
+    `status` is the response's, 0 before it. `added` are headers of the response in addition to those of the
+    handler. `streamed` is the response that is sent while it is made."""
+
+    __slots__ = (
+        "_counted_bytes", "_counted_for", "_is_chunked", "_left", "_url", "added", "address", "client",
+        "complete", "connection", "details", "fields", "headers", "keeps_alive", "lost", "method",
+        "more_body", "news", "path", "received", "request_id", "started", "status", "streamed", "version",
+        "waits_to_continue",
+    )  # fmt: skip
 
     def __init__(
         self,
         connection: "Protocol",
-        scope: Scope,
-        default_headers: Sequence[Header],
+        method: str,
+        url: bytes,
+        fields: Headers,
+        client: End = None,
+        default_headers: Sequence[Header] = (),
         *,
-        continues: bool,
-        keeps_alive: bool,
+        version: str = "1.1",
+        keeps_alive: bool = True,
     ) -> None:
         self.connection = connection
-        self.scope = scope
-        scope[EXCHANGE] = self
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.method = method
+        self._url = httptools.parse_url(url)
+        path = self._url.path.decode("ascii")
+        self.path = unquote(path) if "%" in path else path
+        self.version = version
+        self.fields = fields
+        self.headers: dict[bytes, bytes] = dict(fields)
         self.request_id = request_id_of(self.headers)
-        client = scope.get("client")
-        self.address: str = client[0] if client else ""
+        self.client = client
+        self.address = client[0] if client else ""
         self.details = RequestDetails()
         self.added = [*default_headers, (b"x-request-id", self.request_id.encode())]
         self.keeps_alive = keeps_alive
-        self.waits_to_continue = continues
-        self.body = bytearray()
+        self.waits_to_continue = False
+        self.received = bytearray()
         self.more_body = True
         self.news = asyncio.Event()
-        self.disconnected = self.started = self.complete = False
+        self.lost = self.started = self.complete = False
         self.status = 0
-        self.stream: ResponseStream | None = None
+        self.streamed: ResponseStream | None = None
         self._is_chunked = False
         self._left: int | None = None  # of the declared length
+        self._counted_bytes = self._counted_for = 0
 
-    async def run(self, app: App) -> None:
-        """Runs the application. A response that it does not complete ends the connection."""
+    @property
+    def query_string(self) -> bytes:
+        return self._url.query or b""
+
+    def scope(self) -> Scope:
+        """The request, for an ASGI application."""
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": self.version,
+            "server": self.connection.ends[0],
+            "client": self.client,
+            "scheme": "http",
+            "root_path": "",
+            "method": self.method,
+            "path": self.path,
+            "raw_path": self._url.path,
+            "query_string": self.query_string,
+            "headers": self.fields,
+            "state": dict(self.connection.app_state),
+            EXCHANGE: self,
+        }
+
+    async def run(self, serve: Callable[[Self], Awaitable[None]]) -> None:
+        """Has the request served. A response that is not completed ends the connection."""
         try:
-            await app(self.scope, self.receive, self.send)
-            if not self.complete and not self.disconnected:
+            await serve(self)
+            if not self.complete and not self.lost:
                 log.error("the application sent no complete response")
                 await self._fail()
         except BaseException as error:
             log.error("the application failed", exc_info=error)
             await self._fail()
         finally:
-            self.scope, self.stream = {}, None  # they refer to this exchange, a reference cycle
+            self.streamed = None  # it refers to this exchange, a reference cycle
             self.connection.server_state.tasks.discard(asyncio.current_task())
 
     async def _fail(self) -> None:
@@ -114,8 +155,8 @@ class Exchange:
 
     # The request:
 
-    async def receive(self) -> Message:
-        """The next part of the body, or the disconnect, for the application."""
+    async def next_message(self) -> Message:
+        """The next part of the body, or the disconnect, for an ASGI application."""
         if (found := await self.read()) is None:
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": found[0], "more_body": found[1]}
@@ -126,7 +167,7 @@ class Exchange:
         if self.waits_to_continue and not self.connection.transport.is_closing():
             self.connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.waits_to_continue = False
-        if not self.disconnected and not self.complete:
+        if not self.lost and not self.complete:
             self.connection.resume_reading()
             if not self.news.is_set():
                 await self.news.wait()
@@ -135,13 +176,13 @@ class Exchange:
     def take(self) -> tuple[bytes, bool] | None:
         """What has arrived of the body, as `read` returns it."""
         self.news.clear()
-        if self.disconnected or self.complete:
+        if self.lost or self.complete:
             return None
         self.connection.resume_reading()
-        part, self.body = bytes(self.body), bytearray()
+        part, self.received = bytes(self.received), bytearray()
         return part, self.more_body
 
-    async def wait_disconnected(self) -> None:
+    async def disconnected(self) -> None:
         """Returns when the client has closed the connection or its sending side. The two can't be told apart
         before something is written. Call it after the body has been read."""
         while not self.connection.half_closed and await self.read() is not None:
@@ -159,27 +200,27 @@ class Exchange:
 
     def lose(self) -> None:
         """The client has disconnected, or gets nothing more."""
-        self.disconnected = True
+        self.lost = True
         self.news.set()
-        if self.stream is not None:
-            self.stream.lose()
+        if self.streamed is not None:
+            self.streamed.lose()
 
     # The response:
 
     async def respond(self, response: Response) -> None:
         """Sends a whole response in one write, to HEAD without its body."""
         self.status = response.status
-        if self.connection.is_paused and not self.disconnected:
+        if self.connection.is_paused and not self.lost:
             await self.connection.drained()
-        if self.disconnected:
+        if self.lost:
             return
         self.keeps_alive = self.keeps_alive and not response.close
         headers = _lines(response.media_type, response.headers)
         headers.append(b"content-length: %d" % len(response.body))
-        self.write_head(response.status, headers, b"" if self.scope["method"] == "HEAD" else response.body)
+        self.write_head(response.status, headers, b"" if self.method == "HEAD" else response.body)
         if response.close:
             await self._linger()
-        if not self.disconnected:
+        if not self.lost:
             self.finish()
 
     async def _linger(self) -> None:
@@ -201,12 +242,12 @@ class Exchange:
             pass
 
     async def send(self, message: Message) -> None:
-        """Sends the head, or a part of the body."""
+        """Sends the head, or a part of the body, of an ASGI application."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-        if self.connection.is_paused and not self.disconnected:
+        if self.connection.is_paused and not self.lost:
             await self.connection.drained()
-        if self.disconnected:
+        if self.lost:
             return
         if self.complete or self.started != (message["type"] == "http.response.body"):
             raise RuntimeError(f"the application sent {message['type']} at the wrong time")
@@ -227,15 +268,15 @@ class Exchange:
             self.keeps_alive = False
         if b"content-length" in named:
             self._left, self._is_chunked = int(named[b"content-length"]), False
-        elif self.scope["method"] != "HEAD" and status not in _WITHOUT_BODY:
-            self._is_chunked = self.scope["http_version"] == "1.1"
+        elif self.method != "HEAD" and status not in _WITHOUT_BODY:
+            self._is_chunked = self.version == "1.1"
             self.keeps_alive = self.keeps_alive and self._is_chunked
             if self._is_chunked:
                 headers.append((b"transfer-encoding", b"chunked"))
         self.write_head(status, [b": ".join(one) for one in headers if one[0].lower() != b"connection"])
 
     def _send_part(self, part: bytes) -> None:
-        if self.scope["method"] == "HEAD":
+        if self.method == "HEAD":
             self._left = None
         elif self._is_chunked:
             if part:
@@ -266,31 +307,31 @@ class Exchange:
             self.connection.transport.close()
         self.connection.on_response_complete()
 
-    def open_stream(self) -> "ResponseStream":
+    def stream(self) -> "ResponseStream":
         """The response as a stream, of which nothing is sent yet. Call it once, after the body was read."""
-        chunked = self.scope["http_version"] == "1.1"
+        chunked = self.version == "1.1"
         if not chunked:
             self.keeps_alive = False  # the end of the connection is the end of the body
-        self.stream = ResponseStream(self, chunked=chunked)
-        if self.disconnected or self.connection.half_closed:
-            self.stream.lose()
-        return self.stream
+        self.streamed = ResponseStream(self, chunked=chunked)
+        if self.lost or self.connection.half_closed:
+            self.streamed.lose()
+        return self.streamed
 
     @property
     def has_streamed(self) -> bool:
         """Whether the response was started as a stream."""
-        return self.stream is not None and self.stream.started
+        return self.streamed is not None and self.streamed.started
 
     def abort_stream(self) -> bool:
         """Whether the response was started as a stream, which ends here unless it is complete."""
-        if self.stream is None or not self.stream.started:
+        if self.streamed is None or not self.streamed.started:
             return False
-        self.stream.abort()
+        self.streamed.abort()
         return True
 
     def give_up_stream(self) -> None:
         """Closes the connection after what was written."""
-        self.disconnected = True
+        self.lost = True
         self.connection.close_soon()
 
 

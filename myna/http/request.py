@@ -21,7 +21,7 @@ from myna.errors import (
     Unauthorized,
     UnsupportedEncoding,
 )
-from myna.http.exchange import Exchange, ResponseStream
+from myna.http.exchange import Exchange
 from myna.lib.shares import Shares
 
 SMALL_BODY_BYTES = 64 * 1024
@@ -95,42 +95,22 @@ async def read_answer(read: Callable[[], T], size_bytes: int, account_id: int) -
         return read()
 
 
-class Request:
-    """A request as passed to a handler. Header names are in lower case."""
+class Request(Exchange):
+    """A request as passed to a handler, with the `limits` of its body. Header names are in lower case."""
 
-    __slots__ = (
-        "_counted_bytes", "_counted_for", "_exchange", "_has_duplicates", "_headers", "_scope", "details",
-        "limits",
-    )  # fmt: skip
+    __slots__ = ("limits",)
 
-    def __init__(self, exchange: Exchange, limits: BodyLimits) -> None:
-        self._exchange = exchange
-        self._scope = exchange.scope
-        self.limits = limits
-        self.details = exchange.details
-        self._headers = exchange.headers
-        self._has_duplicates = len(self._headers) < len(self._scope["headers"])
-        self._counted_bytes = 0
-        self._counted_for = 0
-
-    @property
-    def path(self) -> str:
-        return str(self._scope["path"])
-
-    @property
-    def address(self) -> str:
-        """The client's network address."""
-        return self._exchange.address
+    limits: BodyLimits
 
     def header(self, name: bytes) -> bytes | None:
         """The value of a header, or None. Raises InvalidRequest for a duplicate header."""
-        value = self._headers.get(name)
-        if self._has_duplicates and value is not None and self._duplicate(name):
+        value = self.headers.get(name)
+        if value is not None and len(self.headers) < len(self.fields) and self._duplicate(name):
             raise InvalidRequest("duplicate header; send it once.", field=name.decode())
         return value
 
     def _duplicate(self, name: bytes) -> bool:
-        return [key for key, _ in self._scope["headers"]].count(name) > 1
+        return [key for key, _ in self.fields].count(name) > 1
 
     @property
     def authorization(self) -> bytes | None:
@@ -145,7 +125,7 @@ class Request:
         parameters: dict[str, str] = {}
         try:
             pairs = parse_qsl(
-                self._scope["query_string"].decode("ascii"),
+                self.query_string.decode("ascii"),
                 keep_blank_values=True,
                 errors="strict",
                 max_num_fields=QUERY_PARAMETERS_MAX,
@@ -176,9 +156,9 @@ class Request:
         TooManyBodies before the budget is exceeded, InvalidRequest if the body takes too long or ends early,
         UnsupportedEncoding, and ShuttingDown if the process is told to stop before the body has arrived."""
         self._counted_for = self.details.account_id
-        if not self._exchange.more_body:  # the usual case waits for nothing
+        if not self.more_body:  # the usual case waits for nothing
             self._check_encoding()
-            body, _ = _there(self._exchange.take())
+            body, _ = _there(self.take())
             if len(body) > self.limits.body_max_bytes:
                 raise BodyTooLarge(self.limits.body_max_bytes)
         else:
@@ -213,7 +193,7 @@ class Request:
 
     def _check_encoding(self) -> None:
         """Raises UnsupportedEncoding for a body that is not sent as it is."""
-        if b"content-encoding" in self._headers:
+        if b"content-encoding" in self.headers:
             encoding = (self.header(b"content-encoding") or b"").decode("latin-1").strip().lower()
             if encoding not in ("", "identity"):
                 raise UnsupportedEncoding(encoding)
@@ -229,25 +209,11 @@ class Request:
             until = min(clock(), began + size_bytes / slowest_bytes_per_s) + PATIENCE_S
             try:
                 async with asyncio.timeout_at(until):
-                    data, more = _there(await self._exchange.read())
+                    data, more = _there(await self.read())
             except TimeoutError:
                 raise BodyTooSlow(round(clock() - began, 1)) from None
             size_bytes += len(data)
             sink(data, more)
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the process is shutting down: long polls end now."""
-        return self._exchange.stopping
-
-    def stream(self) -> ResponseStream:
-        """The response as a stream, of which nothing is sent yet. Call it once, after the body was read."""
-        return self._exchange.open_stream()
-
-    async def disconnected(self) -> None:
-        """Returns when the client has closed the connection or its sending side. Call it after the body has
-        been read."""
-        await self._exchange.wait_disconnected()
 
     async def _read(self, max_bytes: int) -> bytes:
         self._check_encoding()
@@ -255,7 +221,7 @@ class Request:
         size = 0
         more = True
         while more:
-            part, more = _there(await self._exchange.read())
+            part, more = _there(await self.read())
             if more and self.stopping:
                 raise ShuttingDown
             parts.append(part)

@@ -1,11 +1,10 @@
-"""A request head: what of it the parser does not check, and the ASGI scope that is made of it."""
+"""A request head: what of it the parser does not check."""
 
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from operator import itemgetter
 from typing import Any
-from urllib.parse import unquote
 
 import httptools
 
@@ -19,7 +18,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 Header = tuple[bytes, bytes]
 Headers = list[Header]
-Ends = tuple[tuple[str, int] | None, tuple[str, int] | None]
+End = tuple[str, int] | None
+Ends = tuple[End, End]
 """Host and port of the server and of the client, if they have them."""
 
 
@@ -50,31 +50,8 @@ def ends_of(transport: asyncio.Transport) -> Ends:
     return _address(server), _address(client)
 
 
-def _address(found: object) -> tuple[str, int] | None:
+def _address(found: object) -> End:
     return (str(found[0]), int(found[1])) if isinstance(found, tuple | list) else None
-
-
-def new_scope(
-    method: bytes, url: bytes, version: str, headers: Headers, ends: Ends, state: Mapping[str, object]
-) -> Scope:
-    """The scope of a request with this head, between these ends."""
-    parsed = httptools.parse_url(url)
-    path = parsed.path.decode("ascii")
-    return {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-        "http_version": version,
-        "server": ends[0],
-        "client": ends[1],
-        "scheme": "http",
-        "root_path": "",
-        "method": method.decode("ascii"),
-        "path": unquote(path) if "%" in path else path,
-        "raw_path": parsed.path,
-        "query_string": parsed.query or b"",
-        "headers": headers,
-        "state": dict(state),
-    }
 
 
 def head_without_upgrade(parser: httptools.HttpRequestParser, url: bytes, headers: Headers) -> bytes:

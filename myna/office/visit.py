@@ -194,11 +194,11 @@ class Visit:
     def stream(self) -> ResponseStream:
         """The response as a stream, of which nothing is sent yet. Call it once. A page whose response was
         streamed returns `Streamed`."""
-        return self.exchange.open_stream()
+        return self.exchange.stream()
 
     async def disconnected(self) -> None:
         """Returns when the client has disconnected."""
-        await self.exchange.wait_disconnected()
+        await self.exchange.disconnected()
 
     async def read(
         self, query: Callable[Concatenate[Queries, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs

@@ -127,7 +127,7 @@ async def _fallback(scope: Scope, receive: Receive, send: Send) -> None:
             await send({"type": f"lifespan.{step}.complete"})
         return
     if scope["path"] == "/streamed":
-        stream = scope[EXCHANGE].open_stream()
+        stream = scope[EXCHANGE].stream()
         stream.start({}, b"text/event-stream")
         stream.write(b"one")
         if scope["query_string"]:

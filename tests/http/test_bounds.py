@@ -24,13 +24,14 @@ from myna.gateway.intent import speech_text
 from myna.gateway.relay.plan import read
 from myna.gateway.relay.v1 import TOOL_CALLS_MAX_BYTES, V1_CHAT, first_choice
 from myna.http import server
+from myna.http.asgi import Application
 from myna.http.connection import Protocol
-from myna.http.exchange import Exchange
 from myna.http.request import BodyBudget, BodyLimits, Request
 from myna.http.request_head import Receive, Scope, Send
 from myna.http.responses import public_error
 from myna.http.server_config import WaitingConnections
 from myna.lib.telemetry import logs
+from myna.lib.telemetry.access_log import AccessLog
 from myna.settings import Settings
 from myna.speech.plan import check_text, read_speed
 from myna.speech.synthesize import draft
@@ -60,10 +61,8 @@ def chat(body: bytes) -> None:
 
 
 def request(headers: list[tuple[bytes, bytes]], query: bytes = b"") -> Request:
-    scope = {"headers": headers, "query_string": query, "path": "/v1/task"}
     connection: Any = None  # nothing is received or sent
-    exchange = Exchange(connection, scope, [], continues=False, keeps_alive=True)
-    return Request(exchange, BodyLimits(1, 1.0, BodyBudget(1)))
+    return Request(connection, "GET", b"/v1/task?" + query, headers)
 
 
 def filled(piece: str, before: str = "", after: str = "") -> Callable[[int], str]:
@@ -137,7 +136,7 @@ READERS: dict[str, tuple[Reader, Inputs, int]] = {
     "text for a speech server": (cut, {piece: filled(piece) for piece in (".", "，", "a.b ")}, TEXT_CHARS),
     "stored draft": (lambda text: draft(lambda *_: text), {"9": filled("9")}, BODY_BYTES),
     "speed": (read_speed, {"1": filled("1")}, BODY_BYTES),
-    "query": (lambda query: request([], query).query(), QUERIES, HEAD_BYTES),
+    "query": (lambda query: request([], query).query(), QUERIES, HEAD_BYTES - 1024),
     "integer": (lambda text: read_integer("id", text), {"9": filled("9")}, HEAD_BYTES),
     "one header often": (
         lambda count: request([(b"a", b"")] * count).header(b"a"),
@@ -247,7 +246,8 @@ async def _silent(scope: Scope, receive: Receive, send: Send) -> None:
     await asyncio.Event().wait()
 
 
-_config = server.configure(_silent, Settings())
+_limits = BodyLimits(1, 1.0, BodyBudget(1))
+_config = server.configure(Application({}, _silent, _limits, AccessLog(len)), Settings())
 _config.waiting = WaitingConnections(_config.connections_max, None)
 
 

@@ -14,7 +14,6 @@ from myna.billing.ledger import Call
 from myna.engines.media.media import Inspector
 from myna.errors import InvalidRequest, Unavailable
 from myna.farm.nodes import Nodes
-from myna.http.exchange import Exchange
 from myna.http.request import BodyBudget, BodyLimits, Request
 from myna.http.responses import Response
 from myna.store.queries import config as config_store
@@ -44,13 +43,12 @@ class Client:
         connection: Any = SimpleNamespace(
             half_closed=False, config=SimpleNamespace(stopping=False), resume_reading=lambda: None
         )
-        scope = {"headers": headers, "path": "/farm/v1/lease"}
-        exchange = Exchange(connection, scope, [], continues=False, keeps_alive=True)
-        exchange.body, exchange.more_body = bytearray(body), False
-        exchange.news.set()
-        limits = BodyLimits(body_max_bytes=1000, body_timeout_s=LONG_S, budget=BodyBudget(10_000, 10_000))
-        self.request = Request(exchange, limits)
-        self.disconnect = exchange.lose
+        self.request = request = Request(connection, "POST", b"/farm/v1/lease", headers)
+        request.received, request.more_body = bytearray(body), False
+        request.news.set()
+        budget = BodyBudget(10_000, 10_000)
+        request.limits = BodyLimits(body_max_bytes=1000, body_timeout_s=LONG_S, budget=budget)
+        self.disconnect = request.lose
 
 
 @pytest.fixture
