@@ -289,9 +289,10 @@ class Exchange:
             self.connection.transport.write(part)
 
     def write_head(self, status: int, headers: list[bytes], body: bytes = b"") -> None:
-        """Writes the head, with the `added` headers and these lines of others, and `body`."""
+        """Writes the head, with the `added` headers and these lines of others, which are checked, and
+        `body`."""
         lines = [b": ".join(header) for header in self.added] + headers
-        if len(text := b"".join(lines)) != len(text.translate(None, _CONTROL)):
+        if len(text := b"".join(headers)) != len(text.translate(None, _CONTROL)):
             raise RuntimeError("a response header contains a control character")
         if not self.keeps_alive:
             lines.append(b"connection: close")

@@ -148,11 +148,18 @@ class FlushQueue:
 
 class WriteBuffer(asyncio.Transport):
     """Buffers writes until the end of the event loop iteration. Has the methods of a transport that uvicorn
-    and `http_client` use."""
+    and `http_client` use. `may_send` is called before buffered data is sent, which stays unsent if it returns
+    False."""
 
-    def __init__(self, transport: asyncio.Transport, queue: FlushQueue) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        queue: FlushQueue,
+        may_send: Callable[[], bool] | None = None,
+    ) -> None:
         self._transport = transport
         self._queue = queue
+        self.may_send = may_send
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self.is_closing = transport.is_closing  # type: ignore[method-assign]  # called for each request
@@ -177,7 +184,7 @@ class WriteBuffer(asyncio.Transport):
 
     def flush(self) -> None:
         """Passes the buffered data to the transport. On a closing transport it stays unsent."""
-        if self._pending and not self.is_closing():
+        if self._pending and not self.is_closing() and (self.may_send is None or self.may_send()):
             pending, self._pending, self._pending_bytes = self._pending, [], 0
             self._transport.writelines(pending)
 

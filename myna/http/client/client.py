@@ -6,7 +6,7 @@ never reach another caller.
 
 - A connection is reused `reuse_after_s` after its last response at the earliest. Bytes that follow a response
   within that time are in the kernel before the next request is sent, and are detected there: see
-  `connection.Guarded`.
+  `ClientConnection`.
 - After an origin has sent unexpected bytes, it is used without keep-alive for DISTRUST_S.
 
 Bytes that arrive later than that, and after the next request was sent on the same connection, can't be told

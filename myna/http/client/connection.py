@@ -84,33 +84,6 @@ class NotSent(Unreachable):
     """The connection was unusable before a byte was sent; the request may use another one."""
 
 
-class Guarded(WriteBuffer):
-    """Polls the socket for unread bytes right before it sends a request on a reused connection.
-
-    Bytes received before the request are not its response. Bytes received between the poll and the write, a
-    few microseconds later, can't be told from the response; `client.py` explains why that is unlikely.
-    """
-
-    used = False
-
-    def __init__(
-        self, transport: asyncio.Transport, queue: FlushQueue, on_unread: Callable[[bool], None]
-    ) -> None:
-        super().__init__(transport, queue)
-        self.on_unread = on_unread
-        self._poller = select.poll()
-        self._poller.register(
-            transport.get_extra_info("socket").fileno(), select.POLLIN | getattr(select, "POLLRDHUP", 0)
-        )
-
-    def flush(self) -> None:
-        """Sends the buffered data, or calls `on_unread(closed)` if bytes or the connection's end arrived."""
-        if self.used and self._pending and (events := self._poller.poll(0)):
-            self.on_unread(bool(events[0][1] & _ENDED))
-        else:
-            super().flush()
-
-
 class ClientConnection(asyncio.BufferedProtocol):
     """One connection, one call at a time. httptools calls the `on_…` methods from `feed_data`."""
 
@@ -131,6 +104,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._buffer = buffer
         self._on_closed = on_closed
         self._future: asyncio.Future[ClientResponse] | None = None
+        self._poller = select.poll()
+        self._used = False
         self._status = 0
         self._keep_alive = False
 
@@ -220,8 +195,9 @@ class ClientConnection(asyncio.BufferedProtocol):
     # Called by asyncio:
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = Guarded(
-            cast(asyncio.Transport, transport), self._flush_queue, self._unread_before_sending
+        self._transport = WriteBuffer(cast(asyncio.Transport, transport), self._flush_queue, self._may_send)
+        self._poller.register(
+            transport.get_extra_info("socket").fileno(), select.POLLIN | getattr(select, "POLLRDHUP", 0)
         )
         self._parser = httptools.HttpResponseParser(self)
         # An interim response of an old server may be HTTP/1.0 or have `close`; the final one still follows.
@@ -269,9 +245,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         repeat the earlier one."""
         if self._extra:
             self.stray = True
-            if self._transport.used:
+            if self._used:
                 return self.fail(ConnectionBroken(f"{self.origin} sent more than one response."))
-        self._transport.used = True
+        self._used = True
         self._finish()
         if self._extra:
             self.abort()
@@ -282,10 +258,18 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.stray = self.stray or not bytes(data[:12]).startswith(_REQUEST_TIMEOUT)
         self.fail(self._not_sent())
 
-    def _unread_before_sending(self, closed: bool) -> None:
-        """Bytes arrived before the request was sent. Over TLS they may be a session ticket."""
-        self.stray = not closed and not self.origin.secure
+    def _may_send(self) -> bool:
+        """Polls the socket right before a request is sent on a reused connection. Returns False, and ends the
+        call, if bytes or the connection's end arrived. Over TLS the bytes may be a session ticket.
+
+        Bytes received before the request are not its response. Bytes received between the poll and the write,
+        a few microseconds later, can't be told from the response; `client.py` explains why that is unlikely.
+        """
+        if not self._used or not (events := self._poller.poll(0)):
+            return True
+        self.stray = not events[0][1] & _ENDED and not self.origin.secure
         self.fail(self._not_sent())
+        return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
@@ -298,7 +282,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 where = "within its answer" if self._wire_bytes else "without an answer"
                 self.fail(ConnectionBroken(f"{self.origin} closed the connection {where}."))
         del self._parser  # refers to this connection's methods: a reference cycle
-        del self._transport.on_unread  # likewise
+        self._transport.may_send = None  # likewise
         self._on_closed(self)
 
     def _framed(self) -> bool:
