@@ -79,13 +79,12 @@ class ChargeOrder(Struct, frozen=True):
 
 class Call:
     """An open call. As a context manager it is refunded at the exit unless it was kept or handed over.
-    `channel` was tried last, or answered; it is stored with the call, and set in `details`."""
+    `channel` was tried last, or answered; it is that of the `details`, and is stored with the call."""
 
     def __init__(
         self, ledger: "Ledger", charge: Charge, charged: Charged, seconds: float, details: RequestDetails
     ) -> None:
         self._ledger = ledger
-        self._channel = ""
         self.details = details
         self.id = charge.call_id
         self.account_id = charged.account_id
@@ -97,12 +96,13 @@ class Call:
 
     @property
     def channel(self) -> str:
-        return self._channel
+        return self.details.channel
 
     @channel.setter
     def channel(self, name: str) -> None:
-        self._channel = self.details.channel = name
-        self.details.input_tokens = self.details.output_tokens = 0  # those of a channel that has failed
+        details = self.details
+        details.channel = name
+        details.input_tokens = details.output_tokens = 0  # those of a channel that has failed
 
     @property
     def seconds_left(self) -> float:
@@ -121,7 +121,7 @@ class Call:
             answer=to_store(answer) if self.repeatable else None,
             audio=audio,
             reason=reason,
-            channel=self._channel,
+            channel=self.details.channel,
             usage=self.details.usage,
         )
         try:
@@ -156,7 +156,7 @@ class Call:
     async def _refund(self, reason: str, error: BaseException | None) -> None:
         try:
             usage = self.details.usage
-            end = End(self.id, CallState.REFUNDED, reason=reason, channel=self._channel, usage=usage)
+            end = End(self.id, CallState.REFUNDED, reason=reason, channel=self.channel, usage=usage)
             refunded = await self._ledger.refund(end)
         except asyncio.CancelledError:  # cancelled during the refund
             refunded = False

@@ -146,19 +146,19 @@ class Outbound:
                 RETRY_AFTER_S,
             ),
         )
-        self._channels: dict[str, Shares[int]] = {}
+        self._channels: dict[str, tuple[Shares[int], Gauge]] = {}
 
     def place(self, channel: str, concurrent: int, account_id: int) -> "OutboundPlace":
         """Has a place for a request of the account, 0 for the operator. The channel may have `concurrent`
         places, or with 0 its share. Entering it raises Overloaded for the account, ChannelFull."""
         total = self._all.total
         most = min(concurrent or _part(total, CHANNEL_SHARE), total)
-        places = self._channels.get(channel)
-        if places is None:
-            places = self._channels[channel] = Shares(0, 0, ChannelFull)
+        if channel not in self._channels:
+            self._channels[channel] = Shares(0, 0, ChannelFull), metrics.CHANNEL_PLACES.labels(channel)
+        places, gauge = self._channels[channel]
         if places.total != most:
             places.total, places.share = most, _part(most, ACCOUNT_SHARE_OF_CHANNEL)
-        return OutboundPlace(places, self._all, account_id, metrics.places_of(channel))
+        return OutboundPlace(places, self._all, account_id, gauge)
 
 
 class OutboundPlace:

@@ -80,10 +80,9 @@ class FairQueue(Generic[T]):
 
 
 class Waiter(NamedTuple, Generic[H]):
-    """A holder that waits for a place, by its share; 0: that of all."""
+    """A holder that waits for a place."""
 
     holder: H
-    share: int
     place: "asyncio.Future[None]"
 
 
@@ -105,7 +104,7 @@ class Shares(Generic[H]):
 
     def take(self, holder: H, places: int = 1) -> None:
         """Takes places until `release`. Raises the refusal."""
-        if not self.try_take(holder, places=places):
+        if not self.try_take(holder, places):
             raise self.refusal()
 
     def release(self, holder: H, places: int = 1) -> None:
@@ -126,23 +125,23 @@ class Shares(Generic[H]):
         finally:
             self.release(holder, places)
 
-    def try_take(self, holder: H, share: int = 0, places: int = 1, *, is_next: bool = False) -> bool:
-        """Takes places if there are as many, the holder may have them, by its `share` if it has another one,
-        and does not wait for one, unless it `is_next`. Returns whether it did."""
+    def try_take(self, holder: H, places: int = 1, *, is_next: bool = False) -> bool:
+        """Takes places if there are as many, the holder may have them and does not wait for one, unless it
+        `is_next`. Returns whether it did."""
         held = self._places.get(holder, 0) + places
         in_use = self.in_use + places
-        if (held > (share or self.share) and holder) or in_use > self.total:
+        if (held > self.share and holder) or in_use > self.total:
             return False
         if self.waiting.size and not is_next and self.waiting.count(holder):
             return False
         self._places[holder], self.in_use = held, in_use
         return True
 
-    async def wait_for(self, holder: H, wait_s: float | None = None, share: int = 0) -> None:
+    async def wait_for(self, holder: H, wait_s: float | None = None) -> None:
         """Takes a place as `try_take` does, within `wait_s` seconds. Raises the refusal."""
-        if self.try_take(holder, share):
+        if self.try_take(holder):
             return
-        waiter = Waiter(holder, share, asyncio.get_running_loop().create_future())
+        waiter = Waiter(holder, asyncio.get_running_loop().create_future())
         self.waiting.put(holder, waiter)
         try:
             await asyncio.wait([waiter.place], timeout=wait_s)
@@ -164,7 +163,7 @@ class Shares(Generic[H]):
         for waiter in self.in_turn():
             if self.in_use >= self.total:
                 return
-            if self.try_take(waiter.holder, waiter.share, is_next=True):
+            if self.try_take(waiter.holder, is_next=True):
                 self.waiting.remove(waiter.holder, waiter)
                 self.waiting.served(waiter.holder)
                 waiter.place.set_result(None)

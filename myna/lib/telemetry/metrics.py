@@ -158,12 +158,6 @@ def seconds_of(path: str) -> Histogram:
     return REQUEST_SECONDS.labels(path)
 
 
-@lru_cache(maxsize=1024)
-def places_of(channel: str) -> Gauge:
-    """The places in use of a channel. Cached for the same reason."""
-    return CHANNEL_PLACES.labels(channel)
-
-
 class OfCall:
     """The metrics of calls of one route that one channel answered."""
 
