@@ -109,10 +109,6 @@ class Exchange:
         self._left: int | None = None  # of the declared length
         self._counted_bytes = self._counted_for = 0
 
-    @property
-    def query_string(self) -> bytes:
-        return self._url.query or b""
-
     def scope(self) -> Scope:
         """The request, for an ASGI application."""
         return {
@@ -126,7 +122,7 @@ class Exchange:
             "method": self.method,
             "path": self.path,
             "raw_path": self._url.path,
-            "query_string": self.query_string,
+            "query_string": self._url.query or b"",
             "headers": self.fields,
             "state": dict(self.connection.app_state),
             EXCHANGE: self,
@@ -289,8 +285,7 @@ class Exchange:
             self.connection.transport.write(part)
 
     def write_head(self, status: int, headers: list[bytes], body: bytes = b"") -> None:
-        """Writes the head, with the `added` headers and these lines of others, which are checked, and
-        `body`."""
+        """Writes the head, with the `added` headers and these lines of a handler's, and `body`."""
         lines = [b": ".join(header) for header in self.added] + headers
         if len(text := b"".join(headers)) != len(text.translate(None, _CONTROL)):
             raise RuntimeError("a response header contains a control character")

@@ -125,7 +125,7 @@ class Request(Exchange):
         parameters: dict[str, str] = {}
         try:
             pairs = parse_qsl(
-                self.query_string.decode("ascii"),
+                (self._url.query or b"").decode("ascii"),
                 keep_blank_values=True,
                 errors="strict",
                 max_num_fields=QUERY_PARAMETERS_MAX,
