@@ -261,11 +261,11 @@ def neural(folder: Path, voices: Sequence[str]) -> Path:
 def _kokoro_encoder(net: _Net) -> None:
     """The token of each frame, and its energy, which is low at the ends, where each token is longer."""
     column, row, no_axis = net.const([-1, 1], np.int64), net.const([1, -1], np.int64), net.const(0, np.int64)
-    ids = net.add("Reshape", "tokens", net.const([-1], np.int64))
+    ids, speed = (net.add("Reshape", name, net.const([-1], np.int64)) for name in ("tokens", "speed"))
     sounds = net.add("Greater", ids, net.const(0, np.int64))
     long = net.const(_TOKEN_S * CLONE_RATE_HZ / _FRAME, np.float32)
     longer = net.add("Mul", long, net.const(_AT_ENDS, np.float32))
-    frames = net.add("Div", net.add("Where", sounds, long, longer), net.number("speed"))
+    frames = net.add("Div", net.add("Where", sounds, long, longer), speed)  # of all, or of each
     ends = net.add("Floor", net.add("CumSum", frames, no_axis))
     begins = net.add("Floor", net.add("CumSum", frames, no_axis, exclusive=1))
     net.add("Reshape", net.add("Sub", ends, begins), row, result=halves.LENGTHS)

@@ -129,6 +129,15 @@ async def test_the_times_of_words_are_those_of_their_tokens(
     assert begins[1] < words[1].end_s < begins[2] < words[2].end_s < soundfile.info(path).duration
 
 
+async def test_english_words_among_mandarin_ones_are_slower(engine: Kokoro, tmp_path: Path) -> None:
+    lengths_s = []
+    for text in ("responsibility 国际", "responsibility"):
+        await engine.speak(said(text), tmp_path / "a.mp3", DEADLINE_S)
+        first, *_ = word_times.read(tmp_path / "a.mp3")
+        lengths_s.append(first.end_s - first.begin_s)
+    assert lengths_s[0] == pytest.approx(lengths_s[1] / 0.85, abs=0.05)
+
+
 async def _pcm(engine: Kokoro, text: str) -> bytes:
     async with aclosing(engine.sound(said(text), DEADLINE_S)) as parts:
         return b"".join([part.pcm async for part in parts])

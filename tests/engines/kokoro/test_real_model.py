@@ -17,7 +17,7 @@ from myna.engines.audio import word_times
 from myna.engines.interface import Utterance
 from myna.engines.kokoro.child import LoadedModel
 from myna.engines.kokoro.engine import Kokoro, has_vnni
-from myna.engines.kokoro.job import KokoroModel, PieceJob, SpokenWord, StyleShare
+from myna.engines.kokoro.job import KokoroModel, PieceJob, StyleShare
 from myna.engines.kokoro.symbols import NUMBERS
 from tests.engines.conftest import kokoro, started
 
@@ -138,19 +138,6 @@ def test_bytes_with_signs_make_the_same_sound(kokoro_model: Path) -> None:
         LoadedModel(structs.replace(model, signed=signed)).speak(job).pcm for signed in (False, True)
     ]
     assert signed == without
-
-
-def test_english_words_among_mandarin_ones_are_slower(kokoro_model: Path) -> None:
-    model = LoadedModel(KokoroModel(os.fsencode(kokoro_model), threads=2, provider="cpu", signed=has_vnni()))
-    job = PieceJob("ni↗xau↓ həlˈO.", [StyleShare(VOICE_ID, sound=1.0, prosody=1.0)], 1.0)
-    both = [SpokenWord("你好 ", 0, 8), SpokenWord("hello.", 8, 14)]
-    lengths = {
-        (len(words), mixed): len(model.speak(structs.replace(job, words=words, mixed=mixed)).pcm)
-        for words in (both, both[1:])
-        for mixed in (False, True)
-    }
-    assert lengths[2, True] > 1.05 * lengths[2, False]
-    assert lengths[1, True] == lengths[1, False]  # a piece of English alone
 
 
 @pytest.mark.parametrize(
