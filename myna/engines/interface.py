@@ -15,7 +15,7 @@ import msgspec
 from myna.engines.pool.admission import Admission
 from myna.engines.text.notation import flat
 from myna.lib.sandbox import AllowedPaths
-from myna.wire.failures import Meaning
+from myna.wire.failures import NO_ERROR, Meaning, ServerError
 
 SPEED_MIN = 0.25
 SPEED_MAX = 4.0
@@ -243,7 +243,12 @@ class NothingSpoken(EngineFailed):
 
 
 class UtteranceRefused(EngineFailed):
-    """The engine refused this text, voice or speed; others may work."""
+    """The engine refused this text, voice or speed; others may work. `said` is the error of a server, as far
+    as the caller may see it."""
+
+    def __init__(self, why: str, said: ServerError = NO_ERROR) -> None:
+        super().__init__(why)
+        self.said = said
 
 
 class UnsupportedUtterance(EngineFailed):

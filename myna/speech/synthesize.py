@@ -52,7 +52,17 @@ from myna.store.batch import AUDIO_PLACEHOLDER, TASK_PLACEHOLDER, Audio, Replaye
 from myna.store.files.named_files import AudioStore
 from myna.store.queries.tasks import TaskRow
 from myna.wire.body import decode, ignored, to_json_text
-from myna.wire.failures import BUSY, FAILED, FULL, MEANINGS, REFUSED, SLOW, Meaning, error_of
+from myna.wire.failures import (
+    BUSY,
+    FAILED,
+    FULL,
+    MEANINGS,
+    NO_ERROR,
+    REFUSED,
+    SLOW,
+    Meaning,
+    error_of,
+)
 from myna.wire.v1 import SpeechDone, SpeechOrdered, SpeechRequest
 
 log = logging.getLogger(__name__)
@@ -362,7 +372,8 @@ def error_for(failures: Sequence[EngineFailed]) -> MynaError:
         return InvalidRequest(TOO_LONG if too_long else NOTHING_SPOKEN, field="text")
     meaning = min(map(_meaning, failures), key=MEANINGS.index, default=FAILED)
     waits = [failure.retry_after_s for failure in failures if isinstance(failure, ServerBusy)]
-    return error_of(meaning, waits=waits, sentence=SENTENCES.get(meaning.name, ""))
+    said = next((failure.said for failure in failures if isinstance(failure, UtteranceRefused)), NO_ERROR)
+    return error_of(meaning, public_error=said, waits=waits, sentence=SENTENCES.get(meaning.name, ""))
 
 
 def _meaning(failure: EngineFailed) -> Meaning:

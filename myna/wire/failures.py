@@ -234,7 +234,8 @@ def read(status: int, body: bytes) -> ServerError:
         found = found[0] if found else None
     outer = object_of(found)
     of_response = object_of(outer.get("response")).get("error")
-    inner = outer.get("error") or of_response or outer.get("base_resp") or outer
+    of_fastapi = object_of(outer.get("detail"))
+    inner = outer.get("error") or of_response or outer.get("base_resp") or of_fastapi or outer
     error = object_of(inner)
     detail = outer.get("detail") or object_of(error.get("message")).get("detail")
     details = objects_of(detail)  # of each field

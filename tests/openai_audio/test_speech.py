@@ -1,6 +1,7 @@
 """POST /openai/v1/audio/speech in a running service: formats, voices, errors, and openai-python."""
 
 import io
+import json
 import wave
 from collections.abc import Iterator
 from pathlib import Path
@@ -288,6 +289,14 @@ def test_a_failure_for_the_operator_is_no_reason_to_retry(
     assert (answer.status, answer.headers["x-should-retry"]) == (expected, "false")
     assert "Tell the operator" in answer.json["error"]["message"]
     assert speaker.balance() == UNITS
+
+
+def test_a_refused_text_is_told_what_the_server_says(elsewhere: Service, session_upstream: Upstream) -> None:
+    said = {"detail": {"error": "validation_error", "message": "Speed is too high", "type": "invalid_speed"}}
+    session_upstream.behave(f"error:400,0 {json.dumps(said)}")
+    refused = Speaker(elsewhere).post().json["error"]
+    session_upstream.behave("echo")
+    assert (refused["type"], "Speed is too high." in refused["message"]) == ("invalid_speed", True)
 
 
 def test_a_compute_node_speaks_in_the_language_of_the_request(

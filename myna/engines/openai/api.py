@@ -21,7 +21,7 @@ from myna.engines.interface import (
 )
 from myna.engines.text.sentences import sentences
 from myna.http.client import AnswerTooLarge, ClientResponse, OutOfFiles, RequestFailed, TimedOut, Unreachable
-from myna.wire.failures import BUSY, NO_ACCESS, NO_QUOTA, SLOW, read, retry_after_s
+from myna.wire.failures import BUSY, NO_ACCESS, NO_QUOTA, SLOW, read, retry_after_s, sanitized
 
 LOGGED_MAX_CHARS: Final = 500
 _MP3: Final = ("audio/mpeg", "audio/mp3")
@@ -105,13 +105,14 @@ def failure(error: RequestFailed) -> EngineFailed:
 
 def refusal(answer: ClientResponse, url: str, key: str) -> EngineFailed:
     """The error for a response without audio. Its body is logged, without the key and the password of the
-    URL, and not shown to the client."""
+    URL. The client is shown why its text was refused, as by a chat channel."""
     body = answer.body[: 4 * LOGGED_MAX_CHARS].decode(errors="replace")
     password = urlsplit(url).password
     for secret in filter(None, (key, password, unquote(password or ""))):
         body = body.replace(secret, "***")
     log.warning("a speech server answered %d: %.*r", answer.status, LOGGED_MAX_CHARS, body)
-    meaning = read(answer.status, answer.body).meaning(model_is_callers=False)
+    error = read(answer.status, answer.body)
+    meaning = error.meaning(model_is_callers=False)
     why = f"The speech server answered {answer.status}."
     if answer.status == HTTPStatus.OK:
         why = f"The speech server was asked for mp3 and sent {_media_type(answer.headers)}."
@@ -121,7 +122,7 @@ def refusal(answer: ClientResponse, url: str, key: str) -> EngineFailed:
         return ServerBusy(why, retry_after_s(answer.headers))
     if meaning is SLOW:
         return EngineTimedOut(why)
-    return EngineFailed(why) if meaning.counts else UtteranceRefused(why)
+    return EngineFailed(why) if meaning.counts else UtteranceRefused(why, sanitized(error, url, key))
 
 
 def _media_type(headers: Mapping[str, str]) -> str:
