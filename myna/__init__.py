@@ -1,3 +1,3 @@
 """Myna: a self-hosted open AI platform, charged by the unit."""
 
-__version__ = "0.34.2"
+__version__ = "0.34.3"
