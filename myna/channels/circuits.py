@@ -161,33 +161,30 @@ class Outbound:
         return OutboundPlace(places, self._all, account_id, gauge)
 
 
-class OutboundPlace:
+class OutboundPlace(Struct, eq=False):
     """A place of a channel, and then one of all. The gauge counts the places of the channel. It is a class
     because every call has one: a generator as a context manager costs twice as much."""
 
-    __slots__ = ("_account_id", "_all", "_channel", "_gauge")
-
-    def __init__(self, channel: Shares[int], of_all: Shares[int], account_id: int, gauge: Gauge) -> None:
-        self._channel = channel
-        self._all = of_all
-        self._account_id = account_id
-        self._gauge = gauge
+    channel: Shares[int]
+    of_all: Shares[int]
+    account_id: int
+    gauge: Gauge
 
     async def __aenter__(self) -> None:
-        if not self._channel.try_take(self._account_id):
-            await self._channel.wait_for(self._account_id, WAIT_S)
-        if not self._all.try_take(self._account_id):
+        if not self.channel.try_take(self.account_id):
+            await self.channel.wait_for(self.account_id, WAIT_S)
+        if not self.of_all.try_take(self.account_id):
             try:
-                await self._all.wait_for(self._account_id, WAIT_S)
+                await self.of_all.wait_for(self.account_id, WAIT_S)
             except BaseException:
-                self._channel.release(self._account_id)
+                self.channel.release(self.account_id)
                 raise
-        metrics.levels[self._gauge] = self._channel.in_use
+        metrics.levels[self.gauge] = self.channel.in_use
 
     async def __aexit__(self, *_: object) -> None:
-        self._all.release(self._account_id)
-        self._channel.release(self._account_id)
-        metrics.levels[self._gauge] = self._channel.in_use
+        self.of_all.release(self.account_id)
+        self.channel.release(self.account_id)
+        metrics.levels[self.gauge] = self.channel.in_use
 
 
 def _part(places: int, share: float) -> int:

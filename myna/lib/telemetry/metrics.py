@@ -152,12 +152,6 @@ def fold() -> None:
     observed.clear()
 
 
-@lru_cache(maxsize=1024)
-def seconds_of(path: str) -> Histogram:
-    """The duration of requests to `path`. Cached: a label lookup costs more than an observation."""
-    return REQUEST_SECONDS.labels(path)
-
-
 class OfCall:
     """The metrics of calls of one route that one channel answered."""
 
@@ -180,19 +174,12 @@ class OfCall:
             added[made] += details.output_tokens
 
 
-@lru_cache(maxsize=1024)
-def of_call(channel: str, route: str) -> OfCall:
-    """The metrics of these calls. Cached for the same reason."""
-    return OfCall(channel, route)
-
-
-@lru_cache(maxsize=1024)
-def units_of(route: str) -> Counter:
-    """The units charged for calls of a route. Cached for the same reason."""
-    return UNITS_CHARGED.labels(route)
-
-
-@lru_cache
-def calls(end: str) -> Counter:
-    """The number of calls with this end. Cached for the same reason."""
-    return CALLS.labels(end)
+of_call = lru_cache(maxsize=1024)(OfCall)
+"""The metrics of the calls of a channel and a route. Cached, as those below: a label lookup costs more than
+an observation."""
+seconds_of = lru_cache(maxsize=1024)(REQUEST_SECONDS.labels)
+"""The duration of requests to a path."""
+units_of = lru_cache(maxsize=1024)(UNITS_CHARGED.labels)
+"""The units charged for calls of a route."""
+calls = lru_cache(CALLS.labels)
+"""The number of calls with this end."""
