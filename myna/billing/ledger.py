@@ -79,7 +79,7 @@ class ChargeOrder(Struct, frozen=True):
 
 class Call:
     """An open call. As a context manager it is refunded at the exit unless it was kept or handed over.
-    `channel` was tried last, or answered; it is that of the `details`, and is stored with the call."""
+    The channel and the tokens of its `details` are stored with it."""
 
     def __init__(
         self, ledger: "Ledger", charge: Charge, charged: Charged, seconds: float, details: RequestDetails
@@ -93,16 +93,6 @@ class Call:
         self.repeatable = charge.idempotency_key is not None
         self._work_until = time.monotonic() + seconds
         self._ended = False
-
-    @property
-    def channel(self) -> str:
-        return self.details.channel
-
-    @channel.setter
-    def channel(self, name: str) -> None:
-        details = self.details
-        details.channel = name
-        details.input_tokens = details.output_tokens = 0  # those of a channel that has failed
 
     @property
     def seconds_left(self) -> float:
@@ -156,7 +146,7 @@ class Call:
     async def _refund(self, reason: str, error: BaseException | None) -> None:
         try:
             usage = self.details.usage
-            end = End(self.id, CallState.REFUNDED, reason=reason, channel=self.channel, usage=usage)
+            end = End(self.id, CallState.REFUNDED, reason=reason, channel=self.details.channel, usage=usage)
             refunded = await self._ledger.refund(end)
         except asyncio.CancelledError:  # cancelled during the refund
             refunded = False

@@ -144,8 +144,6 @@ class Asker(Protocol):
     """Who asks channels: a call, or this service itself for no account."""
 
     account_id: int
-    channel: str
-    """The one that is asked, or answered."""
     details: RequestDetails
 
     @property
@@ -158,7 +156,6 @@ class Nobody(Struct):
 
     seconds_left: float
     account_id: int = 0
-    channel: str = ""
     details: RequestDetails = field(default_factory=RequestDetails)
 
 
@@ -232,7 +229,7 @@ class ChannelClient:
             left = until - time.monotonic()
             if left <= 0:
                 break
-            asker.channel = channel.name
+            asker.details.asks(channel.name)
             try:
                 asked = (kind, channel.name, channel.url, channel.model, asker.details)
                 with traces.attempt(*asked) if traces.tracer else traces.OFF:

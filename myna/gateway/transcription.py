@@ -235,7 +235,7 @@ class Transcriber:
             charged, plan = outcome
             async with charged as call:
                 if plan.embedded:
-                    call.channel = EMBEDDED
+                    call.details.asks(EMBEDDED)
                     transcript = await self.whisper.transcribe(
                         request, call.account_id, call.seconds_left, client.disconnected
                     )

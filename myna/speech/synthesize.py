@@ -272,7 +272,7 @@ class Synthesizer:
             if not queued:
                 raise CallRefunded
         call.hand_over()
-        call.channel = NODES
+        call.details.asks(NODES)
         self.tasks.notify_nodes()
         self.planner.queued(call.account_id, plan)
         return None
@@ -321,7 +321,7 @@ class Synthesizer:
     async def _try(self, channel: SpeechChannel, work: _Work, path: Path, seconds: float) -> SpeechResult:
         """Raises EngineFailed. Failures that the request causes don't count against the channel's circuit."""
         call, plan = work.call, work.plan
-        call.channel = channel.name
+        call.details.asks(channel.name)
         if seconds <= 0:
             raise EngineTimedOut("No time is left for another channel.")
         utterance = Utterance(

@@ -176,10 +176,10 @@ async def test_recovery_refunds_more_calls_than_one_sweep_takes(
 async def test_a_call_keeps_its_request_and_answering_channel(books: Books, service: LedgerService) -> None:
     logs.request_id.set("a-request")
     async with await service.admit(await books.customer()) as kept:
-        kept.channel = "a channel"
+        kept.details.asks("a channel")
         await kept.keep("the answer")
     async with await service.admit(await books.customer()) as refunded:
-        refunded.channel = "a channel"
+        refunded.details.asks("a channel")
     for call in (kept, refunded):
         row = await books.sql("SELECT request_id, channel FROM calls WHERE id = $1", call.id)
         assert row == [("a-request", "a channel")]

@@ -163,10 +163,10 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
         return self.passes_to(channel)
 
     async def ended(self, call: Call, answer: bytes) -> None:
-        if left_out := self.leaves_out.get(call.channel):
+        if left_out := self.leaves_out.get(call.details.channel):
             if len(self.left_out) >= _LEFT_OUT_MAX:
                 self.left_out.clear()
-            channel = next(channel for channel in self.channels if channel.name == call.channel)
+            channel = next(channel for channel in self.channels if channel.name == call.details.channel)
             self.left_out[self._asked(channel)] = left_out
         if self.store is None:
             return

@@ -63,6 +63,11 @@ class RequestDetails(Struct, gc=False):
         found = Usage(self.model, self.input_tokens, self.output_tokens, self.tokens_counted, began_ms)
         return _encode(found).decode()
 
+    def asks(self, channel: str) -> None:
+        """The channel is asked. The tokens of one that has failed before it are not counted."""
+        self.channel = channel
+        self.input_tokens = self.output_tokens = 0
+
     def failed(self, error: MynaError) -> None:
         """The request ends with this error."""
         self.error_type, self.message = error.type, error.message
