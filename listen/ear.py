@@ -13,6 +13,9 @@ RATE_HZ = 16_000
 PROMPT = "你好，我们开始吧。"
 """As if it had heard this before: makes Whisper write Mandarin in simplified characters."""
 
+_REPEATED = 8
+"""A sequence of so many tokens is written once. Where speech is unclear Whisper repeats itself up to its
+limit, which would count as many errors."""
 _NOT_WORDS = re.compile(r"[\d%$£€￥¥]|--|——")
 
 
@@ -49,6 +52,7 @@ class Ear:
             initial_prompt=None if language == "en" else PROMPT,
             beam_size=5,
             temperature=0.0,
+            no_repeat_ngram_size=_REPEATED,
             condition_on_previous_text=False,
             suppress_tokens=self._suppressed,
         )
