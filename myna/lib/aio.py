@@ -102,25 +102,28 @@ class Cached(Generic[T]):
     def __init__(self, make: Callable[[], Awaitable[T]], clock: Callable[[], float] = time.monotonic) -> None:
         self._make = make
         self._clock = clock
-        self._made: asyncio.Task[T] | None = None
-        self._made_at = 0.0
+        self._run: asyncio.Task[T] | None = None
+        self._made: tuple[T, float] | None = None  # and when
+        self._failed_at = -math.inf
 
     async def get(self, age_max_s: float, failed_s: float = 0.0) -> T:
-        """The result, made anew if it is that old. A failure is raised again for `failed_s` seconds."""
-        made = self._made
-        if made is not None and made.done():
-            failed = made.cancelled() or made.exception() is not None
-            if self._clock() - self._made_at >= (failed_s if failed else age_max_s):
-                made = None
-        if made is None:
-            made = self._made = asyncio.create_task(self._renew())
-        return await asyncio.shield(made)
+        """The result, made anew if it is that old. A failure is raised again for `failed_s` seconds, and
+        leaves the result to those for whom it is not too old."""
+        now = self._clock()
+        if self._made is not None and now - self._made[1] < age_max_s:
+            return self._made[0]
+        if self._run is None or (self._run.done() and now - self._failed_at >= failed_s):
+            self._run = asyncio.create_task(self._renew())
+        return await asyncio.shield(self._run)
 
     async def _renew(self) -> T:
         try:
-            return await self._make()
-        finally:
-            self._made_at = self._clock()
+            made = await self._make()
+        except Exception:
+            self._failed_at = self._clock()
+            raise
+        self._made, self._failed_at = (made, self._clock()), -math.inf
+        return made
 
 
 class FlushQueue:

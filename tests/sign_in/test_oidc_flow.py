@@ -219,6 +219,17 @@ async def test_a_new_key_is_fetched_and_unknown_ones_do_not_flood_the_provider(
     assert site.provider.asked.count(KEYS_PATH) == 2
 
 
+async def test_known_keys_serve_while_newer_ones_cannot_be_fetched(
+    site: OidcSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await site.whole()
+    monkeypatch.setattr(provider, "AGAIN_S", 0)
+    site.provider.plan = Plan(key=key_of("RS256", 2), statuses={KEYS_PATH: 500})
+    assert await failure_of(site.whole()) is Failure.PROVIDER
+    site.provider.plan = Plan(statuses={KEYS_PATH: 500})
+    assert (await site.whole()).claims.sub == "person-1"
+
+
 async def test_a_public_client_sends_its_id_and_no_secret(site: OidcSite, http_client: HttpClient) -> None:
     client = msgspec.structs.replace(site.client, secret="")
     answer = await site.answer()
