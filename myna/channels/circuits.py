@@ -142,7 +142,8 @@ class Outbound:
             total,
             _part(total, ACCOUNT_SHARE),
             lambda: Overloaded(
-                "This account has as many calls open as it may have; the units were refunded, try again.",
+                "As many calls are open as this account, or all accounts together, may have; the units were"
+                " refunded, try again.",
                 RETRY_AFTER_S,
             ),
         )
@@ -178,6 +179,7 @@ class OutboundPlace(Struct, eq=False):
                 await self.of_all.wait_for(self.account_id, WAIT_S)
             except BaseException:
                 self.channel.release(self.account_id)
+                metrics.levels[self.gauge] = self.channel.in_use
                 raise
         metrics.levels[self.gauge] = self.channel.in_use
 

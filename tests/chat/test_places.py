@@ -125,8 +125,13 @@ async def test_an_account_leaves_places_to_others_on_each_channel_and_in_all(sit
         await refusal(site, 1, first)
         assert await site.ask(2, first) == "hello"
         async with site.silent({(1, second): rest}):
-            assert "This account has as many calls open" in await refusal(site, 1, third)
+            refused = asyncio.create_task(refusal(site, 1, third))
+            await asyncio.sleep(0)
             assert await site.ask(2, third) == "hello"
+            assert "As many calls are open as this account" in await refused
+            assert open_requests("third") == 0
+            async with site.silent({(2, third): PLACES - OF_ACCOUNT}):
+                assert "or all accounts together, may have" in await refusal(site, 3, second)
 
 
 async def test_what_waits_for_a_full_channel_leaves_the_other_channels_to_all(
