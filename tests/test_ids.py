@@ -179,6 +179,31 @@ async def test_who_is_cancelled_holds_nothing(is_served: bool) -> None:
     assert shares.in_use == (0 if is_served else 1)
 
 
+class Counted(str):
+    """A holder that counts how often it is compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return super().__eq__(other)
+
+    __hash__ = str.__hash__
+
+
+async def test_the_work_for_a_place_does_not_grow_with_those_who_wait() -> None:
+    shares, count = pool(1, 1), 400
+    shares.take("a")
+    waiting = [asyncio.create_task(shares.wait_for(Counted("b"), LONG_S)) for _ in range(count)]
+    await asyncio.sleep(0)
+    Counted.compared = 0
+    shares.release("a")
+    for one in waiting:
+        await one
+        shares.release(Counted("b"))
+    assert Counted.compared < 20 * count
+
+
 @pytest.mark.parametrize(
     ("balance", "used", "age_days", "expected"),
     [

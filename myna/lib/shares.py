@@ -6,7 +6,7 @@ An account, an address or a channel that takes all it can get leaves the rest to
 import asyncio
 import contextlib
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -47,16 +47,18 @@ class FairQueue(Generic[T]):
         if self.last_served == key:
             self.last_served = _NO_KEY
 
-    def heads(self) -> list[tuple[Hashable, T]]:
-        """The keys in turn, each with its first item."""
+    def heads(self) -> Iterator[tuple[Hashable, T]]:
+        """The keys in turn, each with its first item. Ends with the first change of the queue."""
         self._end_turn()
-        return [(key, items[0]) for key, items in self._waiting.items()]
+        for key, items in self._waiting.items():
+            yield key, items[0]
 
     def take(self) -> T:
         """Removes and returns the next item. Raises IndexError if the queue is empty."""
-        key, item = self.heads()[0]
-        self.remove(key, item)
-        return item
+        for key, item in self.heads():
+            self.remove(key, item)
+            return item
+        raise IndexError("The queue is empty.")
 
     def served(self, key: Hashable) -> None:
         """Records that an item of the key was served: all other keys precede it now."""
@@ -66,9 +68,10 @@ class FairQueue(Generic[T]):
     def remove(self, key: Hashable, item: T) -> bool:
         """Removes the item; False if it is not in the queue."""
         items = self._waiting.get(key, deque())
-        if item not in items:
+        try:
+            items.remove(item)
+        except ValueError:
             return False
-        items.remove(item)
         self.size -= 1
         if not items:
             del self._waiting[key]
@@ -150,20 +153,22 @@ class Shares(Generic[H]):
                 self.release(holder)
             raise
         finally:
-            self.waiting.remove(holder, waiter)
+            if not waiter.place.done():
+                self.waiting.remove(holder, waiter)
         if not waiter.place.done():
             raise self.refusal()
 
-    def in_turn(self) -> list[Waiter[H]]:
+    def in_turn(self) -> Iterable[Waiter[H]]:
         """The first waiter of each holder, the next one first."""
-        return [waiter for _, waiter in self.waiting.heads()]
+        return (waiter for _, waiter in self.waiting.heads())
 
     def _serve(self) -> None:
         """Gives the free places to the holders in turn."""
-        for waiter in self.in_turn():
-            if self.in_use >= self.total:
+        while self.in_use < self.total:
+            may_take = (one for one in self.in_turn() if self.try_take(one.holder, is_next=True))
+            waiter = next(may_take, None)
+            if waiter is None:
                 return
-            if self.try_take(waiter.holder, is_next=True):
-                self.waiting.remove(waiter.holder, waiter)
-                self.waiting.served(waiter.holder)
-                waiter.place.set_result(None)
+            self.waiting.remove(waiter.holder, waiter)
+            self.waiting.served(waiter.holder)
+            waiter.place.set_result(None)
