@@ -45,7 +45,7 @@ async def reads(db: Database) -> dict[str, Read]:
     return {
         "usage by hour, 31 days": read(reports.usage_by_hour, account, now - 31 * reports.DAY_MS, now),
         "usage by day, 2 years": read(reports.usage_by_day, account, today - 731, today),
-        "sparklines": lambda: reports.sparklines(db, account, today),
+        "sparklines": lambda: reports.sparklines(db.read, account, today),
         "last used": read(store.last_used, account),
         "ledger, first page": ledger(),
         "ledger, next page": read(reports.ledger_page, account, before=page.before),

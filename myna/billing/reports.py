@@ -6,7 +6,7 @@ begins at the zone's minutes. A call counts when it ended, a ledger entry when i
 """
 
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from functools import partial
 from operator import attrgetter
 
@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 from myna.errors import CommandError, InvalidRequest
 from myna.lib.times import HOUR_MS, day_of, day_start, month_start
 from myna.store.batch import EntryKind
-from myna.store.database import Database, Queries
+from myna.store.database import Queries
 from myna.store.queries import accounts, audit_state, outbox
 from myna.store.queries import reports as store
 from myna.store.queries import rollup as rollup_store
@@ -77,6 +77,8 @@ class LedgerFilter(Struct, frozen=True):
 
 ALL_ENTRIES = LedgerFilter()
 NO_DETAILS = ("", "", "")
+ReadUsage = Callable[[Callable[[Queries], Awaitable[list[UsageRow]]]], Awaitable[list[UsageRow]]]
+"""Runs a query in a snapshot: `Database.read`, or for a visitor, in turn with others, `Visit.read`."""
 
 
 class Month(Struct, frozen=True):
@@ -145,12 +147,13 @@ async def usage_by_day(db: Queries, account_id: int, first: int, last: int) -> l
 
 
 async def usage_by_week(
-    db: Database, account_id: int, first_day: int, last_day: int
+    read: ReadUsage, account_id: int, first_day: int, last_day: int
 ) -> AsyncGenerator[list[UsageRow]]:
-    """As `usage_by_day`, a week and a snapshot at a time, so that many keys don't stop the event loop."""
+    """As `usage_by_day`, a week and a snapshot at a time, so that many keys don't stop the event loop. `read`
+    runs the query of each week."""
     for day in range(first_day, last_day + 1, 7):
         week = partial(usage_by_day, account_id=account_id, first=day, last=min(day + 6, last_day))
-        yield await db.read(week)
+        yield await read(week)
 
 
 def total(usages: Iterable[Usage | UsageRow]) -> Usage:
@@ -161,12 +164,12 @@ def total(usages: Iterable[Usage | UsageRow]) -> Usage:
     return found
 
 
-async def sparklines(db: Database, account_id: int, today: int) -> dict[int, list[Usage]]:
+async def sparklines(read: ReadUsage, account_id: int, today: int) -> dict[int, list[Usage]]:
     """Usage on each of the last SPARKLINE_DAYS days, the present one last, of each key of the account that
     was used in them, by its id."""
     first = today - SPARKLINE_DAYS + 1
     found: defaultdict[int, list[Usage]] = defaultdict(lambda: [Usage()] * SPARKLINE_DAYS)
-    async for rows in usage_by_week(db, account_id, first, today):
+    async for rows in usage_by_week(read, account_id, first, today):
         for row in rows:
             days = found[row.key_id]
             days[row.at - first] = days[row.at - first].plus(row)

@@ -1,8 +1,11 @@
 """What the pages and commands read: usage by hour and day, the ledger page by page, months, the site's
 hours, and calls."""
 
+from collections.abc import Awaitable, Callable
 from datetime import date, timedelta
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -11,12 +14,17 @@ from myna.accounts.keys import Scope
 from myna.actions.accounts import GrantUnits
 from myna.billing import reports, rollup
 from myna.billing.reports import LedgerEntry, LedgerFilter, Usage
-from myna.errors import CommandError, InvalidRequest
+from myna.config import SiteSettings
+from myna.errors import CommandError, InvalidRequest, Overloaded
 from myna.lib.ids import new_id
 from myna.lib.times import day_of
+from myna.office.pages.reports import download_usage
+from myna.office.visit import Visit
 from myna.store.batch import CallState, EntryKind
+from myna.store.database import Queries
 from myna.store.queries import reports as store
 from myna.store.queries.reports import CALL_ID_MAX, CallRow
+from myna.store.transaction_queue import TransactionQueue
 from tests.rig.actors import perform
 from tests.store.books import AUDIO, Books, Customer, charge_of, keep_of, refund_of, speech
 
@@ -88,10 +96,36 @@ async def test_days_are_those_of_the_zone_and_never_lag(books: Books, folded: bo
     assert [(row.at - first, row.calls) for row in rows] == [(0, 1), (1, 2), (2, 1)]
     today = day_of("Asia/Shanghai", await now(books))
     ago = today - first
-    days = (await reports.sparklines(books.db, customer.account_id, today))[customer.key_id]
+    days = (await reports.sparklines(books.db.read, customer.account_id, today))[customer.key_id]
     assert [day.calls for day in days][-1 - ago :] == [1, 2, 1, 0, 0][: ago + 1]
     with pytest.raises(CommandError, match="732 days"):
         await reports.usage_by_day(books.db, customer.account_id, 0, 732)
+
+
+class Reads:
+    """A database whose owners' reads are refused while it is `full`, and those of the system are not."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._owners, self._full = TransactionQueue(1), TransactionQueue(1, waiting_max=0)
+        self.full = False
+
+    async def read(self, query: Callable[[Queries], Awaitable[Any]]) -> Any:
+        async with (self._full if self.full else self._owners).turn():
+            return await self._books.db.read(query)
+
+
+async def test_all_weeks_of_a_download_are_read_in_turn_with_other_accounts(books: Books) -> None:
+    customer = await books.customer(units=100)
+    reads = Reads(books)
+    site: Any = SimpleNamespace(db=reads, config=SimpleNamespace(settings=SiteSettings()))
+    session: Any = SimpleNamespace(account=SimpleNamespace(id=customer.account_id))
+    request: Any = SimpleNamespace(query_params={"period": "30d"})
+    nothing: Any = None
+    file: Any = await download_usage(Visit(request, site, nothing, nothing, session))
+    reads.full = True
+    with pytest.raises(Overloaded):
+        [part async for part in file.body_iterator]
 
 
 async def test_a_day_that_is_written_has_its_late_calls_at_once(books: Books) -> None:

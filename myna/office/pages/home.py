@@ -96,7 +96,7 @@ async def show(visit: Visit) -> Response:
 async def _days(visit: Visit) -> list[tuple[str, Usage]]:
     """The account's usage on each of the last 30 days, the present one last."""
     today = day_of(visit.time_zone, visit.now_ms)
-    keys = (await reports.sparklines(visit.db, visit.account.id, today)).values()
+    keys = (await reports.sparklines(visit.read, visit.account.id, today)).values()
     days = range(today - SPARKLINE_DAYS + 1, today + 1)
     return [
         ((EPOCH + timedelta(days=day)).isoformat(), reports.total(key[place] for key in keys))

@@ -68,7 +68,7 @@ async def show(visit: Visit) -> Response:
     capped = {row.key_id: row for row in await visit.read(store.caps_of_account, account_id=account_id)}
     last_used = await visit.read(reports_store.last_used, account_id=account_id)
     today = day_of(visit.time_zone, visit.now_ms)
-    days = await reports.sparklines(visit.db, account_id, today)
+    days = await reports.sparklines(visit.read, account_id, today)
     top = max((day.units for one in days.values() for day in one), default=0)
     rows = [
         Row(

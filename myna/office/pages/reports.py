@@ -111,7 +111,7 @@ async def _report(visit: Visit, period: str) -> Report:
     days = int(period.removesuffix("d"))
     today = day_of(visit.time_zone, visit.now_ms)
     places = list(range(today - days + 1, today + 1))
-    weeks = reports.usage_by_week(visit.db, visit.account.id, places[0], today)
+    weeks = reports.usage_by_week(visit.read, visit.account.id, places[0], today)
     labels = [_day(place).isoformat() for place in places]
     ticks = [label[:7] if days > 90 else label[5:] for label in labels]
     return Report(places, labels, ticks, names, weeks)
