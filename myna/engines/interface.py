@@ -243,12 +243,12 @@ class NothingSpoken(EngineFailed):
 
 
 class UtteranceRefused(EngineFailed):
-    """The engine refused this text, voice or speed; others may work. `said` is the error of a server, as far
-    as the caller may see it."""
+    """The engine refused this text, voice or speed; others may work. `server_error` is that of a server, as
+    far as the caller may see it."""
 
-    def __init__(self, why: str, said: ServerError = NO_ERROR) -> None:
+    def __init__(self, why: str, server_error: ServerError = NO_ERROR) -> None:
         super().__init__(why)
-        self.said = said
+        self.server_error = server_error
 
 
 class UnsupportedUtterance(EngineFailed):

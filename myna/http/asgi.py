@@ -1,4 +1,4 @@
-"""The ASGI application: exact routes, error envelope, request id, limits on the size and time of a body.
+"""The application of the server: routes, error envelope, request id, limits on the size and time of a body.
 
 The paths of /v1 and /farm/v1 are looked up in a dict, without middleware. All other paths go to the fallback
 application, whose errors have the same envelope.

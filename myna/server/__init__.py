@@ -1,1 +1,1 @@
-"""The process: the ASGI application, the composition of the service, periodic jobs."""
+"""The process: the application, the composition of the service, periodic jobs."""

@@ -1,4 +1,4 @@
-"""The ASGI application of the server. Nothing happens at import."""
+"""The application of the server. Nothing happens at import."""
 
 import asyncio
 import contextlib
@@ -66,7 +66,7 @@ def create(
     environ: Mapping[str, str] | None = None,
     kind: type[Service] = Service,
 ) -> Application:
-    """Creates the ASGI application, by default from the environment, as a worker of the server does."""
+    """Creates the application, by default from the environment, as a worker of the server does."""
     environ = os.environ if environ is None else environ
     if settings is None:
         settings = fitted(settings_module.load(environ)[0])

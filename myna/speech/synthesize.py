@@ -372,8 +372,9 @@ def error_for(failures: Sequence[EngineFailed]) -> MynaError:
         return InvalidRequest(TOO_LONG if too_long else NOTHING_SPOKEN, field="text")
     meaning = min(map(_meaning, failures), key=MEANINGS.index, default=FAILED)
     waits = [failure.retry_after_s for failure in failures if isinstance(failure, ServerBusy)]
-    said = next((failure.said for failure in failures if isinstance(failure, UtteranceRefused)), NO_ERROR)
-    return error_of(meaning, public_error=said, waits=waits, sentence=SENTENCES.get(meaning.name, ""))
+    refused = next((failure for failure in failures if isinstance(failure, UtteranceRefused)), None)
+    public_error = refused.server_error if refused else NO_ERROR
+    return error_of(meaning, public_error=public_error, waits=waits, sentence=SENTENCES.get(meaning.name, ""))
 
 
 def _meaning(failure: EngineFailed) -> Meaning:

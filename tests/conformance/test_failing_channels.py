@@ -76,6 +76,21 @@ def test_a_channel_that_fails_before_the_first_event_is_followed_by_the_next_one
     assert fresh_caller.stats() == DELIVERED
 
 
+def test_a_channel_with_an_open_circuit_is_asked_last(
+    service: Service, model: str, upstream: Upstream, chat_upstream: Upstream
+) -> None:
+    upstream.behave("status:503")
+    callers = [make_caller(service, units=2) for _ in range(FAILURES_MAX)]
+    for caller in callers:
+        with stream(caller, model, "chat").rest() as answer:
+            assert answer.is_done
+    upstream.behave()
+    with stream(callers[0], model, "chat").rest() as answer:
+        assert answer.headers["x-myna-channel"].startswith("second-")
+    assert len(upstream.requests) == FAILURES_MAX
+    assert len(chat_upstream.requests) == FAILURES_MAX + 1
+
+
 @pytest.mark.parametrize(("call", "fault"), [("chat", "error-later"), ("responses", "cut-stream")])
 def test_a_channel_that_fails_after_the_first_event_is_followed_by_none(
     fresh_caller: Caller, model: str, upstream: Upstream, chat_upstream: Upstream, call: str, fault: str
